@@ -1,0 +1,27 @@
+# Two commands, each makes what it needs: `make demo` and `make test`.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+
+.PHONY: demo test clean
+
+demo: $(VENV)/.installed-demo
+	$(BIN)/acf demo
+
+test: $(VENV)/.installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/pytest -n 2
+
+# A stamp per extra: a second call installs nothing unless pyproject.toml changed.
+$(VENV)/.installed-%: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable '.[$*]'
+	@touch $@
+
+$(BIN)/python:
+	$(PYTHON) -c 'import sys; sys.exit("acf needs Python 3.11 or newer, this is " + sys.version.split()[0] + "; call make PYTHON=python3.11") if sys.version_info < (3, 11) else None'
+	$(PYTHON) -m venv $(VENV)
+
+clean:
+	rm -rf $(VENV) runs .mypy_cache .pytest_cache .ruff_cache

@@ -1,0 +1,25 @@
+"""The errors ACF raises on bad input: one line each, with the value, the rule and the remedy."""
+
+
+class AcfError(Exception):
+    """Base of every error ACF raises on purpose; the command line turns it into exit code 2."""
+
+
+class SparsityError(AcfError, ValueError):
+    """A sparsity specification or a model does not allow what was asked."""
+
+
+class TopologyError(AcfError, ValueError):
+    """A topology, an optimizer or a checkpoint does not fit the model it is used with."""
+
+
+class TraceError(AcfError, ValueError):
+    """A trace, or a file that should be one, is not usable."""
+
+
+class ArchitectureError(AcfError, ValueError):
+    """An architecture name, configuration file or Spec is not usable."""
+
+
+class MissingDependencyError(AcfError, ImportError):
+    """An optional package is needed for what was asked and is not installed."""

@@ -1,0 +1,7 @@
+"""Which blocks are present and when that changes: score x schedule x distribution, combined by a policy."""
+
+from acf.masks.distribution import DISTRIBUTIONS, LayerShape, kept_blocks
+from acf.masks.policy import BlockDST, TopologyMove, plan_move
+from acf.masks.schedule import SCHEDULES
+
+__all__ = ["DISTRIBUTIONS", "SCHEDULES", "BlockDST", "LayerShape", "TopologyMove", "kept_blocks", "plan_move"]

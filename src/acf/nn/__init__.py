@@ -1,0 +1,21 @@
+"""Block-sparse layers, and the two calls that put them into a model and take them out again."""
+
+from acf.nn.conv import BlockSparseConv2d
+from acf.nn.layer import BlockSparseLayer
+from acf.nn.linear import BlockSparseLinear
+from acf.nn.sparsify import densify_, sparsify_
+from acf.nn.spec import BlockSparsity
+from acf.nn.summary import LayerSummary, SparsitySummary, block_sparse_layers, weight_sparsity
+
+__all__ = [
+    "BlockSparseConv2d",
+    "BlockSparseLayer",
+    "BlockSparseLinear",
+    "BlockSparsity",
+    "LayerSummary",
+    "SparsitySummary",
+    "block_sparse_layers",
+    "densify_",
+    "sparsify_",
+    "weight_sparsity",
+]

@@ -1,0 +1,134 @@
+"""What every block-sparse layer shares: packed weight, topology buffers, checkpoints, and moving blocks."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from acf.errors import TopologyError
+from acf.masks import TopologyMove
+from acf.sparse import BlockLayout, BlockTopology
+
+GradientObserver = Callable[[Tensor, Tensor], None]
+"""Called in the backward pass with the layer's output gradient and its input."""
+
+
+class BlockSparseLayer(nn.Module, ABC):
+    """Base of the sparse layers: ``weight [nnz, block_height, block_width]`` plus int32 topology buffers.
+
+    ``block_rows`` and ``block_cols`` are saved in the ``state_dict``; the walking orders are derived from them.
+    The number of blocks never changes, so optimizer state, gradient buckets and compiled graphs stay valid.
+    """
+
+    weight: nn.Parameter
+    bias: nn.Parameter | None
+    block_rows: Tensor
+    block_cols: Tensor
+    row_offsets: Tensor
+    row_slots: Tensor
+    col_offsets: Tensor
+    col_slots: Tensor
+
+    def __init__(self, layout: BlockLayout, weight_matrix: Tensor, mask: Tensor, bias: nn.Parameter | None) -> None:
+        super().__init__()
+        self.layout = layout
+        topology = BlockTopology.from_mask(layout, mask.to(weight_matrix.device))
+        packed = layout.pack(weight_matrix.detach(), topology.block_rows, topology.block_cols)
+        self.weight = nn.Parameter(packed)
+        self.bias = bias
+        for name, indices in topology._asdict().items():
+            self.register_buffer(name, indices, persistent=name in ("block_rows", "block_cols"))
+        self.gradient_observer: GradientObserver | None = None
+
+    @property
+    def topology(self) -> BlockTopology:
+        """Where the packed blocks sit, as the ops take it."""
+        return BlockTopology(
+            self.block_rows, self.block_cols, self.row_offsets, self.row_slots, self.col_offsets, self.col_slots
+        )
+
+    @property
+    def block_shape(self) -> tuple[int, int]:
+        """Height and width of a block."""
+        return self.layout.block_height, self.layout.block_width
+
+    @property
+    def present_blocks(self) -> int:
+        """Number of blocks that are stored."""
+        return self.weight.shape[0]
+
+    @property
+    def density(self) -> float:
+        """Stored blocks over all blocks."""
+        return self.present_blocks / self.layout.block_count
+
+    def mask(self) -> Tensor:
+        """Bool ``[grid_rows, grid_cols]``: which blocks are present."""
+        return self.topology.mask(self.layout)
+
+    def weight_matrix(self) -> Tensor:
+        """The weight as a dense ``[rows, cols]`` matrix, absent blocks zero; differentiable."""
+        return self.layout.unpack(self.weight, self.block_rows, self.block_cols)
+
+    @abstractmethod
+    def gradient_norms(self, output_grad: Tensor, x: Tensor, rows: Tensor, cols: Tensor) -> Tensor:
+        """Norms of the weight-gradient blocks at ``(rows, cols)``, float32; present or absent alike."""
+
+    @abstractmethod
+    def to_dense(self) -> nn.Module:
+        """The plain torch layer that computes the same; absent blocks become zeros."""
+
+    @torch.no_grad()
+    def move_blocks(self, move: TopologyMove) -> None:
+        """Give the named slots to other blocks, zero their weights, and index the topology again, in place."""
+        rows, cols = self.block_rows.long(), self.block_cols.long()
+        rows[move.slots], cols[move.slots] = move.new_rows, move.new_cols
+        self._write_topology(BlockTopology.build(self.layout, rows, cols))
+        self.weight[move.slots] = 0.0
+        if self.weight.grad is not None:
+            self.weight.grad[move.slots] = 0.0
+
+    def _write_topology(self, topology: BlockTopology) -> None:
+        for name, indices in topology._asdict().items():
+            getattr(self, name).copy_(indices)
+
+    def _observe(self, x: Tensor, y: Tensor) -> None:
+        """Hand ``x`` and the gradient of ``y`` to the observer, if one listens and a gradient will come."""
+        observer = self.gradient_observer
+        if observer is not None and y.requires_grad:
+            y.register_hook(lambda output_grad: observer(output_grad.detach(), x.detach()))
+
+    def _autocast(self, *tensors: Tensor) -> tuple[Tensor, ...]:
+        """Cast to the autocast dtype where one is active, as torch does for its own linear and conv."""
+        device_type = tensors[0].device.type
+        if not torch.is_autocast_enabled(device_type):
+            return tensors
+        dtype = torch.get_autocast_dtype(device_type)
+        return tuple(tensor.to(dtype) for tensor in tensors)
+
+    def _load_from_state_dict(
+        self, state_dict: dict[str, Any], prefix: str, local_metadata: dict[str, Any], *args: Any
+    ) -> None:
+        self._check_state(state_dict, prefix)
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, *args)
+        self._write_topology(BlockTopology.build(self.layout, self.block_rows, self.block_cols))
+
+    def _check_state(self, state_dict: dict[str, Any], prefix: str) -> None:
+        """Refuse a checkpoint of another block size or topology before anything is copied."""
+        weight = state_dict.get(prefix + "weight")
+        if weight is not None and tuple(weight.shape) != tuple(self.weight.shape):
+            raise TopologyError(
+                f"{prefix}weight in the checkpoint is {list(weight.shape)}, this layer packs "
+                f"{list(self.weight.shape)} (blocks, block height, block width); "
+                "sparsify_ the model with the block size and sparsity of the checkpoint before loading it"
+            )
+        rows, cols = state_dict.get(prefix + "block_rows"), state_dict.get(prefix + "block_cols")
+        if rows is not None and cols is not None:
+            BlockTopology.build(self.layout, rows, cols)
+
+    def extra_repr(self) -> str:
+        """Shape, block and density, for ``print(model)``."""
+        height, width = self.block_shape
+        return f"block={height}x{width}, blocks={self.present_blocks}/{self.layout.block_count}, bias={self.bias is not None}"

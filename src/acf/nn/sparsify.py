@@ -1,0 +1,173 @@
+"""Swapping a model's dense layers for block-sparse ones, in place, and back."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import nn
+
+from acf.errors import SparsityError
+from acf.masks import LayerShape, kept_blocks
+from acf.nn.conv import BlockSparseConv2d
+from acf.nn.layer import BlockSparseLayer
+from acf.nn.linear import BlockSparseLinear
+from acf.nn.spec import BlockSparsity
+from acf.nn.summary import SparsitySummary, block_sparse_layers, summarize
+from acf.sparse import BlockLayout, conv_weight_to_matrix
+
+DenseLayer = nn.Linear | nn.Conv2d
+FilterFn = Callable[[nn.Module, str], bool]
+
+
+def sparsify_(model: nn.Module, spec: BlockSparsity, filter_fn: FilterFn | None = None) -> SparsitySummary:
+    """Make the linear and 2-D convolution layers of ``model`` block-sparse, in place.
+
+    ``filter_fn(module, name)`` says which layers to take. Without it every layer is taken except those too
+    thin to hold one block (an RGB stem, a 10-class head), grouped convolutions, and layers whose weight is shared
+    with another module; the returned summary lists them with the reason. A block that does not divide a layer is
+    an error, and then nothing is changed. Build the optimizer afterwards: the parameters are new.
+    """
+    if filter_fn is None and isinstance(model, DenseLayer | BlockSparseLayer):
+        raise SparsityError(
+            f"the model is itself a {type(model).__name__}, which cannot be replaced in place; "
+            "put it into a container such as nn.Sequential(layer)"
+        )
+    chosen, left_dense = _choose_layers(model, spec, filter_fn)
+    if not chosen:
+        raise SparsityError(_nothing_to_sparsify(model, spec, left_dense))
+    layouts = {name: _layout_of(name, dense, spec) for name, dense in chosen.items()}
+    shapes = [
+        LayerShape(name, tuple(dense.weight.shape), layouts[name].block_count) for name, dense in chosen.items()
+    ]
+    counts = kept_blocks(shapes, spec.sparsity, spec.distribution)
+    sparse = {
+        name: _make_sparse(dense, layouts[name], count)
+        for (name, dense), count in zip(chosen.items(), counts, strict=True)
+    }
+    _replace(model, {chosen[name]: layer for name, layer in sparse.items()})
+    return SparsitySummary(
+        tuple(summarize(name, layer) for name, layer in sparse.items()), tuple(left_dense.items())
+    )
+
+
+def densify_(model: nn.Module) -> nn.Module:
+    """Turn every block-sparse layer of ``model`` back into a plain torch layer, in place; returns ``model``.
+
+    Absent blocks become stored zeros. Parameters are new again, so an optimizer must be built again too.
+    """
+    layers = block_sparse_layers(model)
+    if not layers:
+        raise SparsityError("the model has no block-sparse layer to densify; call sparsify_ first, or leave it as is")
+    if model in layers.values():
+        raise SparsityError(
+            f"the model is itself a {type(model).__name__}, which cannot be replaced in place; call its to_dense()"
+        )
+    _replace(model, {layer: layer.to_dense() for layer in layers.values()})
+    return model
+
+
+def _choose_layers(
+    model: nn.Module, spec: BlockSparsity, filter_fn: FilterFn | None
+) -> tuple[dict[str, DenseLayer], dict[str, str]]:
+    """The layers to make sparse, and those left dense with the reason, by name."""
+    owners = Counter(id(module._parameters.get("weight")) for module in model.modules())
+    chosen: dict[str, DenseLayer] = {}
+    left_dense: dict[str, str] = {}
+    for name, module in model.named_modules():
+        if not isinstance(module, DenseLayer):
+            continue
+        reason = _why_unfit(module, owners) or (_why_thin(module, spec) if filter_fn is None else "")
+        if filter_fn is not None and not filter_fn(module, name):
+            left_dense[name] = "filter_fn leaves it out"
+        elif reason:
+            left_dense[name] = reason
+        else:
+            chosen[name] = module
+    return chosen, left_dense
+
+
+def _why_unfit(module: DenseLayer, owners: Counter[int]) -> str:
+    """Why a layer can never be swapped, or an empty string."""
+    if type(module) not in (nn.Linear, nn.Conv2d):
+        return f"a {type(module).__name__}, whose own behaviour a sparse layer would not keep"
+    if module._parameters.get("weight") is None:
+        return "its weight is computed by a hook or parametrization"
+    if owners[id(module.weight)] > 1:
+        return "its weight is shared with another module"
+    if isinstance(module, nn.Conv2d) and module.groups != 1:
+        return f"a grouped convolution (groups={module.groups})"
+    return ""
+
+
+def _why_thin(module: DenseLayer, spec: BlockSparsity) -> str:
+    """Why a layer is too thin for one block, or an empty string."""
+    (outputs, inputs), (height, width) = module.weight.shape[:2], spec.block_shape
+    if outputs < height or inputs < width:
+        return f"its {outputs} x {inputs} outputs x inputs are thinner than a {height} x {width} block"
+    return ""
+
+
+def _layout_of(name: str, module: DenseLayer, spec: BlockSparsity) -> BlockLayout:
+    outputs, inputs = module.weight.shape[:2]
+    height, width = spec.block_shape
+    linear = isinstance(module, nn.Linear)
+    for size, block, dimension in (
+        (inputs, width, "in_features" if linear else "in_channels"),
+        (outputs, height, "out_features" if linear else "out_channels"),
+    ):
+        if size % block:
+            raise SparsityError(
+                f"block {block} does not divide {dimension} {size} of layer {name!r}; "
+                "use a block that does, or leave the layer out with filter_fn"
+            )
+    taps = module.weight.shape[2:].numel()
+    return BlockLayout(outputs, inputs * taps, height, width)
+
+
+def _make_sparse(dense: DenseLayer, layout: BlockLayout, count: int) -> BlockSparseLayer:
+    """The sparse layer that keeps the ``count`` blocks of greatest l2 norm; ties fall to the lower index."""
+    weight = dense.weight.detach()
+    norms = layout.block_norms(weight if isinstance(dense, nn.Linear) else conv_weight_to_matrix(weight)).flatten()
+    mask = torch.zeros_like(norms, dtype=torch.bool)
+    mask[torch.sort(norms, descending=True, stable=True).indices[:count]] = True
+    mask = mask.reshape(layout.grid_rows, layout.grid_cols)
+    layer: BlockSparseLayer
+    if isinstance(dense, nn.Linear):
+        layer = BlockSparseLinear(dense, layout, mask)
+    else:
+        layer = BlockSparseConv2d(dense, layout, mask)
+    layer.weight.requires_grad_(dense.weight.requires_grad)
+    return layer.train(dense.training)
+
+
+def _replace(model: nn.Module, replacements: Mapping[nn.Module, nn.Module]) -> None:
+    """Put new modules where the old ones are, under every name they have."""
+    for parent in list(model.modules()):
+        replaced = [(name, child) for name, child in parent._modules.items() if child in replacements]
+        for name, child in replaced:
+            if child is not None:
+                setattr(parent, name, replacements[child])
+        if replaced and isinstance(parent, nn.TransformerEncoderLayer):
+            _set_inference_fast_path(parent)
+
+
+def _set_inference_fast_path(layer: nn.TransformerEncoderLayer) -> None:
+    """Torch's fused inference path reads the raw weights of its linears: switch it off while one is sparse."""
+    sparse = any(isinstance(child, BlockSparseLayer) for child in layer.children())
+    kinds = {nn.functional.relu: 1, nn.functional.gelu: 2}
+    layer.activation_relu_or_gelu = 0 if sparse else kinds.get(layer.activation, 0)
+
+
+def _nothing_to_sparsify(model: nn.Module, spec: BlockSparsity, left_dense: dict[str, str]) -> str:
+    if block_sparse_layers(model):
+        return "the model is block-sparse already; call densify_ first to sparsify it anew"
+    if not left_dense:
+        return (
+            f"{type(model).__name__} has no nn.Linear or nn.Conv2d to sparsify; pass a model that has one, "
+            "or build the model before calling sparsify_"
+        )
+    name, reason = next(iter(left_dense.items()))
+    return (
+        f"no layer can hold blocks of {spec.block!r}: {name!r} stays dense because {reason} "
+        f"({len(left_dense)} layers looked at); use a smaller block or another filter_fn"
+    )

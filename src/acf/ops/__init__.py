@@ -1,0 +1,12 @@
+"""Block-sparse products as `torch.library` custom ops: schema, fake and autograd rules; `reference` is the oracle."""
+
+from acf.ops.conv import Conv2dGeometry, block_conv2d, block_conv2d_gradient_norms
+from acf.ops.linear import block_gradient_norms, block_linear
+
+__all__ = [
+    "Conv2dGeometry",
+    "block_conv2d",
+    "block_conv2d_gradient_norms",
+    "block_gradient_norms",
+    "block_linear",
+]

@@ -1,0 +1,159 @@
+"""The meaning of every op, in plain torch: what a faster kernel must agree with.
+
+Weights are unpacked to a dense matrix first, so these run at the speed of the dense product, never faster.
+"""
+
+import torch
+from torch import Tensor
+
+from acf.sparse import BlockLayout, BlockTopology, conv_weight_to_matrix, matrix_to_conv_weight
+
+
+def layout_of(block_shape: tuple[int, int], topology: BlockTopology) -> BlockLayout:
+    """The layout that a topology's offsets and a block shape ``(height, width)`` imply."""
+    height, width = block_shape
+    return BlockLayout(
+        rows=(topology.row_offsets.numel() - 1) * height,
+        cols=(topology.col_offsets.numel() - 1) * width,
+        block_height=height,
+        block_width=width,
+    )
+
+
+def unpack(weight: Tensor, topology: BlockTopology) -> Tensor:
+    """Packed ``[nnz, block_height, block_width]`` as dense ``[rows, cols]``."""
+    layout = layout_of((weight.shape[1], weight.shape[2]), topology)
+    return layout.unpack(weight, topology.block_rows, topology.block_cols)
+
+
+def linear(x: Tensor, weight: Tensor, topology: BlockTopology) -> Tensor:
+    """``x [tokens, in]`` times the transposed weight: ``[tokens, out]``."""
+    return x @ unpack(weight, topology).T
+
+
+def linear_input_grad(output_grad: Tensor, weight: Tensor, topology: BlockTopology) -> Tensor:
+    """``output_grad [tokens, out]`` times the weight: ``[tokens, in]``."""
+    return output_grad @ unpack(weight, topology)
+
+
+def linear_weight_grad(output_grad: Tensor, x: Tensor, topology: BlockTopology) -> Tensor:
+    """The present blocks of ``output_grad.T @ x``: ``[nnz, block_height, block_width]``."""
+    block_shape = (
+        output_grad.shape[1] // (topology.row_offsets.numel() - 1),
+        x.shape[1] // (topology.col_offsets.numel() - 1),
+    )
+    layout = layout_of(block_shape, topology)
+    return layout.pack(output_grad.T @ x, topology.block_rows, topology.block_cols)
+
+
+def gradient_norms(
+    output_grad: Tensor, x: Tensor, candidate_rows: Tensor, candidate_cols: Tensor, block_shape: tuple[int, int]
+) -> Tensor:
+    """Frobenius norms of the named blocks of ``output_grad.T @ x``, float32 ``[candidates]``.
+
+    One block row of the gradient exists at a time, so memory grows with ``block_height * in``, not ``out * in``.
+    """
+    height, width = block_shape
+    norms = torch.zeros(candidate_rows.numel(), dtype=torch.float32, device=x.device)
+    for row in torch.unique(candidate_rows).tolist():
+        wanted = torch.nonzero(candidate_rows == row).flatten()
+        strip = output_grad[:, row * height : (row + 1) * height].T @ x
+        strip_norms = torch.linalg.vector_norm(
+            strip.reshape(height, -1, width), dim=(0, 2), dtype=torch.float32
+        )
+        norms[wanted] = strip_norms[candidate_cols[wanted].long()]
+    return norms
+
+
+def conv2d(
+    x: Tensor,
+    weight: Tensor,
+    topology: BlockTopology,
+    kernel_size: list[int],
+    stride: list[int],
+    padding: list[int],
+    dilation: list[int],
+) -> Tensor:
+    """2-D cross-correlation of ``x [batch, in, h, w]``: ``[batch, out, oh, ow]``."""
+    return torch.nn.functional.conv2d(
+        x, _conv_weight(weight, topology, kernel_size), None, stride, padding, dilation
+    )
+
+
+def conv2d_input_grad(
+    output_grad: Tensor,
+    weight: Tensor,
+    topology: BlockTopology,
+    input_size: list[int],
+    kernel_size: list[int],
+    stride: list[int],
+    padding: list[int],
+    dilation: list[int],
+) -> Tensor:
+    """Gradient of `conv2d` with respect to ``x``: ``input_size`` = ``[batch, in, h, w]``."""
+    dense = _conv_weight(weight, topology, kernel_size)
+    return torch.nn.grad.conv2d_input(input_size, dense, output_grad, stride, padding, dilation)
+
+
+def conv2d_weight_grad(
+    output_grad: Tensor,
+    x: Tensor,
+    topology: BlockTopology,
+    kernel_size: list[int],
+    stride: list[int],
+    padding: list[int],
+    dilation: list[int],
+) -> Tensor:
+    """Gradient of `conv2d` with respect to the packed weight: ``[nnz, block_height, block_width]``."""
+    out_channels, in_channels = output_grad.shape[1], x.shape[1]
+    dense = torch.nn.grad.conv2d_weight(
+        x, [out_channels, in_channels, *kernel_size], output_grad, stride, padding, dilation
+    )
+    taps = kernel_size[0] * kernel_size[1]
+    block_shape = (
+        out_channels // (topology.row_offsets.numel() - 1),
+        in_channels * taps // (topology.col_offsets.numel() - 1),
+    )
+    layout = layout_of(block_shape, topology)
+    return layout.pack(conv_weight_to_matrix(dense), topology.block_rows, topology.block_cols)
+
+
+def conv2d_gradient_norms(
+    output_grad: Tensor,
+    x: Tensor,
+    candidate_rows: Tensor,
+    candidate_cols: Tensor,
+    block_shape: tuple[int, int],
+    kernel_size: list[int],
+    stride: list[int],
+    padding: list[int],
+    dilation: list[int],
+) -> Tensor:
+    """`gradient_norms` for a convolution; one kernel tap of the gradient exists at a time."""
+    in_channels = x.shape[1]
+    tap_width = in_channels // block_shape[1]  # block columns per kernel tap
+    padded = torch.nn.functional.pad(x, (padding[1], padding[1], padding[0], padding[0]))
+    tokens_grad = output_grad.permute(0, 2, 3, 1).reshape(-1, output_grad.shape[1])
+    norms = torch.zeros(candidate_rows.numel(), dtype=torch.float32, device=x.device)
+    taps = torch.div(candidate_cols, tap_width, rounding_mode="floor")
+    for tap in torch.unique(taps).tolist():
+        row, col = divmod(tap, kernel_size[1])
+        window = padded[
+            :,
+            :,
+            row * dilation[0] : row * dilation[0] + (output_grad.shape[2] - 1) * stride[0] + 1 : stride[0],
+            col * dilation[1] : col * dilation[1] + (output_grad.shape[3] - 1) * stride[1] + 1 : stride[1],
+        ]
+        wanted = torch.nonzero(taps == tap).flatten()
+        norms[wanted] = gradient_norms(
+            tokens_grad,
+            window.permute(0, 2, 3, 1).reshape(-1, in_channels),
+            candidate_rows[wanted],
+            candidate_cols[wanted] - tap * tap_width,
+            block_shape,
+        )
+    return norms
+
+
+def _conv_weight(weight: Tensor, topology: BlockTopology, kernel_size: list[int]) -> Tensor:
+    return matrix_to_conv_weight(unpack(weight, topology), (kernel_size[0], kernel_size[1]))

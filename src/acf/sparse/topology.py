@@ -1,0 +1,87 @@
+"""Which blocks of a layout are present, and the two orders in which kernels walk them."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from acf.errors import TopologyError
+from acf.sparse.layout import BlockLayout
+
+
+class BlockTopology(NamedTuple):
+    """Where the packed blocks of a matrix sit; all tensors are int32 on one device.
+
+    Slot ``s`` of a packed ``[nnz, block_height, block_width]`` tensor is the block at
+    ``(block_rows[s], block_cols[s])``. Slots come in any order, because a regrown block takes the slot of
+    a dropped one. The other four tensors are block-CSR and block-CSC over the slots: row ``i`` owns the slots
+    ``row_slots[row_offsets[i]:row_offsets[i + 1]]`` in ascending column order, and columns likewise.
+
+    >>> layout = BlockLayout(rows=4, cols=4, block_height=2, block_width=2)
+    >>> topology = BlockTopology.build(layout, torch.tensor([1, 0]), torch.tensor([0, 1]))
+    >>> topology.row_offsets.tolist(), topology.row_slots.tolist()
+    ([0, 1, 2], [1, 0])
+    """
+
+    block_rows: Tensor
+    block_cols: Tensor
+    row_offsets: Tensor
+    row_slots: Tensor
+    col_offsets: Tensor
+    col_slots: Tensor
+
+    @classmethod
+    def build(cls, layout: BlockLayout, block_rows: Tensor, block_cols: Tensor) -> "BlockTopology":
+        """Index the blocks at ``(block_rows[s], block_cols[s])``, refusing repeats and blocks outside."""
+        rows, cols = block_rows.long(), block_cols.long()
+        _check_blocks(layout, rows, cols)
+        row_slots = torch.argsort(rows * layout.grid_cols + cols, stable=True)
+        col_slots = torch.argsort(cols * layout.grid_rows + rows, stable=True)
+        return cls(
+            block_rows=rows.int(),
+            block_cols=cols.int(),
+            row_offsets=_offsets(rows, layout.grid_rows),
+            row_slots=row_slots.int(),
+            col_offsets=_offsets(cols, layout.grid_cols),
+            col_slots=col_slots.int(),
+        )
+
+    @classmethod
+    def from_mask(cls, layout: BlockLayout, mask: Tensor) -> "BlockTopology":
+        """Index the true blocks of a bool ``mask [grid_rows, grid_cols]``, slots in row-major order."""
+        rows, cols = torch.nonzero(mask, as_tuple=True)
+        return cls.build(layout, rows, cols)
+
+    def mask(self, layout: BlockLayout) -> Tensor:
+        """The bool ``[grid_rows, grid_cols]`` mask of present blocks."""
+        mask = torch.zeros(layout.grid_rows, layout.grid_cols, dtype=torch.bool, device=self.block_rows.device)
+        mask[self.block_rows.long(), self.block_cols.long()] = True
+        return mask
+
+
+def _offsets(indices: Tensor, count: int) -> Tensor:
+    """Start of every group in the sorted order: int32 ``[count + 1]``."""
+    offsets = torch.zeros(count + 1, dtype=torch.int32, device=indices.device)
+    offsets[1:] = torch.bincount(indices, minlength=count).cumsum(0)
+    return offsets
+
+
+def _check_blocks(layout: BlockLayout, rows: Tensor, cols: Tensor) -> None:
+    if rows.shape != cols.shape or rows.dim() != 1:
+        raise TopologyError(
+            f"block_rows {tuple(rows.shape)} and block_cols {tuple(cols.shape)} must be two vectors of one length; "
+            "pass one row and one column per packed block"
+        )
+    if rows.numel() == 0:
+        return
+    inside = (rows >= 0) & (rows < layout.grid_rows) & (cols >= 0) & (cols < layout.grid_cols)
+    if not bool(inside.all()):
+        slot = int(torch.nonzero(~inside)[0])
+        raise TopologyError(
+            f"block ({int(rows[slot])}, {int(cols[slot])}) lies outside the {layout.grid_rows} x {layout.grid_cols} "
+            "grid of blocks; the file or mask belongs to a layer of another shape or block size"
+        )
+    if torch.unique(rows * layout.grid_cols + cols).numel() != rows.numel():
+        raise TopologyError(
+            "a block is named by two slots; each block may be present once, so rebuild the topology from a mask"
+        )
