@@ -1,0 +1,57 @@
+"""ACF: train neural networks with dynamic block sparsity, and play the same run on modelled hardware.
+
+The names below are the public ones. They are imported when first used, so that ``import acf`` and
+the command line stay quick.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from acf.errors import AcfError as AcfError
+    from acf.masks import BlockDST as BlockDST
+    from acf.metrics import TrainingRecord as TrainingRecord
+    from acf.nn import BlockSparsity as BlockSparsity
+    from acf.nn import densify_ as densify_
+    from acf.nn import sparsify_ as sparsify_
+    from acf.nn import weight_sparsity as weight_sparsity
+    from acf.report import report as report
+    from acf.sim import Result as Result
+    from acf.sim import architectures as architectures
+    from acf.sim import simulate as simulate
+    from acf.trace import Matmul as Matmul
+    from acf.trace import Trace as Trace
+    from acf.trace import capture as capture
+    from acf.train import attach as attach
+
+__version__ = "0.1.0"
+
+_HOME_OF = {
+    "AcfError": "acf.errors",
+    "BlockDST": "acf.masks",
+    "BlockSparsity": "acf.nn",
+    "Matmul": "acf.trace",
+    "Result": "acf.sim",
+    "Trace": "acf.trace",
+    "TrainingRecord": "acf.metrics",
+    "architectures": "acf.sim",
+    "attach": "acf.train",
+    "capture": "acf.trace",
+    "densify_": "acf.nn",
+    "report": "acf.report",
+    "simulate": "acf.sim",
+    "sparsify_": "acf.nn",
+    "weight_sparsity": "acf.nn",
+}
+
+__all__ = sorted(_HOME_OF)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'acf' has no attribute {name!r}; public names: {', '.join(__all__)}")
+    return getattr(import_module(_HOME_OF[name]), name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

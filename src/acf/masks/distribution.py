@@ -63,6 +63,4 @@ def kept_blocks(layers: Sequence[LayerShape], sparsity: float, distribution: str
             f"distribution {distribution!r} is not one of {', '.join(DISTRIBUTIONS)}; use one of these names"
         )
     densities = DISTRIBUTIONS[distribution](layers, 1.0 - sparsity)
-    return [
-        max(1, round(density * layer.block_count)) for density, layer in zip(densities, layers, strict=True)
-    ]
+    return [max(1, round(density * layer.block_count)) for density, layer in zip(densities, layers, strict=True)]

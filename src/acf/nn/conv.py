@@ -17,36 +17,23 @@ class BlockSparseConv2d(BlockSparseLayer):
     """
 
     def __init__(self, dense: nn.Conv2d, layout: BlockLayout, mask: Tensor) -> None:
-        super().__init__(layout, conv_weight_to_matrix(dense.weight), mask, dense.bias)
+        super().__init__(layout, conv_weight_to_matrix(dense.weight), mask, cast(nn.Parameter | None, dense.bias))
         self.in_channels = dense.in_channels
         self.out_channels = dense.out_channels
         self.padding_mode = dense.padding_mode
-        self.declared_padding = dense.padding  # what the dense layer said, for to_dense
-        self.kernel_size = cast(tuple[int, int], dense.kernel_size)
+        self.declared_padding = cast(str | tuple[int, int], dense.padding)  # what the dense layer said, for to_dense
         self.explicit_padding = explicit_padding(dense)
-        self.geometry = Conv2dGeometry(
-            kernel_size=self.kernel_size,
-            stride=cast(tuple[int, int], dense.stride),
-            padding=(0, 0) if self.explicit_padding else cast(tuple[int, int], dense.padding),
-            dilation=cast(tuple[int, int], dense.dilation),
-        )
+        self.geometry = geometry_of(dense)
 
     def forward(self, x: Tensor) -> Tensor:
         """``x [batch, in, h, w]`` to ``[batch, out, oh, ow]``; ``[in, h, w]`` to ``[out, oh, ow]``."""
         if x.dim() == 3:
             y: Tensor = self.forward(x.unsqueeze(0)).squeeze(0)
             return y
-        x, weight = self._autocast(self.padded(x), self.weight)
+        x, weight = self._autocast(pad_explicitly(x, self.explicit_padding, self.padding_mode), self.weight)
         y = block_conv2d(x, weight, self.topology, self.geometry)
         self._observe(x, y)
         return y if self.bias is None else y + self.bias.to(y.dtype)[:, None, None]
-
-    def padded(self, x: Tensor) -> Tensor:
-        """``x`` with the padding the op does not do itself: uneven "same" padding, or values other than zero."""
-        if not self.explicit_padding:
-            return x
-        mode = "constant" if self.padding_mode == "zeros" else self.padding_mode
-        return nn.functional.pad(x, self.explicit_padding, mode=mode)
 
     def gradient_norms(self, output_grad: Tensor, x: Tensor, rows: Tensor, cols: Tensor) -> Tensor:
         """Norms of the weight-gradient blocks at ``(rows, cols)``, float32; present or absent alike."""
@@ -69,7 +56,7 @@ class BlockSparseConv2d(BlockSparseLayer):
         dense.weight = nn.Parameter(
             matrix_to_conv_weight(matrix, self.geometry.kernel_size), requires_grad=self.weight.requires_grad
         )
-        dense.bias = self.bias
+        dense.register_parameter("bias", self.bias)
         return dense.train(self.training)
 
     def extra_repr(self) -> str:
@@ -86,3 +73,20 @@ def explicit_padding(dense: nn.Conv2d) -> tuple[int, ...]:
     if dense.padding_mode == "zeros" and not isinstance(dense.padding, str):
         return ()
     return tuple(dense._reversed_padding_repeated_twice)
+
+
+def geometry_of(dense: nn.Conv2d) -> Conv2dGeometry:
+    """The geometry of a dense convolution after its explicit padding."""
+    return Conv2dGeometry(
+        kernel_size=cast(tuple[int, int], dense.kernel_size),
+        stride=cast(tuple[int, int], dense.stride),
+        padding=(0, 0) if explicit_padding(dense) else cast(tuple[int, int], dense.padding),
+        dilation=cast(tuple[int, int], dense.dilation),
+    )
+
+
+def pad_explicitly(x: Tensor, padding: tuple[int, ...], padding_mode: str) -> Tensor:
+    """``x [batch, in, h, w]`` with the padding that a convolution does not do itself (`explicit_padding`)."""
+    if not padding:
+        return x
+    return nn.functional.pad(x, padding, mode="constant" if padding_mode == "zeros" else padding_mode)

@@ -46,7 +46,12 @@ class BlockSparseLayer(nn.Module, ABC):
     def topology(self) -> BlockTopology:
         """Where the packed blocks sit, as the ops take it."""
         return BlockTopology(
-            self.block_rows, self.block_cols, self.row_offsets, self.row_slots, self.col_offsets, self.col_slots
+            self.block_rows,
+            self.block_cols,
+            self.row_offsets,
+            self.row_slots,
+            self.col_offsets,
+            self.col_slots,
         )
 
     @property
@@ -98,7 +103,7 @@ class BlockSparseLayer(nn.Module, ABC):
         """Hand ``x`` and the gradient of ``y`` to the observer, if one listens and a gradient will come."""
         observer = self.gradient_observer
         if observer is not None and y.requires_grad:
-            y.register_hook(lambda output_grad: observer(output_grad.detach(), x.detach()))
+            y.register_hook(lambda output_grad: observer(output_grad.detach(), x.detach()))  # type: ignore[no-untyped-call]
 
     def _autocast(self, *tensors: Tensor) -> tuple[Tensor, ...]:
         """Cast to the autocast dtype where one is active, as torch does for its own linear and conv."""
@@ -131,4 +136,5 @@ class BlockSparseLayer(nn.Module, ABC):
     def extra_repr(self) -> str:
         """Shape, block and density, for ``print(model)``."""
         height, width = self.block_shape
-        return f"block={height}x{width}, blocks={self.present_blocks}/{self.layout.block_count}, bias={self.bias is not None}"
+        blocks = f"{self.present_blocks}/{self.layout.block_count}"
+        return f"block={height}x{width}, blocks={blocks}, bias={self.bias is not None}"

@@ -33,7 +33,7 @@ class BlockSparseLinear(BlockSparseLayer):
         """A plain `torch.nn.Linear` that computes the same; absent blocks become zeros."""
         dense = nn.Linear(self.in_features, self.out_features, bias=False, device="meta")
         dense.weight = nn.Parameter(self.weight_matrix().detach(), requires_grad=self.weight.requires_grad)
-        dense.bias = self.bias
+        dense.register_parameter("bias", self.bias)
         return dense.train(self.training)
 
     def extra_repr(self) -> str:

@@ -36,18 +36,14 @@ def sparsify_(model: nn.Module, spec: BlockSparsity, filter_fn: FilterFn | None 
     if not chosen:
         raise SparsityError(_nothing_to_sparsify(model, spec, left_dense))
     layouts = {name: _layout_of(name, dense, spec) for name, dense in chosen.items()}
-    shapes = [
-        LayerShape(name, tuple(dense.weight.shape), layouts[name].block_count) for name, dense in chosen.items()
-    ]
+    shapes = [LayerShape(name, tuple(dense.weight.shape), layouts[name].block_count) for name, dense in chosen.items()]
     counts = kept_blocks(shapes, spec.sparsity, spec.distribution)
     sparse = {
         name: _make_sparse(dense, layouts[name], count)
         for (name, dense), count in zip(chosen.items(), counts, strict=True)
     }
     _replace(model, {chosen[name]: layer for name, layer in sparse.items()})
-    return SparsitySummary(
-        tuple(summarize(name, layer) for name, layer in sparse.items()), tuple(left_dense.items())
-    )
+    return SparsitySummary(tuple(summarize(name, layer) for name, layer in sparse.items()), tuple(left_dense.items()))
 
 
 def densify_(model: nn.Module) -> nn.Module:

@@ -105,9 +105,7 @@ def _block_gradient_norms(
 
 
 @_block_gradient_norms.register_fake
-def _(
-    output_grad: Tensor, x: Tensor, candidate_rows: Tensor, candidate_cols: Tensor, block_shape: list[int]
-) -> Tensor:
+def _(output_grad: Tensor, x: Tensor, candidate_rows: Tensor, candidate_cols: Tensor, block_shape: list[int]) -> Tensor:
     return x.new_empty(candidate_rows.shape[0], dtype=torch.float32)
 
 
@@ -123,7 +121,11 @@ def block_linear(x: Tensor, weight: Tensor, topology: BlockTopology) -> Tensor:
 
 
 def block_gradient_norms(
-    output_grad: Tensor, x: Tensor, candidate_rows: Tensor, candidate_cols: Tensor, block_shape: tuple[int, int]
+    output_grad: Tensor,
+    x: Tensor,
+    candidate_rows: Tensor,
+    candidate_cols: Tensor,
+    block_shape: tuple[int, int],
 ) -> Tensor:
     """Frobenius norms of weight-gradient blocks, float32 ``[candidates]``, without the dense gradient.
 

@@ -5,6 +5,7 @@ Weights are unpacked to a dense matrix first, so these run at the speed of the d
 
 import torch
 from torch import Tensor
+from torch.nn import grad as conv_grad
 
 from acf.sparse import BlockLayout, BlockTopology, conv_weight_to_matrix, matrix_to_conv_weight
 
@@ -47,7 +48,11 @@ def linear_weight_grad(output_grad: Tensor, x: Tensor, topology: BlockTopology) 
 
 
 def gradient_norms(
-    output_grad: Tensor, x: Tensor, candidate_rows: Tensor, candidate_cols: Tensor, block_shape: tuple[int, int]
+    output_grad: Tensor,
+    x: Tensor,
+    candidate_rows: Tensor,
+    candidate_cols: Tensor,
+    block_shape: tuple[int, int],
 ) -> Tensor:
     """Frobenius norms of the named blocks of ``output_grad.T @ x``, float32 ``[candidates]``.
 
@@ -58,9 +63,7 @@ def gradient_norms(
     for row in torch.unique(candidate_rows).tolist():
         wanted = torch.nonzero(candidate_rows == row).flatten()
         strip = output_grad[:, row * height : (row + 1) * height].T @ x
-        strip_norms = torch.linalg.vector_norm(
-            strip.reshape(height, -1, width), dim=(0, 2), dtype=torch.float32
-        )
+        strip_norms = torch.linalg.vector_norm(strip.reshape(height, -1, width), dim=(0, 2), dtype=torch.float32)
         norms[wanted] = strip_norms[candidate_cols[wanted].long()]
     return norms
 
@@ -75,9 +78,7 @@ def conv2d(
     dilation: list[int],
 ) -> Tensor:
     """2-D cross-correlation of ``x [batch, in, h, w]``: ``[batch, out, oh, ow]``."""
-    return torch.nn.functional.conv2d(
-        x, _conv_weight(weight, topology, kernel_size), None, stride, padding, dilation
-    )
+    return torch.nn.functional.conv2d(x, _conv_weight(weight, topology, kernel_size), None, stride, padding, dilation)
 
 
 def conv2d_input_grad(
@@ -92,7 +93,10 @@ def conv2d_input_grad(
 ) -> Tensor:
     """Gradient of `conv2d` with respect to ``x``: ``input_size`` = ``[batch, in, h, w]``."""
     dense = _conv_weight(weight, topology, kernel_size)
-    return torch.nn.grad.conv2d_input(input_size, dense, output_grad, stride, padding, dilation)
+    input_grad: Tensor = conv_grad.conv2d_input(  # type: ignore[no-untyped-call]
+        input_size, dense, output_grad, stride, padding, dilation
+    )
+    return input_grad
 
 
 def conv2d_weight_grad(
@@ -106,7 +110,7 @@ def conv2d_weight_grad(
 ) -> Tensor:
     """Gradient of `conv2d` with respect to the packed weight: ``[nnz, block_height, block_width]``."""
     out_channels, in_channels = output_grad.shape[1], x.shape[1]
-    dense = torch.nn.grad.conv2d_weight(
+    dense = conv_grad.conv2d_weight(  # type: ignore[no-untyped-call]
         x, [out_channels, in_channels, *kernel_size], output_grad, stride, padding, dilation
     )
     taps = kernel_size[0] * kernel_size[1]

@@ -69,7 +69,8 @@ class BlockLayout:
 
     def block_norms(self, dense: Tensor) -> Tensor:
         """Frobenius norm of every block of ``dense [rows, cols]``, as float32 ``[grid_rows, grid_cols]``."""
-        return torch.linalg.vector_norm(self.blocks(dense), dim=(2, 3), dtype=torch.float32)
+        norms: Tensor = torch.linalg.vector_norm(self.blocks(dense), dim=(2, 3), dtype=torch.float32)
+        return norms
 
 
 def conv_weight_to_matrix(weight: Tensor) -> Tensor:

@@ -46,9 +46,7 @@ def attach(model: nn.Module, optimizer: torch.optim.Optimizer, policy: BlockDST)
 class TopologyController:
     """Counts optimizer steps and moves blocks at the steps ``policy`` names. Made by `acf.attach`."""
 
-    def __init__(
-        self, layers: dict[str, BlockSparseLayer], optimizer: torch.optim.Optimizer, policy: BlockDST
-    ) -> None:
+    def __init__(self, layers: dict[str, BlockSparseLayer], optimizer: torch.optim.Optimizer, policy: BlockDST) -> None:
         self.layers = layers
         self.optimizer = optimizer
         self.policy = policy

@@ -1,0 +1,166 @@
+"""The command `acf`: thin commands over the library. Torch and the simulator are imported when a command needs them."""
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from acf import __version__
+from acf.errors import AcfError, ArchitectureError
+
+if TYPE_CHECKING:
+    from acf.sim import Result
+
+app = typer.Typer(
+    name="acf",
+    help="Train neural networks with dynamic block sparsity, and play the same run on modelled hardware.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of a table.")]
+TraceFile = Annotated[Path, typer.Argument(help="A trace that Trace.save or `acf demo` wrote.")]
+SaveFile = Annotated[Path | None, typer.Option("--save", help="Write the results as JSON, for `acf report`.")]
+
+
+def main() -> None:
+    """Run the command line; bad input is one line on stderr and exit code 2."""
+    try:
+        app()
+    except AcfError as error:
+        print(f"acf: {error}", file=sys.stderr)
+        sys.exit(2)
+
+
+@app.callback(invoke_without_command=True)
+def _root(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
+    if version:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+@app.command()
+def demo(
+    folder: Annotated[Path, typer.Option(help="Where traces and the report go.")] = Path("runs/demo"),
+    steps: Annotated[int, typer.Option(min=1, help="Training steps of each run.")] = 660,
+    sparsity: Annotated[float, typer.Option(help="Share of blocks to drop, in [0, 1).")] = 0.9,
+    seed: Annotated[int, typer.Option(help="Seed of weights and batches.")] = 0,
+    as_json: Json = False,
+) -> None:
+    """Train a small CNN dense and block-sparse, capture a step of each, simulate it, write a report."""
+    from acf.experiments.demo import DemoSpec, run_demo
+    from acf.tables import demo_table, progress, show
+
+    spec = DemoSpec(steps=steps, sparsity=sparsity, seed=seed)
+    with progress(visible=not as_json) as on_progress:
+        outcome = run_demo(spec, folder, on_progress)
+    if as_json:
+        _print_json(
+            {
+                "records": [vars(record) for record in outcome.records],
+                "results": [result.to_dict() for result in outcome.results],
+                "report": str(outcome.report_path),
+            }
+        )
+        return
+    show(demo_table(outcome))
+    typer.echo(f"report: {outcome.report_path}")
+
+
+@app.command()
+def simulate(
+    trace: TraceFile,
+    on: Annotated[str, typer.Option("--on", help="An architecture's name, or a .toml file.")] = "acf-512",
+    save: SaveFile = None,
+    as_json: Json = False,
+) -> None:
+    """Play a trace on one architecture and show every operation."""
+    from acf.sim import simulate as play
+    from acf.tables import result_table, show
+    from acf.trace import Trace
+
+    result = play(Trace.load(trace), on)
+    _save_results([result], save)
+    if as_json:
+        _print_json(result.to_dict())
+    else:
+        show(result_table(result))
+
+
+@app.command()
+def compare(
+    trace: TraceFile,
+    on: Annotated[
+        list[str] | None, typer.Option("--on", help="An architecture; may be repeated. Default: all.")
+    ] = None,
+    baseline: Annotated[str, typer.Option(help="What speedups refer to.")] = "tensorcore",
+    save: SaveFile = None,
+    as_json: Json = False,
+) -> None:
+    """Play a trace on several architectures and show their speedups over a baseline."""
+    from acf.sim import architectures
+    from acf.sim import simulate as play
+    from acf.tables import comparison_table, show
+    from acf.trace import Trace
+
+    loaded = Trace.load(trace)
+    names = list(dict.fromkeys([baseline, *(on or architectures())]))
+    results = [play(loaded, name) for name in names]
+    _save_results(results, save)
+    if as_json:
+        _print_json([result.to_dict() | {"speedup": result.speedup_over(results[0])} for result in results])
+    else:
+        show(comparison_table(results))
+
+
+@app.command()
+def report(
+    results: Annotated[list[Path], typer.Argument(help="Files that --save of simulate or compare wrote.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The HTML file to write.")] = Path("report.html"),
+    title: Annotated[str, typer.Option(help="Title of the page.")] = "ACF report",
+) -> None:
+    """Write one offline HTML page about saved results."""
+    from acf.report import report as write_report
+
+    loaded = [result for path in results for result in _load_results(path)]
+    typer.echo(f"report: {write_report(loaded, output, title=title)}")
+
+
+@app.command()
+def doctor(as_json: Json = False) -> None:
+    """Say what this machine has and what works because of it."""
+    from acf.doctor import examine
+    from acf.tables import doctor_table, show
+
+    findings = examine()
+    if as_json:
+        _print_json([vars(finding) for finding in findings])
+    else:
+        show(doctor_table(findings))
+
+
+def _print_json(values: Any) -> None:
+    typer.echo(json.dumps(values, indent=2))
+
+
+def _save_results(results: "list[Result]", path: Path | None) -> None:
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps([result.to_dict() for result in results], indent=2), encoding="utf-8")
+
+
+def _load_results(path: Path) -> "list[Result]":
+    from acf.sim.result import Result
+
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ArchitectureError(f"{path} cannot be read ({error.strerror}); pass a file that --save wrote") from error
+    except ValueError as error:
+        raise ArchitectureError(f"{path} is not JSON ({error}); pass a file that --save wrote") from error
+    if not isinstance(values, list):
+        raise ArchitectureError(f"{path} holds no list of results; pass a file that --save wrote")
+    return [Result.from_dict(item) for item in values]

@@ -1,0 +1,64 @@
+"""Published figures that energy is computed from. A figure without unit and source cannot be made."""
+
+from dataclasses import dataclass
+
+from acf.errors import ArchitectureError
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A number with its unit and where it was published."""
+
+    value: float
+    unit: str
+    source: str
+
+    def __post_init__(self) -> None:
+        if not self.unit.strip() or not self.source.strip():
+            raise ArchitectureError(f"figure {self.value} has unit {self.unit!r} and source {self.source!r}; give both")
+
+
+_TABLE_IV = "TensorDash (Mahmoud et al., 2020), Table IV: 65 nm, 500 MHz, 256 tensor cores, FP16 with FP32 accumulation"
+
+FIGURES: dict[str, Figure] = {
+    "tensorcore_compute_mw": Figure(23_748.0, "mW", _TABLE_IV + "; compute cores"),
+    "tensorcore_transposers_mw": Figure(44.4, "mW", _TABLE_IV + "; transposers"),
+    "tensordash_schedulers_mw": Figure(187.9, "mW", _TABLE_IV + "; schedulers and B-side multiplexers"),
+    "tensordash_a_multiplexers_mw": Figure(283.8, "mW", _TABLE_IV + "; A-side multiplexers"),
+    "tensordash_staging_buffers_mw": Figure(1_638.4, "mW", _TABLE_IV + "; staging buffers"),
+}
+"""Power of the published designs, by component."""
+
+PUBLISHED_CLOCK_HZ = 500e6
+PUBLISHED_CORES = 256
+PUBLISHED_MACS_PER_CORE = 64
+
+
+def published_pj_per_core_cycle(*names: str) -> float:
+    """Published milliwatts of the whole 256-core chip as picojoules of one core in one cycle."""
+    return sum(FIGURES[name].value for name in names) * 1e9 / PUBLISHED_CLOCK_HZ / PUBLISHED_CORES
+
+
+MAC_65NM_PJ = Figure(
+    published_pj_per_core_cycle("tensorcore_compute_mw") / PUBLISHED_MACS_PER_CORE,
+    "pJ per MAC",
+    _TABLE_IV + "; compute cores over their 64 MACs per cycle",
+)
+"""FP16 multiply, FP32 accumulate at 65 nm: 2.90 pJ."""
+
+REGISTER_65NM_PJ_PER_BYTE = Figure(
+    published_pj_per_core_cycle("tensordash_staging_buffers_mw") / 256,
+    "pJ per byte",
+    _TABLE_IV + "; staging buffers over the 256 bytes per cycle that feed the 64 MACs of a core",
+)
+"""A byte out of registers at 65 nm."""
+
+DRAM_PJ_PER_BIT: dict[str, Figure] = {
+    "ddr": Figure(20.0, "pJ/bit", "SparTANN, section 5.2.1: 160 pJ per byte of off-chip traffic"),
+    "lpddr4": Figure(
+        8.0, "pJ/bit", "assumption: LPDDR4 device and interface at high bandwidth, no published breakdown"
+    ),
+    "gddr5": Figure(14.0, "pJ/bit", "O'Connor et al., Fine-Grained DRAM, MICRO 2017: GDDR5 access energy"),
+    "hbm2": Figure(3.9, "pJ/bit", "O'Connor et al., Fine-Grained DRAM, MICRO 2017: HBM2 access energy"),
+}
+"""Energy of one bit to or from DRAM, by kind of memory."""

@@ -1,0 +1,129 @@
+"""What this machine has, and what works because of it."""
+
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from acf.units import binary_bytes
+
+_VECTOR_FLAGS = ("avx2", "fma", "avx512f", "avx512_bf16", "amx_bf16", "asimd", "sve")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One part of the machine: whether it is there, what exactly, and what follows for ACF."""
+
+    part: str
+    present: bool
+    found: str
+    consequence: str
+
+
+def examine() -> list[Finding]:
+    """Look at every part that ACF can use."""
+    return [
+        _python(),
+        _torch(),
+        _cpu(),
+        _compiler(),
+        _gpu(),
+        _triton(),
+        _verilator(),
+        _memory(),
+        _digits(),
+    ]
+
+
+def _python() -> Finding:
+    return Finding("Python", True, platform.python_version(), f"runs from {Path(sys.prefix).name}")
+
+
+def _torch() -> Finding:
+    import torch
+
+    build = f"CUDA {torch.version.cuda}" if torch.version.cuda else "CPU build"
+    return Finding(
+        "torch",
+        True,
+        f"{torch.__version__}, {build}, {torch.get_num_threads()} threads",
+        "sparsify_, attach and capture work on the CPU, at the speed of the dense product (reference ops)",
+    )
+
+
+def _cpu() -> Finding:
+    flags, model = _cpu_flags()
+    found = [flag for flag in _VECTOR_FLAGS if flag in flags]
+    return Finding(
+        "CPU",
+        bool(found),
+        f"{model}, {os.cpu_count()} cores, {' '.join(found) or 'no known vector flags'}",
+        "torch uses the vector units; ACF's own kernels do not exist yet",
+    )
+
+
+def _cpu_flags() -> tuple[set[str], str]:
+    """Flags and model name from /proc/cpuinfo; the bare machine name where there is none."""
+    path = Path("/proc/cpuinfo")
+    if not path.exists():
+        return set(), platform.processor() or platform.machine()
+    pairs = (line.partition(":") for line in path.read_text().splitlines() if ":" in line)
+    entries = {key.strip(): value.strip() for key, _, value in pairs}
+    flags = set(entries.get("flags", entries.get("Features", "")).split())
+    return flags, entries.get("model name", platform.machine())
+
+
+def _compiler() -> Finding:
+    name = next((name for name in (os.environ.get("CXX"), "c++", "g++", "clang++") if name and shutil.which(name)), "")
+    if not name:
+        return Finding("C++ compiler", False, "none", "not needed by what works today")
+    return Finding("C++ compiler", True, _first_line([name, "--version"]), "not needed by what works today")
+
+
+def _gpu() -> Finding:
+    import torch
+
+    if not torch.cuda.is_available():
+        return Finding("GPU", False, "none that torch can use", "training runs on the CPU")
+    properties = torch.cuda.get_device_properties(0)
+    return Finding(
+        "GPU",
+        True,
+        f"{properties.name}, {binary_bytes(properties.total_memory)}",
+        "sparse layers run there through the reference ops, at the speed of the dense product",
+    )
+
+
+def _triton() -> Finding:
+    try:
+        return Finding("Triton", True, version("triton"), "not used by what works today")
+    except PackageNotFoundError:
+        return Finding("Triton", False, "not installed", "not needed by what works today")
+
+
+def _verilator() -> Finding:
+    if shutil.which("verilator"):
+        return Finding("Verilator", True, _first_line(["verilator", "--version"]), "not used by what works today")
+    return Finding("Verilator", False, "none", "not needed by what works today")
+
+
+def _memory() -> Finding:
+    pages, page_bytes = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
+    total = pages * page_bytes
+    return Finding("memory", True, binary_bytes(total), "a trace is held whole; one operation is unpacked at a time")
+
+
+def _digits() -> Finding:
+    try:
+        return Finding("scikit-learn", True, version("scikit-learn"), "acf demo works: the digits come with it")
+    except PackageNotFoundError:
+        return Finding("scikit-learn", False, "not installed", "for acf demo: pip install 'acf[demo]'")
+
+
+def _first_line(command: list[str]) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+    return (done.stdout or done.stderr).splitlines()[0] if (done.stdout or done.stderr) else command[0]

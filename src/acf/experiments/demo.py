@@ -1,0 +1,149 @@
+"""The demo: the same CNN dense and block-sparse, trained, captured, and played on three architectures."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from acf.experiments.digits import Digits, build_cnn, load_digits
+from acf.masks import BlockDST
+from acf.metrics import TrainingRecord
+from acf.nn import BlockSparsity, sparsify_, weight_sparsity
+from acf.report import report
+from acf.sim import Result, simulate
+from acf.trace import Trace, capture
+from acf.train import attach
+
+OnProgress = Callable[[str, float], None]
+"""Called with what is being done and the share of the whole that is finished."""
+
+
+@dataclass(frozen=True)
+class DemoSpec:
+    """What the demo trains and where it plays the result."""
+
+    sparsity: float = 0.9
+    block: int = 16
+    steps: int = 660
+    batch_size: int = 64
+    learning_rate: float = 2e-3
+    every: int = 30
+    seed: int = 0
+    architectures: tuple[str, ...] = ("tensorcore", "tensordash", "acf-512")
+
+
+@dataclass(frozen=True)
+class DemoOutcome:
+    """A training record per run and a result per run and architecture, dense first."""
+
+    records: tuple[TrainingRecord, ...]
+    results: tuple[Result, ...]
+    report_path: Path
+
+
+def run_demo(spec: DemoSpec, folder: Path, on_progress: OnProgress = lambda what, share: None) -> DemoOutcome:
+    """Train dense and sparse, capture a step of each into ``folder``, simulate, and write the report there."""
+    data = load_digits()
+    records: list[TrainingRecord] = []
+    results: list[Result] = []
+    runs = (("dense", None), (f"sparse {spec.sparsity:.0%}", spec.sparsity))
+    for index, (label, sparsity) in enumerate(runs):
+        start, width = index / len(runs), 1 / len(runs)
+        model = build_model(spec, sparsity)
+        record = train(
+            model,
+            data,
+            spec,
+            label,
+            lambda share, label=label, start=start, width=width: on_progress(  # type: ignore[misc]
+                f"train {label}", start + width * 0.9 * share
+            ),
+        )
+        trace = capture_step(model, data, spec, label)
+        trace.save(folder / f"{label.replace(' ', '-').replace('%', '')}.safetensors")
+        records.append(record)
+        for name in spec.architectures:
+            on_progress(f"simulate {label} on {name}", start + width * 0.95)
+            results.append(simulate(trace, name))
+    path = report(results, folder / "report.html", training=records, title="ACF demo: digits, dense and block-sparse")
+    on_progress("report written", 1.0)
+    return DemoOutcome(tuple(records), tuple(results), path)
+
+
+def build_model(spec: DemoSpec, sparsity: float | None) -> nn.Sequential:
+    """The digits CNN from a fixed seed, block-sparse if a sparsity is given."""
+    torch.manual_seed(spec.seed)
+    model = build_cnn()
+    if sparsity is not None:
+        sparsify_(model, BlockSparsity(sparsity, block=spec.block, distribution="erk"))
+    return model
+
+
+def train(
+    model: nn.Module, data: Digits, spec: DemoSpec, label: str, on_step: Callable[[float], None]
+) -> TrainingRecord:
+    """Train ``model`` with AdamW and a one-cycle rate; the topology of a sparse one moves by Algorithm 1."""
+    optimizer = torch.optim.AdamW(model.parameters(), lr=spec.learning_rate, weight_decay=1e-2)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, spec.learning_rate, total_steps=spec.steps)
+    topology = None
+    if weight_sparsity(model) > 0:
+        topology = attach(model, optimizer, BlockDST(total_steps=spec.steps, every=spec.every))
+    losses: list[float] = []
+    accuracies: list[tuple[int, float]] = []
+    started = time.perf_counter()
+    for step, batch in enumerate(_batches(data, spec), start=1):
+        images, labels = data.train_images[batch], data.train_labels[batch]
+        loss = nn.functional.cross_entropy(model(images), labels)
+        optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        schedule.step()
+        losses.append(loss.item())
+        if step % spec.every == 0 or step == spec.steps:
+            accuracies.append((step, accuracy(model, data.test_images, data.test_labels)))
+        on_step(step / spec.steps)
+    moved: dict[int, int] = {}
+    for change in topology.changes if topology else ():
+        moved[change.step] = moved.get(change.step, 0) + change.moved_blocks
+    return TrainingRecord(
+        label=label,
+        test_accuracy=accuracies[-1][1],
+        weight_sparsity=weight_sparsity(model),
+        losses=tuple(losses),
+        test_accuracies=tuple(accuracies),
+        moved_blocks=tuple(moved.items()),
+        seconds=time.perf_counter() - started,
+    )
+
+
+def capture_step(model: nn.Module, data: Digits, spec: DemoSpec, label: str) -> Trace:
+    """The operands of one more training step of the trained model, on the first training batch."""
+    model.train()
+    model.zero_grad()
+    images, labels = data.train_images[: spec.batch_size], data.train_labels[: spec.batch_size]
+    with capture(model, label) as trace:
+        nn.functional.cross_entropy(model(images), labels).backward()  # type: ignore[no-untyped-call]
+    return trace
+
+
+@torch.no_grad()
+def accuracy(model: nn.Module, images: Tensor, labels: Tensor) -> float:
+    """Share of ``images`` that the model labels right, in [0, 1]; the training mode is restored."""
+    was_training = model.training
+    model.eval()
+    right = float((model(images).argmax(dim=1) == labels).float().mean())
+    model.train(was_training)
+    return right
+
+
+def _batches(data: Digits, spec: DemoSpec) -> list[Tensor]:
+    """Indices of every step's batch: whole epochs, each shuffled by the seed, cut to ``steps``."""
+    generator = torch.Generator().manual_seed(spec.seed)
+    batches: list[Tensor] = []
+    while len(batches) < spec.steps:
+        order = torch.randperm(len(data.train_images), generator=generator)
+        batches += [batch for batch in torch.split(order, spec.batch_size) if len(batch) == spec.batch_size]
+    return batches[: spec.steps]

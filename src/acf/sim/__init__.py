@@ -1,0 +1,7 @@
+"""Playing a trace on modelled hardware."""
+
+from acf.sim.registry import ARCHITECTURES, architectures, find_architecture
+from acf.sim.result import OpResult, Result
+from acf.sim.simulate import simulate
+
+__all__ = ["ARCHITECTURES", "OpResult", "Result", "architectures", "find_architecture", "simulate"]

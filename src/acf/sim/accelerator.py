@@ -1,0 +1,88 @@
+"""What every modelled accelerator is: a frozen Spec that can count the cycles of one matrix product."""
+
+from abc import ABC, abstractmethod
+from collections import Counter
+from dataclasses import dataclass, field, fields
+
+from acf.cost import DRAM_PJ_PER_BIT
+from acf.errors import ArchitectureError
+from acf.trace import Gemm
+
+
+@dataclass(frozen=True)
+class ComputeCount:
+    """Counts of one matrix product when memory never makes it wait; ``lost_slots`` and ``energy_j`` by reason.
+
+    ``effectual_macs + sum(lost_slots.values()) == cycles * macs_per_cycle``, checked when they are added up.
+    """
+
+    cycles: int
+    dense_macs: int
+    effectual_macs: int
+    lost_slots: dict[str, int] = field(default_factory=dict)
+    energy_j: dict[str, float] = field(default_factory=dict)
+
+    def __add__(self, other: "ComputeCount") -> "ComputeCount":
+        lost, energy = Counter(self.lost_slots), Counter(self.energy_j)
+        lost.update(other.lost_slots)
+        energy.update(other.energy_j)
+        return ComputeCount(
+            self.cycles + other.cycles,
+            self.dense_macs + other.dense_macs,
+            self.effectual_macs + other.effectual_macs,
+            dict(lost),
+            dict(energy),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class AcceleratorSpec(ABC):
+    """Base of the Specs: clock, technology and memory system; subclasses add their compute units.
+
+    ``on_chip_bytes`` hold whole tensors under least-recently-used replacement, ``dram_bytes_per_s`` is the
+    sustained bandwidth, and ``value_bytes`` the size of an operand.
+    """
+
+    clock_hz: float
+    technology_nm: int
+    on_chip_bytes: int
+    dram_bytes_per_s: float
+    dram_kind: str
+    value_bytes: int = 2
+
+    def __post_init__(self) -> None:
+        for item in fields(self):
+            value = getattr(self, item.name)
+            if isinstance(value, int | float) and not isinstance(value, bool) and value <= 0:
+                raise ArchitectureError(f"{item.name} {value} must be above 0; give a positive number")
+        if self.dram_kind not in DRAM_PJ_PER_BIT:
+            raise ArchitectureError(
+                f"dram_kind {self.dram_kind!r} is not one of {', '.join(DRAM_PJ_PER_BIT)}; use one of these names"
+            )
+
+    def require_65nm(self) -> None:
+        """Refuse another node where the energy figures are published for 65 nm only."""
+        if self.technology_nm != 65:
+            raise ArchitectureError(
+                f"technology_nm {self.technology_nm}: the energy of these compute units is published for 65 nm only; "
+                "use 65"
+            )
+
+    @property
+    @abstractmethod
+    def macs_per_cycle(self) -> int:
+        """Multiply-accumulate slots in one clock cycle."""
+
+    @property
+    @abstractmethod
+    def notes(self) -> tuple[str, ...]:
+        """Assumptions and limits that belong beside every figure."""
+
+    @abstractmethod
+    def count(self, gemm: Gemm) -> ComputeCount:
+        """Cycles, slots and compute energy of one matrix product."""
+
+    @property
+    def peak_flops(self) -> float:
+        """Floating-point operations per second if every slot were used."""
+        return 2.0 * self.macs_per_cycle * self.clock_hz

@@ -1,0 +1,6 @@
+"""Published accelerators as Specs."""
+
+from acf.sim.accelerators.tensorcore import TensorCore
+from acf.sim.accelerators.tensordash import TensorDash
+
+__all__ = ["TensorCore", "TensorDash"]

@@ -1,0 +1,88 @@
+"""The dense baseline: tensor cores as TensorDash's authors describe them (their Table III)."""
+
+from dataclasses import dataclass
+from math import ceil
+
+from acf.cost import published_pj_per_core_cycle, sram_pj_per_byte
+from acf.cost.figures import PUBLISHED_MACS_PER_CORE
+from acf.sim.accelerator import AcceleratorSpec, ComputeCount
+from acf.trace import Gemm
+
+
+@dataclass(frozen=True, kw_only=True)
+class TensorCore(AcceleratorSpec):
+    """``cores`` tiles of ``rows`` x ``columns`` PEs with ``lanes`` MACs each, all adding to one output.
+
+    A tile computes a ``rows`` x ``columns`` piece of the output, ``lanes`` steps of the reduction per cycle, and
+    takes the next piece when done; nothing is skipped. Default: 256 cores of 4x4 PEs x 4 MACs at 500 MHz,
+    16.4 TFLOP/s, 3 x 8 MiB on-chip memory and 4 channels of LPDDR4-3200.
+    """
+
+    cores: int = 256
+    rows: int = 4
+    columns: int = 4
+    lanes: int = 4
+    clock_hz: float = 500e6
+    technology_nm: int = 65
+    on_chip_bytes: int = 3 * 64 * 128 * 1024  # AM, BM, CM: 64 banks of 128 KB each
+    dram_bytes_per_s: float = 51.2e9  # 4 channels x 32 bit x 3200 MT/s
+    dram_kind: str = "lpddr4"
+    bank_bytes: int = 128 * 1024
+    scratchpad_bytes: int = 4096  # 1 KB a core, charged as the smallest bank of the SRAM table
+    multicast: int = 16  # cores that share one read of on-chip memory, a 16 x 16 arrangement
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.require_65nm()
+
+    @property
+    def macs_per_cycle(self) -> int:
+        """Multiply-accumulate slots in one clock cycle."""
+        return self.cores * self.rows * self.columns * self.lanes
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Assumptions and limits that belong beside every figure."""
+        return (
+            f"{self.cores} tensor cores, {self.macs_per_cycle} MACs per cycle, {self.technology_nm} nm.",
+            f"Assumed: a read of on-chip memory serves {self.multicast} cores; DRAM is 4 x 32 bit LPDDR4-3200; "
+            "values compress to their non-zeros and a bit mask off chip; DRAM overlaps with compute.",
+            "Not modelled: reduction split over cores, bank conflicts, normalisation, activation, weight update.",
+        )
+
+    def count(self, gemm: Gemm) -> ComputeCount:
+        """Cycles, slots and compute energy of one matrix product."""
+        tiles = ceil(gemm.m / self.rows) * ceil(gemm.n / self.columns)
+        steps = ceil(gemm.k / self.lanes)
+        cycles = ceil(tiles / self.cores) * steps
+        effectual = gemm.effectual_macs()
+        tile_slots = self.rows * self.columns * self.lanes
+        return ComputeCount(
+            cycles=cycles,
+            dense_macs=gemm.dense_macs,
+            effectual_macs=effectual,
+            lost_slots={
+                "ineffectual": gemm.dense_macs - effectual,
+                "edge": tiles * steps * tile_slots - gemm.dense_macs,
+                "imbalance": (cycles * self.cores - tiles * steps) * tile_slots,
+            },
+            energy_j=self.energy_j(tiles * steps, tiles * steps, tiles),
+        )
+
+    def energy_j(self, core_cycles: int, staged_steps: int, tiles: int) -> dict[str, float]:
+        """Joules by component: ``core_cycles`` of compute, ``staged_steps`` operand reads, ``tiles`` written.
+
+        Idle cores are clock-gated. A step reads ``lanes`` values for every row and column of a tile.
+        """
+        core_pj = self._pj_per_core_cycle("tensorcore_compute_mw", "tensorcore_transposers_mw")
+        step_bytes = (self.rows + self.columns) * self.lanes * self.value_bytes
+        bank_pj = sram_pj_per_byte(self.technology_nm, self.bank_bytes)
+        scratchpad_pj = sram_pj_per_byte(self.technology_nm, self.scratchpad_bytes)
+        result_pj = self.rows * self.columns * 4 * sram_pj_per_byte(self.technology_nm, self.bank_bytes, write=True)
+        memory_pj = staged_steps * step_bytes * (scratchpad_pj + bank_pj / self.multicast) + tiles * result_pj
+        return {"mac": core_cycles * core_pj * 1e-12, "sram": memory_pj * 1e-12}
+
+    def _pj_per_core_cycle(self, *figures: str) -> float:
+        """Picojoules of one of this machine's cores in one cycle, scaled by its MACs from the published core."""
+        scale = self.rows * self.columns * self.lanes / PUBLISHED_MACS_PER_CORE
+        return published_pj_per_core_cycle(*figures) * scale

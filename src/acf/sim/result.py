@@ -1,0 +1,121 @@
+"""What a simulation returns: cycles, utilisation, energy and lost slots, per operation and in total."""
+
+from collections import Counter
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from acf.errors import ArchitectureError
+
+
+@dataclass(frozen=True)
+class OpResult:
+    """One matrix product of the step on one machine.
+
+    ``effectual_macs`` have both operands non-zero; ``lost_slots`` counts every other MAC slot by reason, so that
+    ``effectual_macs + sum(lost_slots.values()) == cycles * macs_per_cycle``. ``energy_j`` is by component.
+    """
+
+    name: str
+    phase: str
+    cycles: int
+    dense_macs: int
+    effectual_macs: int
+    lost_slots: dict[str, int]
+    dram_bytes: int
+    energy_j: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Result:
+    """A traced training step played on one architecture; totals are sums over ``ops``."""
+
+    architecture: str
+    workload: str
+    clock_hz: float
+    technology_nm: int
+    macs_per_cycle: int
+    ops: tuple[OpResult, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def cycles(self) -> int:
+        """Clock cycles of the whole step; operations run one after another."""
+        return sum(op.cycles for op in self.ops)
+
+    @property
+    def seconds(self) -> float:
+        """Time of the whole step at ``clock_hz``."""
+        return self.cycles / self.clock_hz
+
+    @property
+    def utilization(self) -> float:
+        """U = non-zero MACs / MAC slots, counted; 0 for an empty step."""
+        slots = self.cycles * self.macs_per_cycle
+        return sum(op.effectual_macs for op in self.ops) / slots if slots else 0.0
+
+    @property
+    def energy_breakdown_j(self) -> dict[str, float]:
+        """Joules by component."""
+        total: Counter[str] = Counter()
+        for op in self.ops:
+            total.update(op.energy_j)
+        return dict(total)
+
+    @property
+    def energy_j(self) -> float:
+        """Joules of the whole step."""
+        return sum(self.energy_breakdown_j.values())
+
+    @property
+    def dram_bytes(self) -> int:
+        """Bytes moved to and from DRAM."""
+        return sum(op.dram_bytes for op in self.ops)
+
+    @property
+    def stalls(self) -> dict[str, float]:
+        """Cycles lost by reason: lost MAC slots over MACs per cycle; with ``utilization * cycles`` they add up."""
+        total: Counter[str] = Counter()
+        for op in self.ops:
+            total.update(op.lost_slots)
+        return {reason: slots / self.macs_per_cycle for reason, slots in total.items()}
+
+    def speedup_over(self, baseline: "Result") -> float:
+        """How many times faster this is than ``baseline``, in seconds."""
+        if self.cycles == 0:
+            raise ArchitectureError(
+                f"{self.architecture} took 0 cycles on {self.workload!r}, so no speedup exists; "
+                "capture a step that computes something"
+            )
+        return baseline.seconds / self.seconds
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain values, totals included; `Result.from_dict` reads it back."""
+        totals = (
+            "cycles",
+            "seconds",
+            "utilization",
+            "energy_j",
+            "energy_breakdown_j",
+            "dram_bytes",
+            "stalls",
+        )
+        return asdict(self) | {name: getattr(self, name) for name in totals}
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> "Result":
+        """The result that `to_dict` wrote; totals are counted again, not believed."""
+        try:
+            return cls(
+                architecture=str(values["architecture"]),
+                workload=str(values["workload"]),
+                clock_hz=float(values["clock_hz"]),
+                technology_nm=int(values["technology_nm"]),
+                macs_per_cycle=int(values["macs_per_cycle"]),
+                ops=tuple(OpResult(**op) for op in values["ops"]),
+                notes=tuple(values.get("notes", ())),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise ArchitectureError(
+                f"this is not a saved result ({type(error).__name__}: {error}); "
+                "pass a file that `acf simulate --save` wrote"
+            ) from error

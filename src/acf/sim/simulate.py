@@ -1,0 +1,74 @@
+"""Playing every operation of a trace on one architecture, memory included."""
+
+from functools import reduce
+from math import ceil
+from operator import add
+from pathlib import Path
+
+from acf.cost import DRAM_PJ_PER_BIT
+from acf.errors import ArchitectureError
+from acf.sim.accelerator import AcceleratorSpec, ComputeCount
+from acf.sim.memory import OnChipMemory
+from acf.sim.registry import find_architecture
+from acf.sim.result import OpResult, Result
+from acf.trace import Trace, TracedOp
+
+
+def simulate(trace: Trace, architecture: str | Path | AcceleratorSpec) -> Result:
+    """Play ``trace`` on ``architecture``: a name of `acf.architectures()`, a TOML file, or a Spec.
+
+    Operations run one after another. Within one, DRAM traffic overlaps with compute, and the slower of the two
+    decides; what compute waits is charged as the stall "memory".
+    """
+    name, spec = find_architecture(architecture)
+    memory = OnChipMemory(spec.on_chip_bytes)
+    ops = tuple(_play(trace, op, spec, memory) for op in trace.ops)
+    return Result(
+        architecture=name,
+        workload=trace.label,
+        clock_hz=spec.clock_hz,
+        technology_nm=spec.technology_nm,
+        macs_per_cycle=spec.macs_per_cycle,
+        ops=ops,
+        notes=spec.notes,
+    )
+
+
+def _play(trace: Trace, op: TracedOp, spec: AcceleratorSpec, memory: OnChipMemory) -> OpResult:
+    counts = (spec.count(gemm) for gemm in trace.gemms(op) if gemm.dense_macs)
+    count = reduce(add, counts, ComputeCount(0, 0, 0))
+    _check_slots(op, spec, count)
+    dram_bytes = sum(
+        memory.touch(key, _stored_bytes(trace, key, spec), key in op.external) for key in dict.fromkeys(op.operands)
+    )
+    memory_cycles = ceil(dram_bytes / spec.dram_bytes_per_s * spec.clock_hz)
+    waited = max(0, memory_cycles - count.cycles)
+    dram_pj = dram_bytes * 8 * DRAM_PJ_PER_BIT[spec.dram_kind].value
+    return OpResult(
+        name=op.name,
+        phase=op.phase,
+        cycles=count.cycles + waited,
+        dense_macs=count.dense_macs,
+        effectual_macs=count.effectual_macs,
+        lost_slots=count.lost_slots | {"memory": waited * spec.macs_per_cycle},
+        dram_bytes=dram_bytes,
+        energy_j=count.energy_j | {"dram": dram_pj * 1e-12},
+    )
+
+
+def _stored_bytes(trace: Trace, key: str, spec: AcceleratorSpec) -> int:
+    """Bytes of a tensor in memory: its non-zero values and one bit per element to say where they are."""
+    bits = trace.tensors[key]
+    compressed = bits.nonzeros * spec.value_bytes + ceil(bits.size / 8)
+    return min(compressed, bits.size * spec.value_bytes)
+
+
+def _check_slots(op: TracedOp, spec: AcceleratorSpec, count: ComputeCount) -> None:
+    """Every slot is either an effectual MAC or lost for a named reason; anything else is a defect of the model."""
+    slots = count.cycles * spec.macs_per_cycle
+    accounted = count.effectual_macs + sum(count.lost_slots.values())
+    if accounted != slots or min(count.lost_slots.values(), default=0) < 0:
+        raise ArchitectureError(
+            f"{op.name} {op.phase}: {accounted} of {slots} MAC slots accounted for ({count.lost_slots}); "
+            "the accelerator model is wrong, report it with this trace"
+        )

@@ -1,0 +1,145 @@
+"""Tables and the progress bar of the command line."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from acf.units import binary_bytes, si
+
+if TYPE_CHECKING:
+    from acf.doctor import Finding
+    from acf.experiments.demo import DemoOutcome
+    from acf.sim import Result
+
+
+def show(table: Table) -> None:
+    """Print a table; at least 120 columns wide where the output is not a terminal."""
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=max(console.width, 120))
+    console.print(table)
+
+
+@contextmanager
+def progress(visible: bool) -> Iterator[Callable[[str, float], None]]:
+    """A progress bar on stderr; yields the function to call with a description and the share finished."""
+    bar = Progress(
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f} %"),
+        TimeElapsedColumn(),
+        TextColumn("{task.description}"),
+        console=Console(stderr=True),
+        disable=not visible,
+    )
+    with bar:
+        task = bar.add_task("load", total=1.0)
+        yield lambda what, share: bar.update(task, description=what, completed=share)
+
+
+def demo_table(outcome: "DemoOutcome") -> Table:
+    """Accuracy, sparsity and hardware figures of every run on every architecture."""
+    table = Table(
+        title="One training step, dense and block-sparse",
+        caption="speedup: over the dense run on the same architecture; utilisation: non-zero MACs / MAC slots",
+    )
+    for heading in (
+        "run",
+        "architecture",
+        "accuracy",
+        "sparsity",
+        "cycles",
+        "speedup",
+        "utilisation",
+        "energy",
+    ):
+        table.add_column(heading, justify="left" if heading in ("run", "architecture") else "right")
+    records = {record.label: record for record in outcome.records}
+    dense = {result.architecture: result for result in outcome.results if result.workload == outcome.records[0].label}
+    for result in outcome.results:
+        record = records[result.workload]
+        table.add_row(
+            result.workload,
+            result.architecture,
+            f"{record.test_accuracy:.1%}",
+            f"{record.weight_sparsity:.1%}",
+            f"{result.cycles:,}",
+            f"{result.speedup_over(dense[result.architecture]):.2f}x",
+            f"{result.utilization:.1%}",
+            si(result.energy_j, "J"),
+        )
+    return table
+
+
+def result_table(result: "Result") -> Table:
+    """Every operation of one result, and their sum."""
+    table = Table(
+        title=f"{result.workload} on {result.architecture} "
+        f"({si(result.clock_hz, 'Hz')}, {result.technology_nm} nm, {result.macs_per_cycle:,} MACs per cycle)",
+        caption="\n".join(result.notes),
+    )
+    for heading in ("operation", "phase"):
+        table.add_column(heading)
+    for heading in ("cycles", "utilisation", "DRAM", "energy", "lost most to"):
+        table.add_column(heading, justify="right")
+    for op in result.ops:
+        slots = op.cycles * result.macs_per_cycle
+        reason = max(op.lost_slots, key=lambda name, lost=op.lost_slots: lost[name])  # type: ignore[misc]
+        table.add_row(
+            op.name,
+            op.phase,
+            f"{op.cycles:,}",
+            f"{op.effectual_macs / slots:.1%}" if slots else "-",
+            binary_bytes(op.dram_bytes),
+            si(sum(op.energy_j.values()), "J"),
+            f"{reason} {op.lost_slots[reason] / slots:.0%}" if slots else "-",
+        )
+    table.add_section()
+    table.add_row(
+        "whole step",
+        "",
+        f"{result.cycles:,}",
+        f"{result.utilization:.1%}",
+        binary_bytes(result.dram_bytes),
+        si(result.energy_j, "J"),
+        "",
+    )
+    return table
+
+
+def comparison_table(results: "Sequence[Result]") -> Table:
+    """One row per architecture; speedups refer to the first."""
+    table = Table(
+        title=f"{results[0].workload}: {len(results[0].ops)} operations",
+        caption=f"speedup in seconds over {results[0].architecture}; peaks differ, see MACs per cycle and clock",
+    )
+    table.add_column("architecture")
+    for heading in ("MACs per cycle", "clock", "cycles", "time", "speedup", "utilisation", "energy", "DRAM"):
+        table.add_column(heading, justify="right")
+    for result in results:
+        table.add_row(
+            result.architecture,
+            f"{result.macs_per_cycle:,}",
+            si(result.clock_hz, "Hz"),
+            f"{result.cycles:,}",
+            si(result.seconds, "s"),
+            f"{result.speedup_over(results[0]):.2f}x",
+            f"{result.utilization:.1%}",
+            si(result.energy_j, "J"),
+            binary_bytes(result.dram_bytes),
+        )
+    return table
+
+
+def doctor_table(findings: "Sequence[Finding]") -> Table:
+    """What the machine has and what follows."""
+    table = Table(title="acf doctor")
+    for heading in ("part", "found", "what follows"):
+        table.add_column(heading)
+    for finding in findings:
+        mark = "[green]" if finding.present else "[yellow]"
+        table.add_row(finding.part, f"{mark}{finding.found}[/]", finding.consequence)
+    return table

@@ -1,0 +1,9 @@
+"""A real training step as data: the zero patterns and shapes of the operands of all three passes."""
+
+from acf.trace.bits import BitTensor
+from acf.trace.capture import capture
+from acf.trace.lower import Gemm, lower
+from acf.trace.op import PHASES, ConvShape, Matmul, TracedOp
+from acf.trace.trace import Trace
+
+__all__ = ["PHASES", "BitTensor", "ConvShape", "Gemm", "Matmul", "Trace", "TracedOp", "capture", "lower"]

@@ -1,0 +1,84 @@
+"""Trace files: safetensors with packed bits, and the operations as JSON in its header. Nothing is ever unpickled."""
+
+import json
+import os
+import tempfile
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from pydantic import TypeAdapter, ValidationError
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save
+
+from acf.errors import TraceError
+from acf.trace.bits import BitTensor
+from acf.trace.op import TracedOp
+from acf.trace.trace import Trace
+
+FORMAT = "acf.trace.v1"
+
+
+@dataclass(frozen=True)
+class TraceHeader:
+    """What the file says besides the bits: label, operations, and the shape of every tensor."""
+
+    label: str
+    ops: tuple[TracedOp, ...]
+    shapes: dict[str, tuple[int, ...]]
+
+
+_HEADER = TypeAdapter(TraceHeader)
+
+
+def write_trace(trace: Trace, path: Path) -> None:
+    """Write ``trace`` to ``path`` through a temporary file beside it."""
+    shapes = {key: bits.shape for key, bits in trace.tensors.items()}
+    header = json.dumps(asdict(TraceHeader(trace.label, tuple(trace.ops), shapes)))
+    content = save({key: bits.packed for key, bits in trace.tensors.items()}, metadata={FORMAT: header})
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def read_trace(path: Path) -> Trace:
+    """Read ``path``, refusing in one line whatever is not a whole trace."""
+    if not path.is_file():
+        raise TraceError(f"{path} is not a file; pass a trace that Trace.save or `acf demo` wrote")
+    try:
+        packed = load_file(path)
+        header_text = _metadata(path).get(FORMAT)
+    except (SafetensorError, OSError, ValueError, UnicodeDecodeError) as error:
+        raise TraceError(
+            f"{path} is truncated or no safetensors file ({_first_line(error)}); capture the step and save it again"
+        ) from error
+    if header_text is None:
+        raise TraceError(f"{path} is a safetensors file but no {FORMAT} trace; pass a file that Trace.save wrote")
+    try:
+        header = _HEADER.validate_json(header_text, extra="forbid")
+    except ValidationError as error:
+        problem = error.errors()[0]
+        where = ".".join(str(part) for part in problem["loc"])
+        raise TraceError(f"{path}: {where}: {problem['msg']}; the header is damaged, capture the step again") from error
+    if set(packed) != set(header.shapes):
+        raise TraceError(f"{path}: the header and the tensors differ; the file is damaged, capture the step again")
+    tensors = {key: BitTensor(shape, packed[key]) for key, shape in header.shapes.items()}
+    return Trace(header.ops, tensors, header.label)
+
+
+def _metadata(path: Path) -> dict[str, str]:
+    """The ``__metadata__`` of a safetensors file: eight bytes of length, then JSON."""
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        values = json.loads(file.read(length))
+    metadata = values.get("__metadata__", {})
+    return metadata if isinstance(metadata, dict) else {}
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]

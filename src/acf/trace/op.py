@@ -1,0 +1,81 @@
+"""One matrix product of a training step, and how its operands are found among a trace's tensors."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from acf.errors import TraceError
+
+PHASES = ("forward", "input_grad", "weight_grad")
+"""forward: activations x weights; input_grad: gradients x weights; weight_grad: gradients x activations."""
+
+
+@dataclass(frozen=True)
+class Matmul:
+    """A product ``a [m, k] @ b [k, n]`` given as arrays, for `Trace.from_matmuls`; only zeros matter."""
+
+    name: str
+    phase: str
+    a: Any
+    b: Any
+
+
+@dataclass(frozen=True)
+class ConvShape:
+    """Input and kernel size, stride, zero padding, dilation of a 2-D convolution, (vertical, horizontal); groups."""
+
+    input_size: tuple[int, int]
+    kernel_size: tuple[int, int]
+    stride: tuple[int, int] = (1, 1)
+    padding: tuple[int, int] = (0, 0)
+    dilation: tuple[int, int] = (1, 1)
+    groups: int = 1
+
+    def __post_init__(self) -> None:
+        pairs = (*self.input_size, *self.kernel_size, *self.stride, *self.dilation, self.groups)
+        if min(pairs) < 1 or min(self.padding) < 0:
+            raise TraceError(
+                f"{self} is no convolution: input, kernel, stride, dilation and groups must be at least 1 and padding "
+                "at least 0; the trace is damaged, capture it again"
+            )
+
+    @property
+    def output_size(self) -> tuple[int, int]:
+        """Height and width of the output."""
+        height, width = (
+            (size + 2 * self.padding[axis] - self.dilation[axis] * (self.kernel_size[axis] - 1) - 1)
+            // self.stride[axis]
+            + 1
+            for axis, size in enumerate(self.input_size)
+        )
+        return height, width
+
+
+@dataclass(frozen=True)
+class TracedOp:
+    """A matrix product over named tensors of the trace.
+
+    Without ``conv`` the operands are matrices: ``a`` and ``b``, transposed where the flags say so. With ``conv``:
+    ``[batch, channels, h, w]`` activations and gradients and an ``[out, kh*kw*in]`` weight, and the phase says how
+    they meet (`acf.trace.lower`). ``needed`` names the mask of output elements that are kept, where
+    not all are: the weight gradient of a block-sparse layer. ``external`` names operands that
+    come from outside the step (input data, weights); the others were made during it.
+    """
+
+    name: str
+    phase: str
+    a: str
+    b: str
+    transpose_a: bool = False
+    transpose_b: bool = False
+    conv: ConvShape | None = None
+    needed: str | None = None
+    external: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.phase not in PHASES:
+            raise TraceError(f"phase {self.phase!r} is not one of {', '.join(PHASES)}; use one of these names")
+
+    @property
+    def operands(self) -> tuple[str, str]:
+        """The names of the two operands."""
+        return self.a, self.b

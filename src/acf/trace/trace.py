@@ -1,0 +1,83 @@
+"""The trace of one training step: its matrix products in the order they ran, and the patterns they share."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from acf.errors import TraceError
+from acf.trace.bits import BitTensor
+from acf.trace.lower import Gemm, lower
+from acf.trace.op import Matmul, TracedOp
+
+
+class Trace:
+    """``ops`` in execution order over ``tensors`` by name; made by `acf.capture`, `load` or `from_matmuls`.
+
+    A tensor that two passes use is stored once. Nothing but zero patterns, shapes and convolution geometry is kept.
+    """
+
+    def __init__(self, ops: Sequence[TracedOp], tensors: dict[str, BitTensor], label: str = "trace") -> None:
+        self.ops = list(ops)
+        self.tensors = dict(tensors)
+        self.label = label
+        self._check()
+
+    @classmethod
+    def from_matmuls(cls, matmuls: Sequence[Matmul], label: str = "matmuls") -> "Trace":
+        """A trace of products given as arrays: ``a [m, k]`` times ``b [k, n]``.
+
+        >>> import numpy as np
+        >>> trace = Trace.from_matmuls([Matmul("fc", "forward", a=np.eye(4), b=np.ones((4, 8)))])
+        >>> trace.dense_macs, trace.effectual_macs
+        (128, 32)
+        """
+        ops: list[TracedOp] = []
+        tensors: dict[str, BitTensor] = {}
+        for index, matmul in enumerate(matmuls):
+            a, b = BitTensor.from_array(matmul.a), BitTensor.from_array(matmul.b)
+            if len(a.shape) != 2 or len(b.shape) != 2 or a.shape[1] != b.shape[0]:
+                raise TraceError(
+                    f"{matmul.name}: a {list(a.shape)} and b {list(b.shape)} do not multiply; "
+                    "pass a as [m, k] and b as [k, n]"
+                )
+            keys = f"{index}.{matmul.name}.a", f"{index}.{matmul.name}.b"
+            tensors.update(zip(keys, (a, b), strict=True))
+            ops.append(TracedOp(matmul.name, matmul.phase, *keys, external=keys))
+        return cls(ops, tensors, label)
+
+    def gemms(self, op: TracedOp) -> Iterator[Gemm]:
+        """The plain matrix products of one operation, one at a time."""
+        return lower(op, self.tensors)
+
+    @property
+    def dense_macs(self) -> int:
+        """Multiply-accumulates of the step if nothing were skipped."""
+        return sum(gemm.dense_macs for op in self.ops for gemm in self.gemms(op))
+
+    @property
+    def effectual_macs(self) -> int:
+        """Multiply-accumulates of kept outputs with both operands non-zero."""
+        return sum(gemm.effectual_macs() for op in self.ops for gemm in self.gemms(op))
+
+    def save(self, path: str | Path) -> None:
+        """Write a safetensors file; an interrupted call leaves the old file or none, never half of one."""
+        from acf.trace.file import write_trace
+
+        write_trace(self, Path(path))
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Trace":
+        """Read what `save` wrote. Nothing in the file is executed; a damaged or foreign file is refused."""
+        from acf.trace.file import read_trace
+
+        return read_trace(Path(path))
+
+    def _check(self) -> None:
+        for op in self.ops:
+            for key in (op.a, op.b, op.needed):
+                if key is not None and key not in self.tensors:
+                    raise TraceError(
+                        f"operation {op.name!r} names tensor {key!r}, which is not in the trace; capture the step again"
+                    )
+
+    def __repr__(self) -> str:
+        return f"Trace({self.label!r}, {len(self.ops)} operations, {len(self.tensors)} tensors)"

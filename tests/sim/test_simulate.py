@@ -1,0 +1,194 @@
+"""Playing traces: what must hold on every architecture, and hand-worked cases."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import acf
+from acf.sim import ARCHITECTURES, find_architecture
+from acf.sim.accelerators import TensorCore, TensorDash
+from acf.sim.fabric import AdaptiveFabric
+from acf.sim.result import Result
+
+PATIENT = 1e15  # bytes per second: memory never makes compute wait
+
+
+def random_trace(
+    seed: int, m: int, k: int, n: int, densities: tuple[float, float], phase: str = "forward"
+) -> acf.Trace:
+    rng = np.random.default_rng(seed)
+    a, b = rng.random((m, k)) < densities[0], rng.random((k, n)) < densities[1]
+    return acf.Trace.from_matmuls([acf.Matmul("fc", phase, a, b)])
+
+
+SIZES = st.integers(0, 70)
+DENSITIES = st.tuples(st.floats(0, 1), st.floats(0, 1))
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+@given(SIZES, SIZES, SIZES, DENSITIES, st.integers(0, 999))
+def test_every_slot_is_an_effectual_mac_or_lost_for_a_named_reason(
+    name: str, m: int, k: int, n: int, densities: tuple[float, float], seed: int
+) -> None:
+    trace = random_trace(seed, m, k, n, densities)
+    result = acf.simulate(trace, name)
+    busy = result.utilization * result.cycles
+    assert busy + sum(result.stalls.values()) == pytest.approx(result.cycles)
+    assert all(slots >= 0 for op in result.ops for slots in op.lost_slots.values())
+    assert sum(op.effectual_macs for op in result.ops) == trace.effectual_macs
+    assert sum(op.dense_macs for op in result.ops) == trace.dense_macs
+    assert result.energy_j >= 0
+    assert result.energy_j == pytest.approx(sum(result.energy_breakdown_j.values()))
+
+
+@given(SIZES, SIZES, SIZES, DENSITIES, st.integers(0, 999))
+def test_tensordash_is_never_slower_than_dense_and_never_above_its_depth(
+    m: int, k: int, n: int, densities: tuple[float, float], seed: int
+) -> None:
+    trace = random_trace(seed, m, k, n, densities)
+    dense = acf.simulate(trace, TensorCore(cores=2, dram_bytes_per_s=PATIENT))
+    skipping = acf.simulate(trace, TensorDash(cores=2, dram_bytes_per_s=PATIENT))
+    assert skipping.cycles <= dense.cycles
+    # Tiles are handed out one by one: 4x holds for the work, and for the makespan up to one round of tiles.
+    assert dense.cycles <= 4 * skipping.cycles + -(-k // 4)
+
+
+def test_the_dense_baseline_has_the_published_peak() -> None:
+    assert ARCHITECTURES["tensorcore"].peak_flops == pytest.approx(16.4e12, rel=0.005)
+
+
+def test_dense_tensor_cores_take_one_cycle_per_four_by_four_by_four() -> None:
+    trace = random_trace(0, 64, 64, 64, (1, 1))
+    result = acf.simulate(trace, TensorCore(cores=1, dram_bytes_per_s=PATIENT))
+    assert result.cycles == 16 * 16 * 16
+    assert result.utilization == 1.0
+
+
+def test_tensordash_skips_the_operand_with_more_zeros() -> None:
+    spec = TensorDash(cores=1, dram_bytes_per_s=PATIENT)
+    for densities in ((1.0, 0.0), (0.0, 1.0)):
+        assert acf.simulate(random_trace(0, 16, 64, 16, densities), spec).cycles == 4 * 4 * 4
+
+
+def test_tensordash_power_overhead_is_the_published_one() -> None:
+    trace = random_trace(0, 64, 256, 64, (1, 1))
+    dense = acf.simulate(trace, "tensorcore").energy_breakdown_j
+    dash = acf.simulate(trace, "tensordash").energy_breakdown_j
+    assert (dash["mac"] + dash["control"]) / dense["mac"] == pytest.approx(1.09, abs=0.005)
+
+
+def test_the_fabric_skips_absent_blocks_and_zero_activations() -> None:
+    spec = AdaptiveFabric(clusters=1, units_per_cluster=1, job_overhead_cycles=1, dram_bytes_per_s=PATIENT)
+    a, b = np.ones((16, 32)), np.zeros((32, 16))
+    b[:16] = 1.0
+    one_block = acf.Trace.from_matmuls([acf.Matmul("fc", "forward", a, b)])
+    slots = spec.count(next(one_block.gemms(one_block.ops[0])))
+    assert slots.effectual_macs == 16 * 16 * 16
+    assert slots.lost_slots["ineffectual"] == 0
+    a[:, ::2] = 0.0
+    half = acf.Trace.from_matmuls([acf.Matmul("fc", "forward", a, b)])
+    slots = spec.count(next(half.gemms(half.ops[0])))
+    assert slots.effectual_macs == 16 * 8 * 16
+    assert slots.lost_slots["ineffectual"] == 0
+
+
+def test_the_fabric_does_no_work_for_gradients_nobody_needs() -> None:
+    import torch
+    from torch import nn
+
+    def weight_gradient_cycles(sparsity: float) -> int:
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(256, 256))
+        acf.sparsify_(model, acf.BlockSparsity(sparsity, block=16))
+        with acf.capture(model) as trace:
+            model(torch.randn(256, 256)).square().sum().backward()
+        result = acf.simulate(trace, AdaptiveFabric(clusters=4, dram_bytes_per_s=PATIENT))
+        return next(op.cycles for op in result.ops if op.phase == "weight_grad")
+
+    assert weight_gradient_cycles(0.75) == pytest.approx(weight_gradient_cycles(0.0) / 4, rel=0.1)
+
+
+def test_a_fabric_that_waits_for_memory_says_so() -> None:
+    trace = random_trace(0, 64, 64, 64, (1, 1))
+    quick = acf.simulate(trace, AdaptiveFabric(dram_bytes_per_s=PATIENT))
+    starved = acf.simulate(trace, AdaptiveFabric(dram_bytes_per_s=1e6))
+    assert quick.stalls["memory"] == 0
+    assert starved.cycles == -(-starved.dram_bytes * 250e6 // 1e6)
+    assert starved.stalls["memory"] == starved.cycles - quick.cycles
+
+
+def test_the_same_trace_gives_the_same_cycles_twice() -> None:
+    trace = random_trace(3, 100, 90, 80, (0.3, 0.6))
+    for name in ARCHITECTURES:
+        assert acf.simulate(trace, name) == acf.simulate(trace, name)
+
+
+def test_speedup_is_a_ratio_of_seconds() -> None:
+    trace = random_trace(0, 64, 64, 64, (1, 1))
+    slow = acf.simulate(trace, TensorCore(clock_hz=250e6, dram_bytes_per_s=PATIENT))
+    fast = acf.simulate(trace, TensorCore(clock_hz=500e6, dram_bytes_per_s=PATIENT))
+    assert fast.speedup_over(slow) == pytest.approx(2.0)
+
+
+def test_no_speedup_exists_for_a_step_of_nothing() -> None:
+    nothing = acf.simulate(random_trace(0, 0, 0, 0, (1, 1)), "tensorcore")
+    assert nothing.cycles == 0
+    with pytest.raises(acf.AcfError, match="took 0 cycles"):
+        nothing.speedup_over(nothing)
+
+
+def test_a_result_survives_json() -> None:
+    result = acf.simulate(random_trace(0, 40, 50, 60, (0.5, 0.5)), "tensordash")
+    assert Result.from_dict(json.loads(json.dumps(result.to_dict()))) == result
+
+
+def test_a_foreign_dictionary_is_no_result() -> None:
+    with pytest.raises(acf.AcfError, match="not a saved result"):
+        Result.from_dict({"cycles": 3})
+
+
+def test_an_unknown_architecture_is_refused_with_the_nearest_name() -> None:
+    with pytest.raises(acf.AcfError, match="'tensordsh' is not known; did you mean 'tensordash'"):
+        acf.simulate(random_trace(0, 4, 4, 4, (1, 1)), "tensordsh")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('kind = "tensordash"\ndepht = 3\n', "key 'depht' is not known for TensorDash; did you mean 'depth'"),
+        ('kind = "warp"\n', "kind 'warp' is not one of tensorcore, tensordash, fabric"),
+        ("cores = 4\n", "kind None is not one of"),
+        ('kind = "tensorcore"\ncores = "many"\n', "cores = 'many'"),
+        ('kind = "tensorcore"\ncores = 0\n', "cores 0 must be above 0"),
+        ('kind = "tensordash"\ndepth = 5\n', "exceeds 16 staged values"),
+        ('kind = "tensordash"\ndepth = 2\n', "moves reach 2 steps ahead"),
+        ('kind = "tensordash"\nmoves = [[1, 0]]\n', r"moves lack \(0, 0\)"),
+        ('kind = "tensorcore"\ndram_kind = "tape"\n', "dram_kind 'tape' is not one of"),
+        ('kind = "fabric"\ntechnology_nm = 7\n', "published for 65 nm only"),
+        ("kind = \n", "is not TOML"),
+    ],
+)
+def test_a_bad_configuration_is_refused_by_what_is_wrong(text: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "machine.toml"
+    path.write_text(text)
+    with pytest.raises(acf.AcfError, match=message) as caught:
+        find_architecture(path)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_configuration_file_can_change_any_parameter(tmp_path: Path) -> None:
+    path = tmp_path / "half.toml"
+    path.write_text('kind = "tensordash"\ncores = 128\nmoves = [[0, 0], [1, 0]]\n')
+    name, spec = find_architecture(path)
+    assert name == "half"
+    assert spec == replace(TensorDash(), cores=128, moves=((0, 0), (1, 0)))
+
+
+def test_a_missing_configuration_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(acf.AcfError, match="cannot be read"):
+        find_architecture(tmp_path / "absent.toml")

@@ -1,0 +1,168 @@
+"""Tests that hold the house together: who may import whom, what the engine needs, what is documented."""
+
+import ast
+import importlib
+import inspect
+import json
+import pkgutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import acf
+from acf.sim.registry import ARCHITECTURES, load_architecture
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "acf"
+CONFIGS = sorted((ROOT / "configs").rglob("*.toml"))
+
+# The path of the data, left to right. A room may import itself and what stands before it, nothing else.
+ROOMS = (
+    "errors",
+    "units",
+    "sparse",
+    "ops",
+    "masks",
+    "nn",
+    "train",
+    "trace",
+    "cost",
+    "sim",
+    "metrics",
+    "report",
+    "experiments",
+    "doctor",
+    "tables",
+    "cli",
+)
+ENGINE = ("sparse", "ops", "nn", "masks", "train")
+
+
+def imported_rooms(path: Path) -> set[str]:
+    """The rooms of `acf` that a file imports, wherever in the file."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        names = []
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names = [f"{node.module}.{alias.name}" for alias in node.names] if node.module == "acf" else [node.module]
+        elif isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        found |= {name.split(".")[1] for name in names if name.startswith("acf.")}
+    return found - {"__version__"}
+
+
+def room_of(path: Path) -> str:
+    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
+
+
+def test_every_room_has_its_place_on_the_path() -> None:
+    rooms = {room_of(path) for path in SOURCE.rglob("*.py")} - {"__init__"}
+    assert rooms == set(ROOMS)
+
+
+@pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda path: str(path.relative_to(SOURCE)))
+def test_imports_point_only_to_the_left(path: Path) -> None:
+    room = room_of(path)
+    if room == "__init__":
+        return
+    allowed = set(ROOMS[: ROOMS.index(room) + 1])
+    assert imported_rooms(path) <= allowed, f"{path.name} imports {imported_rooms(path) - allowed}"
+
+
+BLOCKING_IMPORTER = """
+import sys
+
+ALLOWED = set(sys.stdlib_module_names) | {"acf", "torch", "torchgen", "numpy"} | TORCH_NEEDS
+
+class Blocker:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] not in ALLOWED:
+            raise ModuleNotFoundError(f"blocked: {name}", name=name)
+        return None
+
+import torch, torch._dynamo  # what torch itself pulls in is torch's business
+sys.meta_path.insert(0, Blocker())
+for name in ROOMS:
+    __import__(f"acf.{name}")
+print("imported", len([name for name in sys.modules if name.startswith("acf.")]))
+"""
+
+
+def test_the_engine_imports_with_torch_and_numpy_alone() -> None:
+    script = f"ROOMS = {ENGINE!r}\nTORCH_NEEDS = set()\n{BLOCKING_IMPORTER}"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout.split()[1]) >= len(ENGINE)
+
+
+def test_the_blocker_of_the_engine_test_really_blocks() -> None:
+    script = f"ROOMS = ('sim',)\nTORCH_NEEDS = set()\n{BLOCKING_IMPORTER}"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert "blocked:" in done.stderr
+
+
+def test_importing_acf_and_its_command_line_does_not_import_torch() -> None:
+    script = (
+        "import sys, json, acf, acf.cli; print(json.dumps([m in sys.modules for m in ('torch', 'numpy', 'numba')]))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == [False, False, False]
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.name)
+def test_every_shipped_configuration_loads(path: Path) -> None:
+    assert load_architecture(path).macs_per_cycle > 0
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_a_configuration_named_like_an_architecture_is_that_architecture(name: str) -> None:
+    assert load_architecture(ROOT / "configs" / f"{name}.toml") == ARCHITECTURES[name]
+
+
+def public_objects() -> list[tuple[str, object]]:
+    """Every public module, and every public class, function and method defined in one."""
+    found: list[tuple[str, object]] = []
+    for info in pkgutil.walk_packages(acf.__path__, "acf."):
+        if info.name.startswith("acf.ops.triton"):
+            continue  # needs triton to import
+        module = importlib.import_module(info.name)
+        found.append((info.name, module))
+        for name, value in vars(module).items():
+            if name.startswith("_") or getattr(value, "__module__", None) != info.name:
+                continue
+            if inspect.isclass(value) or inspect.isfunction(value):
+                found.append((f"{info.name}.{name}", value))
+            if inspect.isclass(value):
+                found += [
+                    (f"{info.name}.{name}.{attribute}", member)
+                    for attribute, member in vars(value).items()
+                    if not attribute.startswith("_")
+                    and (inspect.isfunction(member) or isinstance(member, property | classmethod | staticmethod))
+                ]
+    return found
+
+
+def test_every_public_name_is_documented() -> None:
+    undocumented = [name for name, value in public_objects() if not inspect.getdoc(value)]
+    assert undocumented == []
+
+
+def test_every_name_the_package_announces_exists_and_is_in_the_reference() -> None:
+    reference = (ROOT / "docs" / "reference.md").read_text()
+    for name in acf.__all__:
+        assert getattr(acf, name) is not None
+        assert f"`acf.{name}" in reference, f"docs/reference.md does not mention acf.{name}"
+
+
+def test_an_unknown_public_name_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(AttributeError, match="public names: AcfError"):
+        acf.sparsfy_  # noqa: B018
+
+
+def test_no_file_of_the_project_names_a_path_of_one_machine() -> None:
+    tracked = [*SOURCE.rglob("*.py"), *(ROOT / "docs").rglob("*.md"), ROOT / "README.md", ROOT / "Makefile"]
+    offending = [path.name for path in tracked if any(f"{root}/" in path.read_text() for root in ("/root", "/home"))]
+    assert offending == []

@@ -1,0 +1,106 @@
+"""Lowering convolutions to matrix products: checked against torch's own convolution and its gradients."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from acf.sparse import conv_weight_to_matrix
+from acf.trace import BitTensor, ConvShape, TracedOp, lower
+
+PAIR = st.tuples(st.integers(1, 3), st.integers(1, 3))
+
+
+def pattern(generator: torch.Generator, *shape: int) -> torch.Tensor:
+    return (torch.rand(*shape, generator=generator, dtype=torch.float64) < 0.5).double()
+
+
+def products(phase: str, conv: ConvShape, a: torch.Tensor, b: torch.Tensor) -> list[np.ndarray]:
+    """The integer results of all matrix products of one operation."""
+    tensors = {"a": BitTensor.from_array(a), "b": BitTensor.from_array(b)}
+    gemms = lower(TracedOp("conv", phase, "a", "b", conv=conv), tensors)
+    return [gemm.a.astype(int) @ gemm.b.astype(int) for gemm in gemms]
+
+
+@given(PAIR, PAIR, PAIR, PAIR, st.sampled_from([1, 2]), st.integers(0, 10_000))
+def test_every_phase_multiplies_exactly_what_torch_does(
+    kernel: tuple[int, int],
+    stride: tuple[int, int],
+    dilation: tuple[int, int],
+    padding_plus_one: tuple[int, int],
+    groups: int,
+    seed: int,
+) -> None:
+    padding = (padding_plus_one[0] - 1, padding_plus_one[1] - 1)
+    size = (7, 8)
+    conv = ConvShape(size, kernel, stride, padding, dilation, groups)
+    generator = torch.Generator().manual_seed(seed)
+    x = pattern(generator, 2, 4, *size).requires_grad_()
+    weight = pattern(generator, 6, 4 // groups, *kernel).requires_grad_()
+    y = torch.nn.functional.conv2d(x, weight, None, stride, padding, dilation, groups)
+    assert tuple(y.shape[2:]) == conv.output_size
+    gradient = pattern(generator, *y.shape)
+    y.backward(gradient)
+    matrix = conv_weight_to_matrix(weight.detach())
+
+    forward = products("forward", conv, x.detach(), matrix)
+    assert sum(int(part.sum()) for part in forward) == int(y.sum())
+    outputs = np.concatenate(forward, axis=1)
+    assert np.array_equal(outputs, y.detach().permute(0, 2, 3, 1).reshape(-1, 6).numpy())
+
+    weight_grad = np.concatenate(products("weight_grad", conv, gradient, x.detach()), axis=0)
+    assert np.array_equal(weight_grad, conv_weight_to_matrix(weight.grad).numpy())
+
+    input_grad = products("input_grad", conv, gradient, matrix)
+    assert sum(int(part.sum()) for part in input_grad) == int(x.grad.sum())
+    ours = np.sort(np.concatenate([part.ravel() for part in input_grad] or [np.zeros(0, dtype=int)]))
+    theirs = np.sort(x.grad.numpy().ravel().astype(int))
+    # Pixels that no kernel tap reaches have no product; every other gradient appears once.
+    assert np.array_equal(ours, theirs[theirs.size - ours.size :])
+
+
+def test_a_stride_does_not_add_zeros_to_the_input_gradient() -> None:
+    conv = ConvShape((8, 8), (3, 3), (2, 2), (1, 1))
+    gradient, weight = torch.ones(1, 16, 4, 4), torch.ones(16, 9 * 8)
+    tensors = {"a": BitTensor.from_array(gradient), "b": BitTensor.from_array(weight)}
+    gemms = list(lower(TracedOp("conv", "input_grad", "a", "b", conv=conv), tensors))
+    assert [gemm.k for gemm in gemms] == [4 * 16, 2 * 16, 2 * 16, 16]
+    assert sum(gemm.m for gemm in gemms) == 64
+    dilated_macs = 64 * 9 * 16 * 8
+    assert sum(gemm.dense_macs for gemm in gemms) == dilated_macs // 4
+
+
+def test_effectual_macs_count_only_kept_outputs() -> None:
+    rng = np.random.default_rng(0)
+    a, b, needed = rng.random((12, 20)) < 0.4, rng.random((20, 16)) < 0.6, rng.random((12, 16)) < 0.3
+    tensors = {name: BitTensor.from_array(value) for name, value in (("a", a), ("b", b), ("needed", needed))}
+    (gemm,) = lower(TracedOp("fc", "weight_grad", "a", "b", needed="needed"), tensors)
+    by_hand = sum(int(a[m, k] and b[k, n]) for m in range(12) for n in range(16) if needed[m, n] for k in range(20))
+    assert gemm.effectual_macs() == by_hand
+    (whole,) = lower(TracedOp("fc", "weight_grad", "a", "b"), tensors)
+    assert whole.effectual_macs() == int((a.astype(int) @ b.astype(int)).sum())
+
+
+def test_an_impossible_convolution_is_refused() -> None:
+    with pytest.raises(ValueError, match="at least 1"):
+        ConvShape((8, 8), (3, 3), (0, 1))
+
+
+@pytest.mark.parametrize(
+    ("phase", "a_shape", "b_shape"),
+    [
+        ("forward", (1, 2, 7, 8), (4, 18)),
+        ("forward", (1, 3, 8, 8), (4, 18)),
+        ("forward", (8, 8), (4, 18)),
+        ("input_grad", (1, 5, 6, 6), (4, 18)),
+        ("weight_grad", (1, 4, 6, 6), (1, 2, 6, 6)),
+    ],
+)
+def test_operands_that_do_not_fit_the_geometry_are_refused(
+    phase: str, a_shape: tuple[int, ...], b_shape: tuple[int, ...]
+) -> None:
+    tensors = {"a": BitTensor.from_array(np.ones(a_shape)), "b": BitTensor.from_array(np.ones(b_shape))}
+    op = TracedOp("conv", phase, "a", "b", conv=ConvShape((8, 8), (3, 3)))
+    with pytest.raises(ValueError, match="do not fit ConvShape"):
+        list(lower(op, tensors))
