@@ -9,6 +9,7 @@ import typer
 
 from acf import __version__
 from acf.errors import AcfError, ArchitectureError
+from acf.files import write_whole
 
 if TYPE_CHECKING:
     from acf.sim import Result
@@ -148,8 +149,7 @@ def _print_json(values: Any) -> None:
 
 def _save_results(results: "list[Result]", path: Path | None) -> None:
     if path is not None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps([result.to_dict() for result in results], indent=2), encoding="utf-8")
+        write_whole(path, json.dumps([result.to_dict() for result in results], indent=2).encode())
 
 
 def _load_results(path: Path) -> "list[Result]":

@@ -21,5 +21,13 @@ class ArchitectureError(AcfError, ValueError):
     """An architecture name, configuration file or Spec is not usable."""
 
 
+class ReportError(AcfError, ValueError):
+    """A report cannot be made of what was given."""
+
+
+class FileError(AcfError, OSError):
+    """A file cannot be written where it was asked for."""
+
+
 class MissingDependencyError(AcfError, ImportError):
     """An optional package is needed for what was asked and is not installed."""

@@ -100,7 +100,7 @@ def test_a_failing_save_keeps_the_old_file(trace: acf.Trace, tmp_path: Path, mon
     trace.save(path)
     before = path.read_bytes()
     monkeypatch.setattr("os.replace", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
-    with pytest.raises(OSError, match="disk full"):
+    with pytest.raises(acf.AcfError, match="disk full"):
         trace.save(path)
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]

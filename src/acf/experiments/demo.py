@@ -34,6 +34,19 @@ class DemoSpec:
     seed: int = 0
     architectures: tuple[str, ...] = ("tensorcore", "tensordash", "acf-512")
 
+    def __post_init__(self) -> None:
+        _ = self.block_sparsity, self.policy  # both check their values, before anything is trained
+
+    @property
+    def block_sparsity(self) -> BlockSparsity:
+        """What the sparse run asks of `acf.sparsify_`."""
+        return BlockSparsity(self.sparsity, block=self.block, distribution="erk")
+
+    @property
+    def policy(self) -> BlockDST:
+        """How the sparse run moves its blocks."""
+        return BlockDST(total_steps=self.steps, every=self.every)
+
 
 @dataclass(frozen=True)
 class DemoOutcome:
@@ -47,50 +60,42 @@ class DemoOutcome:
 def run_demo(spec: DemoSpec, folder: Path, on_progress: OnProgress = lambda what, share: None) -> DemoOutcome:
     """Train dense and sparse, capture a step of each into ``folder``, simulate, and write the report there."""
     data = load_digits()
+    labels = ("dense", f"sparse {spec.sparsity:.0%}")
     records: list[TrainingRecord] = []
     results: list[Result] = []
-    runs = (("dense", None), (f"sparse {spec.sparsity:.0%}", spec.sparsity))
-    for index, (label, sparsity) in enumerate(runs):
-        start, width = index / len(runs), 1 / len(runs)
-        model = build_model(spec, sparsity)
-        record = train(
-            model,
-            data,
-            spec,
-            label,
-            lambda share, label=label, start=start, width=width: on_progress(  # type: ignore[misc]
-                f"train {label}", start + width * 0.9 * share
-            ),
-        )
+    for index, label in enumerate(labels):
+
+        def on_part(what: str, share: float, index: int = index) -> None:
+            on_progress(what, (index + share) / len(labels))
+
+        model = build_model(spec, sparse=index > 0)
+        records.append(train(model, data, spec, label, on_part))
         trace = capture_step(model, data, spec, label)
         trace.save(folder / f"{label.replace(' ', '-').replace('%', '')}.safetensors")
-        records.append(record)
         for name in spec.architectures:
-            on_progress(f"simulate {label} on {name}", start + width * 0.95)
+            on_part(f"simulate {label} on {name}", 0.95)
             results.append(simulate(trace, name))
     path = report(results, folder / "report.html", training=records, title="ACF demo: digits, dense and block-sparse")
     on_progress("report written", 1.0)
     return DemoOutcome(tuple(records), tuple(results), path)
 
 
-def build_model(spec: DemoSpec, sparsity: float | None) -> nn.Sequential:
-    """The digits CNN from a fixed seed, block-sparse if a sparsity is given."""
+def build_model(spec: DemoSpec, sparse: bool) -> nn.Sequential:
+    """The digits CNN from the seed, dense or block-sparse."""
     torch.manual_seed(spec.seed)
     model = build_cnn()
-    if sparsity is not None:
-        sparsify_(model, BlockSparsity(sparsity, block=spec.block, distribution="erk"))
+    if sparse:
+        sparsify_(model, spec.block_sparsity)
     return model
 
 
-def train(
-    model: nn.Module, data: Digits, spec: DemoSpec, label: str, on_step: Callable[[float], None]
-) -> TrainingRecord:
+def train(model: nn.Module, data: Digits, spec: DemoSpec, label: str, on_progress: OnProgress) -> TrainingRecord:
     """Train ``model`` with AdamW and a one-cycle rate; the topology of a sparse one moves by Algorithm 1."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=spec.learning_rate, weight_decay=1e-2)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, spec.learning_rate, total_steps=spec.steps)
     topology = None
     if weight_sparsity(model) > 0:
-        topology = attach(model, optimizer, BlockDST(total_steps=spec.steps, every=spec.every))
+        topology = attach(model, optimizer, spec.policy)
     losses: list[float] = []
     accuracies: list[tuple[int, float]] = []
     started = time.perf_counter()
@@ -104,7 +109,7 @@ def train(
         losses.append(loss.item())
         if step % spec.every == 0 or step == spec.steps:
             accuracies.append((step, accuracy(model, data.test_images, data.test_labels)))
-        on_step(step / spec.steps)
+        on_progress(f"train {label}", 0.9 * step / spec.steps)
     moved: dict[int, int] = {}
     for change in topology.changes if topology else ():
         moved[change.step] = moved.get(change.step, 0) + change.moved_blocks

@@ -1,8 +1,6 @@
 """Trace files: safetensors with packed bits, and the operations as JSON in its header. Nothing is ever unpickled."""
 
 import json
-import os
-import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -11,6 +9,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save
 
 from acf.errors import TraceError
+from acf.files import write_whole
 from acf.trace.bits import BitTensor
 from acf.trace.op import TracedOp
 from acf.trace.trace import Trace
@@ -31,19 +30,11 @@ _HEADER = TypeAdapter(TraceHeader)
 
 
 def write_trace(trace: Trace, path: Path) -> None:
-    """Write ``trace`` to ``path`` through a temporary file beside it."""
+    """Write ``trace`` to ``path``, whole or not at all."""
     shapes = {key: bits.shape for key, bits in trace.tensors.items()}
     header = json.dumps(asdict(TraceHeader(trace.label, tuple(trace.ops), shapes)))
     content = save({key: bits.packed for key, bits in trace.tensors.items()}, metadata={FORMAT: header})
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+    write_whole(path, content)
 
 
 def read_trace(path: Path) -> Trace:

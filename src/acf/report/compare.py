@@ -1,0 +1,110 @@
+"""Results side by side: names that tell machines apart, and speedups over the first workload."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import chain, count
+
+from acf.metrics import TrainingRecord
+from acf.sim.result import Result
+from acf.units import si
+
+
+def written_si(value: float, unit: str) -> str:
+    """``value`` with an SI prefix, micro as its own sign.
+
+    >>> written_si(0.00025, "J")
+    '250 µJ'
+    """
+    return si(value, unit).replace(" u", " µ")
+
+
+def percent(share: float) -> str:
+    """A share of one as percent.
+
+    >>> percent(0.9042)
+    '90.4 %'
+    """
+    return f"{100 * share:.1f} %"
+
+
+def times(ratio: float) -> str:
+    """A speedup as it is written: two digits and the multiplication sign."""
+    return f"{ratio:.2f} \N{MULTIPLICATION SIGN}"
+
+
+def machine(result: Result) -> str:
+    """Clock and technology node, as they stand beside every number."""
+    return f"{written_si(result.clock_hz, 'Hz')}, {result.technology_nm} nm"
+
+
+def phase_name(phase: str) -> str:
+    """A phase as people write it.
+
+    >>> phase_name("input_grad")
+    'input gradient'
+    """
+    return phase.replace("_grad", " gradient").replace("_", " ")
+
+
+def in_order(names: Iterable[str]) -> list[str]:
+    """Each name once, in order of first appearance."""
+    return list(dict.fromkeys(names))
+
+
+def numbered(name: str) -> Iterable[str]:
+    """``name``, then ``name (2)``, ``name (3)`` and so on without end."""
+    return chain([name], (f"{name} ({number})" for number in count(2)))
+
+
+def distinct_results(results: Sequence[Result]) -> list[Result]:
+    """The results, renamed so that (architecture, workload) is unique and one name means one machine.
+
+    A sweep that plays one architecture with two clocks becomes ``tensordash`` and ``tensordash (2)``.
+    """
+    machines: dict[str, tuple[float, int, int]] = {}
+    seen: set[tuple[str, str]] = set()
+    renamed = []
+    for result in results:
+        key = (result.clock_hz, result.technology_nm, result.macs_per_cycle)
+        name = next(
+            candidate
+            for candidate in numbered(result.architecture)
+            if machines.get(candidate, key) == key and (candidate, result.workload) not in seen
+        )
+        machines[name] = key
+        seen.add((name, result.workload))
+        renamed.append(replace(result, architecture=name))
+    return renamed
+
+
+def distinct_records(training: Sequence[TrainingRecord]) -> list[TrainingRecord]:
+    """The records, renamed so that no two share a label."""
+    seen: set[str] = set()
+    renamed = []
+    for record in training:
+        label = next(candidate for candidate in numbered(record.label) if candidate not in seen)
+        seen.add(label)
+        renamed.append(replace(record, label=label))
+    return renamed
+
+
+def speedups(results: Sequence[Result]) -> list[float | None]:
+    """Per result, its speedup over the first result's workload on the same architecture.
+
+    None where that architecture did not play that workload, or where a step took no cycles.
+    """
+    baselines = {
+        result.architecture: result for result in results if result.workload == results[0].workload and result.cycles
+    }
+    return [
+        result.speedup_over(baselines[result.architecture])
+        if result.architecture in baselines and result.cycles
+        else None
+        for result in results
+    ]
+
+
+def has_speedups(results: Sequence[Result]) -> bool:
+    """Whether any result has a speedup over another workload than its own."""
+    pairs = zip(results, speedups(results), strict=True)
+    return any(ratio is not None and result.workload != results[0].workload for result, ratio in pairs)

@@ -1,0 +1,125 @@
+"""How every plot looks: colours, user text made safe, axis units and the shared layout."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+import plotly.graph_objects as go
+
+# Okabe and Ito's colour-blind-safe palette, its blue lighter, its yellow darker and grey in place of black, so that
+# every colour shows on light and on dark pages.
+PALETTE = ("#1a80c4", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#8c8c8c", "#c9bb1c")
+EFFECTUAL_COLOUR = PALETTE[2]
+LOST_COLOURS = tuple(colour for colour in PALETTE if colour != EFFECTUAL_COLOUR)
+SPEEDUP_COLOUR = PALETTE[5]
+REFERENCE_COLOUR = PALETTE[6]
+PATTERNS = ("", "/", ".", "x")
+
+# Grey of about 4.5 : 1 contrast on white and on black; the page replaces it by the reader's own ink.
+INK_ANYWHERE = "#777777"
+RULE_ANYWHERE = "rgba(128, 128, 128, 0.3)"
+HEADING_HEIGHT_PX = 40
+PANEL_HEADING_FONT = {"size": 14, "weight": 600}
+TRANSPARENT = "rgba(0, 0, 0, 0)"
+
+_PREFIXES = (
+    (1e9, "G"),
+    (1e6, "M"),
+    (1e3, "k"),
+    (1.0, ""),
+    (1e-3, "m"),
+    (1e-6, "µ"),
+    (1e-9, "n"),
+    (1e-12, "p"),
+)
+
+
+def plot_text(text: str, limit: int | None = None) -> str:
+    """User text that plotly shows letter by letter: its markup escaped, a part left out past ``limit``.
+
+    Names differ mostly at their end, so three quarters of a shortened one are its end.
+
+    >>> plot_text("<b>dense</b> & co")
+    '&lt;b&gt;dense&lt;/b&gt; &amp; co'
+    >>> plot_text("encoder.layers.11.attention.query", limit=24)
+    'encode…1.attention.query'
+    """
+    line = " ".join(text.split()) or "(unnamed)"
+    if limit is not None and len(line) > limit:
+        line = line[: limit // 4] + "…" + line[limit // 4 + 1 - limit :]
+    return escape(line, quote=False)
+
+
+def hover_text(title: str, *lines: str) -> str:
+    """The box over a data point: ``title`` in bold, then one line each; the text is safe afterwards."""
+    return "<br>".join([f"<b>{plot_text(title, limit=64)}</b>", *(plot_text(line, limit=64) for line in lines)])
+
+
+def bar_marker(index: int, colours: tuple[str, ...] = PALETTE) -> dict[str, Any]:
+    """Colour of the ``index``-th series; past the palette a hatching tells series apart."""
+    pattern = PATTERNS[index // len(colours) % len(PATTERNS)]
+    return {"color": colours[index % len(colours)], "pattern": {"shape": pattern, "fillmode": "overlay"}}
+
+
+@dataclass(frozen=True)
+class AxisUnit:
+    """A unit that makes an axis readable: plotted value = value / ``factor``, written in ``name``."""
+
+    factor: float
+    name: str
+
+
+def axis_unit(values: Iterable[float], unit: str) -> AxisUnit:
+    """The SI prefix of the largest of ``values``.
+
+    >>> axis_unit([0.0004, 0.0121], "s")
+    AxisUnit(factor=0.001, name='ms')
+    """
+    largest = max((abs(value) for value in values), default=0.0)
+    for factor, prefix in _PREFIXES:
+        if largest >= factor:
+            return AxisUnit(factor, prefix + unit)
+    return AxisUnit(1.0, unit)
+
+
+def _template() -> go.layout.Template:
+    """Defaults of every plot; the page swaps the two greys for its light or dark colours."""
+    axis = {
+        "gridcolor": RULE_ANYWHERE,
+        "linecolor": RULE_ANYWHERE,
+        "zerolinecolor": RULE_ANYWHERE,
+        "automargin": True,
+        "ticks": "",
+        "ticklabelstandoff": 6,
+        "title": {"standoff": 12, "font": {"size": 12}},
+    }
+    layout = {
+        "font": {"color": INK_ANYWHERE, "size": 13},
+        "paper_bgcolor": TRANSPARENT,
+        "plot_bgcolor": TRANSPARENT,
+        "colorway": PALETTE,
+        "dragmode": False,
+        "hoverlabel": {"align": "left", "namelength": -1},
+        "modebar": {"bgcolor": TRANSPARENT, "color": RULE_ANYWHERE, "activecolor": INK_ANYWHERE},
+        "xaxis": axis,
+        "yaxis": axis,
+    }
+    return go.layout.Template(layout=layout)
+
+
+def apply_layout(figure: go.Figure, height_px: int, **layout: Any) -> go.Figure:
+    """``figure`` with the house template, its height and a legend below the plot."""
+    return figure.update_layout(
+        template=_template(),
+        height=height_px,
+        margin={"l": 8, "r": 16, "t": 8, "b": 8},
+        legend={
+            "orientation": "h",
+            "yref": "container",
+            "y": 0,
+            "yanchor": "bottom",
+            "x": 0,
+            "title": {"text": ""},
+        },
+    ).update_layout(**layout)

@@ -1,0 +1,111 @@
+"""The command line: what a person or a program gets, and one clear line on bad input."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import acf
+from acf.cli import app, main
+
+RUNNER = CliRunner()
+
+
+@pytest.fixture
+def trace_path(tmp_path: Path) -> Path:
+    rng = np.random.default_rng(0)
+    matmul = acf.Matmul("fc", "forward", rng.random((64, 64)) < 0.5, rng.random((64, 64)) < 0.3)
+    path = tmp_path / "step.safetensors"
+    acf.Trace.from_matmuls([matmul], label="half").save(path)
+    return path
+
+
+def run_main(
+    arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> tuple[int, str]:
+    """Exit code and stderr of the installed command."""
+    monkeypatch.setattr(sys, "argv", ["acf", *arguments])
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    return int(stopped.value.code or 0), capsys.readouterr().err
+
+
+def test_help_names_every_command() -> None:
+    text = RUNNER.invoke(app, ["--help"]).output
+    for command in ("demo", "simulate", "compare", "report", "doctor"):
+        assert command in text
+
+
+def test_the_command_is_installed_and_says_its_version() -> None:
+    done = subprocess.run([sys.executable, "-m", "acf", "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == acf.__version__
+
+
+def test_simulate_prints_json_that_programs_can_read(trace_path: Path) -> None:
+    done = RUNNER.invoke(app, ["simulate", str(trace_path), "--on", "tensordash", "--json"])
+    values = json.loads(done.output)
+    assert values["cycles"] == acf.simulate(acf.Trace.load(trace_path), "tensordash").cycles
+
+
+def test_simulate_prints_a_table_for_people(trace_path: Path) -> None:
+    text = RUNNER.invoke(app, ["simulate", str(trace_path), "--on", "acf-512"]).output
+    assert "half on acf-512" in text
+    assert "whole step" in text
+
+
+def test_compare_shows_every_architecture_against_the_baseline(trace_path: Path) -> None:
+    done = RUNNER.invoke(app, ["compare", str(trace_path), "--json"])
+    values = json.loads(done.output)
+    assert [value["architecture"] for value in values] == list(acf.architectures())
+    assert values[0]["speedup"] == 1.0
+    table = RUNNER.invoke(app, ["compare", str(trace_path), "--on", "tensordash"]).output
+    assert "tensordash" in table
+    assert "acf-512" not in table
+
+
+def test_saved_results_become_a_report(trace_path: Path, tmp_path: Path) -> None:
+    saved, page = tmp_path / "out" / "results.json", tmp_path / "report.html"
+    assert RUNNER.invoke(app, ["compare", str(trace_path), "--save", str(saved)]).exit_code == 0
+    assert RUNNER.invoke(app, ["report", str(saved), "-o", str(page)]).exit_code == 0
+    assert "acf-512" in page.read_text()
+
+
+def test_doctor_names_every_part_and_what_follows() -> None:
+    findings = json.loads(RUNNER.invoke(app, ["doctor", "--json"]).output)
+    parts = [finding["part"] for finding in findings]
+    for part in ("torch", "CPU", "C++ compiler", "GPU", "Triton", "Verilator", "memory"):
+        assert part in parts
+    assert all(finding["found"] and finding["consequence"] for finding in findings)
+    assert "acf doctor" in RUNNER.invoke(app, ["doctor"]).output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["simulate", "absent.safetensors"], "absent.safetensors is not a file"),
+        (["simulate", "TRACE", "--on", "tensordsh"], "did you mean 'tensordash'"),
+        (["simulate", "TRACE", "--on", "absent.toml"], "absent.toml cannot be read"),
+        (["compare", "TRACE", "--baseline", "nothing"], "architecture 'nothing' is not known"),
+        (["report", "absent.json"], "absent.json cannot be read"),
+        (["report", "TRACE"], "is not JSON"),
+        (["demo", "--sparsity", "1.5"], "sparsity 1.5 is outside [0, 1)"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(
+    arguments: list[str],
+    message: str,
+    trace_path: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, errors = run_main([argument.replace("TRACE", str(trace_path)) for argument in arguments], monkeypatch, capsys)
+    assert code == 2
+    assert message in errors
+    assert len(errors.strip().splitlines()) == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["step.safetensors"]  # nothing was left behind
