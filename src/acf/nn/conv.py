@@ -32,7 +32,6 @@ class BlockSparseConv2d(BlockSparseLayer):
             return y
         x, weight = self._autocast(pad_explicitly(x, self.explicit_padding, self.padding_mode), self.weight)
         y = block_conv2d(x, weight, self.topology, self.geometry)
-        self._observe(x, y)
         return y if self.bias is None else y + self.bias.to(y.dtype)[:, None, None]
 
     def gradient_norms(self, output_grad: Tensor, x: Tensor, rows: Tensor, cols: Tensor) -> Tensor:

@@ -1,7 +1,6 @@
 """What every block-sparse layer shares: packed weight, topology buffers, checkpoints, and moving blocks."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -10,9 +9,6 @@ from torch import Tensor, nn
 from acf.errors import TopologyError
 from acf.masks import TopologyMove
 from acf.sparse import BlockLayout, BlockTopology
-
-GradientObserver = Callable[[Tensor, Tensor], None]
-"""Called in the backward pass with the layer's output gradient and its input."""
 
 
 class BlockSparseLayer(nn.Module, ABC):
@@ -40,7 +36,6 @@ class BlockSparseLayer(nn.Module, ABC):
         self.bias = bias
         for name, indices in topology._asdict().items():
             self.register_buffer(name, indices, persistent=name in ("block_rows", "block_cols"))
-        self.gradient_observer: GradientObserver | None = None
 
     @property
     def topology(self) -> BlockTopology:
@@ -99,28 +94,22 @@ class BlockSparseLayer(nn.Module, ABC):
         for name, indices in topology._asdict().items():
             getattr(self, name).copy_(indices)
 
-    def _observe(self, x: Tensor, y: Tensor) -> None:
-        """Hand ``x`` and the gradient of ``y`` to the observer, if one listens and a gradient will come."""
-        observer = self.gradient_observer
-        if observer is not None and y.requires_grad:
-            y.register_hook(lambda output_grad: observer(output_grad.detach(), x.detach()))  # type: ignore[no-untyped-call]
-
     def _autocast(self, *tensors: Tensor) -> tuple[Tensor, ...]:
-        """Cast to the autocast dtype where one is active, as torch does for its own linear and conv."""
+        """Cast to the autocast dtype where one is active, float64 excepted, as torch does for its own layers."""
         device_type = tensors[0].device.type
         if not torch.is_autocast_enabled(device_type):
             return tensors
         dtype = torch.get_autocast_dtype(device_type)
-        return tuple(tensor.to(dtype) for tensor in tensors)
+        return tuple(tensor if tensor.dtype is torch.float64 else tensor.to(dtype) for tensor in tensors)
 
     def _load_from_state_dict(
         self, state_dict: dict[str, Any], prefix: str, local_metadata: dict[str, Any], *args: Any
     ) -> None:
-        self._check_state(state_dict, prefix)
+        self.check_state(state_dict, prefix)
         super()._load_from_state_dict(state_dict, prefix, local_metadata, *args)
         self._write_topology(BlockTopology.build(self.layout, self.block_rows, self.block_cols))
 
-    def _check_state(self, state_dict: dict[str, Any], prefix: str) -> None:
+    def check_state(self, state_dict: dict[str, Any], prefix: str) -> None:
         """Refuse a checkpoint of another block size or topology before anything is copied."""
         weight = state_dict.get(prefix + "weight")
         if weight is not None and tuple(weight.shape) != tuple(self.weight.shape):

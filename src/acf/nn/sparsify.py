@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import torch
 from torch import nn
@@ -9,6 +10,7 @@ from torch import nn
 from acf.errors import SparsityError
 from acf.masks import LayerShape, kept_blocks
 from acf.nn.conv import BlockSparseConv2d
+from acf.nn.fast_path import set_fast_paths
 from acf.nn.layer import BlockSparseLayer
 from acf.nn.linear import BlockSparseLinear
 from acf.nn.spec import BlockSparsity
@@ -27,7 +29,7 @@ def sparsify_(model: nn.Module, spec: BlockSparsity, filter_fn: FilterFn | None 
     with another module; the returned summary lists them with the reason. A block that does not divide a layer is
     an error, and then nothing is changed. Build the optimizer afterwards: the parameters are new.
     """
-    if filter_fn is None and isinstance(model, DenseLayer | BlockSparseLayer):
+    if isinstance(model, DenseLayer | BlockSparseLayer):
         raise SparsityError(
             f"the model is itself a {type(model).__name__}, which cannot be replaced in place; "
             "put it into a container such as nn.Sequential(layer)"
@@ -43,6 +45,7 @@ def sparsify_(model: nn.Module, spec: BlockSparsity, filter_fn: FilterFn | None 
         for (name, dense), count in zip(chosen.items(), counts, strict=True)
     }
     _replace(model, {chosen[name]: layer for name, layer in sparse.items()})
+    model.register_load_state_dict_pre_hook(check_checkpoint)  # type: ignore[no-untyped-call]
     return SparsitySummary(tuple(summarize(name, layer) for name, layer in sparse.items()), tuple(left_dense.items()))
 
 
@@ -66,7 +69,7 @@ def _choose_layers(
     model: nn.Module, spec: BlockSparsity, filter_fn: FilterFn | None
 ) -> tuple[dict[str, DenseLayer], dict[str, str]]:
     """The layers to make sparse, and those left dense with the reason, by name."""
-    owners = Counter(id(module._parameters.get("weight")) for module in model.modules())
+    owners = Counter(id(parameter) for module in model.modules() for parameter in module._parameters.values())
     chosen: dict[str, DenseLayer] = {}
     left_dense: dict[str, str] = {}
     for name, module in model.named_modules():
@@ -139,19 +142,16 @@ def _make_sparse(dense: DenseLayer, layout: BlockLayout, count: int) -> BlockSpa
 def _replace(model: nn.Module, replacements: Mapping[nn.Module, nn.Module]) -> None:
     """Put new modules where the old ones are, under every name they have."""
     for parent in list(model.modules()):
-        replaced = [(name, child) for name, child in parent._modules.items() if child in replacements]
-        for name, child in replaced:
-            if child is not None:
+        for name, child in list(parent._modules.items()):
+            if child is not None and child in replacements:
                 setattr(parent, name, replacements[child])
-        if replaced and isinstance(parent, nn.TransformerEncoderLayer):
-            _set_inference_fast_path(parent)
+    set_fast_paths(model)
 
 
-def _set_inference_fast_path(layer: nn.TransformerEncoderLayer) -> None:
-    """Torch's fused inference path reads the raw weights of its linears: switch it off while one is sparse."""
-    sparse = any(isinstance(child, BlockSparseLayer) for child in layer.children())
-    kinds = {nn.functional.relu: 1, nn.functional.gelu: 2}
-    layer.activation_relu_or_gelu = 0 if sparse else kinds.get(layer.activation, 0)
+def check_checkpoint(model: nn.Module, state_dict: dict[str, Any], prefix: str, *_: Any) -> None:
+    """Refuse a checkpoint that does not fit any one sparse layer of ``model`` before the first is loaded."""
+    for name, layer in block_sparse_layers(model).items():
+        layer.check_state(state_dict, f"{prefix}{name}.")
 
 
 def _nothing_to_sparsify(model: nn.Module, spec: BlockSparsity, left_dense: dict[str, str]) -> str:

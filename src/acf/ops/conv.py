@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from acf.ops import reference
+from acf.ops.observe import notify
 from acf.sparse import BlockTopology
 
 
@@ -54,7 +55,8 @@ def _block_conv2d(
     dilation: list[int],
 ) -> Tensor:
     topology = BlockTopology(block_rows, block_cols, row_offsets, row_slots, col_offsets, col_slots)
-    return reference.conv2d(x, weight, topology, kernel_size, stride, padding, dilation)
+    y = reference.conv2d(x, weight, topology, kernel_size, stride, padding, dilation)
+    return y.contiguous(memory_format=_memory_format(x))
 
 
 @_block_conv2d.register_fake
@@ -87,9 +89,10 @@ def _block_conv2d_input_grad(
     dilation: list[int],
 ) -> Tensor:
     topology = BlockTopology(block_rows, block_cols, row_offsets, row_slots, col_offsets, col_slots)
-    return reference.conv2d_input_grad(
+    input_grad = reference.conv2d_input_grad(
         output_grad, weight, topology, input_size, kernel_size, stride, padding, dilation
     )
+    return input_grad.contiguous(memory_format=_memory_format(output_grad))
 
 
 @_block_conv2d_input_grad.register_fake
@@ -118,6 +121,7 @@ def _block_conv2d_weight_grad(
     dilation: list[int],
 ) -> Tensor:
     topology = BlockTopology(block_rows, block_cols, row_offsets, row_slots, col_offsets, col_slots)
+    notify(block_rows, output_grad, x)
     return reference.conv2d_weight_grad(output_grad, x, topology, kernel_size, stride, padding, dilation)
 
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from acf.ops import reference
+from acf.ops.observe import notify
 from acf.sparse import BlockTopology
 
 
@@ -65,6 +66,7 @@ def _block_linear_weight_grad(
     col_slots: Tensor,
 ) -> Tensor:
     topology = BlockTopology(block_rows, block_cols, row_offsets, row_slots, col_offsets, col_slots)
+    notify(block_rows, output_grad, x)
     return reference.linear_weight_grad(output_grad, x, topology)
 
 

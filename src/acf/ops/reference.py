@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import grad as conv_grad
 
-from acf.sparse import BlockLayout, BlockTopology, conv_weight_to_matrix, matrix_to_conv_weight
+from acf.sparse import BlockLayout, BlockTopology, conv_weight_to_matrix, frobenius_norms, matrix_to_conv_weight
 
 
 def layout_of(block_shape: tuple[int, int], topology: BlockTopology) -> BlockLayout:
@@ -63,7 +63,7 @@ def gradient_norms(
     for row in torch.unique(candidate_rows).tolist():
         wanted = torch.nonzero(candidate_rows == row).flatten()
         strip = output_grad[:, row * height : (row + 1) * height].T @ x
-        strip_norms = torch.linalg.vector_norm(strip.reshape(height, -1, width), dim=(0, 2), dtype=torch.float32)
+        strip_norms = frobenius_norms(strip.reshape(height, -1, width), dim=(0, 2))
         norms[wanted] = strip_norms[candidate_cols[wanted].long()]
     return norms
 

@@ -69,8 +69,14 @@ class BlockLayout:
 
     def block_norms(self, dense: Tensor) -> Tensor:
         """Frobenius norm of every block of ``dense [rows, cols]``, as float32 ``[grid_rows, grid_cols]``."""
-        norms: Tensor = torch.linalg.vector_norm(self.blocks(dense), dim=(2, 3), dtype=torch.float32)
-        return norms
+        return frobenius_norms(self.blocks(dense), dim=(2, 3))
+
+
+def frobenius_norms(tensor: Tensor, dim: tuple[int, ...]) -> Tensor:
+    """Root of the summed squares over ``dim``, summed in float32 or better and given as float32."""
+    precision = torch.promote_types(tensor.dtype, torch.float32)
+    norms: Tensor = torch.linalg.vector_norm(tensor, dim=dim, dtype=precision)
+    return norms.float()
 
 
 def conv_weight_to_matrix(weight: Tensor) -> Tensor:

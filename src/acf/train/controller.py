@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from acf.errors import TopologyError
 from acf.masks import BlockDST, plan_move
 from acf.nn import BlockSparseLayer, block_sparse_layers
+from acf.sparse import frobenius_norms
 from acf.train.scores import AbsentBlockScores
 
 
@@ -107,13 +108,12 @@ class TopologyController:
         self._scores = {}
 
     def _move(self, name: str, layer: BlockSparseLayer) -> None:
-        scores = self._scores[name]
-        absent_scores = scores.reduced()
+        absent_rows, absent_cols, absent_scores = self._scores[name].reduced()
         if not bool(absent_scores.any()):
             return  # the layer took no part in this step, or no block is absent
         count = self.policy.blocks_to_move(self.step, layer.present_blocks, absent_scores.numel())
-        present_scores = torch.linalg.vector_norm(layer.weight.detach(), dim=(1, 2), dtype=torch.float32)
-        move = plan_move(present_scores, absent_scores, scores.rows, scores.cols, count)
+        present_scores = frobenius_norms(layer.weight.detach(), dim=(1, 2))
+        move = plan_move(present_scores, absent_scores, absent_rows, absent_cols, count)
         layer.move_blocks(move)
         zero_optimizer_state(self.optimizer, layer.weight, move.slots)
         self.changes.append(TopologyChange(self.step, name, count, layer.present_blocks))

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from acf.nn import BlockSparseLayer
+from acf.ops import observe_weight_grad, stop_observing
 
 
 class AbsentBlockScores:
@@ -15,22 +16,34 @@ class AbsentBlockScores:
 
     def __init__(self, layer: BlockSparseLayer) -> None:
         self.layer = layer
-        rows, cols = torch.nonzero(~layer.mask(), as_tuple=True)
-        self.rows, self.cols = rows.int(), cols.int()
-        self.squares = torch.zeros(rows.numel(), dtype=torch.float32, device=rows.device)
-        layer.gradient_observer = self.add
+        self.observed = layer.block_rows
+        self.rows: Tensor | None = None
+        self.cols: Tensor | None = None
+        self.squares: Tensor | None = None
+        observe_weight_grad(self.observed, self.add)
 
+    @torch.no_grad()
     def add(self, output_grad: Tensor, x: Tensor) -> None:
         """Add one backward pass. A pass that overflowed (a loss scaler will skip it) adds nothing."""
-        norms = self.layer.gradient_norms(output_grad, x, self.rows, self.cols)
-        self.squares += torch.where(torch.isfinite(norms), norms, 0.0).square()
+        rows, cols, squares = self.candidates()
+        norms = self.layer.gradient_norms(output_grad, x, rows, cols)
+        squares += torch.where(torch.isfinite(norms), norms, 0.0).square()
 
-    def reduced(self) -> Tensor:
-        """The sums over all processes, so that each of them makes the same choice: float32 ``[absent]``."""
+    def candidates(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Row, column and score so far of every absent block, looked up when first needed."""
+        if self.rows is None or self.cols is None or self.squares is None:
+            rows, cols = torch.nonzero(~self.layer.mask(), as_tuple=True)
+            self.rows, self.cols = rows.int(), cols.int()
+            self.squares = torch.zeros(rows.numel(), dtype=torch.float32, device=rows.device)
+        return self.rows, self.cols, self.squares
+
+    def reduced(self) -> tuple[Tensor, Tensor, Tensor]:
+        """The candidates with scores summed over all processes, so that each of them makes the same choice."""
+        rows, cols, squares = self.candidates()
         if torch.distributed.is_available() and torch.distributed.is_initialized():
-            torch.distributed.all_reduce(self.squares)
-        return self.squares
+            torch.distributed.all_reduce(squares)
+        return rows, cols, squares
 
     def close(self) -> None:
         """Stop listening."""
-        self.layer.gradient_observer = None
+        stop_observing(self.observed)

@@ -1,0 +1,35 @@
+"""Listening to the operands of a weight gradient while it is computed.
+
+The gradient norms of absent blocks need a layer's input and output gradient, which meet in the weight-gradient op and
+nowhere else. That op is opaque to compilers, so an observer can come and go without a graph being traced again.
+"""
+
+from collections.abc import Callable
+
+from torch import Tensor
+
+WeightGradObserver = Callable[[Tensor, Tensor], None]
+"""Called with the output gradient and the input, in the layout the op takes them."""
+
+_OBSERVERS: dict[int, WeightGradObserver] = {}
+
+
+def observe_weight_grad(block_rows: Tensor, observer: WeightGradObserver) -> None:
+    """Call ``observer`` whenever the weight gradient of the layer that owns ``block_rows`` is computed.
+
+    The tensor's storage identifies the layer, so a copy of the layer is not observed.
+    """
+    _OBSERVERS[block_rows.data_ptr()] = observer
+
+
+def stop_observing(block_rows: Tensor) -> None:
+    """Call nobody any more for this layer."""
+    _OBSERVERS.pop(block_rows.data_ptr(), None)
+
+
+def notify(block_rows: Tensor, output_grad: Tensor, x: Tensor) -> None:
+    """Tell the observer of this layer, if there is one; every implementation of a weight-gradient op calls it."""
+    if _OBSERVERS:
+        observer = _OBSERVERS.get(block_rows.data_ptr())
+        if observer is not None:
+            observer(output_grad, x)

@@ -1,0 +1,115 @@
+"""When blocks move, how many, and which."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from acf.errors import SparsityError
+from acf.masks import SCHEDULES, BlockDST, plan_move
+
+
+def test_the_cosine_schedule_falls_from_one_to_zero():
+    assert [SCHEDULES["cosine"](progress) for progress in (0.0, 0.5, 1.0)] == pytest.approx([1.0, 0.5, 0.0])
+    assert SCHEDULES["cosine"](0.25) == pytest.approx((1 + math.sqrt(0.5)) / 2)
+
+
+def test_the_constant_schedule_stays_at_one():
+    assert [SCHEDULES["constant"](progress) for progress in (0.0, 0.5, 1.0)] == [1.0, 1.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"total_steps": 0}, "total_steps 0 is out of range: it must be at least 1; pass such a value"),
+        ({"total_steps": 10, "every": 0}, "every 0 is out of range: it must be at least 1; pass such a value"),
+        ({"total_steps": 10, "every": -5}, "every -5 is out of range: it must be at least 1"),
+        ({"total_steps": 10, "fraction": 0.0}, "fraction 0.0 is out of range: it must be above 0 and at most 1"),
+        ({"total_steps": 10, "fraction": 1.5}, "fraction 1.5 is out of range: it must be above 0 and at most 1"),
+        ({"total_steps": 10, "fraction": math.nan}, "fraction nan is out of range"),
+        ({"total_steps": 10, "stop_at": 0.0}, "stop_at 0.0 is out of range: it must be above 0 and at most 1"),
+        ({"total_steps": 10, "stop_at": 1.01}, "stop_at 1.01 is out of range"),
+        ({"total_steps": 10, "schedule": "linear"}, "schedule 'linear' is not one of cosine, constant; use one"),
+    ],
+)
+def test_a_setting_out_of_range_is_refused_with_value_rule_and_remedy(settings, message):
+    with pytest.raises(SparsityError) as caught:
+        BlockDST(**settings)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("settings", [{"fraction": 1.0}, {"stop_at": 1.0}, {"every": 1}, {"total_steps": 1}])
+def test_settings_at_the_edge_of_the_range_are_accepted(settings):
+    BlockDST(**{"total_steps": 10, **settings})
+
+
+def test_blocks_move_at_every_multiple_up_to_the_last_step_and_never_before_the_first():
+    policy = BlockDST(total_steps=40, every=4, stop_at=0.5)
+    assert [step for step in range(-4, 41) if policy.moves_at(step)] == [4, 8, 12, 16, 20]
+
+
+def test_the_topology_rests_when_a_multiple_falls_after_the_last_step():
+    policy = BlockDST(total_steps=30, every=10, stop_at=0.75)
+    assert [step for step in range(31) if policy.moves_at(step)] == [10, 20]
+
+
+def test_the_share_of_blocks_that_move_follows_the_schedule():
+    cosine = BlockDST(total_steps=100, every=10, fraction=0.4, stop_at=1.0)
+    assert [cosine.blocks_to_move(step, present=100, absent=900) for step in (0, 50, 100)] == [40, 20, 0]
+    constant = BlockDST(total_steps=100, every=10, fraction=0.4, schedule="constant", stop_at=1.0)
+    assert [constant.blocks_to_move(step, present=100, absent=900) for step in (0, 50, 100)] == [40, 40, 40]
+
+
+def test_the_schedule_ends_at_the_last_moving_step_not_at_the_end_of_training():
+    policy = BlockDST(total_steps=100, every=10, fraction=0.4, stop_at=0.5)
+    assert policy.blocks_to_move(25, present=100, absent=900) == 20
+    assert policy.blocks_to_move(50, present=100, absent=900) == 0
+
+
+def test_no_more_blocks_move_than_are_absent():
+    policy = BlockDST(total_steps=100, every=10, fraction=1.0, schedule="constant")
+    assert policy.blocks_to_move(10, present=90, absent=10) == 10
+    assert policy.blocks_to_move(10, present=100, absent=0) == 0
+
+
+@given(
+    fraction=st.floats(0.001, 1.0),
+    schedule=st.sampled_from(sorted(SCHEDULES)),
+    step=st.integers(0, 200),
+    present=st.integers(1, 1000),
+    absent=st.integers(0, 1000),
+)
+def test_the_number_of_blocks_that_move_is_never_negative_and_always_fits(fraction, schedule, step, present, absent):
+    policy = BlockDST(total_steps=100, fraction=fraction, schedule=schedule)
+    count = policy.blocks_to_move(step, present, absent)
+    assert 0 <= count <= min(present, absent)
+    assert count <= fraction * present + 0.5
+
+
+few_scores = st.integers(0, 3).map(float)  # few values, so that ties are common
+
+
+@given(data=st.data())
+def test_the_lowest_present_blocks_go_and_the_highest_absent_ones_come_ties_to_the_lower_index(data):
+    present = data.draw(st.lists(few_scores, min_size=1, max_size=12))
+    absent = data.draw(st.lists(few_scores, min_size=1, max_size=12))
+    count = data.draw(st.integers(0, min(len(present), len(absent))))
+    rows, cols = list(range(len(absent))), [10 + 3 * index for index in range(len(absent))]
+    move = plan_move(
+        torch.tensor(present), torch.tensor(absent), torch.tensor(rows).int(), torch.tensor(cols).int(), count
+    )
+    lowest = sorted(range(len(present)), key=lambda index: (present[index], index))[:count]
+    highest = sorted(range(len(absent)), key=lambda index: (-absent[index], index))[:count]
+    assert move.slots.tolist() == lowest
+    assert move.new_rows.tolist() == [rows[index] for index in highest]
+    assert move.new_cols.tolist() == [cols[index] for index in highest]
+
+
+def test_a_move_of_many_equal_scores_takes_the_first_of_them():
+    scores, indices = torch.ones(5000), torch.arange(5000, dtype=torch.int32)
+    move = plan_move(scores, scores, indices, indices, count=2000)
+    assert move.slots.tolist() == list(range(2000))
+    assert move.new_rows.tolist() == list(range(2000))
+    assert {move.slots.dtype, move.new_rows.dtype, move.new_cols.dtype} == {torch.int64}

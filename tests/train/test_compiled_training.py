@@ -1,0 +1,43 @@
+"""A compiled model trains with moving blocks as the eager one does."""
+
+import pytest
+import torch
+from torch import nn
+
+from acf.masks import BlockDST
+from acf.nn import BlockSparsity, sparsify_
+from acf.train import TopologyChange, attach
+
+
+@pytest.fixture(autouse=True)
+def _fresh_compiler():
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+def train(**compile_settings) -> tuple[dict[str, torch.Tensor], list[TopologyChange]]:
+    """Twelve steps of which every third moves blocks; compiled if there are settings for it."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 16))
+    sparsify_(model, BlockSparsity(sparsity=0.5, block=4))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    controller = attach(model, optimizer, BlockDST(total_steps=100, every=3, schedule="constant"))
+    forward = torch.compile(model, **compile_settings) if compile_settings else model
+    for _ in range(12):
+        optimizer.zero_grad()
+        forward(torch.randn(8, 16)).square().mean().backward()
+        optimizer.step()
+    return model.state_dict(), controller.changes
+
+
+# Dynamo itself reads .grad of an intermediate while it traces the hook.
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf Tensor is being accessed")
+@pytest.mark.parametrize("fullgraph", [False, True], ids=["graph breaks allowed", "one graph"])
+def test_a_compiled_model_ends_with_the_weights_and_blocks_of_the_eager_one(fullgraph):
+    expected, expected_changes = train()
+    state, changes = train(backend="aot_eager", fullgraph=fullgraph)
+    assert changes == expected_changes
+    assert {change.moved_blocks for change in changes} == {2}
+    for name, value in expected.items():
+        torch.testing.assert_close(state[name], value)

@@ -1,0 +1,70 @@
+"""Two processes under DistributedDataParallel, each with its own data, keep one topology and one set of weights."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from acf.masks import BlockDST
+from acf.nn import BlockSparsity, block_sparse_layers, sparsify_
+from acf.train import attach
+
+WORLD_SIZE = 2
+STEPS = 12
+
+
+def sparse_model(seed: int) -> nn.Module:
+    torch.manual_seed(seed)
+    model = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 16))
+    sparsify_(model, BlockSparsity(sparsity=0.75, block=4))
+    return model
+
+
+def train_one_rank(rank: int, folder: str) -> None:
+    """Train with data and initial weights of this rank's own, and leave the result in ``folder``."""
+    torch.set_num_threads(1)
+    rendezvous = (Path(folder) / "rendezvous").as_uri()
+    torch.distributed.init_process_group("gloo", init_method=rendezvous, rank=rank, world_size=WORLD_SIZE)
+    model = nn.parallel.DistributedDataParallel(sparse_model(seed=rank))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    controller = attach(model, optimizer, BlockDST(total_steps=STEPS, every=3, stop_at=1.0, schedule="constant"))
+    generator = torch.Generator().manual_seed(100 + rank)
+    for _ in range(STEPS):
+        x = torch.randn(8, 16, generator=generator)
+        optimizer.zero_grad()
+        nn.functional.mse_loss(model(x), (1.0 + rank) * x.flip(1)).backward()
+        optimizer.step()
+    torch.save(
+        {
+            "model": model.module.state_dict(),
+            "derived": {name: list(layer.topology) for name, layer in block_sparse_layers(model.module).items()},
+            "momentum": [state["momentum_buffer"] for state in optimizer.state.values()],
+            "moved": [change.moved_blocks for change in controller.changes],
+        },
+        Path(folder) / f"rank{rank}.pt",
+    )
+    torch.distributed.destroy_process_group()
+
+
+def flat(value: object) -> list[object]:
+    """The leaves of nested dicts and lists, in order."""
+    children = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
+    return [value] if children is None else [leaf for child in children for leaf in flat(child)]
+
+
+@pytest.fixture
+def _loopback(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
+
+
+@pytest.mark.usefixtures("_loopback")
+def test_ranks_with_different_data_keep_identical_topologies_weights_and_optimizer_state(tmp_path):
+    torch.multiprocessing.spawn(train_one_rank, args=(str(tmp_path),), nprocs=WORLD_SIZE)
+    first, second = (torch.load(tmp_path / f"rank{rank}.pt", weights_only=True) for rank in range(WORLD_SIZE))
+    assert first.keys() == second.keys()
+    for mine, other in zip(flat(first), flat(second), strict=True):
+        assert torch.equal(torch.as_tensor(mine), torch.as_tensor(other))
+    assert sum(first["moved"]) > 0
+    initial = sparse_model(seed=0)
+    assert not torch.equal(first["model"]["0.block_rows"], initial[0].block_rows)

@@ -1,0 +1,150 @@
+"""A run that is saved and resumed goes on exactly as if it had never stopped."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from acf.errors import TopologyError
+from acf.masks import BlockDST
+from acf.nn import BlockSparsity, sparsify_
+from acf.train import TopologyController, attach
+
+POLICY = BlockDST(total_steps=50, every=4, fraction=0.4)
+
+
+class Run:
+    """A model, its optimizer and its controller, trained on batches that depend on the step alone."""
+
+    def __init__(self, make_optimizer: Callable[..., torch.optim.Optimizer], seed: int) -> None:
+        torch.manual_seed(seed)
+        self.model = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 16))
+        sparsify_(self.model, BlockSparsity(sparsity=0.75, block=4))
+        self.optimizer = make_optimizer(self.model.parameters())
+        self.controller: TopologyController = attach(self.model, self.optimizer, POLICY)
+
+    def train(self, steps: range) -> None:
+        for step in steps:
+            generator = torch.Generator().manual_seed(step)
+            x = torch.randn(8, 16, generator=generator)
+            self.optimizer.zero_grad()
+            nn.functional.mse_loss(self.model(x), x.flip(1)).backward()
+            self.optimizer.step()
+
+    def checkpoint(self) -> dict[str, Any]:
+        return {
+            "model": self.model.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "topology": self.controller.state_dict(),
+        }
+
+    def load(self, checkpoint: dict[str, Any]) -> None:
+        self.model.load_state_dict(checkpoint["model"])
+        self.optimizer.load_state_dict(checkpoint["optimizer"])
+        self.controller.load_state_dict(checkpoint["topology"])
+
+
+OPTIMIZERS = {
+    "SGD": lambda parameters: torch.optim.SGD(parameters, lr=0.05, momentum=0.9),
+    "AdamW": lambda parameters: torch.optim.AdamW(parameters, lr=0.01),
+}
+
+
+@pytest.mark.parametrize("saved_at", [18, 19, 20], ids=lambda step: f"saved at {step}")
+@pytest.mark.parametrize("make_optimizer", OPTIMIZERS.values(), ids=OPTIMIZERS.keys())
+def test_a_run_resumed_from_a_file_equals_the_uninterrupted_one_bit_for_bit(make_optimizer, saved_at, tmp_path):
+    whole = Run(make_optimizer, seed=1)
+    whole.train(range(40))
+
+    first = Run(make_optimizer, seed=1)
+    first.train(range(saved_at))
+    torch.save(first.checkpoint(), tmp_path / "run.pt")
+    second = Run(make_optimizer, seed=2)
+    second.load(torch.load(tmp_path / "run.pt", weights_only=True))
+    second.train(range(saved_at, 40))
+
+    assert second.controller.step == whole.controller.step == 40
+    assert second.controller.changes == [change for change in whole.controller.changes if change.step > saved_at]
+    assert any(change.moved_blocks for change in second.controller.changes)
+    for name, value in whole.model.state_dict().items():
+        assert torch.equal(second.model.state_dict()[name], value), name
+    assert_same_optimizer_state(second.optimizer.state_dict(), whole.optimizer.state_dict())
+
+
+def assert_same_optimizer_state(actual: dict[str, Any], expected: dict[str, Any]) -> None:
+    assert actual["param_groups"] == expected["param_groups"]
+    assert actual["state"].keys() == expected["state"].keys()
+    for index, state in expected["state"].items():
+        for key, value in state.items():
+            assert torch.equal(actual["state"][index][key], value), f"{index} {key}"
+
+
+def test_a_run_that_forgets_the_topology_state_would_not_be_the_same():
+    """Guards the test above: the step count matters, so a controller that ignored it would be caught."""
+    whole, first, second = (Run(OPTIMIZERS["SGD"], seed=1) for _ in range(3))
+    whole.train(range(30))
+    first.train(range(18))
+    second.load({**first.checkpoint(), "topology": second.controller.state_dict()})
+    second.train(range(18, 30))
+    assert not torch.equal(second.model[0].mask(), whole.model[0].mask())
+
+
+def test_the_topology_state_is_plain_values():
+    run = Run(OPTIMIZERS["SGD"], seed=1)
+    run.train(range(3))
+    assert run.controller.state_dict() == {
+        "step": 3,
+        "policy": {"total_steps": 50, "every": 4, "fraction": 0.4, "schedule": "cosine", "stop_at": 0.75},
+    }
+
+
+@pytest.mark.parametrize(
+    ("state", "keys"),
+    [({}, "none"), ({"step": 3}, "step"), ({"state": {}, "param_groups": []}, "param_groups, state")],
+    ids=["empty", "half", "an optimizer's"],
+)
+def test_a_foreign_state_is_refused_by_its_keys(state, keys):
+    controller = Run(OPTIMIZERS["SGD"], seed=1).controller
+    with pytest.raises(TopologyError) as caught:
+        controller.load_state_dict(state)
+    assert f"this one has {keys}; pass what TopologyController.state_dict() returned" in str(caught.value)
+    assert controller.step == 0
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [("total_steps", 60), ("every", 5), ("fraction", 0.1), ("schedule", "constant"), ("stop_at", 0.5)],
+)
+def test_the_state_of_another_policy_is_refused_by_the_setting_that_differs(setting, value):
+    controller = Run(OPTIMIZERS["SGD"], seed=1).controller
+    state = controller.state_dict()
+    mine = state["policy"][setting]
+    other = {"step": 8, "policy": {**state["policy"], setting: value}}
+    with pytest.raises(TopologyError) as caught:
+        controller.load_state_dict(other)
+    assert f"made with {setting}={value}, this policy has {setting}={mine}; attach the policy" in str(caught.value)
+    assert controller.step == 0
+
+
+def test_a_topology_loaded_before_a_move_is_the_one_that_moves():
+    """A model rolled back to older weights, or to those of another run, while a controller is attached."""
+    model, other = (nn.Sequential(nn.Linear(16, 16)) for _ in range(2))
+    for each in (model, other):
+        sparsify_(each, BlockSparsity(sparsity=0.5, block=4))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    attach(model, optimizer, BlockDST(total_steps=10, every=1, fraction=1.0, schedule="constant"))
+    model.load_state_dict(other.state_dict())
+    model(torch.randn(8, 16)).square().sum().backward()
+    optimizer.step()
+    assert torch.equal(model[0].mask(), ~other[0].mask())  # every present block moved, to every absent one
+
+
+def test_a_checkpoint_of_the_design_loads_from_one_file(tmp_path: Path):
+    run = Run(OPTIMIZERS["SGD"], seed=1)
+    run.train(range(5))
+    path = tmp_path / "checkpoint.pt"
+    torch.save({"model": run.model.state_dict(), "topology": run.controller.state_dict()}, path)
+    assert set(torch.load(path, weights_only=True)) == {"model", "topology"}
