@@ -1,15 +1,16 @@
 """Tying a policy to a model and its optimizer, and letting go again."""
 
 import copy
+import gc
+import weakref
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from acf.errors import TopologyError
 from acf.masks import BlockDST
-from acf.nn import BlockSparsity, block_sparse_layers, sparsify_
-from acf.ops import observe
+from acf.nn import BlockSparseLayer, BlockSparsity, block_sparse_layers, sparsify_
 from acf.train import attach
 
 EVERY_STEP = BlockDST(total_steps=100, every=1, fraction=0.5, schedule="constant")
@@ -71,9 +72,17 @@ def test_parameter_groups_are_all_searched():
     assert [change.layer for change in controller.changes] == ["0", "2"]
 
 
-def is_scored(layer):
-    """Whether the next weight gradient of ``layer`` also scores its absent blocks."""
-    return layer.block_rows.data_ptr() in observe._OBSERVERS
+def count_scorings(layer: BlockSparseLayer) -> list[int]:
+    """Grows by the number of absent blocks whenever a backward pass scores them."""
+    counts: list[int] = []
+    gradient_norms = layer.gradient_norms
+
+    def counting(output_grad: Tensor, x: Tensor, rows: Tensor, cols: Tensor) -> Tensor:
+        counts.append(rows.numel())
+        return gradient_norms(output_grad, x, rows, cols)
+
+    layer.gradient_norms = counting
+    return counts
 
 
 def test_detach_stops_the_moves_and_removes_every_hook():
@@ -82,12 +91,13 @@ def test_detach_stops_the_moves_and_removes_every_hook():
     controller = attach(model, optimizer, EVERY_STEP)
     train_step(model, optimizer)
     controller.detach()
+    scorings = count_scorings(model[0])
     before = {name: layer.mask() for name, layer in block_sparse_layers(model).items()}
     train_step(model, optimizer)
     assert controller.step == 1
     assert all(torch.equal(layer.mask(), before[name]) for name, layer in block_sparse_layers(model).items())
     assert not optimizer._optimizer_step_post_hooks
-    assert not any(is_scored(layer) for layer in block_sparse_layers(model).values())
+    assert scorings == []
 
 
 def test_after_detach_another_policy_can_take_over():
@@ -104,11 +114,12 @@ def test_absent_blocks_are_scored_only_in_the_step_that_moves_blocks():
     model = sparse_model()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     attach(model, optimizer, BlockDST(total_steps=12, every=3, stop_at=0.5))
-    listening = []
-    for _ in range(9):
-        listening.append(is_scored(model[0]))
+    scorings, scored_steps = count_scorings(model[0]), []
+    for step in range(1, 10):
         train_step(model, optimizer)
-    assert listening == [False, False, True, False, False, True, False, False, False]
+        scored_steps += [step] * len(scorings)
+        scorings.clear()
+    assert scored_steps == [3, 6]
 
 
 def test_evaluation_between_the_steps_changes_nothing():
@@ -190,5 +201,19 @@ def test_a_copy_of_a_model_in_training_does_not_score_absent_blocks():
     model = sparse_model()
     attach(model, torch.optim.SGD(model.parameters(), lr=0.01), EVERY_STEP)
     copied = copy.deepcopy(model)
-    assert is_scored(model[0])
-    assert not is_scored(copied[0])
+    of_the_model, of_the_copy = count_scorings(model[0]), count_scorings(copied[0])
+    copied(torch.randn(8, 16)).sum().backward()
+    assert (of_the_model, of_the_copy) == ([], [])
+    model(torch.randn(8, 16)).sum().backward()
+    assert (of_the_model, of_the_copy) == ([8], [])
+
+
+def test_a_model_that_nobody_holds_any_more_is_freed_though_it_was_never_detached():
+    model = sparse_model()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    attach(model, optimizer, EVERY_STEP)
+    train_step(model, optimizer)
+    weight = weakref.ref(model[0].weight)
+    del model, optimizer
+    gc.collect()
+    assert weight() is None

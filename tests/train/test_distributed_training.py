@@ -1,5 +1,6 @@
 """Two processes under DistributedDataParallel, each with its own data, keep one topology and one set of weights."""
 
+import gc
 from pathlib import Path
 
 import pytest
@@ -21,11 +22,8 @@ def sparse_model(seed: int) -> nn.Module:
     return model
 
 
-def train_one_rank(rank: int, folder: str) -> None:
-    """Train with data and initial weights of this rank's own, and leave the result in ``folder``."""
-    torch.set_num_threads(1)
-    rendezvous = (Path(folder) / "rendezvous").as_uri()
-    torch.distributed.init_process_group("gloo", init_method=rendezvous, rank=rank, world_size=WORLD_SIZE)
+def train(rank: int) -> dict[str, object]:
+    """Train with data and initial weights of this rank's own."""
     model = nn.parallel.DistributedDataParallel(sparse_model(seed=rank))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     controller = attach(model, optimizer, BlockDST(total_steps=STEPS, every=3, stop_at=1.0, schedule="constant"))
@@ -35,15 +33,22 @@ def train_one_rank(rank: int, folder: str) -> None:
         optimizer.zero_grad()
         nn.functional.mse_loss(model(x), (1.0 + rank) * x.flip(1)).backward()
         optimizer.step()
-    torch.save(
-        {
-            "model": model.module.state_dict(),
-            "derived": {name: list(layer.topology) for name, layer in block_sparse_layers(model.module).items()},
-            "momentum": [state["momentum_buffer"] for state in optimizer.state.values()],
-            "moved": [change.moved_blocks for change in controller.changes],
-        },
-        Path(folder) / f"rank{rank}.pt",
-    )
+    return {
+        "model": model.module.state_dict(),
+        "derived": {name: list(layer.topology) for name, layer in block_sparse_layers(model.module).items()},
+        "momentum": [state["momentum_buffer"] for state in optimizer.state.values()],
+        "moved": [change.moved_blocks for change in controller.changes],
+    }
+
+
+def train_one_rank(rank: int, folder: str) -> None:
+    """The body of one process: join the group, train, and leave the result in ``folder``."""
+    torch.set_num_threads(1)
+    rendezvous = (Path(folder) / "rendezvous").as_uri()
+    torch.distributed.init_process_group("gloo", init_method=rendezvous, rank=rank, world_size=WORLD_SIZE)
+    torch.save(train(rank), Path(folder) / f"rank{rank}.pt")
+    gc.collect()  # the wrapper must be gone before its process group is
+    torch.distributed.barrier()
     torch.distributed.destroy_process_group()
 
 

@@ -27,7 +27,7 @@ class DemoSpec:
 
     sparsity: float = 0.9
     block: int = 16
-    steps: int = 660
+    steps: int = 440
     batch_size: int = 64
     learning_rate: float = 2e-3
     every: int = 30
