@@ -46,7 +46,7 @@ def _root(version: Annotated[bool, typer.Option("--version", help="Print the ver
 @app.command()
 def demo(
     folder: Annotated[Path, typer.Option(help="Where traces and the report go.")] = Path("runs/demo"),
-    steps: Annotated[int, typer.Option(min=1, help="Training steps of each run.")] = 440,
+    steps: Annotated[int, typer.Option(min=1, help="Training steps of each run.")] = 660,
     sparsity: Annotated[float, typer.Option(help="Share of blocks to drop, in [0, 1).")] = 0.9,
     seed: Annotated[int, typer.Option(help="Seed of weights and batches.")] = 0,
     as_json: Json = False,
