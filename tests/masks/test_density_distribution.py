@@ -89,6 +89,10 @@ def test_uniform_keeps_the_ratio_of_every_layer_within_half_a_block_but_never_le
         assert 1 <= kept <= shape.block_count
 
 
+def test_a_layer_whose_share_rounds_to_nothing_keeps_one_block():
+    assert kept_blocks([layer("fc", 64, 64), layer("small", 16, 16)], 0.97, "uniform") == [1, 1]
+
+
 @given(layers=models, sparsity=st.floats(0.0, 0.99))
 def test_erk_keeps_between_one_block_and_all_of_them(layers, sparsity):
     for kept, shape in zip(kept_blocks(layers, sparsity, "erk"), layers, strict=True):

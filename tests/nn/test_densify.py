@@ -46,13 +46,14 @@ def test_absent_blocks_become_stored_zeros_and_present_ones_keep_their_values():
 
 
 def test_requires_grad_mode_dtype_and_bias_stay_as_they_were():
-    model = nn.Sequential(nn.Linear(8, 8), nn.Conv2d(8, 8, 1)).eval()
+    model = nn.Sequential(nn.Linear(8, 8), nn.Conv2d(8, 8, 1), nn.Linear(8, 8), nn.Conv2d(8, 8, 1)).eval()
     model[0].weight.requires_grad_(False)
+    model[1].weight.requires_grad_(False)
     bias = model[1].bias
     sparsify_(model, HALF)
     densify_(model.to(torch.float64))
-    assert [layer.training for layer in model] == [False, False]
-    assert [layer.weight.requires_grad for layer in model] == [False, True]
+    assert [layer.training for layer in model] == [False] * 4
+    assert [layer.weight.requires_grad for layer in model] == [False, False, True, True]
     assert {parameter.dtype for parameter in model.parameters()} == {torch.float64}
     assert model[1].bias is bias
 

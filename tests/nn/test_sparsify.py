@@ -93,10 +93,10 @@ def test_the_blocks_of_a_convolution_that_stay_are_those_of_greatest_norm():
 
 
 def test_blocks_of_equal_norm_stay_in_order_of_their_index():
-    model = nn.Sequential(nn.Linear(8, 8))
+    model = nn.Sequential(nn.Linear(128, 128))
     nn.init.ones_(model[0].weight)
     sparsify_(model, HALF)
-    assert model[0].mask().tolist() == [[True, True], [False, False]]
+    assert torch.equal(model[0].mask().flatten(), torch.arange(1024) < 512)
 
 
 def test_erk_leaves_a_thin_layer_denser_than_a_square_one():

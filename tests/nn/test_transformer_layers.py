@@ -88,6 +88,15 @@ def test_densify_gives_an_encoder_its_nested_tensors_back():
     assert encoder.use_nested_tensor
 
 
+def test_a_second_round_of_sparsify_and_densify_ends_with_the_fast_path_on_again():
+    encoder = nn.TransformerEncoder(encoder_layer(), num_layers=1).eval()
+    for _ in range(2):
+        sparsify_(encoder, HALF)
+        assert (encoder.use_nested_tensor, encoder.layers[0].activation_relu_or_gelu) == (False, 0)
+        densify_(encoder)
+        assert (encoder.use_nested_tensor, encoder.layers[0].activation_relu_or_gelu) == (True, 1)
+
+
 def test_the_projections_of_multihead_attention_are_left_alone_and_listed():
     attention = nn.MultiheadAttention(16, 2, batch_first=True)
     model = nn.ModuleDict({"attention": attention, "feedforward": nn.Linear(16, 16)})

@@ -199,13 +199,15 @@ def test_a_learning_rate_scheduler_does_not_hide_the_steps():
 
 def test_a_copy_of_a_model_in_training_does_not_score_absent_blocks():
     model = sparse_model()
-    attach(model, torch.optim.SGD(model.parameters(), lr=0.01), EVERY_STEP)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    controller = attach(model, optimizer, EVERY_STEP)
     copied = copy.deepcopy(model)
     of_the_model, of_the_copy = count_scorings(model[0]), count_scorings(copied[0])
     copied(torch.randn(8, 16)).sum().backward()
     assert (of_the_model, of_the_copy) == ([], [])
     model(torch.randn(8, 16)).sum().backward()
     assert (of_the_model, of_the_copy) == ([8], [])
+    controller.detach()
 
 
 def test_a_model_that_nobody_holds_any_more_is_freed_though_it_was_never_detached():

@@ -4,18 +4,25 @@ The gradient norms of absent blocks need a layer's input and output gradient, wh
 nowhere else. That op is opaque to compilers, so an observer can come and go without a graph being traced again.
 """
 
-from collections.abc import Callable
+from typing import Protocol
+from weakref import WeakValueDictionary
 
 from torch import Tensor
 
-WeightGradObserver = Callable[[Tensor, Tensor], None]
-"""Called with the output gradient and the input, in the layout the op takes them."""
 
-_OBSERVERS: dict[int, WeightGradObserver] = {}
+class WeightGradObserver(Protocol):
+    """Whoever wants the operands of a weight gradient."""
+
+    def add(self, output_grad: Tensor, x: Tensor) -> None:
+        """Take the output gradient and the input, in the layout of the op."""
+
+
+# Weak, so that listening keeps no model alive.
+_OBSERVERS: "WeakValueDictionary[int, WeightGradObserver]" = WeakValueDictionary()
 
 
 def observe_weight_grad(block_rows: Tensor, observer: WeightGradObserver) -> None:
-    """Call ``observer`` whenever the weight gradient of the layer that owns ``block_rows`` is computed.
+    """Tell ``observer`` whenever the weight gradient of the layer that owns ``block_rows`` is computed.
 
     The tensor's storage identifies the layer, so a copy of the layer is not observed.
     """
@@ -23,7 +30,7 @@ def observe_weight_grad(block_rows: Tensor, observer: WeightGradObserver) -> Non
 
 
 def stop_observing(block_rows: Tensor) -> None:
-    """Call nobody any more for this layer."""
+    """Tell nobody any more about this layer."""
     _OBSERVERS.pop(block_rows.data_ptr(), None)
 
 
@@ -32,4 +39,4 @@ def notify(block_rows: Tensor, output_grad: Tensor, x: Tensor) -> None:
     if _OBSERVERS:
         observer = _OBSERVERS.get(block_rows.data_ptr())
         if observer is not None:
-            observer(output_grad, x)
+            observer.add(output_grad, x)

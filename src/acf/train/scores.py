@@ -20,7 +20,7 @@ class AbsentBlockScores:
         self.rows: Tensor | None = None
         self.cols: Tensor | None = None
         self.squares: Tensor | None = None
-        observe_weight_grad(self.observed, self.add)
+        observe_weight_grad(self.observed, self)
 
     @torch.no_grad()
     def add(self, output_grad: Tensor, x: Tensor) -> None:
