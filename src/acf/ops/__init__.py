@@ -1,5 +1,6 @@
 """Block-sparse products as `torch.library` custom ops: schema, fake and autograd rules; `reference` is the oracle."""
 
+from acf.ops import cpu
 from acf.ops.conv import Conv2dGeometry, block_conv2d, block_conv2d_gradient_norms
 from acf.ops.linear import block_gradient_norms, block_linear
 
@@ -10,3 +11,5 @@ __all__ = [
     "block_gradient_norms",
     "block_linear",
 ]
+
+cpu.register()

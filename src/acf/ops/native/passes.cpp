@@ -1,0 +1,401 @@
+// Forward, input gradient and weight gradient, compiled once per instruction set (ACF_ISA names it).
+#include "microkernels.h"
+#include "packing.h"
+#include "problem.h"
+#include "scratch.h"
+
+#ifdef _OPENMP
+#include <omp.h>
+#else
+static int omp_get_thread_num() { return 0; }
+#endif
+
+namespace {
+
+constexpr int64_t PACKED_TILE_BYTES = 768 << 10;  // a tile of packed input should stay in the second-level cache
+constexpr int64_t PACKED_GROUP_BYTES = 4 << 20;   // packed operands of the weight gradient: third-level cache
+constexpr int64_t OUTER_CHUNK_BYTES = 8 << 10;    // one operand's panel in the weight gradient: first-level cache
+
+int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
+int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+ImageView input_view(const Problem& p) {
+    return {p.input, p.input_channels, p.input_height, p.input_width,
+            p.input_image_stride, p.input_channel_stride, p.input_y_stride, p.input_x_stride};
+}
+
+ImageView output_view(const Problem& p) {
+    return {p.output, p.output_channels, p.output_height, p.output_width,
+            p.output_image_stride, p.output_channel_stride, p.output_y_stride, p.output_x_stride};
+}
+
+// Pixels of the written image whose coordinates leave one residue modulo the stride: each has its own taps.
+// Grid pixel (row, col) is image pixel (row * step_y + shift_y, col * step_x + shift_x).
+struct PixelGrid {
+    int64_t shift_y, shift_x;
+    int64_t row_begin, row_end, col_begin, col_end;
+    const int64_t* term_offsets;  // [written blocks + 1] into the terms
+};
+
+// A pass that sums terms: every written pixel gathers blocks of the read image.
+struct GatherPass {
+    ImageView read, written;
+    PanelLayout layout;
+    int64_t batch, threads, missing_cols;
+    int64_t grid_rows, read_rows_per_grid_row, halo_rows, y_origin;
+    int64_t step_y, step_x;
+    int64_t tile_rows, parts;  // rows of the grid per tile; shares into which a tile's written blocks are cut
+    const PixelGrid* grids;
+    int64_t grid_count;
+    const Term* terms;
+};
+
+template <int B, typename Number>
+void write_tile(const GatherPass& pass, const float* packed, int64_t image, int64_t first_row, int64_t last_row,
+                int64_t missing, int64_t part) {
+    const int64_t written_blocks = pass.written.channels / B;
+    const int64_t begin = written_blocks * part / pass.parts, end = written_blocks * (part + 1) / pass.parts;
+    for (int64_t g = 0; g < pass.grid_count; g++) {
+        const PixelGrid& grid = pass.grids[g];
+        const int64_t row_begin = most(first_row, grid.row_begin), row_end = least(last_row, grid.row_end);
+        const int64_t cols = grid.col_end - missing - grid.col_begin;
+        for (int64_t block = begin; block < end; block++) {
+            const Term* terms = pass.terms + grid.term_offsets[block];
+            const int64_t count = grid.term_offsets[block + 1] - grid.term_offsets[block];
+            for (int64_t row = row_begin; row < row_end; row++) {
+                const float* run =
+                    packed + (row - first_row) * pass.read_rows_per_grid_row * pass.layout.row_elements + grid.col_begin * B;
+                Number* out = static_cast<Number*>(pass.written.data) + block * B +
+                              pass.written.offset(image, row * pass.step_y + grid.shift_y,
+                                                  grid.col_begin * pass.step_x + grid.shift_x);
+                gather_run<B, Number>(run, terms, count, out, pass.step_x * pass.written.x_stride, cols);
+            }
+        }
+    }
+}
+
+template <int B, typename Number>
+int run_gather(GatherPass& pass) {
+    const int64_t tiles = divide_up(pass.grid_rows, pass.tile_rows);
+    const int64_t tasks = pass.batch * tiles * pass.parts;
+    const int64_t elements = pass.read.channels / B * pass.layout.panel_elements;
+    float* packed = workspace().packed.take<float>(pass.threads * elements);
+    if (!packed) return STATUS_OUT_OF_MEMORY;
+#pragma omp parallel for schedule(dynamic, 1) num_threads(pass.threads)
+    for (int64_t task = 0; task < tasks; task++) {
+        const int64_t image = task / (tiles * pass.parts), part = task % pass.parts;
+        const int64_t first_row = task / pass.parts % tiles * pass.tile_rows;
+        const int64_t last_row = least(pass.grid_rows, first_row + pass.tile_rows);
+        const int64_t missing = image == pass.batch - 1 ? pass.missing_cols : 0;
+        float* mine = packed + omp_get_thread_num() * elements;
+        const int64_t rows = (last_row - first_row - 1) * pass.read_rows_per_grid_row + 1 + pass.halo_rows;
+        pack_tile<B, Number>(pass.read, pass.layout, image, pass.y_origin + first_row * pass.read_rows_per_grid_row,
+                             rows, pass.read.width - missing, mine);
+        write_tile<B, Number>(pass, mine, image, first_row, last_row, missing, part);
+    }
+    return STATUS_OK;
+}
+
+// Rows of the grid per tile so that a packed tile fits the cache, and shares of blocks so that every thread has work.
+void choose_tiles(GatherPass& pass, int64_t block, int64_t cols) {
+    const int64_t row_bytes = pass.layout.phases * cols * pass.read.channels * 4;
+    const int64_t rows = (PACKED_TILE_BYTES / row_bytes - pass.halo_rows - 1) / pass.read_rows_per_grid_row + 1;
+    pass.tile_rows = least(pass.grid_rows, most(rows, least(4, pass.grid_rows)));
+    pass.tile_rows = divide_up(pass.grid_rows, divide_up(pass.grid_rows, pass.tile_rows));
+    const int64_t tiles = pass.batch * divide_up(pass.grid_rows, pass.tile_rows);
+    pass.parts = tiles >= 2 * pass.threads ? 1 : divide_up(2 * pass.threads, tiles);
+    pass.parts = most(1, least(pass.parts, pass.written.channels / block));
+}
+
+// The weight as float, transposed and in the order the rows walk it.
+template <int B, typename Number>
+void transpose_weight(const Problem& p, float* to) {
+    const Number* weight = static_cast<const Number*>(p.weight);
+#pragma omp parallel for num_threads(p.threads)
+    for (int64_t at = 0; at < p.blocks; at++) {
+        const Number* block = weight + static_cast<int64_t>(p.row_slots[at]) * B * B;
+        float* turned = to + at * B * B;
+        for (int64_t k = 0; k < B; k += 4)
+            for (int64_t n = 0; n < B; n++)
+                for (int64_t i = 0; i < 4; i++) turned[(k + i) * B + n] = to_float(block[n * B + k + i]);
+    }
+}
+
+template <int B, typename Number>
+int forward(const Problem& p) {
+    GatherPass pass;
+    const int64_t halo_y = (p.kernel_height - 1) * p.dilation_y, halo_x = (p.kernel_width - 1) * p.dilation_x;
+    pass.read = input_view(p);
+    pass.written = output_view(p);
+    pass.batch = p.batch;
+    pass.threads = p.threads;
+    pass.missing_cols = p.output_width - p.last_width;
+    pass.grid_rows = p.output_height;
+    pass.read_rows_per_grid_row = p.stride_y;
+    pass.halo_rows = halo_y;
+    pass.y_origin = -p.padding_y;
+    pass.step_y = pass.step_x = 1;
+    const int64_t cols = p.output_width + halo_x / p.stride_x;
+    pass.layout.phases = p.stride_x;
+    choose_tiles(pass, B, cols);
+    pass.layout = PanelLayout::make((pass.tile_rows - 1) * p.stride_y + 1 + halo_y, cols, p.stride_x, -p.padding_x, B);
+
+    float* turned = workspace().weights.take<float>(p.blocks * B * B);
+    Term* terms = workspace().terms.take<Term>(p.blocks);
+    int64_t* offsets = workspace().offsets.take<int64_t>(p.output_channels / B + 1);
+    if (!turned || !terms || !offsets) return STATUS_OUT_OF_MEMORY;
+    transpose_weight<B, Number>(p, turned);
+    const int64_t panels = p.input_channels / B;
+    for (int64_t at = 0; at < p.blocks; at++) {
+        const int64_t col = p.block_cols[p.row_slots[at]];
+        const int64_t tap_y = col / panels / p.kernel_width, tap_x = col / panels % p.kernel_width;
+        const int64_t phase = tap_x * p.dilation_x % p.stride_x, shift = tap_x * p.dilation_x / p.stride_x;
+        terms[at].weight = turned + at * B * B;
+        terms[at].input_offset = col % panels * pass.layout.panel_elements +
+                                 tap_y * p.dilation_y * pass.layout.row_elements +
+                                 (phase * pass.layout.cols + shift) * B;
+    }
+    for (int64_t row = 0; row <= p.output_channels / B; row++) offsets[row] = p.row_offsets[row];
+    PixelGrid grid = {0, 0, 0, p.output_height, 0, p.output_width, offsets};
+    pass.grids = &grid;
+    pass.grid_count = 1;
+    pass.terms = terms;
+    return run_gather<B, Number>(pass);
+}
+
+// First grid coordinate, and one past the last, of the image pixels grid * step + residue - padding in [0, size).
+int64_t grid_begin(int64_t step, int64_t residue, int64_t padding) {
+    return padding > residue ? divide_up(padding - residue, step) : 0;
+}
+int64_t grid_end(int64_t step, int64_t residue, int64_t padding, int64_t size) {
+    return size - 1 + padding < residue ? 0 : (size - 1 + padding - residue) / step + 1;
+}
+
+// Float weights in slot order: the parameter itself, or a converted copy.
+template <int B>
+const float* float_weight(const Problem& p, const float*) {
+    return static_cast<const float*>(p.weight);
+}
+template <int B>
+const float* float_weight(const Problem& p, const uint16_t*) {
+    float* copy = workspace().weights.take<float>(p.blocks * B * B);
+    if (!copy) return nullptr;
+#pragma omp parallel for num_threads(p.threads)
+    for (int64_t slot = 0; slot < p.blocks; slot++)
+        copy_numbers(static_cast<const uint16_t*>(p.weight) + slot * B * B, copy + slot * B * B, B * B);
+    return copy;
+}
+
+template <int B, typename Number>
+int input_gradient(const Problem& p) {
+    GatherPass pass;
+    // A pixel at grid * stride + residue - padding gathers the output gradients at grid - (tap - residue) / stride.
+    const int64_t reach_y = (p.kernel_height - 1) * p.dilation_y / p.stride_y;
+    const int64_t reach_x = (p.kernel_width - 1) * p.dilation_x / p.stride_x;
+    const int64_t first_row = p.padding_y / p.stride_y, first_col = p.padding_x / p.stride_x;
+    pass.read = output_view(p);
+    pass.written = input_view(p);
+    pass.batch = p.batch;
+    pass.threads = p.threads;
+    pass.missing_cols = p.input_width - p.last_width;
+    pass.grid_rows = (p.input_height - 1 + p.padding_y) / p.stride_y + 1 - first_row;
+    pass.read_rows_per_grid_row = 1;
+    pass.halo_rows = reach_y;
+    pass.y_origin = first_row - reach_y;
+    pass.step_y = p.stride_y;
+    pass.step_x = p.stride_x;
+    const int64_t grid_cols = (p.input_width - 1 + p.padding_x) / p.stride_x + 1 - first_col;
+    const int64_t cols = grid_cols + reach_x;
+    pass.layout.phases = 1;
+    choose_tiles(pass, B, cols);
+    pass.layout = PanelLayout::make(pass.tile_rows + reach_y, cols, 1, first_col - reach_x, B);
+
+    const int64_t panels = p.input_channels / B, grid_count = p.stride_y * p.stride_x;
+    const float* weight = float_weight<B>(p, static_cast<const Number*>(nullptr));
+    Term* terms = workspace().terms.take<Term>(p.blocks);
+    const int64_t grid_slots = divide_up(sizeof(PixelGrid), sizeof(int64_t)) * grid_count;
+    int64_t* offsets = workspace().offsets.take<int64_t>(grid_count * (panels + 1) + grid_slots);
+    if (!weight || !terms || !offsets) return STATUS_OUT_OF_MEMORY;
+    PixelGrid* grids = reinterpret_cast<PixelGrid*>(offsets + grid_count * (panels + 1));
+    int64_t filled = 0;
+    for (int64_t g = 0; g < grid_count; g++) {
+        const int64_t residue_y = g / p.stride_x, residue_x = g % p.stride_x;
+        int64_t* starts = offsets + g * (panels + 1);
+        for (int64_t panel = 0; panel < panels; panel++) {
+            starts[panel] = filled;
+            for (int64_t tap = 0; tap < p.kernel_height * p.kernel_width; tap++) {
+                const int64_t tap_y = tap / p.kernel_width * p.dilation_y, tap_x = tap % p.kernel_width * p.dilation_x;
+                if (tap_y % p.stride_y != residue_y || tap_x % p.stride_x != residue_x) continue;
+                const int64_t col = tap * panels + panel;
+                for (int64_t at = p.col_offsets[col]; at < p.col_offsets[col + 1]; at++) {
+                    const int64_t slot = p.col_slots[at];
+                    terms[filled].weight = weight + slot * B * B;
+                    terms[filled].input_offset = p.block_rows[slot] * pass.layout.panel_elements +
+                                                 (reach_y - tap_y / p.stride_y) * pass.layout.row_elements +
+                                                 (reach_x - tap_x / p.stride_x) * B;
+                    filled++;
+                }
+            }
+        }
+        starts[panels] = filled;
+        grids[g] = {residue_y - p.padding_y + first_row * p.stride_y,
+                    residue_x - p.padding_x + first_col * p.stride_x,
+                    grid_begin(p.stride_y, residue_y, p.padding_y) - first_row,
+                    grid_end(p.stride_y, residue_y, p.padding_y, p.input_height) - first_row,
+                    grid_begin(p.stride_x, residue_x, p.padding_x) - first_col,
+                    grid_end(p.stride_x, residue_x, p.padding_x, p.input_width) - first_col,
+                    starts};
+    }
+    pass.grids = grids;
+    pass.grid_count = grid_count;
+    pass.terms = terms;
+    return run_gather<B, Number>(pass);
+}
+
+// The weight gradient: tiles of both operands are packed group by group, then every block sums over the group.
+struct OuterPass {
+    ImageView input, output;
+    PanelLayout input_layout, output_layout;
+    int64_t batch, missing_cols, tile_rows, tiles_per_image, stride_y, halo_y, padding_y;
+    int64_t input_elements, output_elements;  // of one packed tile
+    int64_t chunk_rows;
+    const int64_t* input_offsets;  // per slot, into a packed input tile
+    float* packed;
+    float* sums;  // [blocks, B, B]
+};
+
+template <int B, typename Number>
+void pack_operand(const OuterPass& pass, int64_t tile, int64_t first_tile, bool output) {
+    const int64_t image = tile / pass.tiles_per_image;
+    const int64_t row = tile % pass.tiles_per_image * pass.tile_rows;
+    const int64_t rows = least(pass.tile_rows, pass.output.height - row);
+    const int64_t missing = image == pass.batch - 1 ? pass.missing_cols : 0;
+    float* to = pass.packed + (tile - first_tile) * (pass.input_elements + pass.output_elements);
+    if (output)
+        pack_tile<B, Number>(pass.output, pass.output_layout, image, row, rows, pass.output.width - missing,
+                             to + pass.input_elements);
+    else
+        pack_tile<B, Number>(pass.input, pass.input_layout, image, row * pass.stride_y - pass.padding_y,
+                             (rows - 1) * pass.stride_y + 1 + pass.halo_y, pass.input.width - missing, to);
+}
+
+// The blocks named by `slots`, all of one block row, over one packed tile.
+template <int B>
+void sum_tile(const OuterPass& pass, int64_t tile, int64_t first_tile, int64_t block_row, const int32_t* slots,
+              int64_t count) {
+    const int64_t image = tile / pass.tiles_per_image;
+    const int64_t rows = least(pass.tile_rows, pass.output.height - tile % pass.tiles_per_image * pass.tile_rows);
+    const int64_t cols = pass.output.width - (image == pass.batch - 1 ? pass.missing_cols : 0);
+    const float* x = pass.packed + (tile - first_tile) * (pass.input_elements + pass.output_elements);
+    const float* g = x + pass.input_elements + block_row * pass.output_layout.panel_elements;
+    const int64_t x_row = pass.stride_y * pass.input_layout.row_elements;
+    const int64_t g_row = pass.output_layout.row_elements;
+    for (int64_t row = 0; row < rows; row += pass.chunk_rows)
+        for (int64_t at = 0; at < count; at++)
+            outer_block<B>(g + row * g_row, g_row, x + pass.input_offsets[slots[at]] + row * x_row, x_row,
+                           least(pass.chunk_rows, rows - row), cols,
+                           pass.sums + static_cast<int64_t>(slots[at]) * B * B);
+}
+
+// Consecutive slots of one block row: what a thread takes at a time.
+struct OuterTask {
+    int64_t block_row, begin, end;
+};
+
+float* sums_of(const Problem& p, int64_t, float*) { return static_cast<float*>(p.weight); }
+float* sums_of(const Problem&, int64_t elements, uint16_t*) { return workspace().sums.take<float>(elements); }
+
+template <int B, typename Number>
+int weight_gradient(const Problem& p) {
+    OuterPass pass;
+    pass.input = input_view(p);
+    pass.output = output_view(p);
+    pass.batch = p.batch;
+    pass.missing_cols = p.output_width - p.last_width;
+    pass.stride_y = p.stride_y;
+    pass.padding_y = p.padding_y;
+    pass.halo_y = (p.kernel_height - 1) * p.dilation_y;
+    const int64_t cols = p.output_width + (p.kernel_width - 1) * p.dilation_x / p.stride_x;
+    const int64_t panels = p.input_channels / B;
+    const int64_t row_bytes = 4 * (p.stride_y * p.stride_x * cols * p.input_channels + p.output_width * p.output_channels);
+    pass.tile_rows = most(1, least(p.output_height, PACKED_GROUP_BYTES / row_bytes));
+    pass.tiles_per_image = divide_up(p.output_height, pass.tile_rows);
+    pass.input_layout =
+        PanelLayout::make((pass.tile_rows - 1) * p.stride_y + 1 + pass.halo_y, cols, p.stride_x, -p.padding_x, B);
+    pass.output_layout = PanelLayout::make(pass.tile_rows, p.output_width, 1, 0, B);
+    pass.input_elements = panels * pass.input_layout.panel_elements;
+    pass.output_elements = p.output_channels / B * pass.output_layout.panel_elements;
+    pass.chunk_rows = most(1, OUTER_CHUNK_BYTES / (p.output_width * B * 4));
+    const int64_t tiles = pass.batch * pass.tiles_per_image;
+    const int64_t tile_elements = pass.input_elements + pass.output_elements;
+    const int64_t group = most(1, least(tiles, PACKED_GROUP_BYTES / (4 * tile_elements)));
+
+    pass.packed = workspace().packed.take<float>(group * tile_elements);
+    pass.sums = sums_of(p, p.blocks * B * B, static_cast<Number*>(nullptr));
+    int64_t* offsets = workspace().offsets.take<int64_t>(p.blocks);
+    OuterTask* tasks = workspace().terms.take<OuterTask>(p.blocks);
+    if (!pass.packed || !pass.sums || !offsets || !tasks) return STATUS_OUT_OF_MEMORY;
+    for (int64_t slot = 0; slot < p.blocks; slot++) {
+        const int64_t col = p.block_cols[slot];
+        const int64_t tap_y = col / panels / p.kernel_width, tap_x = col / panels % p.kernel_width * p.dilation_x;
+        offsets[slot] = col % panels * pass.input_layout.panel_elements +
+                        tap_y * p.dilation_y * pass.input_layout.row_elements +
+                        (tap_x % p.stride_x * pass.input_layout.cols + tap_x / p.stride_x) * B;
+    }
+    pass.input_offsets = offsets;
+    const int64_t share = most(1, least(16, p.blocks / (8 * p.threads)));
+    int64_t task_count = 0;
+    for (int64_t row = 0; row < p.output_channels / B; row++)
+        for (int64_t at = p.row_offsets[row]; at < p.row_offsets[row + 1]; at += share)
+            tasks[task_count++] = {row, at, least(at + share, p.row_offsets[row + 1])};
+
+#pragma omp parallel num_threads(p.threads)
+    {
+#pragma omp for
+        for (int64_t slot = 0; slot < p.blocks; slot++) memset(pass.sums + slot * B * B, 0, B * B * sizeof(float));
+        for (int64_t first = 0; first < tiles; first += group) {
+            const int64_t last = least(tiles, first + group);
+#pragma omp for schedule(dynamic, 1)
+            for (int64_t half = 2 * first; half < 2 * last; half++)
+                pack_operand<B, Number>(pass, half / 2, first, half % 2);
+#pragma omp for schedule(dynamic, 1)
+            for (int64_t task = 0; task < task_count; task++)
+                for (int64_t tile = first; tile < last; tile++)
+                    sum_tile<B>(pass, tile, first, tasks[task].block_row, p.row_slots + tasks[task].begin,
+                                tasks[task].end - tasks[task].begin);
+        }
+        if (static_cast<void*>(pass.sums) != p.weight) {
+#pragma omp for
+            for (int64_t slot = 0; slot < p.blocks; slot++)
+                copy_numbers(pass.sums + slot * B * B, static_cast<Number*>(p.weight) + slot * B * B, B * B);
+        }
+    }
+    return STATUS_OK;
+}
+
+typedef int (*Pass)(const Problem&);
+
+int choose(const Problem& p, const Pass (&float_passes)[4], const Pass (&bfloat16_passes)[4]) {
+    const Pass(&passes)[4] = p.bfloat16 ? bfloat16_passes : float_passes;
+    switch (p.block) {
+        case 8: return passes[0](p);
+        case 16: return passes[1](p);
+        case 32: return passes[2](p);
+        case 64: return passes[3](p);
+    }
+    return STATUS_UNSUPPORTED;
+}
+
+}  // namespace
+
+#define ACF_JOIN(name, isa) name##isa
+#define ACF_NAME(name, isa) ACF_JOIN(name, isa)
+#define ACF_EXPORT_PASS(exported, pass)                                                         \
+    extern "C" int ACF_NAME(exported, ACF_ISA)(const Problem* problem) {                        \
+        return choose(*problem, {pass<8, float>, pass<16, float>, pass<32, float>, pass<64, float>}, \
+                      {pass<8, uint16_t>, pass<16, uint16_t>, pass<32, uint16_t>, pass<64, uint16_t>}); \
+    }
+ACF_EXPORT_PASS(acf_forward_, forward)
+ACF_EXPORT_PASS(acf_input_gradient_, input_gradient)
+ACF_EXPORT_PASS(acf_weight_gradient_, weight_gradient)
