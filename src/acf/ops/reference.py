@@ -58,10 +58,9 @@ def gradient_norms(
     for row in torch.unique(candidate_rows).tolist():
         wanted = torch.nonzero(candidate_rows == row).flatten()
         strip = output_grad[:, row * height : (row + 1) * height].T @ x
-        strip_norms = torch.linalg.vector_norm(
-            strip.reshape(height, -1, width), dim=(0, 2), dtype=torch.float32
-        )
-        norms[wanted] = strip_norms[candidate_cols[wanted].long()]
+        precision = torch.promote_types(strip.dtype, torch.float32)  # a norm in less than its input is refused
+        strip_norms = torch.linalg.vector_norm(strip.reshape(height, -1, width), dim=(0, 2), dtype=precision)
+        norms[wanted] = strip_norms[candidate_cols[wanted].long()].float()
     return norms
 
 
