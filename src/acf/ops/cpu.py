@@ -31,7 +31,7 @@ class _Problem(ctypes.Structure):
         *(
             (name, ctypes.c_int64)
             for name in (
-                *("bfloat16", "threads", "block", "batch", "last_width"),
+                *("bfloat16", "threads", "block", "batch", "missing_cols"),
                 *("input_channels", "input_height", "input_width"),
                 *("output_channels", "output_height", "output_width"),
                 *("kernel_height", "kernel_width", "stride_y", "stride_x"),
@@ -115,10 +115,10 @@ def block_gradient_norms(
 def block_conv2d(x: Tensor, weight: Tensor, *rest: Any) -> Tensor:
     """CPU kernel of ``acf::block_conv2d``."""
     topology, geometry = BlockTopology(*rest[:6]), rest[6:]
-    if not _applies(weight.shape[1:], x, weight):
-        return reference.conv2d(x, weight, topology, *geometry)
-    out_channels = (topology.row_offsets.numel() - 1) * weight.shape[1]
     out_size = conv.Conv2dGeometry(*(tuple(pair) for pair in geometry)).output_size(x.shape[2], x.shape[3])
+    if min(out_size) < 1 or not _applies(weight.shape[1:], x, weight):
+        return reference.conv2d(x, weight, topology, *geometry)  # an image too small: torch says so
+    out_channels = (topology.row_offsets.numel() - 1) * weight.shape[1]
     y = torch.empty(
         (x.shape[0], out_channels, *out_size), dtype=x.dtype, memory_format=conv._memory_format(x)
     )
@@ -245,7 +245,7 @@ def _linear_problem(x: Tensor, y: Tensor, weight: Tensor, topology: BlockTopolog
         weight,
         topology,
         batch=-(-tokens // strip),
-        last_width=(tokens - 1) % strip + 1,
+        missing_cols=-tokens % strip,
         **dict(input_channels=x.shape[1], input_height=1, input_width=strip),
         **dict(output_channels=y.shape[1], output_height=1, output_width=strip),
         **dict(kernel_height=1, kernel_width=1, stride_y=1, stride_x=1),
@@ -272,7 +272,7 @@ def _conv_problem(x: Tensor, y: Tensor, weight: Tensor, topology: BlockTopology,
         weight,
         topology,
         batch=x.shape[0],
-        last_width=y.shape[3],
+        missing_cols=0,
         **dict(input_channels=x.shape[1], input_height=x.shape[2], input_width=x.shape[3]),
         **dict(output_channels=y.shape[1], output_height=y.shape[2], output_width=y.shape[3]),
         **dict(kernel_height=kernel_size[0], kernel_width=kernel_size[1], stride_y=stride[0], stride_x=stride[1]),

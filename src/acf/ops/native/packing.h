@@ -36,34 +36,49 @@ struct PanelLayout {
     }
 };
 
+// `count` neighbouring packed pixels set to zero, in every panel.
+template <int B>
+void clear_pixels(const PanelLayout& layout, int64_t panels, int64_t count, float* to) {
+    for (int64_t panel = 0; panel < panels; panel++)
+        memset(to + panel * layout.panel_elements, 0, count * B * sizeof(float));
+}
+
+// `count` pixels, x_step apart in memory, into every panel.
+template <int B, typename From>
+void pack_pixels(const From* from, int64_t x_step, int64_t channel_stride, const PanelLayout& layout, int64_t panels,
+                 int64_t count, float* to) {
+    if (channel_stride == 1) {
+        for (int64_t pixel = 0; pixel < count; pixel++)
+            for (int64_t panel = 0; panel < panels; panel++)
+                copy_numbers(from + pixel * x_step + panel * B, to + panel * layout.panel_elements + pixel * B, B);
+        return;
+    }
+    for (int64_t panel = 0; panel < panels; panel++)
+        transpose(from + panel * B * channel_stride, channel_stride, x_step, to + panel * layout.panel_elements, B, 1,
+                  B, count);
+}
+
 // Rows [y, y + rows) of one image, of which the first `width` columns exist, into `to`.
 template <int B, typename From>
 void pack_tile(const ImageView& view, const PanelLayout& layout, int64_t image, int64_t y, int64_t rows,
                int64_t width, float* to) {
-    const From* from = static_cast<const From*>(view.data);
     const int64_t panels = view.channels / B;
     for (int64_t row = 0; row < rows; row++)
-        for (int64_t phase = 0; phase < layout.phases; phase++)
-            for (int64_t col = 0; col < layout.cols; col++) {
-                const int64_t x = col * layout.phases + phase + layout.x_origin;
-                float* pixel = to + row * layout.row_elements + (phase * layout.cols + col) * B;
-                const bool inside = x >= 0 && x < width && y + row >= 0 && y + row < view.height;
-                if (!inside) {
-                    for (int64_t panel = 0; panel < panels; panel++)
-                        memset(pixel + panel * layout.panel_elements, 0, B * sizeof(float));
-                    continue;
-                }
-                const From* source = from + view.offset(image, y + row, x);
-                if (view.channel_stride == 1) {
-                    for (int64_t panel = 0; panel < panels; panel++)
-                        copy_numbers(source + panel * B, pixel + panel * layout.panel_elements, B);
-                } else {
-                    for (int64_t panel = 0; panel < panels; panel++)
-                        for (int64_t channel = 0; channel < B; channel++)
-                            pixel[panel * layout.panel_elements + channel] =
-                                to_float(source[(panel * B + channel) * view.channel_stride]);
-                }
-            }
+        for (int64_t phase = 0; phase < layout.phases; phase++) {
+            float* pixels = to + row * layout.row_elements + phase * layout.cols * B;
+            const int64_t x = phase + layout.x_origin;  // of packed column 0
+            int64_t begin = x < 0 ? (-x + layout.phases - 1) / layout.phases : 0;
+            int64_t end = x < width ? (width - 1 - x) / layout.phases + 1 : 0;
+            if (end > layout.cols) end = layout.cols;
+            if (begin > end || y + row < 0 || y + row >= view.height) begin = end = layout.cols;
+            clear_pixels<B>(layout, panels, begin, pixels);
+            clear_pixels<B>(layout, panels, layout.cols - end, pixels + end * B);
+            if (begin == end) continue;
+            const From* from = static_cast<const From*>(view.data) +
+                               view.offset(image, y + row, x + begin * layout.phases);
+            pack_pixels<B, From>(from, layout.phases * view.x_stride, view.channel_stride, layout, panels,
+                                 end - begin, pixels + begin * B);
+        }
 }
 
 }  // namespace

@@ -52,8 +52,8 @@ struct GatherPass {
 };
 
 template <int B, typename Number>
-void write_tile(const GatherPass& pass, const float* packed, int64_t image, int64_t first_row, int64_t last_row,
-                int64_t missing, int64_t part) {
+void write_tile(const GatherPass& pass, const float* packed, float* written_run, int64_t image, int64_t first_row,
+                int64_t last_row, int64_t missing, int64_t part) {
     const int64_t written_blocks = pass.written.channels / B;
     const int64_t begin = written_blocks * part / pass.parts, end = written_blocks * (part + 1) / pass.parts;
     for (int64_t g = 0; g < pass.grid_count; g++) {
@@ -66,20 +66,27 @@ void write_tile(const GatherPass& pass, const float* packed, int64_t image, int6
             for (int64_t row = row_begin; row < row_end; row++) {
                 const float* run =
                     packed + (row - first_row) * pass.read_rows_per_grid_row * pass.layout.row_elements + grid.col_begin * B;
-                Number* out = static_cast<Number*>(pass.written.data) + block * B +
+                Number* out = static_cast<Number*>(pass.written.data) + block * B * pass.written.channel_stride +
                               pass.written.offset(image, row * pass.step_y + grid.shift_y,
                                                   grid.col_begin * pass.step_x + grid.shift_x);
-                gather_run<B, Number>(run, terms, count, out, pass.step_x * pass.written.x_stride, cols);
+                const int64_t x_step = pass.step_x * pass.written.x_stride;
+                if (pass.written.channel_stride == 1) {
+                    gather_run<B, Number>(run, terms, count, out, x_step, cols);
+                } else {  // channels outermost: a run of pixels is turned while it is still in the cache
+                    gather_run<B, float>(run, terms, count, written_run, B, cols);
+                    transpose(written_run, B, 1, out, pass.written.channel_stride, x_step, cols, B);
+                }
             }
         }
     }
 }
 
 template <int B, typename Number>
-int run_gather(GatherPass& pass) {
+int run_gather(const GatherPass& pass) {
     const int64_t tiles = divide_up(pass.grid_rows, pass.tile_rows);
     const int64_t tasks = pass.batch * tiles * pass.parts;
-    const int64_t elements = pass.read.channels / B * pass.layout.panel_elements;
+    const int64_t panel_elements = pass.read.channels / B * pass.layout.panel_elements;
+    const int64_t elements = panel_elements + divide_up(pass.written.width, 16) * 16 * B;
     float* packed = workspace().packed.take<float>(pass.threads * elements);
     if (!packed) return STATUS_OUT_OF_MEMORY;
 #pragma omp parallel for schedule(dynamic, 1) num_threads(pass.threads)
@@ -92,18 +99,20 @@ int run_gather(GatherPass& pass) {
         const int64_t rows = (last_row - first_row - 1) * pass.read_rows_per_grid_row + 1 + pass.halo_rows;
         pack_tile<B, Number>(pass.read, pass.layout, image, pass.y_origin + first_row * pass.read_rows_per_grid_row,
                              rows, pass.read.width - missing, mine);
-        write_tile<B, Number>(pass, mine, image, first_row, last_row, missing, part);
+        write_tile<B, Number>(pass, mine, mine + panel_elements, image, first_row, last_row, missing, part);
     }
     return STATUS_OK;
 }
 
 // Rows of the grid per tile so that a packed tile fits the cache, and shares of blocks so that every thread has work.
 void choose_tiles(GatherPass& pass, int64_t block, int64_t cols) {
+    pass.parts = 1;
     const int64_t row_bytes = pass.layout.phases * cols * pass.read.channels * 4;
     const int64_t rows = (PACKED_TILE_BYTES / row_bytes - pass.halo_rows - 1) / pass.read_rows_per_grid_row + 1;
     pass.tile_rows = least(pass.grid_rows, most(rows, least(4, pass.grid_rows)));
     pass.tile_rows = divide_up(pass.grid_rows, divide_up(pass.grid_rows, pass.tile_rows));
     const int64_t tiles = pass.batch * divide_up(pass.grid_rows, pass.tile_rows);
+    if (tiles == 0) return;
     pass.parts = tiles >= 2 * pass.threads ? 1 : divide_up(2 * pass.threads, tiles);
     pass.parts = most(1, least(pass.parts, pass.written.channels / block));
 }
@@ -116,9 +125,7 @@ void transpose_weight(const Problem& p, float* to) {
     for (int64_t at = 0; at < p.blocks; at++) {
         const Number* block = weight + static_cast<int64_t>(p.row_slots[at]) * B * B;
         float* turned = to + at * B * B;
-        for (int64_t k = 0; k < B; k += 4)
-            for (int64_t n = 0; n < B; n++)
-                for (int64_t i = 0; i < 4; i++) turned[(k + i) * B + n] = to_float(block[n * B + k + i]);
+        transpose(block, B, 1, turned, B, 1, B, B);
     }
 }
 
@@ -130,7 +137,7 @@ int forward(const Problem& p) {
     pass.written = output_view(p);
     pass.batch = p.batch;
     pass.threads = p.threads;
-    pass.missing_cols = p.output_width - p.last_width;
+    pass.missing_cols = p.missing_cols;
     pass.grid_rows = p.output_height;
     pass.read_rows_per_grid_row = p.stride_y;
     pass.halo_rows = halo_y;
@@ -198,7 +205,7 @@ int input_gradient(const Problem& p) {
     pass.written = input_view(p);
     pass.batch = p.batch;
     pass.threads = p.threads;
-    pass.missing_cols = p.input_width - p.last_width;
+    pass.missing_cols = p.missing_cols;
     pass.grid_rows = (p.input_height - 1 + p.padding_y) / p.stride_y + 1 - first_row;
     pass.read_rows_per_grid_row = 1;
     pass.halo_rows = reach_y;
@@ -216,7 +223,7 @@ int input_gradient(const Problem& p) {
     Term* terms = workspace().terms.take<Term>(p.blocks);
     const int64_t grid_slots = divide_up(sizeof(PixelGrid), sizeof(int64_t)) * grid_count;
     int64_t* offsets = workspace().offsets.take<int64_t>(grid_count * (panels + 1) + grid_slots);
-    if (!weight || !terms || !offsets) return STATUS_OUT_OF_MEMORY;
+    if ((!weight && p.blocks) || !terms || !offsets) return STATUS_OUT_OF_MEMORY;
     PixelGrid* grids = reinterpret_cast<PixelGrid*>(offsets + grid_count * (panels + 1));
     int64_t filled = 0;
     for (int64_t g = 0; g < grid_count; g++) {
@@ -312,7 +319,7 @@ int weight_gradient(const Problem& p) {
     pass.input = input_view(p);
     pass.output = output_view(p);
     pass.batch = p.batch;
-    pass.missing_cols = p.output_width - p.last_width;
+    pass.missing_cols = p.missing_cols;
     pass.stride_y = p.stride_y;
     pass.padding_y = p.padding_y;
     pass.halo_y = (p.kernel_height - 1) * p.dilation_y;
@@ -335,7 +342,7 @@ int weight_gradient(const Problem& p) {
     pass.sums = sums_of(p, p.blocks * B * B, static_cast<Number*>(nullptr));
     int64_t* offsets = workspace().offsets.take<int64_t>(p.blocks);
     OuterTask* tasks = workspace().terms.take<OuterTask>(p.blocks);
-    if (!pass.packed || !pass.sums || !offsets || !tasks) return STATUS_OUT_OF_MEMORY;
+    if (!pass.packed || (!pass.sums && p.blocks) || !offsets || !tasks) return STATUS_OUT_OF_MEMORY;
     for (int64_t slot = 0; slot < p.blocks; slot++) {
         const int64_t col = p.block_cols[slot];
         const int64_t tap_y = col / panels / p.kernel_width, tap_x = col / panels % p.kernel_width * p.dilation_x;
@@ -374,9 +381,35 @@ int weight_gradient(const Problem& p) {
     return STATUS_OK;
 }
 
+bool all_below(const int32_t* indices, int64_t count, int64_t bound) {
+    bool good = true;
+    for (int64_t i = 0; i < count; i++) good &= indices[i] >= 0 && indices[i] < bound;
+    return good;
+}
+
+// Whether the offsets cut [0, blocks) into `groups` parts, so that no index a pass follows can leave its array.
+bool offsets_fit(const int32_t* offsets, int64_t groups, int64_t blocks) {
+    bool good = offsets[0] == 0 && offsets[groups] == blocks;
+    for (int64_t group = 0; group < groups; group++) good &= offsets[group] <= offsets[group + 1];
+    return good;
+}
+
+bool rows_fit(const Problem& p) {
+    const int64_t grid_cols = p.kernel_height * p.kernel_width * (p.input_channels / p.block);
+    return offsets_fit(p.row_offsets, p.output_channels / p.block, p.blocks) &&
+           all_below(p.row_slots, p.blocks, p.blocks) && all_below(p.block_cols, p.blocks, grid_cols);
+}
+
+bool cols_fit(const Problem& p) {
+    const int64_t grid_cols = p.kernel_height * p.kernel_width * (p.input_channels / p.block);
+    return offsets_fit(p.col_offsets, grid_cols, p.blocks) && all_below(p.col_slots, p.blocks, p.blocks) &&
+           all_below(p.block_rows, p.blocks, p.output_channels / p.block);
+}
+
 typedef int (*Pass)(const Problem&);
 
-int choose(const Problem& p, const Pass (&float_passes)[4], const Pass (&bfloat16_passes)[4]) {
+int choose(const Problem& p, bool fits, const Pass (&float_passes)[4], const Pass (&bfloat16_passes)[4]) {
+    if (!fits) return STATUS_BAD_TOPOLOGY;
     const Pass(&passes)[4] = p.bfloat16 ? bfloat16_passes : float_passes;
     switch (p.block) {
         case 8: return passes[0](p);
@@ -384,18 +417,18 @@ int choose(const Problem& p, const Pass (&float_passes)[4], const Pass (&bfloat1
         case 32: return passes[2](p);
         case 64: return passes[3](p);
     }
-    return STATUS_UNSUPPORTED;
+    return STATUS_UNSUPPORTED_BLOCK;
 }
 
 }  // namespace
 
 #define ACF_JOIN(name, isa) name##isa
 #define ACF_NAME(name, isa) ACF_JOIN(name, isa)
-#define ACF_EXPORT_PASS(exported, pass)                                                         \
+#define ACF_EXPORT_PASS(exported, pass, fits)                                                         \
     extern "C" int ACF_NAME(exported, ACF_ISA)(const Problem* problem) {                        \
-        return choose(*problem, {pass<8, float>, pass<16, float>, pass<32, float>, pass<64, float>}, \
+        return choose(*problem, fits(*problem), {pass<8, float>, pass<16, float>, pass<32, float>, pass<64, float>}, \
                       {pass<8, uint16_t>, pass<16, uint16_t>, pass<32, uint16_t>, pass<64, uint16_t>}); \
     }
-ACF_EXPORT_PASS(acf_forward_, forward)
-ACF_EXPORT_PASS(acf_input_gradient_, input_gradient)
-ACF_EXPORT_PASS(acf_weight_gradient_, weight_gradient)
+ACF_EXPORT_PASS(acf_forward_, forward, rows_fit)
+ACF_EXPORT_PASS(acf_input_gradient_, input_gradient, cols_fit)
+ACF_EXPORT_PASS(acf_weight_gradient_, weight_gradient, rows_fit)

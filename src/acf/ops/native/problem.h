@@ -1,7 +1,7 @@
 // The one argument of every pass: a block-sparse 2-D convolution and the arrays it works on.
 //
 // A linear layer is the same thing: a 1x1 convolution over "images" one row high and some tens of tokens wide,
-// of which the last may be narrower (last_width). All sizes and strides are 64-bit counts of elements.
+// of which the last may be narrower (missing_cols). All sizes and strides are 64-bit counts of elements.
 #pragma once
 #include <stdint.h>
 
@@ -11,7 +11,7 @@ struct Problem {
     int64_t block;  // rows and columns of a block
 
     int64_t batch;
-    int64_t last_width;  // width of input and output of the last image; the others have input_width
+    int64_t missing_cols;  // by which input and output of the last image are narrower than the others
     int64_t input_channels, input_height, input_width;
     int64_t output_channels, output_height, output_width;
     int64_t kernel_height, kernel_width;
@@ -34,7 +34,7 @@ struct Problem {
 };
 
 // What a pass returns.
-enum Status : int { STATUS_OK = 0, STATUS_OUT_OF_MEMORY = 1, STATUS_UNSUPPORTED = 2 };
+enum Status : int { STATUS_OK = 0, STATUS_OUT_OF_MEMORY = 1, STATUS_BAD_TOPOLOGY = 2, STATUS_UNSUPPORTED_BLOCK = 3 };
 
 // One set of passes per instruction set: passes.cpp is compiled once for each.
 #define ACF_DECLARE_PASSES(isa)                           \
