@@ -38,9 +38,17 @@ void gather_tile(const float* input, const Term* terms, int64_t count, Out* out,
         for (int r = 0; r < R; r++)
 #pragma GCC unroll 4
             for (int v = 0; v < V; v++) sum[r][v] = vec{};
+        // The sums leave the registers last: by then the lines they go to should be owned.
+#pragma GCC unroll 16
+        for (int r = 0; r < R; r++)
+            for (int at = 0; at < V * L; at += 16) __builtin_prefetch(out + r * out_stride + first * L + at, 1, 3);
         for (int64_t e = 0; e < count; e++) {
             const float* weight = terms[e].weight + first * L;
             const float* x = input + terms[e].input_offset;
+            const float* next = input + terms[e + 1 < count ? e + 1 : e].input_offset;
+#pragma GCC unroll 16
+            for (int r = 0; r < R; r++)
+                for (int at = 0; at < B; at += 16) __builtin_prefetch(next + r * B + at, 0, 3);
 #pragma GCC unroll 2
             for (int q = 0; q < B; q++) {
                 vec w[V];

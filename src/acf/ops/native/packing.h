@@ -11,6 +11,15 @@ struct ImageView {
     int64_t channels, height, width;
     int64_t image_stride, channel_stride, y_stride, x_stride;
 
+    // The same images with only some of their channels.
+    template <typename Number>
+    ImageView with_channels(int64_t begin, int64_t end) const {
+        ImageView part = *this;
+        part.data = static_cast<Number*>(data) + begin * channel_stride;
+        part.channels = end - begin;
+        return part;
+    }
+
     int64_t offset(int64_t image, int64_t y, int64_t x) const {
         return image * image_stride + y * y_stride + x * x_stride;
     }
@@ -48,9 +57,13 @@ template <int B, typename From>
 void pack_pixels(const From* from, int64_t x_step, int64_t channel_stride, const PanelLayout& layout, int64_t panels,
                  int64_t count, float* to) {
     if (channel_stride == 1) {
-        for (int64_t pixel = 0; pixel < count; pixel++)
+        // Eight pixels at a time: few enough streams for the hardware to prefetch, long enough runs of stores.
+        for (int64_t first = 0; first < count; first += 8) {
+            const int64_t end = first + 8 < count ? first + 8 : count;
             for (int64_t panel = 0; panel < panels; panel++)
-                copy_numbers(from + pixel * x_step + panel * B, to + panel * layout.panel_elements + pixel * B, B);
+                for (int64_t pixel = first; pixel < end; pixel++)
+                    copy_numbers(from + pixel * x_step + panel * B, to + panel * layout.panel_elements + pixel * B, B);
+        }
         return;
     }
     for (int64_t panel = 0; panel < panels; panel++)

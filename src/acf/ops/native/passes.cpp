@@ -12,9 +12,10 @@ static int omp_get_thread_num() { return 0; }
 
 namespace {
 
-constexpr int64_t PACKED_TILE_BYTES = 768 << 10;  // a tile of packed input should stay in the second-level cache
-constexpr int64_t PACKED_GROUP_BYTES = 4 << 20;   // packed operands of the weight gradient: third-level cache
-constexpr int64_t OUTER_CHUNK_BYTES = 8 << 10;    // one operand's panel in the weight gradient: first-level cache
+constexpr int64_t PACKED_TILE_BYTES = 768 << 10;  // packed input of a tile: stays in the second-level cache
+constexpr int64_t OUTER_TILE_BYTES = 1 << 20;     // the same for both operands of the weight gradient
+constexpr int64_t OUTER_CHUNK_BYTES = 16 << 10;   // one operand's panel in the weight gradient: first-level cache
+constexpr int64_t SEGMENT_SUM_BYTES = 32 << 20;   // private sums of the weight gradient, all segments together
 
 int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
@@ -260,58 +261,129 @@ int input_gradient(const Problem& p) {
     return run_gather<B, Number>(pass);
 }
 
-// The weight gradient: tiles of both operands are packed group by group, then every block sums over the group.
+// The weight gradient. The tiles (pixels) are cut into segments, each with its own sums, and the block rows into
+// parts; a task is one part over one segment and packs for itself, so threads meet only to add up the segments.
+// Which tile belongs to which segment depends on nothing but the sizes and the thread count: so do the bits.
 struct OuterPass {
     ImageView input, output;
     PanelLayout input_layout, output_layout;
     int64_t batch, missing_cols, tile_rows, tiles_per_image, stride_y, halo_y, padding_y;
     int64_t input_elements, output_elements;  // of one packed tile
     int64_t chunk_rows;
+    int64_t segments, parts;
     const int64_t* input_offsets;  // per slot, into a packed input tile
-    float* packed;
-    float* sums;  // [blocks, B, B]
+    const int32_t* row_offsets;
+    const int32_t* row_slots;
 };
+
+struct OuterTile {
+    int64_t image, row, rows, missing;
+};
+
+OuterTile outer_tile(const OuterPass& pass, int64_t tile) {
+    OuterTile at;
+    at.image = tile / pass.tiles_per_image;
+    at.row = tile % pass.tiles_per_image * pass.tile_rows;
+    at.rows = least(pass.tile_rows, pass.output.height - at.row);
+    at.missing = at.image == pass.batch - 1 ? pass.missing_cols : 0;
+    return at;
+}
 
 template <int B, typename Number>
-void pack_operand(const OuterPass& pass, int64_t tile, int64_t first_tile, bool output) {
-    const int64_t image = tile / pass.tiles_per_image;
-    const int64_t row = tile % pass.tiles_per_image * pass.tile_rows;
-    const int64_t rows = least(pass.tile_rows, pass.output.height - row);
-    const int64_t missing = image == pass.batch - 1 ? pass.missing_cols : 0;
-    float* to = pass.packed + (tile - first_tile) * (pass.input_elements + pass.output_elements);
-    if (output)
-        pack_tile<B, Number>(pass.output, pass.output_layout, image, row, rows, pass.output.width - missing,
-                             to + pass.input_elements);
-    else
-        pack_tile<B, Number>(pass.input, pass.input_layout, image, row * pass.stride_y - pass.padding_y,
-                             (rows - 1) * pass.stride_y + 1 + pass.halo_y, pass.input.width - missing, to);
+void pack_operands(const OuterPass& pass, const OuterTile& tile, int64_t row_begin, int64_t row_end, float* packed) {
+    pack_tile<B, Number>(pass.input, pass.input_layout, tile.image, tile.row * pass.stride_y - pass.padding_y,
+                         (tile.rows - 1) * pass.stride_y + 1 + pass.halo_y, pass.input.width - tile.missing, packed);
+    pack_tile<B, Number>(pass.output.with_channels<Number>(row_begin * B, row_end * B), pass.output_layout, tile.image,
+                         tile.row, tile.rows, pass.output.width - tile.missing,
+                         packed + pass.input_elements + row_begin * pass.output_layout.panel_elements);
 }
 
-// The blocks named by `slots`, all of one block row, over one packed tile.
+// Add one packed tile to the blocks of one block row. A chunk of the gradient's panel stays in the first-level
+// cache while all blocks of the row use it.
 template <int B>
-void sum_tile(const OuterPass& pass, int64_t tile, int64_t first_tile, int64_t block_row, const int32_t* slots,
-              int64_t count) {
-    const int64_t image = tile / pass.tiles_per_image;
-    const int64_t rows = least(pass.tile_rows, pass.output.height - tile % pass.tiles_per_image * pass.tile_rows);
-    const int64_t cols = pass.output.width - (image == pass.batch - 1 ? pass.missing_cols : 0);
-    const float* x = pass.packed + (tile - first_tile) * (pass.input_elements + pass.output_elements);
-    const float* g = x + pass.input_elements + block_row * pass.output_layout.panel_elements;
+void sum_row(const OuterPass& pass, const OuterTile& tile, int64_t block_row, const float* packed, float* sums) {
+    const float* g = packed + pass.input_elements + block_row * pass.output_layout.panel_elements;
     const int64_t x_row = pass.stride_y * pass.input_layout.row_elements;
     const int64_t g_row = pass.output_layout.row_elements;
-    for (int64_t row = 0; row < rows; row += pass.chunk_rows)
-        for (int64_t at = 0; at < count; at++)
-            outer_block<B>(g + row * g_row, g_row, x + pass.input_offsets[slots[at]] + row * x_row, x_row,
-                           least(pass.chunk_rows, rows - row), cols,
-                           pass.sums + static_cast<int64_t>(slots[at]) * B * B);
+    for (int64_t row = 0; row < tile.rows; row += pass.chunk_rows)
+        for (int64_t at = pass.row_offsets[block_row]; at < pass.row_offsets[block_row + 1]; at++) {
+            const int64_t slot = pass.row_slots[at];
+            outer_block<B>(g + row * g_row, g_row, packed + pass.input_offsets[slot] + row * x_row, x_row,
+                           least(pass.chunk_rows, tile.rows - row), pass.output.width - tile.missing,
+                           sums + slot * B * B);
+        }
 }
 
-// Consecutive slots of one block row: what a thread takes at a time.
-struct OuterTask {
-    int64_t block_row, begin, end;
-};
+// First block row of a part, so that parts have about equally many blocks.
+int64_t part_begin(const OuterPass& pass, int64_t block_rows, int64_t part) {
+    if (part == pass.parts) return block_rows;
+    int64_t row = 0;
+    while (row < block_rows && pass.row_offsets[row] * pass.parts < pass.row_offsets[block_rows] * part) row++;
+    return row;
+}
 
-float* sums_of(const Problem& p, int64_t, float*) { return static_cast<float*>(p.weight); }
-float* sums_of(const Problem&, int64_t elements, uint16_t*) { return workspace().sums.take<float>(elements); }
+template <int B, typename Number>
+void sum_segment(const OuterPass& pass, int64_t segment, int64_t part, float* packed, float* sums) {
+    const int64_t tiles = pass.batch * pass.tiles_per_image, block_rows = pass.output.channels / B;
+    const int64_t row_begin = part_begin(pass, block_rows, part), row_end = part_begin(pass, block_rows, part + 1);
+    for (int64_t at = pass.row_offsets[row_begin]; at < pass.row_offsets[row_end]; at++)
+        memset(sums + pass.row_slots[at] * static_cast<int64_t>(B * B), 0, B * B * sizeof(float));
+    const int64_t last = tiles * (segment + 1) / pass.segments;
+    for (int64_t tile = tiles * segment / pass.segments; tile < last; tile++) {
+        const OuterTile at = outer_tile(pass, tile);
+        pack_operands<B, Number>(pass, at, row_begin, row_end, packed);
+        for (int64_t row = row_begin; row < row_end; row++) sum_row<B>(pass, at, row, packed, sums);
+    }
+}
+
+// to = sum over segments, `stride` elements apart, in order.
+template <typename Number>
+void add_segments(const float* first, const float* others, int64_t stride, int64_t others_count, int64_t elements,
+                  Number* to) {
+    for (int64_t at = 0; at < elements; at += 8) {
+        Vector<8>::exact sum = load<8>(first + at);
+        for (int64_t segment = 0; segment < others_count; segment++) sum += load<8>(others + segment * stride + at);
+        store<8>(to + at, sum);
+    }
+}
+
+// Segments enough for every thread twice, so that a delayed thread delays little, but few where sums are large.
+void choose_segments(OuterPass& pass, int64_t tiles, int64_t sum_bytes, int64_t threads) {
+    const int64_t affordable = most(1, SEGMENT_SUM_BYTES / most(1, sum_bytes));
+    pass.segments = least(affordable >= 2 * threads ? 2 * threads : least(affordable, threads), most(1, tiles));
+    pass.parts = pass.segments >= threads ? 1 : divide_up(threads, pass.segments);
+}
+
+float* own_sums(const Problem& p, float*) { return static_cast<float*>(p.weight); }
+float* own_sums(const Problem&, uint16_t*) { return nullptr; }
+
+template <int B, typename Number>
+int run_outer(const OuterPass& pass, const Problem& p) {
+    const int64_t packed_elements = pass.input_elements + pass.output_elements, sum_elements = p.blocks * B * B;
+    float* in_place = own_sums(p, static_cast<Number*>(nullptr));  // the first segment may be the result itself
+    float* packed = workspace().packed.take<float>(p.threads * packed_elements);
+    float* sums = workspace().sums.take<float>(pass.segments * sum_elements);
+    if (!packed || !sums) return STATUS_OUT_OF_MEMORY;
+    float* first = in_place ? in_place : sums;
+    float* others = in_place ? sums : sums + sum_elements;
+#pragma omp parallel num_threads(p.threads)
+    {
+#pragma omp for schedule(dynamic, 1)
+        for (int64_t task = 0; task < pass.segments * pass.parts; task++) {
+            const int64_t segment = task / pass.parts;
+            float* mine = segment == 0 ? first : others + (segment - 1) * sum_elements;
+            sum_segment<B, Number>(pass, segment, task % pass.parts, packed + omp_get_thread_num() * packed_elements,
+                                   mine);
+        }
+        if (pass.segments > 1 || !in_place) {
+#pragma omp for schedule(static)
+            for (int64_t slot = 0; slot < p.blocks; slot++)
+                add_segments(first + slot * B * B, others + slot * B * B, sum_elements, pass.segments - 1, B * B,
+                             static_cast<Number*>(p.weight) + slot * B * B);
+        }
+    }
+    return STATUS_OK;
+}
 
 template <int B, typename Number>
 int weight_gradient(const Problem& p) {
@@ -323,10 +395,12 @@ int weight_gradient(const Problem& p) {
     pass.stride_y = p.stride_y;
     pass.padding_y = p.padding_y;
     pass.halo_y = (p.kernel_height - 1) * p.dilation_y;
+    pass.row_offsets = p.row_offsets;
+    pass.row_slots = p.row_slots;
     const int64_t cols = p.output_width + (p.kernel_width - 1) * p.dilation_x / p.stride_x;
     const int64_t panels = p.input_channels / B;
     const int64_t row_bytes = 4 * (p.stride_y * p.stride_x * cols * p.input_channels + p.output_width * p.output_channels);
-    pass.tile_rows = most(1, least(p.output_height, PACKED_GROUP_BYTES / row_bytes));
+    pass.tile_rows = most(1, least(p.output_height, OUTER_TILE_BYTES / row_bytes));
     pass.tiles_per_image = divide_up(p.output_height, pass.tile_rows);
     pass.input_layout =
         PanelLayout::make((pass.tile_rows - 1) * p.stride_y + 1 + pass.halo_y, cols, p.stride_x, -p.padding_x, B);
@@ -334,15 +408,10 @@ int weight_gradient(const Problem& p) {
     pass.input_elements = panels * pass.input_layout.panel_elements;
     pass.output_elements = p.output_channels / B * pass.output_layout.panel_elements;
     pass.chunk_rows = most(1, OUTER_CHUNK_BYTES / (p.output_width * B * 4));
-    const int64_t tiles = pass.batch * pass.tiles_per_image;
-    const int64_t tile_elements = pass.input_elements + pass.output_elements;
-    const int64_t group = most(1, least(tiles, PACKED_GROUP_BYTES / (4 * tile_elements)));
+    choose_segments(pass, pass.batch * pass.tiles_per_image, p.blocks * B * B * 4, p.threads);
 
-    pass.packed = workspace().packed.take<float>(group * tile_elements);
-    pass.sums = sums_of(p, p.blocks * B * B, static_cast<Number*>(nullptr));
     int64_t* offsets = workspace().offsets.take<int64_t>(p.blocks);
-    OuterTask* tasks = workspace().terms.take<OuterTask>(p.blocks);
-    if (!pass.packed || (!pass.sums && p.blocks) || !offsets || !tasks) return STATUS_OUT_OF_MEMORY;
+    if (!offsets) return STATUS_OUT_OF_MEMORY;
     for (int64_t slot = 0; slot < p.blocks; slot++) {
         const int64_t col = p.block_cols[slot];
         const int64_t tap_y = col / panels / p.kernel_width, tap_x = col / panels % p.kernel_width * p.dilation_x;
@@ -351,34 +420,7 @@ int weight_gradient(const Problem& p) {
                         (tap_x % p.stride_x * pass.input_layout.cols + tap_x / p.stride_x) * B;
     }
     pass.input_offsets = offsets;
-    const int64_t share = most(1, least(16, p.blocks / (8 * p.threads)));
-    int64_t task_count = 0;
-    for (int64_t row = 0; row < p.output_channels / B; row++)
-        for (int64_t at = p.row_offsets[row]; at < p.row_offsets[row + 1]; at += share)
-            tasks[task_count++] = {row, at, least(at + share, p.row_offsets[row + 1])};
-
-#pragma omp parallel num_threads(p.threads)
-    {
-#pragma omp for
-        for (int64_t slot = 0; slot < p.blocks; slot++) memset(pass.sums + slot * B * B, 0, B * B * sizeof(float));
-        for (int64_t first = 0; first < tiles; first += group) {
-            const int64_t last = least(tiles, first + group);
-#pragma omp for schedule(dynamic, 1)
-            for (int64_t half = 2 * first; half < 2 * last; half++)
-                pack_operand<B, Number>(pass, half / 2, first, half % 2);
-#pragma omp for schedule(dynamic, 1)
-            for (int64_t task = 0; task < task_count; task++)
-                for (int64_t tile = first; tile < last; tile++)
-                    sum_tile<B>(pass, tile, first, tasks[task].block_row, p.row_slots + tasks[task].begin,
-                                tasks[task].end - tasks[task].begin);
-        }
-        if (static_cast<void*>(pass.sums) != p.weight) {
-#pragma omp for
-            for (int64_t slot = 0; slot < p.blocks; slot++)
-                copy_numbers(pass.sums + slot * B * B, static_cast<Number*>(p.weight) + slot * B * B, B * B);
-        }
-    }
-    return STATUS_OK;
+    return run_outer<B, Number>(pass, p);
 }
 
 bool all_below(const int32_t* indices, int64_t count, int64_t bound) {
