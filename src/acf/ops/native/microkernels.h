@@ -29,7 +29,8 @@ struct Tile {
 
 // out[r][0..B) = sum over terms of input[r][0..B) * weight, for R neighbouring pixels.
 template <int B, int R, typename Out>
-void gather_tile(const float* input, const Term* terms, int64_t count, Out* out, int64_t out_stride) {
+void gather_tile(const float* input, const Term* terms, int64_t count, Out* out, int64_t out_stride,
+                 bool past_caches) {
     constexpr int L = Tile<B>::lanes, V = Tile<B>::vectors;
     typedef typename Vector<L>::exact vec;
     for (int first = 0; first < Tile<B>::vectors_in_block; first += V) {
@@ -39,9 +40,11 @@ void gather_tile(const float* input, const Term* terms, int64_t count, Out* out,
 #pragma GCC unroll 4
             for (int v = 0; v < V; v++) sum[r][v] = vec{};
         // The sums leave the registers last: by then the lines they go to should be owned.
+        if (!past_caches) {
 #pragma GCC unroll 16
-        for (int r = 0; r < R; r++)
-            for (int at = 0; at < V * L; at += 16) __builtin_prefetch(out + r * out_stride + first * L + at, 1, 3);
+            for (int r = 0; r < R; r++)
+                for (int at = 0; at < V * L; at += 16) __builtin_prefetch(out + r * out_stride + first * L + at, 1, 3);
+        }
         for (int64_t e = 0; e < count; e++) {
             const float* weight = terms[e].weight + first * L;
             const float* x = input + terms[e].input_offset;
@@ -63,13 +66,20 @@ void gather_tile(const float* input, const Term* terms, int64_t count, Out* out,
 #pragma GCC unroll 16
         for (int r = 0; r < R; r++)
 #pragma GCC unroll 4
-            for (int v = 0; v < V; v++) store<L>(out + r * out_stride + (first + v) * L, sum[r][v]);
+            for (int v = 0; v < V; v++) {
+                Out* to = out + r * out_stride + (first + v) * L;
+                if (past_caches)
+                    store_past_caches<L>(to, sum[r][v]);
+                else
+                    store<L>(to, sum[r][v]);
+            }
     }
 }
 
 // A run of `pixels` neighbouring pixels, cut into tiles of nearly equal height.
 template <int B, typename Out>
-void gather_run(const float* input, const Term* terms, int64_t count, Out* out, int64_t out_stride, int64_t pixels) {
+void gather_run(const float* input, const Term* terms, int64_t count, Out* out, int64_t out_stride, int64_t pixels,
+                bool past_caches) {
     constexpr int most = Tile<B>::gather_rows;
     for (int64_t left = pixels; left > 0;) {
         int64_t tiles = (left + most - 1) / most;
@@ -77,7 +87,7 @@ void gather_run(const float* input, const Term* terms, int64_t count, Out* out, 
         switch (rows) {
 #define ACF_ROWS(R)                                                        \
     case R:                                                                \
-        if constexpr (R <= most) gather_tile<B, R, Out>(input, terms, count, out, out_stride); \
+        if constexpr (R <= most) gather_tile<B, R, Out>(input, terms, count, out, out_stride, past_caches); \
         break;
             ACF_ROWS(1) ACF_ROWS(2) ACF_ROWS(3) ACF_ROWS(4) ACF_ROWS(5) ACF_ROWS(6) ACF_ROWS(7) ACF_ROWS(8)
             ACF_ROWS(9) ACF_ROWS(10) ACF_ROWS(11) ACF_ROWS(12) ACF_ROWS(13) ACF_ROWS(14) ACF_ROWS(15) ACF_ROWS(16)

@@ -17,6 +17,9 @@ constexpr int64_t OUTER_TILE_BYTES = 1 << 20;     // the same for both operands 
 constexpr int64_t OUTER_CHUNK_BYTES = 16 << 10;   // one operand's panel in the weight gradient: first-level cache
 constexpr int64_t SEGMENT_SUM_BYTES = 32 << 20;   // private sums of the weight gradient, all segments together
 
+// From this size on a result is written past the caches: reading its old lines first costs more than it saves.
+constexpr int64_t PAST_CACHES_BYTES = 8 << 20;
+
 int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -50,6 +53,7 @@ struct GatherPass {
     const PixelGrid* grids;
     int64_t grid_count;
     const Term* terms;
+    bool past_caches;  // write the result with stores that leave the caches alone
 };
 
 template <int B, typename Number>
@@ -72,9 +76,9 @@ void write_tile(const GatherPass& pass, const float* packed, float* written_run,
                                                   grid.col_begin * pass.step_x + grid.shift_x);
                 const int64_t x_step = pass.step_x * pass.written.x_stride;
                 if (pass.written.channel_stride == 1) {
-                    gather_run<B, Number>(run, terms, count, out, x_step, cols);
+                    gather_run<B, Number>(run, terms, count, out, x_step, cols, pass.past_caches);
                 } else {  // channels outermost: a run of pixels is turned while it is still in the cache
-                    gather_run<B, float>(run, terms, count, written_run, B, cols);
+                    gather_run<B, float>(run, terms, count, written_run, B, cols, false);
                     transpose(written_run, B, 1, out, pass.written.channel_stride, x_step, cols, B);
                 }
             }
@@ -82,14 +86,30 @@ void write_tile(const GatherPass& pass, const float* packed, float* written_run,
     }
 }
 
+// The written image is always contiguous in one memory format or the other.
+template <typename Number>
+int64_t written_bytes(const GatherPass& pass) {
+    const int64_t pixels = (pass.batch * pass.written.width - pass.missing_cols) * pass.written.height;
+    return pixels * pass.written.channels * static_cast<int64_t>(sizeof(Number));
+}
+
+// Only whole, aligned cache lines are worth it.
 template <int B, typename Number>
-int run_gather(const GatherPass& pass) {
+bool writes_past_caches(const GatherPass& pass) {
+    const bool whole_lines = sizeof(Number) == 4 && B % 16 == 0 && pass.written.channel_stride == 1;
+    return whole_lines && reinterpret_cast<uintptr_t>(pass.written.data) % 64 == 0 &&
+           written_bytes<Number>(pass) >= PAST_CACHES_BYTES;
+}
+
+template <int B, typename Number>
+int run_gather(GatherPass& pass) {
     const int64_t tiles = divide_up(pass.grid_rows, pass.tile_rows);
     const int64_t tasks = pass.batch * tiles * pass.parts;
     const int64_t panel_elements = pass.read.channels / B * pass.layout.panel_elements;
     const int64_t elements = panel_elements + divide_up(pass.written.width, 16) * 16 * B;
     float* packed = workspace().packed.take<float>(pass.threads * elements);
     if (!packed) return STATUS_OUT_OF_MEMORY;
+    pass.past_caches = writes_past_caches<B, Number>(pass);
 #pragma omp parallel for schedule(dynamic, 1) num_threads(pass.threads)
     for (int64_t task = 0; task < tasks; task++) {
         const int64_t image = task / (tiles * pass.parts), part = task % pass.parts;
@@ -101,6 +121,7 @@ int run_gather(const GatherPass& pass) {
         pack_tile<B, Number>(pass.read, pass.layout, image, pass.y_origin + first_row * pass.read_rows_per_grid_row,
                              rows, pass.read.width - missing, mine);
         write_tile<B, Number>(pass, mine, mine + panel_elements, image, first_row, last_row, missing, part);
+        finish_stores();
     }
     return STATUS_OK;
 }

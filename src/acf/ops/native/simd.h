@@ -2,6 +2,9 @@
 #pragma once
 #include <stdint.h>
 #include <string.h>
+#if defined(ACF_ISA_AVX2) || defined(ACF_ISA_AVX512)
+#include <immintrin.h>
+#endif
 
 #define ACF_INLINE static inline __attribute__((always_inline))
 
@@ -49,6 +52,17 @@ ACF_INLINE void store(float* to, typename Vector<LANES>::exact value) {
     *reinterpret_cast<typename Vector<LANES>::loose*>(to) = value;
 }
 
+// Past the caches, to an address that a vector divides; for results too large to be found there again.
+template <int LANES>
+ACF_INLINE void store_past_caches(float* to, typename Vector<LANES>::exact value) {
+#if defined(ACF_ISA_AVX512)
+    if constexpr (LANES == 16) return _mm512_stream_ps(to, (__m512)value);
+#endif
+#if defined(ACF_ISA_AVX512) || defined(ACF_ISA_AVX2)
+    if constexpr (LANES == 8) return _mm256_stream_ps(to, (__m256)value);
+#endif
+    store<LANES>(to, value);
+}
 // bfloat16, rounded to nearest even; a NaN stays a NaN because its quiet bit is set before the cut.
 template <int LANES>
 ACF_INLINE void store(uint16_t* to, typename Vector<LANES>::exact value) {
@@ -59,6 +73,18 @@ ACF_INLINE void store(uint16_t* to, typename Vector<LANES>::exact value) {
     Bits chosen = (is_nan & ((bits >> 16) | 0x40u)) | (~is_nan & rounded);
     auto halves = __builtin_convertvector(chosen, typename Vector<LANES>::half_bits);
     memcpy(to, &halves, sizeof halves);
+}
+
+template <int LANES>
+ACF_INLINE void store_past_caches(uint16_t* to, typename Vector<LANES>::exact value) {
+    store<LANES>(to, value);
+}
+
+// Stores past the caches are ordered with nothing; this makes them visible before what follows.
+ACF_INLINE void finish_stores() {
+#if defined(ACF_ISA_AVX512) || defined(ACF_ISA_AVX2)
+    _mm_sfence();
+#endif
 }
 
 ACF_INLINE float to_float(uint16_t value) {
