@@ -44,9 +44,8 @@ class ConvShape:
     def __str__(self) -> str:
         layout = "nhwc" if self.channels_last else "nchw"
         stride = f"/{self.stride}" if self.stride > 1 else ""
-        return (
-            f"conv {self.batch}x{self.in_channels}->{self.out_channels} {self.size}^2 k{self.kernel}{stride} {layout}"
-        )
+        channels = f"{self.in_channels}->{self.out_channels}"
+        return f"conv {self.batch}x{channels} {self.size}^2 k{self.kernel}{stride} {layout}"
 
 
 @dataclass(frozen=True)
@@ -182,7 +181,7 @@ def bench_training_step(
 
         def step() -> None:
             optimizer.zero_grad()
-            nn.functional.cross_entropy(model(x), target).backward()
+            torch.autograd.backward(nn.functional.cross_entropy(model(x), target))
             optimizer.step()
 
         return step
@@ -191,7 +190,9 @@ def bench_training_step(
     return StepRatio(name, block, sparsity, times)
 
 
-def bench_mlp_step(block: int, sparsity: float, width: int = 2048, tokens: int = 2048, rounds: int = 9) -> StepRatio:
+def bench_mlp_step(
+    block: int, sparsity: float, width: int = 2048, tokens: int = 2048, rounds: int = 9
+) -> StepRatio:
     """A four-layer ReLU perceptron of ``width`` features with a dense classifier of 10 classes."""
     from acf.nn import BlockSparsity, sparsify_
 
@@ -203,18 +204,24 @@ def bench_mlp_step(block: int, sparsity: float, width: int = 2048, tokens: int =
     sparse = model()
     sparsify_(sparse, BlockSparsity(sparsity=sparsity, block=block), filter_fn=_is_hidden_layer)
     x, target = torch.randn(tokens, width), torch.randint(10, (tokens,))
-    return bench_training_step(f"mlp 4x{width}, {tokens} tokens", model(), sparse, x, target, block, sparsity, rounds)
+    return bench_training_step(
+        f"mlp 4x{width}, {tokens} tokens", model(), sparse, x, target, block, sparsity, rounds
+    )
 
 
-def bench_cnn_step(block: int, sparsity: float, channels: int = 256, size: int = 16, rounds: int = 9) -> StepRatio:
-    """Four 3x3 convolutions with ReLU over 32 images, channels last, with a dense classifier of 10 classes."""
+def bench_cnn_step(
+    block: int, sparsity: float, channels: int = 256, size: int = 16, rounds: int = 9
+) -> StepRatio:
+    """Four 3x3 convolutions with ReLU over 32 images, channels last, and a dense classifier of 10 classes."""
     from acf.nn import BlockSparsity, sparsify_
 
     def model() -> nn.Sequential:
         torch.manual_seed(0)
-        hidden = [layer for _ in range(4) for layer in (nn.Conv2d(channels, channels, 3, padding=1), nn.ReLU())]
+        hidden = [
+            layer for _ in range(4) for layer in (nn.Conv2d(channels, channels, 3, padding=1), nn.ReLU())
+        ]
         head = [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, 10)]
-        return nn.Sequential(*hidden, *head).to(memory_format=torch.channels_last)
+        return nn.Sequential(*hidden, *head)
 
     sparse = model()
     sparsify_(sparse, BlockSparsity(sparsity=sparsity, block=block), filter_fn=_is_hidden_layer)
@@ -241,7 +248,7 @@ def _random_blocks(layout: BlockLayout, sparsity: float, dtype: torch.dtype) -> 
 def _interleaved(
     pairs: Sequence[tuple[Callable[[], object], Callable[[], object]]], rounds: int
 ) -> list[PassTimes]:
-    """Best time of each dense and sparse action; all take turns, so that a busy machine disturbs them alike."""
+    """Best time of each dense and sparse action; they take turns, so a busy machine disturbs them alike."""
     actions = [action for pair in pairs for action in pair]
     best = [float("inf")] * len(actions)
     for measured in range(rounds + 1):
@@ -296,7 +303,9 @@ def main() -> None:
     if options.layers in ("step", "all"):
         for block in options.blocks:
             for result in (bench_mlp_step(block, 0.9), bench_cnn_step(block, 0.9)):
-                print(f"{result.model}: block {block}, {result.sparsity:.0%}: {result.step.ratio:.2f}x per step")
+                print(
+                    f"{result.model}: block {block}, {result.sparsity:.0%}: {result.step.ratio:.2f}x per step"
+                )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""The custom ops on CPU through the native kernels, with `reference` wherever those do not apply.
+"""The custom ops on CPU through the native kernels, with `reference` wherever those do not apply:
+other dtypes and blocks, and operands that do not fit each other, where torch's own error is the answer.
 
 Native: float32 and bfloat16, square blocks of 8, 16, 32 and 64, any strides. A linear layer is run as a 1x1
 convolution over images one row high: strips of tokens. ``ACF_CPU_KERNELS=0`` in the environment turns it off.
@@ -6,7 +7,7 @@ convolution over images one row high: strips of tokens. ``ACF_CPU_KERNELS=0`` in
 
 import ctypes
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -67,9 +68,10 @@ def instruction_set() -> str | None:
 def block_linear(x: Tensor, weight: Tensor, *indices: Tensor) -> Tensor:
     """CPU kernel of ``acf::block_linear``."""
     topology = BlockTopology(*indices)
-    if not _applies(weight.shape[1:], x, weight):
+    fits = x.shape[1] == _grid_cols(topology) * weight.shape[2]
+    if not fits or not _applies(weight.shape[1:], x, weight):
         return reference.linear(x, weight, topology)
-    y = x.new_empty(x.shape[0], (topology.row_offsets.numel() - 1) * weight.shape[1])
+    y = x.new_empty(x.shape[0], _grid_rows(topology) * weight.shape[1])
     _run("acf_forward", _linear_problem(x, y, weight, topology))
     return y
 
@@ -77,9 +79,10 @@ def block_linear(x: Tensor, weight: Tensor, *indices: Tensor) -> Tensor:
 def block_linear_input_grad(output_grad: Tensor, weight: Tensor, *indices: Tensor) -> Tensor:
     """CPU kernel of ``acf::block_linear_input_grad``."""
     topology = BlockTopology(*indices)
-    if not _applies(weight.shape[1:], output_grad, weight):
+    fits = output_grad.shape[1] == _grid_rows(topology) * weight.shape[1]
+    if not fits or not _applies(weight.shape[1:], output_grad, weight):
         return reference.linear_input_grad(output_grad, weight, topology)
-    in_features = (topology.col_offsets.numel() - 1) * weight.shape[2]
+    in_features = _grid_cols(topology) * weight.shape[2]
     input_grad = output_grad.new_empty(output_grad.shape[0], in_features)
     _run("acf_input_gradient", _linear_problem(input_grad, output_grad, weight, topology))
     return input_grad
@@ -88,9 +91,9 @@ def block_linear_input_grad(output_grad: Tensor, weight: Tensor, *indices: Tenso
 def block_linear_weight_grad(output_grad: Tensor, x: Tensor, *indices: Tensor) -> Tensor:
     """CPU kernel of ``acf::block_linear_weight_grad``."""
     topology = BlockTopology(*indices)
-    height = output_grad.shape[1] // (topology.row_offsets.numel() - 1)
-    width = x.shape[1] // (topology.col_offsets.numel() - 1)
-    if not _applies((height, width), output_grad, x):
+    height = output_grad.shape[1] // _grid_rows(topology)
+    width = x.shape[1] // _grid_cols(topology)
+    if x.shape[0] != output_grad.shape[0] or not _applies((height, width), output_grad, x):
         return reference.linear_weight_grad(output_grad, x, topology)
     weight_grad = x.new_empty(topology.block_rows.numel(), height, width)
     _run("acf_weight_gradient", _linear_problem(x, output_grad, weight_grad, topology))
@@ -102,7 +105,7 @@ def block_gradient_norms(
 ) -> Tensor:
     """CPU kernel of ``acf::block_gradient_norms``."""
     height, width = block_shape
-    if not _applies((height, width), output_grad, x):
+    if x.shape[0] != output_grad.shape[0] or not _applies((height, width), output_grad, x):
         return reference.gradient_norms(output_grad, x, candidate_rows, candidate_cols, (height, width))
 
     def write_gradient(gradient: Tensor, topology: BlockTopology) -> None:
@@ -115,13 +118,15 @@ def block_gradient_norms(
 def block_conv2d(x: Tensor, weight: Tensor, *rest: Any) -> Tensor:
     """CPU kernel of ``acf::block_conv2d``."""
     topology, geometry = BlockTopology(*rest[:6]), rest[6:]
-    out_size = conv.Conv2dGeometry(*(tuple(pair) for pair in geometry)).output_size(x.shape[2], x.shape[3])
-    if min(out_size) < 1 or not _applies(weight.shape[1:], x, weight):
-        return reference.conv2d(x, weight, topology, *geometry)  # an image too small: torch says so
-    out_channels = (topology.row_offsets.numel() - 1) * weight.shape[1]
-    y = torch.empty(
-        (x.shape[0], out_channels, *out_size), dtype=x.dtype, memory_format=conv._memory_format(x)
+    out_size = _geometry(geometry).output_size(x.shape[2], x.shape[3])
+    y_size = (x.shape[0], _grid_rows(topology) * weight.shape[1], *out_size)
+    fits = (
+        _conv_fits(x.shape, y_size, geometry)
+        and _in_columns(x.shape, geometry) == _grid_cols(topology) * weight.shape[2]
     )
+    if not fits or not _applies(weight.shape[1:], x, weight):
+        return reference.conv2d(x, weight, topology, *geometry)
+    y = torch.empty(y_size, dtype=x.dtype, memory_format=conv._memory_format(x))
     _run("acf_forward", _conv_problem(x, y, weight, topology, geometry))
     return y
 
@@ -129,7 +134,12 @@ def block_conv2d(x: Tensor, weight: Tensor, *rest: Any) -> Tensor:
 def block_conv2d_input_grad(output_grad: Tensor, weight: Tensor, *rest: Any) -> Tensor:
     """CPU kernel of ``acf::block_conv2d_input_grad``."""
     topology, input_size, geometry = BlockTopology(*rest[:6]), rest[6], rest[7:]
-    if not _applies(weight.shape[1:], output_grad, weight):
+    fits = (
+        _conv_fits(input_size, output_grad.shape, geometry)
+        and _in_columns(input_size, geometry) == _grid_cols(topology) * weight.shape[2]
+        and output_grad.shape[1] == _grid_rows(topology) * weight.shape[1]
+    )
+    if not fits or not _applies(weight.shape[1:], output_grad, weight):
         return reference.conv2d_input_grad(output_grad, weight, topology, input_size, *geometry)
     input_grad = torch.empty(
         input_size, dtype=output_grad.dtype, memory_format=conv._memory_format(output_grad)
@@ -141,9 +151,10 @@ def block_conv2d_input_grad(output_grad: Tensor, weight: Tensor, *rest: Any) -> 
 def block_conv2d_weight_grad(output_grad: Tensor, x: Tensor, *rest: Any) -> Tensor:
     """CPU kernel of ``acf::block_conv2d_weight_grad``."""
     topology, geometry = BlockTopology(*rest[:6]), rest[6:]
-    height = output_grad.shape[1] // (topology.row_offsets.numel() - 1)
-    width = x.shape[1] * geometry[0][0] * geometry[0][1] // (topology.col_offsets.numel() - 1)
-    if not _applies((height, width), output_grad, x):
+    height = output_grad.shape[1] // _grid_rows(topology)
+    width = _in_columns(x.shape, geometry) // _grid_cols(topology)
+    fits = _conv_fits(x.shape, output_grad.shape, geometry)
+    if not fits or not _applies((height, width), output_grad, x):
         return reference.conv2d_weight_grad(output_grad, x, topology, *geometry)
     weight_grad = x.new_empty(topology.block_rows.numel(), height, width)
     _run("acf_weight_gradient", _conv_problem(x, output_grad, weight_grad, topology, geometry))
@@ -160,7 +171,8 @@ def block_conv2d_gradient_norms(
 ) -> Tensor:
     """CPU kernel of ``acf::block_conv2d_gradient_norms``."""
     height, width = block_shape
-    if not _applies((height, width), output_grad, x):
+    fits = _conv_fits(x.shape, output_grad.shape, geometry)
+    if not fits or not _applies((height, width), output_grad, x):
         return reference.conv2d_gradient_norms(
             output_grad, x, candidate_rows, candidate_cols, (height, width), *geometry
         )
@@ -169,7 +181,7 @@ def block_conv2d_gradient_norms(
         _run("acf_weight_gradient", _conv_problem(x, output_grad, gradient, topology, geometry))
 
     grid_rows = output_grad.shape[1] // height
-    grid_cols = x.shape[1] // width * geometry[0][0] * geometry[0][1]
+    grid_cols = _in_columns(x.shape, geometry) // width
     return _norms(write_gradient, x, candidate_rows, candidate_cols, height, grid_rows, grid_cols)
 
 
@@ -182,10 +194,10 @@ def _norms(
     grid_rows: int,
     grid_cols: int,
 ) -> Tensor:
-    """Norms of the candidates' gradients, a bounded chunk of blocks at a time, neighbours of a row together."""
+    """Norms of the candidates' gradients, a bounded chunk of blocks at a time, those of a row together."""
     order = torch.argsort(candidate_rows.long() * grid_cols + candidate_cols.long())
     norms = torch.empty(order.numel(), dtype=torch.float32)
-    for chosen in order.split(max(1, NORM_CHUNK_ELEMENTS // block**2)):
+    for chosen in torch.split(order, max(1, NORM_CHUNK_ELEMENTS // block**2)):
         topology = _row_topology(candidate_rows[chosen], candidate_cols[chosen], grid_rows)
         gradient = x.new_empty(chosen.numel(), block, block)
         write_gradient(gradient, topology)
@@ -202,8 +214,32 @@ def _row_topology(rows: Tensor, cols: Tensor, grid_rows: int) -> BlockTopology:
     return BlockTopology(rows.int(), cols.int(), offsets, slots, nothing, nothing)
 
 
+def _grid_rows(topology: BlockTopology) -> int:
+    return topology.row_offsets.numel() - 1
+
+
+def _grid_cols(topology: BlockTopology) -> int:
+    return topology.col_offsets.numel() - 1
+
+
+def _in_columns(input_size: Sequence[int], geometry: Sequence[Sequence[int]]) -> int:
+    """Columns of the weight matrix of a convolution: kernel taps times input channels."""
+    return input_size[1] * geometry[0][0] * geometry[0][1]
+
+
+def _geometry(pairs: Sequence[Sequence[int]]) -> conv.Conv2dGeometry:
+    kernel_size, stride, padding, dilation = ((pair[0], pair[1]) for pair in pairs)
+    return conv.Conv2dGeometry(kernel_size, stride, padding, dilation)
+
+
+def _conv_fits(x_size: Sequence[int], y_size: Sequence[int], geometry: Sequence[Sequence[int]]) -> bool:
+    """Whether a convolution of this geometry makes ``y_size`` of ``x_size``, and at least one pixel of it."""
+    out_size = _geometry(geometry).output_size(x_size[2], x_size[3])
+    return min(*x_size[2:], *out_size) >= 1 and x_size[0] == y_size[0] and out_size == tuple(y_size[2:])
+
+
 def _applies(block_shape: Any, first: Tensor, second: Tensor) -> bool:
-    """Whether the native kernels can take these operands; builds them at the first call that could use them."""
+    """Whether the native kernels can take these operands; the first time, builds them."""
     height, width = block_shape
     return (
         height == width
@@ -218,10 +254,14 @@ def _applies(block_shape: Any, first: Tensor, second: Tensor) -> bool:
 class _Call:
     """A filled `_Problem`, together with the tensors whose memory it points to."""
 
-    def __init__(self, x: Tensor, y: Tensor, weight: Tensor, topology: BlockTopology, **sizes: int) -> None:
+    def __init__(
+        self, x: Tensor, y: Tensor, weight: Tensor, topology: BlockTopology, sizes: dict[str, int]
+    ) -> None:
         weight, indices = weight.contiguous(), [tensor.contiguous() for tensor in topology]
         self.tensors = (x, y, weight, *indices)
-        pointers = {name: tensor.data_ptr() for name, tensor in zip(BlockTopology._fields, indices, strict=True)}
+        pointers = {
+            name: tensor.data_ptr() for name, tensor in zip(BlockTopology._fields, indices, strict=True)
+        }
         self.problem = _Problem(
             bfloat16=int(x.dtype == torch.bfloat16),
             threads=torch.get_num_threads(),
@@ -236,54 +276,49 @@ class _Call:
 
 
 def _linear_problem(x: Tensor, y: Tensor, weight: Tensor, topology: BlockTopology) -> _Call:
-    """``x [tokens, in]`` and ``y [tokens, out]`` as strips of tokens; whichever is the result is contiguous."""
+    """``x [tokens, in]`` and ``y [tokens, out]`` as strips of tokens; the result among them is contiguous."""
     tokens = x.shape[0]
     strip = _strip_tokens(tokens)
-    return _Call(
-        x,
-        y,
-        weight,
-        topology,
-        batch=-(-tokens // strip),
-        missing_cols=-tokens % strip,
-        **dict(input_channels=x.shape[1], input_height=1, input_width=strip),
-        **dict(output_channels=y.shape[1], output_height=1, output_width=strip),
-        **dict(kernel_height=1, kernel_width=1, stride_y=1, stride_x=1),
-        **dict(padding_y=0, padding_x=0, dilation_y=1, dilation_x=1),
-        **dict(input_image_stride=strip * x.stride(0), input_channel_stride=x.stride(1)),
-        **dict(input_y_stride=0, input_x_stride=x.stride(0)),
-        **dict(output_image_stride=strip * y.stride(0), output_channel_stride=y.stride(1)),
-        **dict(output_y_stride=0, output_x_stride=y.stride(0)),
+    sizes = dict.fromkeys(
+        ("kernel_height", "kernel_width", "stride_y", "stride_x", "dilation_y", "dilation_x"), 1
     )
+    sizes |= {"padding_y": 0, "padding_x": 0, "batch": -(-tokens // strip), "missing_cols": -tokens % strip}
+    for image, tensor in (("input", x), ("output", y)):
+        token_stride, channel_stride = tensor.stride()
+        sizes |= _image_sizes(image, (tensor.shape[1], 1, strip))
+        sizes |= _image_strides(image, (strip * token_stride, channel_stride, 0, token_stride))
+    return _Call(x, y, weight, topology, sizes)
 
 
 def _strip_tokens(tokens: int) -> int:
-    """Tokens per strip: at least two strips per thread, in multiples of 8, where there are that many tokens."""
+    """Tokens per strip, a multiple of 8: two strips per thread where there are tokens enough for that."""
     share = -(-tokens // (2 * torch.get_num_threads()))
     return min(STRIP_TOKENS, max(8, -(-share // 8) * 8))
 
 
-def _conv_problem(x: Tensor, y: Tensor, weight: Tensor, topology: BlockTopology, geometry: Any) -> _Call:
+def _conv_problem(
+    x: Tensor, y: Tensor, weight: Tensor, topology: BlockTopology, geometry: Sequence[Sequence[int]]
+) -> _Call:
     """``x [batch, in, h, w]`` and ``y [batch, out, oh, ow]`` in any memory format."""
-    kernel_size, stride, padding, dilation = geometry
-    return _Call(
-        x,
-        y,
-        weight,
-        topology,
-        batch=x.shape[0],
-        missing_cols=0,
-        **dict(input_channels=x.shape[1], input_height=x.shape[2], input_width=x.shape[3]),
-        **dict(output_channels=y.shape[1], output_height=y.shape[2], output_width=y.shape[3]),
-        **dict(kernel_height=kernel_size[0], kernel_width=kernel_size[1], stride_y=stride[0], stride_x=stride[1]),
-        **dict(padding_y=padding[0], padding_x=padding[1], dilation_y=dilation[0], dilation_x=dilation[1]),
-        **dict(zip(_stride_names("input"), x.stride(), strict=True)),
-        **dict(zip(_stride_names("output"), y.stride(), strict=True)),
-    )
+    kernel_size, *others = geometry
+    sizes = {"kernel_height": kernel_size[0], "kernel_width": kernel_size[1]}
+    for name, pair in zip(("stride", "padding", "dilation"), others, strict=True):
+        sizes |= {f"{name}_y": pair[0], f"{name}_x": pair[1]}
+    sizes |= {"batch": x.shape[0], "missing_cols": 0}
+    for image, tensor in (("input", x), ("output", y)):
+        sizes |= _image_sizes(image, tensor.shape[1:]) | _image_strides(image, tensor.stride())
+    return _Call(x, y, weight, topology, sizes)
 
 
-def _stride_names(image: str) -> tuple[str, ...]:
-    return tuple(f"{image}_{axis}_stride" for axis in ("image", "channel", "y", "x"))
+def _image_sizes(image: str, sizes: Sequence[int]) -> dict[str, int]:
+    return {
+        f"{image}_{axis}": size for axis, size in zip(("channels", "height", "width"), sizes, strict=True)
+    }
+
+
+def _image_strides(image: str, strides: Sequence[int]) -> dict[str, int]:
+    axes = ("image", "channel", "y", "x")
+    return {f"{image}_{axis}_stride": stride for axis, stride in zip(axes, strides, strict=True)}
 
 
 def _instruction_set(library: ctypes.CDLL) -> int:
@@ -300,5 +335,6 @@ def _run(name: str, call: _Call) -> None:
         raise MemoryError(f"{name} found no memory for its packed operands; use a smaller batch")
     if status != 0:
         raise TopologyError(
-            f"{name} met a topology that does not fit its operands (status {status}); rebuild it with BlockTopology.build"
+            f"{name} met a topology that does not fit its operands (status {status}); "
+            "rebuild it with BlockTopology.build"
         )

@@ -1,7 +1,7 @@
 """Builds the native CPU kernels with the system's compiler on first use, and keeps them in a cache.
 
-The file name holds a hash of source, flags and compiler, so a change of any of them builds anew. A checksum at
-the end of the file tells a whole one from a torn one: loading a truncated library would kill the process.
+The file name holds a hash of source, flags and compiler, so a change of any of them builds anew. A checksum
+at the end of the file tells a whole one from a torn one: loading a truncated library would kill the process.
 """
 
 import ctypes
@@ -23,7 +23,15 @@ X86_FLAGS = {
     "avx2": ("-DACF_ISA_AVX2", "-mavx2", "-mfma"),
     "avx512": (
         "-DACF_ISA_AVX512",
-        *("-mavx512f", "-mavx512dq", "-mavx512bw", "-mavx512vl", "-mavx2", "-mfma", "-mprefer-vector-width=512"),
+        *(
+            "-mavx512f",
+            "-mavx512dq",
+            "-mavx512bw",
+            "-mavx512vl",
+            "-mavx2",
+            "-mfma",
+            "-mprefer-vector-width=512",
+        ),
     ),
 }
 CHECKSUM_BYTES = hashlib.sha256().digest_size
@@ -114,8 +122,8 @@ def _load_or_warn() -> ctypes.CDLL | None:
         return _load()
     except (KernelBuildError, OSError) as error:
         warnings.warn(
-            f"acf: native CPU kernels are off ({error}), sparse layers run as dense torch; install a C++ compiler "
-            "(for example g++) or name one in $CXX",
+            f"acf: native CPU kernels are off ({error}), sparse layers run as dense torch; "
+            "install a C++ compiler (for example g++) or name one in $CXX",
             CpuKernelWarning,
             stacklevel=2,
         )
@@ -152,7 +160,9 @@ def _compile(compiler: Compiler, scratch: Path, openmp: tuple[str, ...]) -> Path
     for name, flags in _instruction_set_flags().items():
         objects.append(str(scratch / f"passes_{name}.o"))
         source = str(NATIVE_DIRECTORY / "passes.cpp")
-        commands.append([*COMMON_FLAGS, *openmp, *flags, f"-DACF_ISA={name}", "-c", source, "-o", objects[-1]])
+        commands.append(
+            [*COMMON_FLAGS, *openmp, *flags, f"-DACF_ISA={name}", "-c", source, "-o", objects[-1]]
+        )
     objects.append(str(scratch / "dispatch.o"))
     source = str(NATIVE_DIRECTORY / "dispatch.cpp")
     commands.append([*COMMON_FLAGS, "-c", source, "-o", objects[-1]])
@@ -164,7 +174,9 @@ def _compile(compiler: Compiler, scratch: Path, openmp: tuple[str, ...]) -> Path
 
 def _run_all(compiler: Compiler, commands: list[list[str]]) -> None:
     running = [
-        subprocess.Popen([compiler.command, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        subprocess.Popen(
+            [compiler.command, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        )
         for arguments in commands
     ]
     messages = [process.communicate()[1] for process in running]
