@@ -34,6 +34,15 @@ dtypes = st.sampled_from(sorted(RELATIVE_ERROR, key=str))
 blocks = st.sampled_from(cpu.NATIVE_BLOCKS)
 
 
+@pytest.fixture(autouse=True)
+def native_at_any_density(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave nothing to the dense product, however dense the layer."""
+    monkeypatch.setattr(cpu, "_pays", lambda *arguments: True)
+
+
+DENSITY_RULE = cpu._pays
+
+
 @pytest.fixture(params=cpu.INSTRUCTION_SETS)
 def instruction_set(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Each instruction set in turn; the dispatcher takes the best one where the processor lacks it."""
@@ -313,6 +322,34 @@ def test_what_the_kernels_do_not_know_takes_the_reference(
         torch.randn(9, layout.rows, dtype=dtype), x, topology.block_rows, topology.block_cols, [height, width]
     )
     assert norms.dtype == torch.float32
+
+
+@pytest.mark.parametrize(
+    ("block", "dtype", "has_bfloat16", "native_density", "dense_density"),
+    [
+        (8, torch.float32, True, 0.5, 1.0),
+        (16, torch.bfloat16, True, 0.3, 1.0),
+        (8, torch.bfloat16, True, 0.2, 0.6),
+    ],
+)
+def test_dense_layers_take_the_dense_product_where_that_is_quicker(
+    block: int,
+    dtype: torch.dtype,
+    has_bfloat16: bool,
+    native_density: float,
+    dense_density: float,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(cpu, "_multiplies_bfloat16", lambda: has_bfloat16)
+    layout = BlockLayout(8 * block, 8 * block, block, block)
+    generator = torch.Generator().manual_seed(3)
+    assert DENSITY_RULE(block, dtype, random_topology(layout, native_density, generator))
+    assert not DENSITY_RULE(block, dtype, random_topology(layout, dense_density, generator))
+
+
+def test_float32_layers_of_larger_blocks_run_natively_at_any_density() -> None:
+    topology = random_topology(BlockLayout(64, 64, 16, 16), 1.0, torch.Generator())
+    assert DENSITY_RULE(16, torch.float32, topology)
 
 
 def test_a_topology_that_points_outside_is_refused() -> None:

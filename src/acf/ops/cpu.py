@@ -8,6 +8,7 @@ convolution over images one row high: strips of tokens. ``ACF_CPU_KERNELS=0`` in
 import ctypes
 import os
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import torch
@@ -69,7 +70,7 @@ def block_linear(x: Tensor, weight: Tensor, *indices: Tensor) -> Tensor:
     """CPU kernel of ``acf::block_linear``."""
     topology = BlockTopology(*indices)
     fits = x.shape[1] == _grid_cols(topology) * weight.shape[2]
-    if not fits or not _applies(weight.shape[1:], x, weight):
+    if not fits or not _applies(weight.shape[1:], x, weight, topology):
         return reference.linear(x, weight, topology)
     y = x.new_empty(x.shape[0], _grid_rows(topology) * weight.shape[1])
     _run("acf_forward", _linear_problem(x, y, weight, topology))
@@ -80,7 +81,7 @@ def block_linear_input_grad(output_grad: Tensor, weight: Tensor, *indices: Tenso
     """CPU kernel of ``acf::block_linear_input_grad``."""
     topology = BlockTopology(*indices)
     fits = output_grad.shape[1] == _grid_rows(topology) * weight.shape[1]
-    if not fits or not _applies(weight.shape[1:], output_grad, weight):
+    if not fits or not _applies(weight.shape[1:], output_grad, weight, topology):
         return reference.linear_input_grad(output_grad, weight, topology)
     in_features = _grid_cols(topology) * weight.shape[2]
     input_grad = output_grad.new_empty(output_grad.shape[0], in_features)
@@ -93,7 +94,7 @@ def block_linear_weight_grad(output_grad: Tensor, x: Tensor, *indices: Tensor) -
     topology = BlockTopology(*indices)
     height = output_grad.shape[1] // _grid_rows(topology)
     width = x.shape[1] // _grid_cols(topology)
-    if x.shape[0] != output_grad.shape[0] or not _applies((height, width), output_grad, x):
+    if x.shape[0] != output_grad.shape[0] or not _applies((height, width), output_grad, x, topology):
         return reference.linear_weight_grad(output_grad, x, topology)
     weight_grad = x.new_empty(topology.block_rows.numel(), height, width)
     _run("acf_weight_gradient", _linear_problem(x, output_grad, weight_grad, topology))
@@ -124,7 +125,7 @@ def block_conv2d(x: Tensor, weight: Tensor, *rest: Any) -> Tensor:
         _conv_fits(x.shape, y_size, geometry)
         and _in_columns(x.shape, geometry) == _grid_cols(topology) * weight.shape[2]
     )
-    if not fits or not _applies(weight.shape[1:], x, weight):
+    if not fits or not _applies(weight.shape[1:], x, weight, topology):
         return reference.conv2d(x, weight, topology, *geometry)
     y = torch.empty(y_size, dtype=x.dtype, memory_format=conv._memory_format(x))
     _run("acf_forward", _conv_problem(x, y, weight, topology, geometry))
@@ -139,7 +140,7 @@ def block_conv2d_input_grad(output_grad: Tensor, weight: Tensor, *rest: Any) -> 
         and _in_columns(input_size, geometry) == _grid_cols(topology) * weight.shape[2]
         and output_grad.shape[1] == _grid_rows(topology) * weight.shape[1]
     )
-    if not fits or not _applies(weight.shape[1:], output_grad, weight):
+    if not fits or not _applies(weight.shape[1:], output_grad, weight, topology):
         return reference.conv2d_input_grad(output_grad, weight, topology, input_size, *geometry)
     input_grad = torch.empty(
         input_size, dtype=output_grad.dtype, memory_format=conv._memory_format(output_grad)
@@ -154,7 +155,7 @@ def block_conv2d_weight_grad(output_grad: Tensor, x: Tensor, *rest: Any) -> Tens
     height = output_grad.shape[1] // _grid_rows(topology)
     width = _in_columns(x.shape, geometry) // _grid_cols(topology)
     fits = _conv_fits(x.shape, output_grad.shape, geometry)
-    if not fits or not _applies((height, width), output_grad, x):
+    if not fits or not _applies((height, width), output_grad, x, topology):
         return reference.conv2d_weight_grad(output_grad, x, topology, *geometry)
     weight_grad = x.new_empty(topology.block_rows.numel(), height, width)
     _run("acf_weight_gradient", _conv_problem(x, output_grad, weight_grad, topology, geometry))
@@ -214,6 +215,24 @@ def _row_topology(rows: Tensor, cols: Tensor, grid_rows: int) -> BlockTopology:
     return BlockTopology(rows.int(), cols.int(), offsets, slots, nothing, nothing)
 
 
+def _pays(block: int, dtype: torch.dtype, topology: BlockTopology) -> bool:
+    """Whether the native kernels beat the dense product at this density, by `docs/results/kernels-cpu.md`.
+
+    They compute in float32. Its dense product they match at density 1 (blocks of 8: at 0.7), but where the
+    processor multiplies bfloat16 itself torch's dense product is twice as quick.
+    """
+    density = topology.block_rows.numel() / (_grid_rows(topology) * _grid_cols(topology))
+    limit = 0.7 if block == 8 else 1.0
+    if dtype == torch.bfloat16 and _multiplies_bfloat16():
+        limit *= 0.5
+    return density <= limit
+
+
+@cache
+def _multiplies_bfloat16() -> bool:
+    return bool(torch.cpu._is_avx512_bf16_supported())
+
+
 def _grid_rows(topology: BlockTopology) -> int:
     return topology.row_offsets.numel() - 1
 
@@ -238,14 +257,17 @@ def _conv_fits(x_size: Sequence[int], y_size: Sequence[int], geometry: Sequence[
     return min(*x_size[2:], *out_size) >= 1 and x_size[0] == y_size[0] and out_size == tuple(y_size[2:])
 
 
-def _applies(block_shape: Any, first: Tensor, second: Tensor) -> bool:
-    """Whether the native kernels can take these operands; the first time, builds them."""
+def _applies(
+    block_shape: Sequence[int], first: Tensor, second: Tensor, topology: BlockTopology | None = None
+) -> bool:
+    """Whether the native kernels can take these operands and are worth it; the first time, builds them."""
     height, width = block_shape
     return (
         height == width
         and height in NATIVE_BLOCKS
         and first.dtype == second.dtype
         and first.dtype in NATIVE_DTYPES
+        and (topology is None or _pays(height, first.dtype, topology))
         and os.environ.get("ACF_CPU_KERNELS", "1") != "0"
         and load_library() is not None
     )
