@@ -12,6 +12,7 @@ from torch import Tensor
 
 from acf.ops import reference
 from acf.ops.observe import notify
+from acf.ops.reference import memory_format_of
 from acf.sparse import BlockTopology
 
 
@@ -55,8 +56,7 @@ def _block_conv2d(
     dilation: list[int],
 ) -> Tensor:
     topology = BlockTopology(block_rows, block_cols, row_offsets, row_slots, col_offsets, col_slots)
-    y = reference.conv2d(x, weight, topology, kernel_size, stride, padding, dilation)
-    return y.contiguous(memory_format=_memory_format(x))
+    return reference.conv2d(x, weight, topology, kernel_size, stride, padding, dilation)
 
 
 @_block_conv2d.register_fake
@@ -68,7 +68,7 @@ def _(x: Tensor, weight: Tensor, *rest: Any) -> Tensor:
         (x.shape[0], out_channels, out_height, out_width),
         dtype=x.dtype,
         device=x.device,
-        memory_format=_memory_format(x),
+        memory_format=memory_format_of(x),
     )
 
 
@@ -89,10 +89,9 @@ def _block_conv2d_input_grad(
     dilation: list[int],
 ) -> Tensor:
     topology = BlockTopology(block_rows, block_cols, row_offsets, row_slots, col_offsets, col_slots)
-    input_grad = reference.conv2d_input_grad(
+    return reference.conv2d_input_grad(
         output_grad, weight, topology, input_size, kernel_size, stride, padding, dilation
     )
-    return input_grad.contiguous(memory_format=_memory_format(output_grad))
 
 
 @_block_conv2d_input_grad.register_fake
@@ -101,7 +100,7 @@ def _(output_grad: Tensor, weight: Tensor, *rest: Any) -> Tensor:
         rest[6],
         dtype=output_grad.dtype,
         device=output_grad.device,
-        memory_format=_memory_format(output_grad),
+        memory_format=memory_format_of(output_grad),
     )
 
 
@@ -207,8 +206,3 @@ def block_conv2d_gradient_norms(
         output_grad, x, candidate_rows, candidate_cols, list(block_shape), *geometry.as_lists()
     )
     return norms
-
-
-def _memory_format(tensor: Tensor) -> torch.memory_format:
-    channels_last = tensor.is_contiguous(memory_format=torch.channels_last) and not tensor.is_contiguous()
-    return torch.channels_last if channels_last else torch.contiguous_format

@@ -4,7 +4,9 @@ The gradient norms of absent blocks need a layer's input and output gradient, wh
 nowhere else. That op is opaque to compilers, so an observer can come and go without a graph being traced again.
 """
 
-from typing import Protocol
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, Protocol
 from weakref import WeakValueDictionary
 
 from torch import Tensor
@@ -34,8 +36,19 @@ def stop_observing(block_rows: Tensor) -> None:
     _OBSERVERS.pop(block_rows.data_ptr(), None)
 
 
+def observed(weight_grad: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """An implementation of a weight-gradient op that tells the layer's observer of its operands first."""
+
+    @wraps(weight_grad)
+    def observed_weight_grad(output_grad: Tensor, x: Tensor, block_rows: Tensor, *rest: Any) -> Tensor:
+        notify(block_rows, output_grad, x)
+        return weight_grad(output_grad, x, block_rows, *rest)
+
+    return observed_weight_grad
+
+
 def notify(block_rows: Tensor, output_grad: Tensor, x: Tensor) -> None:
-    """Tell the observer of this layer, if there is one; every implementation of a weight-gradient op calls it."""
+    """Tell the observer of this layer, if there is one."""
     if _OBSERVERS:
         observer = _OBSERVERS.get(block_rows.data_ptr())
         if observer is not None:

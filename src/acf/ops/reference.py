@@ -77,8 +77,10 @@ def conv2d(
     padding: list[int],
     dilation: list[int],
 ) -> Tensor:
-    """2-D cross-correlation of ``x [batch, in, h, w]``: ``[batch, out, oh, ow]``."""
-    return torch.nn.functional.conv2d(x, _conv_weight(weight, topology, kernel_size), None, stride, padding, dilation)
+    """2-D cross-correlation of ``x [batch, in, h, w]``: ``[batch, out, oh, ow]`` in the memory format of ``x``."""
+    dense = _conv_weight(weight, topology, kernel_size)
+    y = torch.nn.functional.conv2d(x, dense, None, stride, padding, dilation)
+    return y.contiguous(memory_format=memory_format_of(x))
 
 
 def conv2d_input_grad(
@@ -91,12 +93,12 @@ def conv2d_input_grad(
     padding: list[int],
     dilation: list[int],
 ) -> Tensor:
-    """Gradient of `conv2d` with respect to ``x``: ``input_size`` = ``[batch, in, h, w]``."""
+    """Gradient of `conv2d` with respect to ``x [batch, in, h, w]``, in the memory format of ``output_grad``."""
     dense = _conv_weight(weight, topology, kernel_size)
     input_grad: Tensor = conv_grad.conv2d_input(  # type: ignore[no-untyped-call]
         input_size, dense, output_grad, stride, padding, dilation
     )
-    return input_grad
+    return input_grad.contiguous(memory_format=memory_format_of(output_grad))
 
 
 def conv2d_weight_grad(
@@ -157,6 +159,12 @@ def conv2d_gradient_norms(
             block_shape,
         )
     return norms
+
+
+def memory_format_of(images: Tensor) -> torch.memory_format:
+    """Channels last where ``images [batch, channels, h, w]`` lie in memory that way and no other; else contiguous."""
+    channels_last = images.is_contiguous(memory_format=torch.channels_last) and not images.is_contiguous()
+    return torch.channels_last if channels_last else torch.contiguous_format
 
 
 def _conv_weight(weight: Tensor, topology: BlockTopology, kernel_size: list[int]) -> Tensor:

@@ -1,0 +1,62 @@
+// The C interface: the instruction set is chosen once, by what the processor has and the system saves.
+#include "problem.h"
+
+#if defined(__x86_64__) || defined(__i386__)
+#include <cpuid.h>
+#define ACF_X86 1
+#endif
+
+namespace {
+
+enum InstructionSet : int { PORTABLE = 0, AVX2 = 1, AVX512 = 2 };
+
+#ifdef ACF_X86
+uint64_t saved_register_state() {
+    uint32_t low, high;
+    __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+    return (static_cast<uint64_t>(high) << 32) | low;
+}
+
+int detect() {
+    uint32_t a, b, c, d;
+    if (!__get_cpuid(1, &a, &b, &c, &d)) return PORTABLE;
+    const bool fma = c >> 12 & 1, osxsave = c >> 27 & 1, avx = c >> 28 & 1;
+    if (!fma || !osxsave || !avx) return PORTABLE;
+    const uint64_t saved = saved_register_state();
+    if ((saved & 0x6) != 0x6 || !__get_cpuid_count(7, 0, &a, &b, &c, &d)) return PORTABLE;
+    const bool avx2 = b >> 5 & 1;
+    // F, DQ, BW and VL: what the AVX-512 objects are compiled for.
+    const bool avx512 = (b >> 16 & 1) && (b >> 17 & 1) && (b >> 30 & 1) && (b >> 31 & 1);
+    if (avx512 && avx2 && (saved & 0xe6) == 0xe6) return AVX512;
+    return avx2 ? AVX2 : PORTABLE;
+}
+#else
+int detect() { return PORTABLE; }
+#endif
+
+}  // namespace
+
+extern "C" {
+
+// The best instruction set that can run here: 0 portable, 1 AVX2 with FMA, 2 AVX-512.
+__attribute__((visibility("default"))) int acf_best_instruction_set() {
+    static const int best = detect();
+    return best;
+}
+
+#ifdef ACF_X86
+#define ACF_DISPATCH(pass)                                             \
+    __attribute__((visibility("default"))) int pass(const Problem* problem, int instruction_set) {            \
+        if (instruction_set == AVX512) return pass##_avx512(problem);  \
+        if (instruction_set == AVX2) return pass##_avx2(problem);      \
+        return pass##_portable(problem);                               \
+    }
+#else
+#define ACF_DISPATCH(pass) \
+    __attribute__((visibility("default"))) int pass(const Problem* problem, int) { return pass##_portable(problem); }
+#endif
+
+ACF_DISPATCH(acf_forward)
+ACF_DISPATCH(acf_input_gradient)
+ACF_DISPATCH(acf_weight_gradient)
+}

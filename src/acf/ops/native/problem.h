@@ -1,0 +1,53 @@
+// The one argument of every pass: a block-sparse 2-D convolution and the arrays it works on.
+//
+// A linear layer is the same thing: a 1x1 convolution over "images" one row high and some tens of tokens wide,
+// of which the last may be narrower (missing_cols). All sizes and strides are 64-bit counts of elements.
+#pragma once
+#include <stdint.h>
+
+struct Problem {
+    int64_t bfloat16;  // 1: input, output and weight are bfloat16; 0: float
+    int64_t threads;
+    int64_t block;  // rows and columns of a block
+
+    int64_t batch;
+    int64_t missing_cols;  // by which input and output of the last image are narrower than the others
+    int64_t input_channels, input_height, input_width;
+    int64_t output_channels, output_height, output_width;
+    int64_t kernel_height, kernel_width;
+    int64_t stride_y, stride_x, padding_y, padding_x, dilation_y, dilation_x;
+
+    int64_t input_image_stride, input_channel_stride, input_y_stride, input_x_stride;
+    int64_t output_image_stride, output_channel_stride, output_y_stride, output_x_stride;
+
+    void* input;   // written by the input gradient, read by the others
+    void* output;  // written by the forward pass, read by the others
+    void* weight;  // [blocks, block, block]; written by the weight gradient, read by the others
+
+    int64_t blocks;
+    const int32_t* block_rows;
+    const int32_t* block_cols;
+    const int32_t* row_offsets;
+    const int32_t* row_slots;
+    const int32_t* col_offsets;
+    const int32_t* col_slots;
+};
+
+// What a pass returns.
+enum Status : int { STATUS_OK = 0, STATUS_OUT_OF_MEMORY = 1, STATUS_BAD_TOPOLOGY = 2, STATUS_UNSUPPORTED_BLOCK = 3 };
+
+// One set of passes per instruction set: passes.cpp is compiled once for each.
+#define ACF_DECLARE_PASSES(isa)                           \
+    int acf_forward_##isa(const struct Problem*);         \
+    int acf_input_gradient_##isa(const struct Problem*);  \
+    int acf_weight_gradient_##isa(const struct Problem*);
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+ACF_DECLARE_PASSES(portable)
+ACF_DECLARE_PASSES(avx2)
+ACF_DECLARE_PASSES(avx512)
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,500 @@
+"""The native CPU kernels against the float64 reference, and how they are built and cached."""
+
+import os
+import shutil
+import stat
+import subprocess
+import sys
+import threading
+import warnings
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from acf.errors import TopologyError
+from acf.ops import Conv2dGeometry, block_conv2d, block_linear, cpu, cpu_build, reference
+from acf.ops.conv import _block_conv2d, _block_conv2d_input_grad, _block_conv2d_weight_grad, _memory_format
+from acf.ops.linear import _block_linear, _block_linear_input_grad, _block_linear_weight_grad
+from acf.sparse import BlockLayout, BlockTopology
+
+needs_compiler = pytest.mark.skipif(
+    not any(shutil.which(name) for name in (os.environ.get("CXX") or "c++", "g++", "clang++")),
+    reason="no C++ compiler",
+)
+pytestmark = needs_compiler
+
+DENSITIES = (0.0, 0.2, 0.6, 1.0)
+RELATIVE_ERROR = {torch.float32: 3e-6, torch.bfloat16: 8e-3}
+few_examples = settings(max_examples=30, deadline=None, derandomize=True)
+dtypes = st.sampled_from(sorted(RELATIVE_ERROR, key=str))
+blocks = st.sampled_from(cpu.NATIVE_BLOCKS)
+
+
+@pytest.fixture(autouse=True)
+def native_at_any_density(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave nothing to the dense product, however dense the layer."""
+    monkeypatch.setattr(cpu, "_pays", lambda *arguments: True)
+
+
+DENSITY_RULE = cpu._pays
+
+
+@pytest.fixture(params=cpu.INSTRUCTION_SETS)
+def instruction_set(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Each instruction set in turn; the dispatcher takes the best one where the processor lacks it."""
+    monkeypatch.setenv("ACF_CPU_ISA", request.param)
+    return str(request.param)
+
+
+def random_topology(layout: BlockLayout, density: float, generator: torch.Generator) -> BlockTopology:
+    """About ``density`` of the blocks, slots in random order."""
+    mask = torch.rand(layout.grid_rows, layout.grid_cols, generator=generator) < density
+    rows, cols = torch.nonzero(mask, as_tuple=True)
+    order = torch.randperm(rows.numel(), generator=generator)
+    return BlockTopology.build(layout, rows[order], cols[order])
+
+
+def assert_close(actual: Tensor, expected: Tensor, dtype: torch.dtype) -> None:
+    assert actual.shape == expected.shape
+    error = torch.linalg.vector_norm(actual.double() - expected)
+    assert error <= RELATIVE_ERROR[dtype] * torch.linalg.vector_norm(expected) + 1e-30
+
+
+@given(
+    seed=st.integers(0, 2**31),
+    block=blocks,
+    dtype=dtypes,
+    tokens=st.sampled_from((0, 1, 2, 7, 63, 64, 65, 200)),
+    grid=st.tuples(st.integers(1, 5), st.integers(1, 5)),
+    density=st.sampled_from(DENSITIES),
+    transposed=st.booleans(),
+)
+@few_examples
+def check_linear(
+    seed: int,
+    block: int,
+    dtype: torch.dtype,
+    tokens: int,
+    grid: tuple[int, int],
+    density: float,
+    transposed: bool,
+) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    layout = BlockLayout(grid[0] * block, grid[1] * block, block, block)
+    topology = random_topology(layout, density, generator)
+    x = torch.randn(tokens, layout.cols, generator=generator).to(dtype)
+    output_grad = torch.randn(tokens, layout.rows, generator=generator).to(dtype)
+    weight = torch.randn(topology.block_rows.numel(), block, block, generator=generator).to(dtype)
+    if transposed:
+        x, output_grad = x.T.contiguous().T, output_grad.T.contiguous().T
+    x64, grad64, weight64 = x.double(), output_grad.double(), weight.double()
+    assert_close(_block_linear(x, weight, *topology), reference.linear(x64, weight64, topology), dtype)
+    assert_close(
+        _block_linear_input_grad(output_grad, weight, *topology),
+        reference.linear_input_grad(grad64, weight64, topology),
+        dtype,
+    )
+    assert_close(
+        _block_linear_weight_grad(output_grad, x, *topology),
+        reference.linear_weight_grad(grad64, x64, topology),
+        dtype,
+    )
+    wanted = random_topology(layout, 0.7, generator)
+    candidates = (wanted.block_rows, wanted.block_cols)
+    assert_close(
+        cpu.block_gradient_norms(output_grad, x, *candidates, [block, block]),
+        reference.gradient_norms(grad64, x64, *candidates, (block, block)).double(),
+        dtype,
+    )
+
+
+def test_linear_passes_and_norms_agree_with_float64(instruction_set: str) -> None:
+    check_linear()
+
+
+pairs = st.tuples(st.integers(1, 3), st.integers(1, 3))
+
+
+@given(
+    seed=st.integers(0, 2**31),
+    block=blocks,
+    dtype=dtypes,
+    kernel=st.tuples(st.integers(1, 3), st.integers(1, 4)),
+    stride=pairs,
+    padding=st.tuples(st.integers(0, 3), st.integers(0, 3)),
+    dilation=st.tuples(st.integers(1, 2), st.integers(1, 2)),
+    size=st.tuples(st.integers(6, 18), st.integers(7, 18)),
+    batch=st.integers(1, 3),
+    density=st.sampled_from(DENSITIES),
+    channels_last=st.booleans(),
+)
+@few_examples
+def check_conv2d(
+    seed: int,
+    block: int,
+    dtype: torch.dtype,
+    kernel: tuple[int, int],
+    stride: tuple[int, int],
+    padding: tuple[int, int],
+    dilation: tuple[int, int],
+    size: tuple[int, int],
+    batch: int,
+    density: float,
+    channels_last: bool,
+) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    geometry = Conv2dGeometry(kernel, stride, padding, dilation)
+    lists, out_size = geometry.as_lists(), geometry.output_size(*size)
+    in_channels, out_channels = 2 * block, 3 * block if block < 64 else block
+    layout = BlockLayout(out_channels, kernel[0] * kernel[1] * in_channels, block, block)
+    topology = random_topology(layout, density, generator)
+    memory_format = torch.channels_last if channels_last else torch.contiguous_format
+    x = torch.randn(batch, in_channels, *size, generator=generator).to(dtype).to(memory_format=memory_format)
+    output_grad = torch.randn(batch, out_channels, *out_size, generator=generator).to(dtype)
+    output_grad = output_grad.to(memory_format=memory_format)
+    weight = torch.randn(topology.block_rows.numel(), block, block, generator=generator).to(dtype)
+    x64, grad64, weight64 = x.double(), output_grad.double(), weight.double()
+
+    y = _block_conv2d(x, weight, *topology, *lists)
+    assert y.stride() == torch.empty(y.shape, memory_format=_memory_format(x)).stride()
+    assert_close(y, reference.conv2d(x64, weight64, topology, *lists), dtype)
+    assert_close(
+        _block_conv2d_input_grad(output_grad, weight, *topology, list(x.shape), *lists),
+        reference.conv2d_input_grad(grad64, weight64, topology, list(x.shape), *lists),
+        dtype,
+    )
+    assert_close(
+        _block_conv2d_weight_grad(output_grad, x, *topology, *lists),
+        reference.conv2d_weight_grad(grad64, x64, topology, *lists),
+        dtype,
+    )
+    wanted = random_topology(layout, 0.4, generator)
+    candidates = (wanted.block_rows, wanted.block_cols)
+    assert_close(
+        cpu.block_conv2d_gradient_norms(output_grad, x, *candidates, [block, block], *lists),
+        reference.conv2d_gradient_norms(grad64, x64, *candidates, (block, block), *lists).double(),
+        dtype,
+    )
+
+
+def test_conv2d_passes_and_norms_agree_with_float64(instruction_set: str) -> None:
+    check_conv2d()
+
+
+def layer(
+    tokens: int = 96, block: int = 16, grid: tuple[int, int] = (6, 4), density: float = 0.5
+) -> tuple[Tensor, Tensor, Tensor, BlockTopology]:
+    """``x``, ``output_grad``, ``weight`` and topology of a float32 layer."""
+    generator = torch.Generator().manual_seed(7)
+    layout = BlockLayout(grid[0] * block, grid[1] * block, block, block)
+    topology = random_topology(layout, density, generator)
+    x = torch.randn(tokens, layout.cols, generator=generator)
+    output_grad = torch.randn(tokens, layout.rows, generator=generator)
+    weight = torch.randn(topology.block_rows.numel(), block, block, generator=generator)
+    return x, output_grad, weight, topology
+
+
+def test_results_larger_than_the_caches_are_right(instruction_set: str) -> None:
+    # 2200 x 1024 floats exceed PAST_CACHES_BYTES, where stores take another path.
+    x, output_grad, weight, topology = layer(tokens=2200, block=32, grid=(32, 32), density=0.1)
+    assert_close(
+        _block_linear(x, weight, *topology),
+        reference.linear(x.double(), weight.double(), topology),
+        torch.float32,
+    )
+    assert_close(
+        _block_linear_input_grad(output_grad, weight, *topology),
+        reference.linear_input_grad(output_grad.double(), weight.double(), topology),
+        torch.float32,
+    )
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 8])
+def test_any_thread_count_is_right_and_gives_the_same_bits_twice(threads: int) -> None:
+    x, output_grad, weight, topology = layer(tokens=333)
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        results = [
+            (
+                _block_linear(x, weight, *topology),
+                _block_linear_input_grad(output_grad, weight, *topology),
+                _block_linear_weight_grad(output_grad, x, *topology),
+            )
+            for _ in range(2)
+        ]
+    finally:
+        torch.set_num_threads(before)
+    assert all(torch.equal(first, second) for first, second in zip(*results, strict=True))
+    expected = reference.linear_weight_grad(output_grad.double(), x.double(), topology)
+    assert_close(results[0][2], expected, torch.float32)
+
+
+def test_threads_of_the_caller_do_not_disturb_each_other() -> None:
+    x, output_grad, _, topology = layer(tokens=300)
+    expected = _block_linear_weight_grad(output_grad, x, *topology)
+    results: list[Tensor] = []
+    workers = [
+        threading.Thread(
+            target=lambda: results.extend(
+                _block_linear_weight_grad(output_grad, x, *topology) for _ in range(20)
+            )
+        )
+        for _ in range(3)
+    ]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert len(results) == 60
+    assert all(torch.equal(result, expected) for result in results)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_nan_and_inf_pass_through_present_blocks_as_in_dense(
+    value: float, dtype: torch.dtype, instruction_set: str
+) -> None:
+    x, output_grad, weight, topology = layer(density=1.0)
+    x, output_grad, weight = x.to(dtype), output_grad.to(dtype), weight.to(dtype)
+    x[5, 3] = output_grad[7, 9] = weight[2, 1, 4] = value
+    for actual, expected in (
+        (_block_linear(x, weight, *topology), reference.linear(x.float(), weight.float(), topology)),
+        (
+            _block_linear_input_grad(output_grad, weight, *topology),
+            reference.linear_input_grad(output_grad.float(), weight.float(), topology),
+        ),
+        (
+            _block_linear_weight_grad(output_grad, x, *topology),
+            reference.linear_weight_grad(output_grad.float(), x.float(), topology),
+        ),
+    ):
+        assert torch.equal(actual.isnan(), expected.isnan())
+        assert torch.equal(actual.isposinf(), expected.isposinf())
+        assert torch.equal(actual.isneginf(), expected.isneginf())
+
+
+def test_bfloat16_rounds_to_nearest_even(instruction_set: str) -> None:
+    layout = BlockLayout(16, 16, 16, 16)
+    topology = BlockTopology.from_mask(layout, torch.ones(1, 1, dtype=torch.bool))
+    x = torch.zeros(4, 16, dtype=torch.bfloat16)
+    # Ties above an even and an odd bfloat16, and one just past a tie.
+    x[:, 0] = torch.tensor([1.0, 1.0 + 2**-7, 1.0, -1.0])
+    x[:, 1] = torch.tensor([2**-8, 2**-8, 2**-8 + 2**-15, -(2**-8)])
+    weight = torch.zeros(1, 16, 16, dtype=torch.bfloat16)
+    weight[0, 0, :2] = 1.0
+    expected = (x[:, 0].float() + x[:, 1].float()).to(torch.bfloat16)
+    assert torch.equal(_block_linear(x, weight, *topology)[:, 0], expected)
+
+
+def test_norms_name_a_block_twice_if_asked_and_keep_the_order_of_the_candidates() -> None:
+    x, output_grad, _, _ = layer()
+    rows, cols = torch.tensor([3, 0, 3, 5], dtype=torch.int32), torch.tensor([1, 2, 1, 0], dtype=torch.int32)
+    expected = reference.gradient_norms(output_grad, x, rows, cols, (16, 16))
+    torch.testing.assert_close(cpu.block_gradient_norms(output_grad, x, rows, cols, [16, 16]), expected)
+
+
+def test_norms_of_more_blocks_than_fit_at_once_agree(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cpu, "NORM_CHUNK_ELEMENTS", 5 * 16 * 16)
+    x, output_grad, _, _ = layer()
+    rows, cols = torch.nonzero(torch.ones(6, 4), as_tuple=True)
+    expected = reference.gradient_norms(output_grad, x, rows, cols, (16, 16))
+    torch.testing.assert_close(cpu.block_gradient_norms(output_grad, x, rows, cols, [16, 16]), expected)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "block_shape"),
+    [(torch.float64, (16, 16)), (torch.float32, (16, 32)), (torch.float32, (12, 12))],
+)
+def test_what_the_kernels_do_not_know_takes_the_reference(
+    dtype: torch.dtype, block_shape: tuple[int, int]
+) -> None:
+    height, width = block_shape
+    layout = BlockLayout(3 * height, 2 * width, height, width)
+    topology = BlockTopology.from_mask(layout, torch.tensor([[1, 0], [0, 1], [1, 1]], dtype=torch.bool))
+    x, weight = torch.randn(9, layout.cols, dtype=dtype), torch.randn(4, height, width, dtype=dtype)
+    torch.testing.assert_close(_block_linear(x, weight, *topology), reference.linear(x, weight, topology))
+    norms = cpu.block_gradient_norms(
+        torch.randn(9, layout.rows, dtype=dtype), x, topology.block_rows, topology.block_cols, [height, width]
+    )
+    assert norms.dtype == torch.float32
+
+
+@pytest.mark.parametrize(
+    ("block", "dtype", "has_bfloat16", "native_density", "dense_density"),
+    [
+        (8, torch.float32, True, 0.5, 1.0),
+        (16, torch.bfloat16, True, 0.3, 1.0),
+        (8, torch.bfloat16, True, 0.2, 0.6),
+    ],
+)
+def test_dense_layers_take_the_dense_product_where_that_is_quicker(
+    block: int,
+    dtype: torch.dtype,
+    has_bfloat16: bool,
+    native_density: float,
+    dense_density: float,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(cpu, "_multiplies_bfloat16", lambda: has_bfloat16)
+    layout = BlockLayout(8 * block, 8 * block, block, block)
+    generator = torch.Generator().manual_seed(3)
+    assert DENSITY_RULE(block, dtype, random_topology(layout, native_density, generator))
+    assert not DENSITY_RULE(block, dtype, random_topology(layout, dense_density, generator))
+
+
+def test_float32_layers_of_larger_blocks_run_natively_at_any_density() -> None:
+    topology = random_topology(BlockLayout(64, 64, 16, 16), 1.0, torch.Generator())
+    assert DENSITY_RULE(16, torch.float32, topology)
+
+
+def test_a_topology_that_points_outside_is_refused() -> None:
+    x, output_grad, weight, topology = layer()
+    broken = topology._replace(row_slots=topology.row_slots + 1000, col_slots=topology.col_slots - 1)
+    with pytest.raises(TopologyError, match="rebuild it"):
+        _block_linear(x, weight, *broken)
+    with pytest.raises(TopologyError, match="rebuild it"):
+        _block_linear_input_grad(output_grad, weight, *broken)
+
+
+def test_operands_that_do_not_fit_are_refused_as_torch_does() -> None:
+    x, output_grad, weight, topology = layer()
+    with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
+        _block_linear(x.repeat(1, 2), weight, *topology)
+    with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
+        _block_linear_input_grad(output_grad.repeat(1, 2), weight, *topology)
+    with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
+        _block_linear_weight_grad(output_grad, x[:-1], *topology)
+
+
+def test_opcheck_passes_for_every_op() -> None:
+    x, output_grad, weight, topology = layer(tokens=10)
+    x.requires_grad_()
+    weight.requires_grad_()
+    torch.library.opcheck(_block_linear, (x, weight, *topology))
+    torch.library.opcheck(_block_linear_input_grad, (output_grad, weight.detach(), *topology))
+    torch.library.opcheck(_block_linear_weight_grad, (output_grad, x.detach(), *topology))
+    images = torch.randn(2, 64, 5, 6, requires_grad=True)
+    torch.library.opcheck(_block_conv2d, (images, weight, *topology, [1, 1], [1, 1], [0, 0], [1, 1]))
+
+
+def test_gradients_flow_through_the_native_kernels() -> None:
+    x, _, weight, topology = layer(tokens=10)
+    x.requires_grad_()
+    weight.requires_grad_()
+    block_linear(x, weight, topology).square().sum().backward()
+    x64 = x.detach().double().requires_grad_()
+    weight64 = weight.detach().double().requires_grad_()
+    reference.linear(x64, weight64, topology).square().sum().backward()
+    for actual, expected in ((x, x64), (weight, weight64)):
+        assert actual.grad is not None
+        assert expected.grad is not None
+        assert_close(actual.grad, expected.grad, torch.float32)
+
+
+def test_an_image_without_a_single_output_pixel_is_refused_as_torch_does() -> None:
+    _, _, weight, topology = layer()
+    with pytest.raises(RuntimeError, match=r"[Kk]ernel size"):
+        block_conv2d(torch.randn(1, 16, 1, 1), weight, topology, Conv2dGeometry((2, 2)))
+
+
+class TestBuild:
+    """The compiler and the cache."""
+
+    def run_python(self, code: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        source = str(Path(cpu.__file__).parents[2])
+        variables = {**os.environ, "PYTHONPATH": source, **environment}
+        return subprocess.run(
+            [sys.executable, "-c", code], env=variables, capture_output=True, text=True, check=False
+        )
+
+    CALL = (
+        "import torch, acf.ops; from acf.ops import cpu; from acf.sparse import BlockLayout, BlockTopology\n"
+        "topology = BlockTopology.from_mask(BlockLayout(16, 16, 8, 8), torch.ones(2, 2, dtype=torch.bool))\n"
+        "y = [acf.ops.block_linear(torch.ones(3, 16), torch.ones(4, 8, 8), topology) for _ in range(3)]\n"
+        "assert bool((y[-1] == 16).all())\n"
+        "print(cpu.instruction_set())\n"
+    )
+
+    def test_importing_builds_nothing(self, tmp_path: Path) -> None:
+        answer = self.run_python("import acf.ops", ACF_CACHE_DIR=str(tmp_path / "cache"))
+        assert answer.returncode == 0, answer.stderr
+        assert not (tmp_path / "cache").exists()
+
+    def test_two_processes_may_build_at_once(self, tmp_path: Path) -> None:
+        answers: list[subprocess.CompletedProcess[str]] = []
+        workers = [
+            threading.Thread(
+                target=lambda: answers.append(self.run_python(self.CALL, ACF_CACHE_DIR=str(tmp_path)))
+            )
+            for _ in range(2)
+        ]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+        assert [answer.returncode for answer in answers] == [0, 0], [answer.stderr for answer in answers]
+        assert [path.suffix for path in tmp_path.iterdir()] == [".so"]
+
+    @pytest.mark.parametrize("damage", ["truncated", "flipped", "empty"])
+    def test_a_broken_cache_file_is_rebuilt(
+        self, damage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        compiler = cpu_build.find_compiler()
+        library = tmp_path / cpu_build.library_name(compiler)
+        whole = b"library" * 1000
+        library.write_bytes(whole + cpu_build.hashlib.sha256(whole).digest())
+        assert cpu_build.is_whole(library)
+        content = bytearray(library.read_bytes())
+        content[500] ^= 1
+        damaged = {"truncated": content[:1000], "flipped": content, "empty": b""}[damage]
+        library.write_bytes(damaged)
+        built: list[Path] = []
+        monkeypatch.setattr(cpu_build, "build", lambda compiler, path: built.append(path))
+        monkeypatch.setattr(cpu_build.ctypes, "CDLL", lambda path: path)
+        cpu_build._load_from(library, compiler)
+        assert built == [library]
+
+    def test_an_unwritable_cache_is_no_obstacle(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        blocked = tmp_path / "file"
+        blocked.write_text("a file where the directory should be")
+        answer = self.run_python(self.CALL, ACF_CACHE_DIR=str(blocked / "cache"))
+        assert answer.returncode == 0, answer.stderr
+        assert answer.stdout.strip() in cpu.INSTRUCTION_SETS
+
+    def test_without_a_compiler_there_is_one_warning_and_the_right_result(self, tmp_path: Path) -> None:
+        answer = self.run_python(self.CALL, ACF_CACHE_DIR=str(tmp_path), PATH=str(tmp_path), CXX="")
+        assert answer.returncode == 0, answer.stderr
+        assert answer.stdout.strip() == "None"
+        assert answer.stderr.count("CpuKernelWarning") == 1
+        assert "install a C++ compiler" in answer.stderr
+
+    def test_a_compiler_that_fails_is_named_in_the_warning(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        fake = tmp_path / "fake-cxx"
+        fake.write_text(
+            '#!/bin/sh\n[ "$1" = --version ] && echo 1.0 && exit 0\necho "no such flag" >&2\nexit 1\n'
+        )
+        fake.chmod(fake.stat().st_mode | stat.S_IXUSR)
+        monkeypatch.setenv("CXX", str(fake))
+        monkeypatch.setenv("ACF_CACHE_DIR", str(tmp_path / "cache"))
+        monkeypatch.setattr(cpu_build, "_loaded", [])
+        with pytest.warns(cpu_build.CpuKernelWarning, match=r"fake-cxx failed: no such flag") as caught:
+            assert cpu_build.load_library() is None
+        assert len(caught) == 1
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert cpu_build.load_library() is None
+
+    def test_the_environment_turns_the_kernels_off(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        x, _, weight, topology = layer()
+        monkeypatch.setenv("ACF_CPU_KERNELS", "0")
+        monkeypatch.setattr(cpu, "_run", lambda *arguments: pytest.fail("a native kernel was called"))
+        torch.testing.assert_close(_block_linear(x, weight, *topology), reference.linear(x, weight, topology))
