@@ -15,6 +15,7 @@ namespace {
 constexpr int64_t PACKED_TILE_BYTES = 768 << 10;  // packed input of a tile: stays in the second-level cache
 constexpr int64_t OUTER_TILE_BYTES = 1 << 20;     // the same for both operands of the weight gradient
 constexpr int64_t OUTER_CHUNK_BYTES = 16 << 10;   // one operand's panel in the weight gradient: first-level cache
+constexpr int64_t USES_PER_PACKING = 256;         // multiplications by one packed number that pay for packing it
 constexpr int64_t SEGMENT_SUM_BYTES = 32 << 20;   // private sums of the weight gradient, all segments together
 
 // From this size on a result is written past the caches: reading its old lines first costs more than it saves.
@@ -368,11 +369,20 @@ void add_segments(const float* first, const float* others, int64_t stride, int64
     }
 }
 
-// Segments enough for every thread twice, so that a delayed thread delays little, but few where sums are large.
-void choose_segments(OuterPass& pass, int64_t tiles, int64_t sum_bytes, int64_t threads) {
+// Twice as many tasks as threads, so that a delayed thread delays little. Parts pack the input once each, which
+// only many blocks per input channel pay for; segments keep sums once each, which only few blocks can afford.
+void choose_tasks(OuterPass& pass, int64_t tiles, const Problem& p) {
+    const int64_t tasks = 2 * p.threads, block_rows = p.output_channels / p.block;
+    const int64_t uses_of_an_input = p.blocks * p.block * p.block / p.input_channels;
+    if (uses_of_an_input >= USES_PER_PACKING * tasks && block_rows >= tasks) {
+        pass.segments = 1;
+        pass.parts = tasks;
+        return;
+    }
+    const int64_t sum_bytes = p.blocks * p.block * p.block * 4;
     const int64_t affordable = most(1, SEGMENT_SUM_BYTES / most(1, sum_bytes));
-    pass.segments = least(affordable >= 2 * threads ? 2 * threads : least(affordable, threads), most(1, tiles));
-    pass.parts = pass.segments >= threads ? 1 : divide_up(threads, pass.segments);
+    pass.segments = least(affordable >= tasks ? tasks : least(affordable, p.threads), most(1, tiles));
+    pass.parts = pass.segments >= p.threads ? 1 : divide_up(p.threads, pass.segments);
 }
 
 float* own_sums(const Problem& p, float*) { return static_cast<float*>(p.weight); }
@@ -429,7 +439,7 @@ int weight_gradient(const Problem& p) {
     pass.input_elements = panels * pass.input_layout.panel_elements;
     pass.output_elements = p.output_channels / B * pass.output_layout.panel_elements;
     pass.chunk_rows = most(1, OUTER_CHUNK_BYTES / (p.output_width * B * 4));
-    choose_segments(pass, pass.batch * pass.tiles_per_image, p.blocks * B * B * 4, p.threads);
+    choose_tasks(pass, pass.batch * pass.tiles_per_image, p);
 
     int64_t* offsets = workspace().offsets.take<int64_t>(p.blocks);
     if (!offsets) return STATUS_OUT_OF_MEMORY;
