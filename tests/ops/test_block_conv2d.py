@@ -101,3 +101,15 @@ def test_numerical_gradients_agree():
     x = torch.randn(2, 2, 3, 3, dtype=torch.float64, requires_grad=True)
     weight = torch.randn(3, 2, 2, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(lambda x, weight: block_conv2d(x, weight, topology, geometry), (x, weight))
+
+
+@pytest.mark.parametrize("wanted", ["input", "weight"])
+def test_only_the_gradient_that_is_asked_for_is_computed(wanted):
+    layout = BlockLayout(rows=4, cols=4, block_height=2, block_width=2)
+    topology = BlockTopology.build(layout, torch.tensor([1, 0]), torch.tensor([0, 0]))
+    x = torch.randn(2, 4, 3, 3, requires_grad=wanted == "input")
+    weight = torch.randn(2, 2, 2, requires_grad=wanted == "weight")
+    with torch.profiler.profile() as profile:
+        block_conv2d(x, weight, topology, Conv2dGeometry((1, 1))).sum().backward()
+    ops = {event.key for event in profile.key_averages() if event.key.startswith("acf::")}
+    assert {name for name in ops if "grad" in name} == {f"acf::block_conv2d_{wanted}_grad"}

@@ -240,9 +240,7 @@ def test_threads_of_the_caller_do_not_disturb_each_other() -> None:
     results: list[Tensor] = []
     workers = [
         threading.Thread(
-            target=lambda: results.extend(
-                _block_linear_weight_grad(output_grad, x, *topology) for _ in range(20)
-            )
+            target=lambda: results.extend(_block_linear_weight_grad(output_grad, x, *topology) for _ in range(20))
         )
         for _ in range(3)
     ]
@@ -310,9 +308,7 @@ def test_norms_of_more_blocks_than_fit_at_once_agree(monkeypatch: pytest.MonkeyP
     ("dtype", "block_shape"),
     [(torch.float64, (16, 16)), (torch.float32, (16, 32)), (torch.float32, (12, 12))],
 )
-def test_what_the_kernels_do_not_know_takes_the_reference(
-    dtype: torch.dtype, block_shape: tuple[int, int]
-) -> None:
+def test_what_the_kernels_do_not_know_takes_the_reference(dtype: torch.dtype, block_shape: tuple[int, int]) -> None:
     height, width = block_shape
     layout = BlockLayout(3 * height, 2 * width, height, width)
     topology = BlockTopology.from_mask(layout, torch.tensor([[1, 0], [0, 1], [1, 1]], dtype=torch.bool))
@@ -408,9 +404,7 @@ class TestBuild:
     def run_python(self, code: str, **environment: str) -> subprocess.CompletedProcess[str]:
         source = str(Path(cpu.__file__).parents[2])
         variables = {**os.environ, "PYTHONPATH": source, **environment}
-        return subprocess.run(
-            [sys.executable, "-c", code], env=variables, capture_output=True, text=True, check=False
-        )
+        return subprocess.run([sys.executable, "-c", code], env=variables, capture_output=True, text=True, check=False)
 
     CALL = (
         "import torch, acf.ops; from acf.ops import cpu; from acf.sparse import BlockLayout, BlockTopology\n"
@@ -428,9 +422,7 @@ class TestBuild:
     def test_two_processes_may_build_at_once(self, tmp_path: Path) -> None:
         answers: list[subprocess.CompletedProcess[str]] = []
         workers = [
-            threading.Thread(
-                target=lambda: answers.append(self.run_python(self.CALL, ACF_CACHE_DIR=str(tmp_path)))
-            )
+            threading.Thread(target=lambda: answers.append(self.run_python(self.CALL, ACF_CACHE_DIR=str(tmp_path))))
             for _ in range(2)
         ]
         for worker in workers:
@@ -441,9 +433,7 @@ class TestBuild:
         assert [path.suffix for path in tmp_path.iterdir()] == [".so"]
 
     @pytest.mark.parametrize("damage", ["truncated", "flipped", "empty"])
-    def test_a_broken_cache_file_is_rebuilt(
-        self, damage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_broken_cache_file_is_rebuilt(self, damage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         compiler = cpu_build.find_compiler()
         library = tmp_path / cpu_build.library_name(compiler)
         whole = b"library" * 1000
@@ -459,9 +449,7 @@ class TestBuild:
         cpu_build._load_from(library, compiler)
         assert built == [library]
 
-    def test_an_unwritable_cache_is_no_obstacle(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_an_unwritable_cache_is_no_obstacle(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         blocked = tmp_path / "file"
         blocked.write_text("a file where the directory should be")
         answer = self.run_python(self.CALL, ACF_CACHE_DIR=str(blocked / "cache"))
@@ -479,9 +467,7 @@ class TestBuild:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         fake = tmp_path / "fake-cxx"
-        fake.write_text(
-            '#!/bin/sh\n[ "$1" = --version ] && echo 1.0 && exit 0\necho "no such flag" >&2\nexit 1\n'
-        )
+        fake.write_text('#!/bin/sh\n[ "$1" = --version ] && echo 1.0 && exit 0\necho "no such flag" >&2\nexit 1\n')
         fake.chmod(fake.stat().st_mode | stat.S_IXUSR)
         monkeypatch.setenv("CXX", str(fake))
         monkeypatch.setenv("ACF_CACHE_DIR", str(tmp_path / "cache"))

@@ -58,8 +58,9 @@ def test_linear_norms_of_any_blocks_in_any_order_are_those_of_the_dense_gradient
         Conv2dGeometry((3, 3), padding=(1, 1)),
         Conv2dGeometry((1, 1)),
         Conv2dGeometry((2, 3), stride=(2, 1), padding=(0, 2), dilation=(1, 2)),
+        Conv2dGeometry((3, 2), stride=(1, 2), padding=(1, 0), dilation=(2, 1)),
     ],
-    ids=["padded", "one tap", "all uneven"],
+    ids=["padded", "one tap", "uneven", "uneven the other way"],
 )
 def test_convolution_norms_are_those_of_the_dense_gradient(geometry, dtype):
     x = torch.randn(2, 6, 7, 5, dtype=dtype)

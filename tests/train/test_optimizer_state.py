@@ -96,6 +96,13 @@ def test_the_step_counts_of_adam_go_on():
     assert optimizer.state[model[0].weight]["step"] == 4
 
 
+def test_the_factored_state_of_adafactor_starts_afresh_for_regrown_blocks_alone():
+    model, optimizer, regrown = trained(lambda parameters: torch.optim.Adafactor(parameters, lr=0.01))
+    for factor in (optimizer.state[model[0].weight][key] for key in ("row_var", "col_var")):
+        assert factor[~regrown].flatten(1).any(dim=1).all()
+        assert not factor[regrown].any()
+
+
 def test_an_optimizer_without_state_needs_none():
     model, optimizer, regrown = trained(lambda parameters: torch.optim.SGD(parameters, lr=0.05))
     assert not slot_state(optimizer, model[0].weight)

@@ -1,0 +1,265 @@
+"""The Triton kernels agree with the reference. They run in Triton's interpreter, so no GPU is needed.
+
+The interpreter must be chosen before Triton is imported, so the tests run in a process of their own: without
+``TRITON_INTERPRET`` this file has one test, which runs the file again with it.
+"""
+
+import importlib.util
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from acf.ops import Conv2dGeometry, reference
+from acf.sparse import BlockLayout, BlockTopology
+
+INTERPRETING = os.environ.get("TRITON_INTERPRET") == "1"
+
+if importlib.util.find_spec("triton") is None:
+    pytest.skip("triton is not installed (it comes with CUDA builds of torch)", allow_module_level=True)
+
+if not INTERPRETING:
+
+    def test_kernels_agree_with_the_reference_in_the_interpreter() -> None:
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", __file__]
+        environment = {**os.environ, "TRITON_INTERPRET": "1", "ACF_AUTOTUNE": "0"}
+        for name in [name for name in environment if name.startswith("PYTEST_")]:
+            del environment[name]
+        run = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        assert run.returncode == 0, run.stdout + run.stderr
+
+    def test_importing_the_package_does_not_import_triton() -> None:
+        code = "import sys, acf.ops.triton; assert 'acf.ops.triton.product' not in sys.modules"
+        subprocess.run([sys.executable, "-c", code], check=True)
+
+else:
+    import numpy as np
+    import triton.language as tl
+    from triton.runtime import interpreter
+
+    from acf.ops.triton import conv, norms, product, register, weight_grad
+    from acf.ops.triton.configs import (
+        conv_product_configs,
+        conv_weight_grad_configs,
+        product_configs,
+        weight_grad_configs,
+    )
+    from acf.ops.triton.pixels import ConvProblem, pixel_box
+    from acf.ops.triton.tuning import LaunchConfig
+
+    BLOCK_SIZES = (16, 32, 64, 128)
+    TOLERANCE = {torch.float32: 1e-5, torch.bfloat16: 6e-3}
+    PADDED = Conv2dGeometry((3, 3), (1, 1), (1, 1), (1, 1))
+    UNEVEN = Conv2dGeometry((3, 2), (2, 1), (1, 0), (1, 2))
+    POINTWISE = Conv2dGeometry((1, 1), (2, 2))
+
+
+@pytest.fixture(autouse=True)
+def _interpreter_of_today(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Triton 3.6's interpreter lacks two things: NumPy 2.4's stricter scalars, and products of bfloat16."""
+    if INTERPRETING:
+        patch_tensor, dot = interpreter._patch_lang_tensor, interpreter.InterpreterBuilder.create_dot
+
+        def patched(tensor: Any, scope: Any) -> None:
+            patch_tensor(tensor, scope)
+            scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.item()))
+            scope.set_attr(tensor, "__bool__", lambda self: bool(self.handle.data.all()))
+
+        def widened(handle: Any) -> Any:
+            if handle.dtype.scalar != tl.bfloat16:
+                return handle
+            return interpreter.TensorHandle((handle.data.astype(np.uint32) << 16).view(np.float32), tl.float32)
+
+        monkeypatch.setattr(interpreter, "_patch_lang_tensor", patched)
+        monkeypatch.setattr(
+            interpreter.InterpreterBuilder,
+            "create_dot",
+            lambda self, a, b, *rest: dot(self, widened(a), widened(b), *rest),
+        )
+
+
+def random_topology(rows: int, cols: int, block: int, kind: str = "mixed") -> BlockTopology:
+    """Slots in random order: an empty and a full row among random ones, or one block only, or all."""
+    mask = torch.rand(rows, cols) < 0.4
+    mask[0], mask[-1] = False, True
+    if kind == "one block":
+        mask = torch.zeros(rows, cols, dtype=torch.bool)
+        mask[rows // 2, cols // 2] = True
+    if kind == "all blocks":
+        mask = torch.ones(rows, cols, dtype=torch.bool)
+    chosen = torch.nonzero(mask)[torch.randperm(int(mask.sum()))]
+    return BlockTopology.build(BlockLayout(rows * block, cols * block, block, block), chosen[:, 0], chosen[:, 1])
+
+
+def poisoned(*shape: int, dtype: torch.dtype) -> Tensor:
+    """NaN everywhere: an element that no program writes shows."""
+    return torch.full(shape, float("nan"), dtype=dtype)
+
+
+def assert_close(result: Tensor, expected: Tensor, dtype: torch.dtype) -> None:
+    """Relative error of the Frobenius norm, in float64; NaN never passes."""
+    norm = expected.double().norm()
+    error = (result.double() - expected.double()).norm() / norm
+    assert error < TOLERANCE[dtype], f"relative error {error:.2e}"
+
+
+def small(config: "LaunchConfig", block: int) -> "LaunchConfig":
+    """The configuration with tiles small enough for the interpreter; what it computes is the same."""
+    return replace(config, tile=min(config.tile, 32), depth=min(config.depth, 32, block))
+
+
+def distinct(configs: tuple["LaunchConfig", ...], block: int) -> list["LaunchConfig"]:
+    """The different computations among ``configs``: warps and stages mean nothing to the interpreter."""
+    return list(dict.fromkeys(replace(small(config, block), warps=4, stages=3) for config in configs))
+
+
+if INTERPRETING:
+
+    @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+    @pytest.mark.parametrize("block", BLOCK_SIZES)
+    @pytest.mark.parametrize("forward", [True, False], ids=["forward", "input_grad"])
+    def test_products_agree_with_the_reference(block: int, dtype: torch.dtype, forward: bool) -> None:
+        topology = random_topology(4, 3, block)
+        weight = torch.randn(topology.block_rows.numel(), block, block).to(dtype)
+        x = torch.randn(37, (3 if forward else 4) * block).to(dtype)
+        meaning = reference.linear if forward else reference.linear_input_grad
+        expected = meaning(x.double(), weight.double(), topology)
+        for config in distinct(product_configs(block, 2, "tf32"), block):
+            out = poisoned(*expected.shape, dtype=dtype)
+            product.launch_product(config, x, weight, out, topology, forward)
+            assert_close(out, expected, dtype)
+
+    def test_packing_several_blocks_into_one_step_changes_nothing() -> None:
+        topology = random_topology(5, 7, 16)
+        weight = torch.randn(topology.block_rows.numel(), 16, 16)
+        x = torch.randn(20, 7 * 16)
+        expected = reference.linear(x.double(), weight.double(), topology)
+        for kernel in ("descriptor", "gather"):
+            out = poisoned(*expected.shape, dtype=torch.float32)
+            config = LaunchConfig(kernel, tile=16, depth=16, pack=4)
+            product.launch_product(config, x, weight, out, topology, True)
+            assert_close(out, expected, torch.float32)
+
+    @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+    @pytest.mark.parametrize("block", BLOCK_SIZES)
+    def test_weight_gradients_agree_with_the_reference(block: int, dtype: torch.dtype) -> None:
+        topology = random_topology(4, 3, block)
+        x, output_grad = torch.randn(37, 3 * block).to(dtype), torch.randn(37, 4 * block).to(dtype)
+        expected = reference.linear_weight_grad(output_grad.double(), x.double(), topology)
+        for config in distinct(weight_grad_configs(block, 2, "tf32", (1, 2)), block):
+            out = poisoned(*expected.shape, dtype=dtype)
+            weight_grad.launch_weight_grad(config, output_grad, x, out, topology)
+            assert_close(out, expected, dtype)
+
+    @pytest.mark.parametrize("kind", ["one block", "all blocks"])
+    @pytest.mark.parametrize("tokens", [1, 65])
+    def test_ops_take_sparse_and_full_topologies_and_any_token_count(kind: str, tokens: int) -> None:
+        topology = random_topology(3, 5, 16, kind)
+        weight = torch.randn(topology.block_rows.numel(), 16, 16)
+        x, output_grad = torch.randn(tokens, 80), torch.randn(tokens, 48)
+        assert_close(product.linear(x, weight, *topology), reference.linear(x, weight, topology), x.dtype)
+        assert_close(
+            product.linear_input_grad(output_grad, weight, *topology),
+            reference.linear_input_grad(output_grad, weight, topology),
+            x.dtype,
+        )
+        assert_close(
+            weight_grad.linear_weight_grad(output_grad, x, *topology),
+            reference.linear_weight_grad(output_grad, x, topology),
+            x.dtype,
+        )
+
+    def test_operands_that_are_not_contiguous_or_not_aligned_are_read_rightly() -> None:
+        topology = random_topology(3, 2, 16)
+        weight = torch.randn(16, 16, topology.block_rows.numel()).permute(2, 1, 0)
+        transposed, misaligned = torch.randn(32, 21).T, torch.randn(1 + 21 * 32)[1:].view(21, 32)
+        for x in (transposed, misaligned):
+            assert_close(product.linear(x, weight, *topology), reference.linear(x, weight, topology), x.dtype)
+
+    def test_other_blocks_and_float64_run_the_reference() -> None:
+        for block, dtype in ((8, torch.float32), (16, torch.float64)):
+            topology = random_topology(3, 2, block)
+            weight = torch.randn(topology.block_rows.numel(), block, block, dtype=dtype)
+            x = torch.randn(7, 2 * block, dtype=dtype)
+            assert torch.equal(product.linear(x, weight, *topology), reference.linear(x, weight, topology))
+
+    def test_a_nan_reaches_only_the_outputs_it_reaches_in_dense() -> None:
+        topology = random_topology(4, 3, 16)
+        weight = torch.randn(topology.block_rows.numel(), 16, 16)
+        x = torch.randn(9, 48)
+        x[4, 20] = float("nan")
+        hit = torch.zeros(4, dtype=torch.bool)
+        hit[topology.block_rows[topology.block_cols == 1].long()] = True
+        result = product.linear(x, weight, *topology).isnan().view(9, 4, 16)
+        assert torch.equal(result[4].all(1), hit)
+        assert not result[torch.arange(9) != 4].any()
+
+    @pytest.mark.parametrize("block", BLOCK_SIZES)
+    def test_norms_agree_with_the_reference_by_tiles_and_by_list(block: int) -> None:
+        x, output_grad = torch.randn(37, 3 * block), torch.randn(37, 5 * block)
+        rows, cols = torch.nonzero(torch.rand(5, 3) < 0.6, as_tuple=True)
+        rows, cols = rows.int(), cols.int()
+        expected = reference.gradient_norms(output_grad, x, rows, cols, (block, block))
+        by_list = norms.norms_of_list(output_grad, x, rows, cols, block, None)
+        by_tiles = norms.norms_by_tiles(output_grad, x, rows, cols, block)
+        assert_close(by_list, expected, x.dtype)
+        assert_close(by_tiles, expected, x.dtype)
+
+    def test_a_short_candidate_list_is_computed_block_by_block() -> None:
+        assert norms.prefers_list(40, 64, 16384, 4096)
+        assert not norms.prefers_list(15000, 64, 16384, 4096)
+
+    @pytest.mark.parametrize("geometry", [PADDED, UNEVEN, POINTWISE], ids=["padded", "uneven", "pointwise"])
+    @pytest.mark.parametrize(("block", "dtype"), [(16, torch.float32), (32, torch.bfloat16)])
+    def test_convolutions_agree_with_the_reference(block: int, dtype: torch.dtype, geometry: Conv2dGeometry) -> None:
+        taps, pairs = geometry.kernel_size[0] * geometry.kernel_size[1], geometry.as_lists()
+        topology = random_topology(3, 2 * taps, block)
+        weight = torch.randn(topology.block_rows.numel(), block, block).to(dtype)
+        x = torch.randn(2, 2 * block, 7, 6).to(dtype).contiguous(memory_format=torch.channels_last)
+        output_grad = torch.randn(2, 3 * block, *geometry.output_size(7, 6)).to(dtype)
+        problem = ConvProblem.build(list(x.shape), list(output_grad.shape), geometry)
+        source, flat = problem.pixels_of(x), problem.pixels_of(output_grad)
+        wide = (output_grad.double(), x.double(), weight.double())
+        forward = problem.pixels_of(reference.conv2d(wide[1], wide[2], topology, *pairs))
+        backward = problem.pixels_of(reference.conv2d_input_grad(wide[0], wide[2], topology, list(x.shape), *pairs))
+        for config in distinct(conv_product_configs(block, 2, "tf32", problem.unstrided), block):
+            out = poisoned(*flat.shape, dtype=dtype)
+            conv.launch_conv_forward(config, source, weight, out, topology, problem)
+            assert_close(out, forward, dtype)
+            out = poisoned(*source.shape, dtype=dtype)
+            conv.launch_conv_input_grad(config, flat, weight, out, topology, problem)
+            assert_close(out, backward, dtype)
+        expected = reference.conv2d_weight_grad(wide[0], wide[1], topology, *pairs)
+        for config in distinct(conv_weight_grad_configs(block, 2, "tf32", problem.unstrided, (1, 2)), block):
+            out = poisoned(*weight.shape, dtype=dtype)
+            conv.launch_conv_weight_grad(config, flat, source, out, topology, problem)
+            assert_close(out, expected, dtype)
+        found = expected.square().sum((1, 2)).sqrt()
+        for computed in (
+            norms.norms_of_list(flat, source, topology.block_rows, topology.block_cols, block, problem),
+            norms.conv_norms_by_tiles(flat, source, topology.block_rows, topology.block_cols, block, problem),
+        ):
+            assert_close(computed, found, dtype)
+
+    def test_convolution_ops_keep_the_memory_format_of_their_input() -> None:
+        topology = random_topology(2, 9, 16)
+        weight = torch.randn(topology.block_rows.numel(), 16, 16)
+        x = torch.randn(2, 16, 5, 4)
+        for memory_format in (torch.contiguous_format, torch.channels_last):
+            given = x.contiguous(memory_format=memory_format)
+            y = conv.conv2d(given, weight, *topology, *PADDED.as_lists())
+            assert y.is_contiguous(memory_format=memory_format)
+            assert_close(y, reference.conv2d(given, weight, topology, *PADDED.as_lists()), x.dtype)
+
+    def test_registering_again_is_harmless() -> None:
+        register()
+        register()
+
+    def test_a_pixel_box_covers_common_images_without_waste() -> None:
+        assert pixel_box(128, 256, (28, 28)) == (8, 4, 4)
+        assert pixel_box(64, 64, (56, 56)) == (1, 8, 8)
