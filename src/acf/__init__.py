@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from acf.metrics import TrainingRecord as TrainingRecord
     from acf.nn import BlockSparsity as BlockSparsity
     from acf.nn import densify_ as densify_
+    from acf.nn import faster_layers as faster_layers
     from acf.nn import sparsify_ as sparsify_
     from acf.nn import weight_sparsity as weight_sparsity
     from acf.report import report as report
@@ -38,6 +39,7 @@ _HOME_OF = {
     "attach": "acf.train",
     "capture": "acf.trace",
     "densify_": "acf.nn",
+    "faster_layers": "acf.nn",
     "report": "acf.report",
     "simulate": "acf.sim",
     "sparsify_": "acf.nn",

@@ -12,6 +12,7 @@ from acf.errors import AcfError, ArchitectureError
 from acf.files import write_whole
 
 if TYPE_CHECKING:
+    from acf.nn import LayerTiming
     from acf.sim import Result
 
 app = typer.Typer(
@@ -131,16 +132,40 @@ def report(
 
 
 @app.command()
-def doctor(as_json: Json = False) -> None:
-    """Say what this machine has and what works because of it."""
+def doctor(
+    layers: Annotated[
+        str, typer.Option(help="module:function that returns (model, example input): time its layers dense and sparse.")
+    ] = "",
+    sparsity: Annotated[float, typer.Option(help="With --layers: share of blocks to drop.")] = 0.9,
+    block: Annotated[int, typer.Option(help="With --layers: side of a block.")] = 32,
+    as_json: Json = False,
+) -> None:
+    """Say what this machine has and what works because of it; with --layers, which layers of a model pay here."""
     from acf.doctor import examine
-    from acf.tables import doctor_table, show
+    from acf.tables import doctor_table, layer_table, show
 
+    if layers:
+        timings = _time_layers(layers, sparsity, block)
+        if as_json:
+            _print_json([vars(timing) | {"ratio": timing.ratio, "pays": timing.pays} for timing in timings])
+        else:
+            show(layer_table(timings, sparsity, block))
+        return
     findings = examine()
     if as_json:
         _print_json([vars(finding) for finding in findings])
     else:
         show(doctor_table(findings))
+
+
+def _time_layers(builder: str, sparsity: float, block: int) -> "list[LayerTiming]":
+    """Call the named function for a model and its input, and time the model's layers."""
+    from acf.doctor import load_builder
+    from acf.nn import BlockSparsity, time_layers
+
+    spec = BlockSparsity(sparsity, block=block)
+    model, example = load_builder(builder)()
+    return time_layers(model, example, spec)
 
 
 def _print_json(values: Any) -> None:

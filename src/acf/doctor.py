@@ -5,10 +5,14 @@ import platform
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any, cast
 
+from acf.errors import SparsityError
 from acf.units import binary_bytes
 
 _VECTOR_FLAGS = ("avx2", "fma", "avx512f", "avx512_bf16", "amx_bf16", "asimd", "sve")
@@ -37,6 +41,22 @@ def examine() -> list[Finding]:
         _memory(),
         _digits(),
     ]
+
+
+def load_builder(builder: str) -> Callable[[], Any]:
+    """The function that ``module:function`` names; the current folder is searched too."""
+    module_name, _, function_name = builder.partition(":")
+    if not module_name or not function_name:
+        raise SparsityError(f"{builder!r} is not module:function; name a function that returns (model, example input)")
+    if "" not in sys.path:
+        sys.path.insert(0, "")
+    try:
+        function = getattr(import_module(module_name), function_name)
+    except (ImportError, AttributeError) as error:
+        raise SparsityError(f"{builder!r} cannot be imported ({error}); name a module and a function in it") from error
+    if not callable(function):
+        raise SparsityError(f"{builder!r} is no function; name one that returns (model, example input)")
+    return cast(Callable[[], Any], function)
 
 
 def _python() -> Finding:

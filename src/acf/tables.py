@@ -13,6 +13,7 @@ from acf.units import binary_bytes, si
 if TYPE_CHECKING:
     from acf.doctor import Finding
     from acf.experiments.demo import DemoOutcome
+    from acf.nn import LayerTiming
     from acf.sim import Result
 
 
@@ -130,6 +131,28 @@ def comparison_table(results: "Sequence[Result]") -> Table:
             f"{result.utilization:.1%}",
             si(result.energy_j, "J"),
             binary_bytes(result.dram_bytes),
+        )
+    return table
+
+
+def layer_table(timings: "Sequence[LayerTiming]", sparsity: float, block: int) -> Table:
+    """Which layers of a model are faster block-sparse on this machine."""
+    table = Table(
+        title=f"forward and both gradients, {sparsity:.0%} sparse in blocks of {block}, this machine",
+        caption="best of interleaved runs; acf.faster_layers gives a filter_fn that takes the layers that pay",
+    )
+    for heading in ("name", "layer", "input", "dense", "sparse", "ratio", "verdict"):
+        table.add_column(heading, justify="right" if heading in ("dense", "sparse", "ratio") else "left")
+    for timing in timings:
+        measured = timing.ratio is not None
+        table.add_row(
+            timing.name,
+            timing.layer,
+            "x".join(str(size) for size in timing.input_shape),
+            si(timing.dense_seconds or 0.0, "s") if measured else "-",
+            si(timing.sparse_seconds or 0.0, "s") if measured else "-",
+            f"{timing.ratio:.2f}x" if timing.ratio is not None else "-",
+            "sparse pays" if timing.pays else f"stays dense: {timing.reason or 'slower sparse'}",
         )
     return table
 

@@ -40,7 +40,12 @@ def test_a_setting_out_of_range_is_refused_with_value_rule_and_remedy(settings, 
     assert message in str(caught.value)
 
 
-@pytest.mark.parametrize("settings", [{"fraction": 1.0}, {"stop_at": 1.0}, {"every": 1}, {"total_steps": 1}])
+def test_a_schedule_that_would_never_move_a_block_is_refused():
+    with pytest.raises(SparsityError, match=r"every 100 is beyond the last moving step 37\.5"):
+        BlockDST(total_steps=50)
+
+
+@pytest.mark.parametrize("settings", [{"fraction": 1.0, "every": 7}, {"every": 10, "stop_at": 1.0}, {"every": 1}])
 def test_settings_at_the_edge_of_the_range_are_accepted(settings):
     BlockDST(**{"total_steps": 10, **settings})
 
@@ -82,7 +87,7 @@ def test_no_more_blocks_move_than_are_absent():
     absent=st.integers(0, 1000),
 )
 def test_the_number_of_blocks_that_move_is_never_negative_and_always_fits(fraction, schedule, step, present, absent):
-    policy = BlockDST(total_steps=100, fraction=fraction, schedule=schedule)
+    policy = BlockDST(total_steps=100, every=10, fraction=fraction, schedule=schedule)
     count = policy.blocks_to_move(step, present, absent)
     assert 0 <= count <= min(present, absent)
     assert count <= fraction * present + 0.5

@@ -96,3 +96,10 @@ def test_layers_that_were_left_dense_are_the_same_objects_after_a_round_trip():
     densify_(model)
     assert model[0] is stem
     assert not block_sparse_layers(model)
+
+
+def test_a_densified_model_keeps_nothing_of_the_sparse_one():
+    model = nn.Sequential(nn.Linear(16, 16))
+    sparsify_(model, BlockSparsity(0.5, block=4))
+    densify_(model)
+    assert not model._load_state_dict_pre_hooks

@@ -270,3 +270,11 @@ def test_printing_a_model_shows_blocks_and_density():
     sparsify_(model, HALF)
     assert "in_features=8, out_features=16, block=4x4, blocks=4/8, bias=True" in repr(model)
     assert "8, 8, kernel_size=(3, 3), stride=(2, 2), padding=(1, 1), block=4x4, blocks=18/36" in repr(model)
+
+
+def test_a_layer_with_hooks_is_left_dense_because_they_would_be_lost():
+    model = nn.Sequential(nn.Linear(16, 16), nn.Linear(16, 16))
+    model[0].register_forward_hook(lambda module, args, output: None)
+    summary = sparsify_(model, BlockSparsity(0.5, block=4))
+    assert summary.left_dense == (("0", "it has hooks, which its sparse successor would lose"),)
+    assert type(model[0]) is nn.Linear

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from acf.errors import TopologyError
 from acf.masks import BlockDST
 from acf.nn import BlockSparseLayer, BlockSparsity, block_sparse_layers, sparsify_
+from acf.ops import observe
 from acf.train import attach
 
 EVERY_STEP = BlockDST(total_steps=100, every=1, fraction=0.5, schedule="constant")
@@ -219,3 +220,22 @@ def test_a_model_that_nobody_holds_any_more_is_freed_though_it_was_never_detache
     del model, optimizer
     gc.collect()
     assert weight() is None
+
+
+def test_a_second_controller_on_the_same_layers_is_refused():
+    model = sparse_model()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    attach(model, optimizer, EVERY_STEP)
+    with pytest.raises(TopologyError, match="0 is attached to a controller already"):
+        attach(model, optimizer, EVERY_STEP)
+
+
+def test_a_move_without_scores_is_reported(monkeypatch):
+    model = sparse_model()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    controller = attach(model, optimizer, EVERY_STEP)
+    assert controller.moves_next
+    monkeypatch.setattr(observe, "_OBSERVERS", {})  # what a replayed CUDA graph amounts to
+    with pytest.warns(UserWarning, match="no absent block was scored at step 1"):
+        train_step(model, optimizer)
+    assert controller.changes == []

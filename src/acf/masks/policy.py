@@ -45,6 +45,11 @@ class BlockDST:
             raise SparsityError(
                 f"schedule {self.schedule!r} is not one of {', '.join(SCHEDULES)}; use one of these names"
             )
+        if self.every > self.last_step:
+            raise SparsityError(
+                f"every {self.every} is beyond the last moving step {self.last_step:g} (stop_at x total_steps), so no "
+                "block would ever move; lower every, or train longer"
+            )
 
     @property
     def last_step(self) -> float:

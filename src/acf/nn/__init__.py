@@ -6,6 +6,7 @@ from acf.nn.linear import BlockSparseLinear
 from acf.nn.sparsify import densify_, sparsify_
 from acf.nn.spec import BlockSparsity
 from acf.nn.summary import LayerSummary, SparsitySummary, block_sparse_layers, weight_sparsity
+from acf.nn.timing import LayerTiming, faster_layers, time_layers
 
 __all__ = [
     "BlockSparseConv2d",
@@ -13,9 +14,12 @@ __all__ = [
     "BlockSparseLinear",
     "BlockSparsity",
     "LayerSummary",
+    "LayerTiming",
     "SparsitySummary",
     "block_sparse_layers",
     "densify_",
+    "faster_layers",
     "sparsify_",
+    "time_layers",
     "weight_sparsity",
 ]

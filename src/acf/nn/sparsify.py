@@ -34,7 +34,7 @@ def sparsify_(model: nn.Module, spec: BlockSparsity, filter_fn: FilterFn | None 
             f"the model is itself a {type(model).__name__}, which cannot be replaced in place; "
             "put it into a container such as nn.Sequential(layer)"
         )
-    chosen, left_dense = _choose_layers(model, spec, filter_fn)
+    chosen, left_dense = choose_layers(model, spec, filter_fn)
     if not chosen:
         raise SparsityError(_nothing_to_sparsify(model, spec, left_dense))
     layouts = {name: _layout_of(name, dense, spec) for name, dense in chosen.items()}
@@ -62,10 +62,13 @@ def densify_(model: nn.Module) -> nn.Module:
             f"the model is itself a {type(model).__name__}, which cannot be replaced in place; call its to_dense()"
         )
     _replace(model, {layer: layer.to_dense() for layer in layers.values()})
+    for key, hook in list(model._load_state_dict_pre_hooks.items()):
+        if getattr(hook, "hook", hook) is check_checkpoint:
+            del model._load_state_dict_pre_hooks[key]
     return model
 
 
-def _choose_layers(
+def choose_layers(
     model: nn.Module, spec: BlockSparsity, filter_fn: FilterFn | None
 ) -> tuple[dict[str, DenseLayer], dict[str, str]]:
     """The layers to make sparse, and those left dense with the reason, by name."""
@@ -93,6 +96,8 @@ def _why_unfit(module: DenseLayer, owners: Counter[int]) -> str:
         return "its weight is computed by a hook or parametrization"
     if owners[id(module.weight)] > 1:
         return "its weight is shared with another module"
+    if module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks:
+        return "it has hooks, which its sparse successor would lose"
     if isinstance(module, nn.Conv2d) and module.groups != 1:
         return f"a grouped convolution (groups={module.groups})"
     return ""

@@ -1,7 +1,9 @@
 """The controller that moves a model's blocks while the user's own loop trains it."""
 
+import warnings
 from dataclasses import asdict, dataclass
 from typing import Any
+from weakref import WeakSet
 
 import torch
 from torch import Tensor, nn
@@ -23,6 +25,13 @@ class TopologyChange:
     present_blocks: int
 
 
+_CONTROLLED: "WeakSet[BlockSparseLayer]" = WeakSet()
+
+
+class UnscoredMoveWarning(UserWarning):
+    """Blocks were due to move, but no layer's absent blocks were scored."""
+
+
 def attach(model: nn.Module, optimizer: torch.optim.Optimizer, policy: BlockDST) -> "TopologyController":
     """Let ``policy`` move the blocks of ``model`` after the optimizer steps it names; returns the controller.
 
@@ -41,6 +50,12 @@ def attach(model: nn.Module, optimizer: torch.optim.Optimizer, policy: BlockDST)
             f"the optimizer does not hold {missing[0]}.weight ({len(missing)} of {len(layers)} sparse layers missing); "
             "build it from model.parameters() after sparsify_, then attach"
         )
+    taken = [name for name, layer in layers.items() if layer in _CONTROLLED]
+    if taken:
+        raise TopologyError(
+            f"{taken[0]} is attached to a controller already, and two would move its blocks against each other; "
+            "call detach() on the first"
+        )
     return TopologyController(layers, optimizer, policy)
 
 
@@ -54,8 +69,14 @@ class TopologyController:
         self.step = 0
         self.changes: list[TopologyChange] = []
         self._scores: dict[str, AbsentBlockScores] = {}
+        _CONTROLLED.update(layers.values())
         self._hook = optimizer.register_step_post_hook(self._after_step)
         self._listen_if_due()
+
+    @property
+    def moves_next(self) -> bool:
+        """Whether blocks move after the coming step, so that its backward pass scores absent blocks."""
+        return self.policy.moves_at(self.step + 1)
 
     @property
     def sparsity(self) -> float:
@@ -67,6 +88,8 @@ class TopologyController:
         """Stop moving blocks and remove every hook; the model keeps its present topology."""
         self._hook.remove()
         self._stop_listening()
+        for layer in self.layers.values():
+            _CONTROLLED.discard(layer)
 
     def state_dict(self) -> dict[str, Any]:
         """Step and policy as plain values; the topology itself is in the model's ``state_dict``."""
@@ -79,11 +102,11 @@ class TopologyController:
                 f"a topology state has the keys policy and step, this one has {', '.join(sorted(state)) or 'none'}; "
                 "pass what TopologyController.state_dict() returned"
             )
-        mine = asdict(self.policy)
-        for key, value in state["policy"].items():
-            if mine.get(key) != value:
+        mine, theirs = asdict(self.policy), state["policy"]
+        for key in [*mine, *(key for key in theirs if key not in mine)]:
+            if key not in mine or key not in theirs or mine[key] != theirs[key]:
                 raise TopologyError(
-                    f"the checkpoint was made with {key}={value}, this policy has {key}={mine.get(key)}; "
+                    f"the checkpoint was made with {key}={theirs.get(key)}, this policy has {key}={mine.get(key)}; "
                     "attach the policy of the checkpoint, or start a new schedule without loading it"
                 )
         self.step = int(state["step"])
@@ -92,14 +115,17 @@ class TopologyController:
     def _after_step(self, *_: Any) -> None:
         self.step += 1
         if self.policy.moves_at(self.step):
+            before = len(self.changes)
             for name, layer in self.layers.items():
                 self._move(name, layer)
+            if len(self.changes) == before and any(map(_could_have_moved, self.layers.values())):
+                _warn_unscored(self.step)
         self._listen_if_due()
 
     def _listen_if_due(self) -> None:
         """Score absent blocks in the next backward pass if blocks move after it."""
         self._stop_listening()
-        if self.policy.moves_at(self.step + 1):
+        if self.moves_next:
             self._scores = {name: AbsentBlockScores(layer) for name, layer in self.layers.items()}
 
     def _stop_listening(self) -> None:
@@ -119,8 +145,32 @@ class TopologyController:
         self.changes.append(TopologyChange(self.step, name, count, layer.present_blocks))
 
 
+def _could_have_moved(layer: BlockSparseLayer) -> bool:
+    """Whether the layer got a gradient in this step that is not zero, and has absent blocks to score."""
+    return layer.density < 1.0 and layer.weight.grad is not None and bool(layer.weight.grad.any())
+
+
+def _warn_unscored(step: int) -> None:
+    warnings.warn(
+        f"no absent block was scored at step {step}, so no block moved; a replayed CUDA graph does not score: "
+        "call the uncompiled model in the steps where controller.moves_next is true",
+        UnscoredMoveWarning,
+        stacklevel=3,
+    )
+
+
 def zero_optimizer_state(optimizer: torch.optim.Optimizer, parameter: nn.Parameter, slots: Tensor) -> None:
-    """Zero ``slots`` in every state tensor of the parameter's shape, whatever the optimizer calls it."""
+    """Zero ``slots`` in every state tensor that has the parameter's slots, whatever the optimizer calls it.
+
+    That is a tensor of the parameter's shape, or of that shape with block height or width reduced to 1, as
+    factored second moments have it.
+    """
     for value in optimizer.state.get(parameter, {}).values():
-        if isinstance(value, Tensor) and value.shape == parameter.shape:
+        if isinstance(value, Tensor) and _has_slots(value, parameter):
             value[slots] = 0.0
+
+
+def _has_slots(value: Tensor, parameter: nn.Parameter) -> bool:
+    if value.dim() != parameter.dim() or value.shape[0] != parameter.shape[0]:
+        return False
+    return all(size in (1, whole) for size, whole in zip(value.shape, parameter.shape, strict=True))

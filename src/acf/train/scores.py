@@ -10,8 +10,8 @@ from acf.ops import observe_weight_grad, stop_observing
 class AbsentBlockScores:
     """Sums the squared gradient norms of a layer's absent blocks over the backward passes of one step.
 
-    With one backward pass per step these rank blocks by the exact gradient norm; with gradient accumulation,
-    or several processes, by the root of the summed squares of the parts.
+    Where the layer runs once per step these rank blocks by the exact gradient norm; where it runs several times, with
+    gradient accumulation, or in several processes, by the root of the summed squares of the parts.
     """
 
     def __init__(self, layer: BlockSparseLayer) -> None:
@@ -24,7 +24,7 @@ class AbsentBlockScores:
 
     @torch.no_grad()
     def add(self, output_grad: Tensor, x: Tensor) -> None:
-        """Add one backward pass. A pass that overflowed (a loss scaler will skip it) adds nothing."""
+        """Add one backward pass; norms that overflowed, in a pass that a loss scaler will skip, add nothing."""
         rows, cols, squares = self.candidates()
         norms = self.layer.gradient_norms(output_grad, x, rows, cols)
         squares += torch.where(torch.isfinite(norms), norms, 0.0).square()
