@@ -1,10 +1,19 @@
-"""Writing files so that a reader, or an interrupted program, meets the old content or the new, never a part."""
+"""Files: the cache folder, and writing so that a reader meets the old content or the new, never a part."""
 
 import os
 from pathlib import Path
 from uuid import uuid4
 
 from acf.errors import FileError
+
+
+def cache_directory() -> Path:
+    """Where builds and measured choices are kept: ``$ACF_CACHE_DIR``, ``$XDG_CACHE_HOME/acf`` or ``~/.cache/acf``."""
+    if named := os.environ.get("ACF_CACHE_DIR"):
+        return Path(named)
+    if shared := os.environ.get("XDG_CACHE_HOME"):
+        return Path(shared) / "acf"
+    return Path.home() / ".cache" / "acf"
 
 
 def write_whole(path: Path, content: bytes) -> None:

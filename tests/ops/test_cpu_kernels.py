@@ -17,8 +17,9 @@ from torch import Tensor
 
 from acf.errors import TopologyError
 from acf.ops import Conv2dGeometry, block_conv2d, block_linear, cpu, cpu_build, reference
-from acf.ops.conv import _block_conv2d, _block_conv2d_input_grad, _block_conv2d_weight_grad, _memory_format
+from acf.ops.conv import _block_conv2d, _block_conv2d_input_grad, _block_conv2d_weight_grad
 from acf.ops.linear import _block_linear, _block_linear_input_grad, _block_linear_weight_grad
+from acf.ops.reference import memory_format_of
 from acf.sparse import BlockLayout, BlockTopology
 
 needs_compiler = pytest.mark.skipif(
@@ -160,7 +161,7 @@ def check_conv2d(
     x64, grad64, weight64 = x.double(), output_grad.double(), weight.double()
 
     y = _block_conv2d(x, weight, *topology, *lists)
-    assert y.stride() == torch.empty(y.shape, memory_format=_memory_format(x)).stride()
+    assert y.stride() == torch.empty(y.shape, memory_format=memory_format_of(x)).stride()
     assert_close(y, reference.conv2d(x64, weight64, topology, *lists), dtype)
     assert_close(
         _block_conv2d_input_grad(output_grad, weight, *topology, list(x.shape), *lists),

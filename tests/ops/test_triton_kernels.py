@@ -42,7 +42,7 @@ else:
     import triton.language as tl
     from triton.runtime import interpreter
 
-    from acf.ops.triton import conv, norms, product, register, weight_grad
+    from acf.ops.triton import conv, norms, product, weight_grad
     from acf.ops.triton.configs import (
         conv_product_configs,
         conv_weight_grad_configs,
@@ -255,10 +255,6 @@ if INTERPRETING:
             y = conv.conv2d(given, weight, *topology, *PADDED.as_lists())
             assert y.is_contiguous(memory_format=memory_format)
             assert_close(y, reference.conv2d(given, weight, topology, *PADDED.as_lists()), x.dtype)
-
-    def test_registering_again_is_harmless() -> None:
-        register()
-        register()
 
     def test_a_pixel_box_covers_common_images_without_waste() -> None:
         assert pixel_box(128, 256, (28, 28)) == (8, 4, 4)

@@ -1,6 +1,6 @@
 """Block-sparse products as `torch.library` custom ops: schema, fake and autograd rules; `reference` is the oracle."""
 
-from acf.ops import cpu
+from acf.ops import cpu, triton
 from acf.ops.conv import Conv2dGeometry, block_conv2d, block_conv2d_gradient_norms
 from acf.ops.linear import block_gradient_norms, block_linear
 from acf.ops.observe import observe_weight_grad, stop_observing
@@ -16,3 +16,4 @@ __all__ = [
 ]
 
 cpu.register()
+triton.register()

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 
+from acf.files import cache_directory
+
 NATIVE_DIRECTORY = Path(__file__).parent / "native"
 COMMON_FLAGS = ("-std=c++17", "-O3", "-fPIC", "-fno-math-errno", "-fvisibility=hidden", "-w")
 X86_FLAGS = {
@@ -63,15 +65,6 @@ def find_compiler() -> Compiler:
         if answer.returncode == 0:
             return Compiler(path, answer.stdout)
     raise KernelBuildError("no C++ compiler found ($CXX, c++, g++, clang++)")
-
-
-def cache_directory() -> Path:
-    """``$ACF_CACHE_DIR``, else ``$XDG_CACHE_HOME/acf``, else ``~/.cache/acf``."""
-    if named := os.environ.get("ACF_CACHE_DIR"):
-        return Path(named)
-    if shared := os.environ.get("XDG_CACHE_HOME"):
-        return Path(shared) / "acf"
-    return Path(os.path.expanduser("~")) / ".cache" / "acf"
 
 
 def library_name(compiler: Compiler) -> str:

@@ -1,0 +1,210 @@
+"""Every kernel variant on a GPU against float64, and properties that only a GPU shows."""
+
+import multiprocessing
+import os
+from concurrent.futures import ProcessPoolExecutor
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from acf.ops import Conv2dGeometry, reference
+from acf.ops.triton import conv, norms, product, weight_grad
+from acf.ops.triton.configs import (
+    conv_product_configs,
+    conv_weight_grad_configs,
+    product_configs,
+    weight_grad_configs,
+)
+from acf.ops.triton.pixels import ConvProblem
+from acf.ops.triton.support import BLOCK_SIZES
+from acf.sparse import BlockLayout, BlockTopology
+
+TOLERANCE = {torch.float32: 2e-6, torch.float16: 1e-3, torch.bfloat16: 6e-3}
+TF32_TOLERANCE = 1e-3
+
+
+class ErrorLog:
+    """The largest relative error of each kind of check; raises at the first that is too large."""
+
+    def __init__(self) -> None:
+        self.largest: dict[str, float] = {}
+
+    def add(self, name: str, result: Tensor, expected: Tensor, tolerance: float) -> None:
+        """Compare in float64 by the Frobenius norm; a NaN never passes."""
+        error = float((result.double() - expected.double()).norm() / expected.double().norm())
+        self.largest[name] = max(self.largest.get(name, 0.0), error)
+        if not error < tolerance:
+            raise ArithmeticError(f"{name}: relative error {error:.2e}, allowed {tolerance:.0e}")
+
+
+def odd_topology(rows: int, cols: int, block: int) -> BlockTopology:
+    """A random topology with an empty row, a full row, and slots out of order, on the GPU."""
+    mask = torch.rand(rows, cols) < 0.3
+    mask[0], mask[1] = False, True
+    chosen = torch.nonzero(mask)[torch.randperm(int(mask.sum()))]
+    topology = BlockTopology.build(BlockLayout(rows * block, cols * block, block, block), chosen[:, 0], chosen[:, 1])
+    return BlockTopology(*(tensor.cuda() for tensor in topology))
+
+
+def poisoned(*shape: int, dtype: torch.dtype) -> Tensor:
+    """NaN everywhere: an element that no program writes shows."""
+    return torch.full(shape, float("nan"), dtype=dtype, device="cuda")
+
+
+def check_linear(log: ErrorLog, block: int, dtype: torch.dtype, tokens: int) -> None:
+    """Every configuration of the three linear passes, and the norms, on one random problem."""
+    topology = odd_topology(9, 7, block)
+    weight = torch.randn(topology.block_rows.numel(), block, block, device="cuda").to(dtype)
+    x = torch.randn(tokens, 7 * block, device="cuda").to(dtype)
+    gradient = torch.randn(tokens, 9 * block, device="cuda").to(dtype)
+    precision = "tf32" if torch.backends.cuda.matmul.allow_tf32 or dtype != torch.float32 else "ieee"
+    tolerance = TF32_TOLERANCE if dtype == torch.float32 and precision == "tf32" else TOLERANCE[dtype]
+    wide = (gradient.double(), x.double(), weight.double())
+    expected = {
+        True: reference.linear(wide[1], wide[2], topology),
+        False: reference.linear_input_grad(wide[0], wide[2], topology),
+    }
+    for config in product_configs(block, x.itemsize, precision):
+        for forward, operand in ((True, x), (False, gradient)):
+            out = poisoned(*expected[forward].shape, dtype=dtype)
+            product.launch_product(config, operand, weight, out, topology, forward)
+            log.add(f"linear {dtype} {precision}", out, expected[forward], tolerance)
+    expected_weight = reference.linear_weight_grad(wide[0], wide[1], topology)
+    for config in weight_grad_configs(block, x.itemsize, precision, (1, 4)):
+        out = poisoned(*weight.shape, dtype=dtype)
+        weight_grad.launch_weight_grad(config, gradient, x, out, topology)
+        log.add(f"weight gradient {dtype} {precision}", out, expected_weight, tolerance)
+    check_norms(log, gradient, x, block, tolerance)
+
+
+def check_norms(log: ErrorLog, gradient: Tensor, x: Tensor, block: int, tolerance: float) -> None:
+    """Both ways of computing norms."""
+    rows, cols = torch.nonzero(torch.rand(9, 7, device="cuda") < 0.7, as_tuple=True)
+    rows, cols = rows.int(), cols.int()
+    dense = gradient.double().T @ x.double()
+    expected = BlockLayout(9 * block, 7 * block, block, block).blocks(dense).square().sum((2, 3)).sqrt()
+    expected = expected[rows.long(), cols.long()]
+    for name, result in (
+        ("list", norms.norms_of_list(gradient, x, rows, cols, block, None)),
+        ("tiles", norms.norms_by_tiles(gradient, x, rows, cols, block)),
+    ):
+        log.add(f"norms {name} {x.dtype}", result, expected, tolerance)
+
+
+def check_conv(log: ErrorLog, block: int, dtype: torch.dtype, geometry: Conv2dGeometry) -> None:
+    """Every configuration of the three convolution passes, and the norms, on one random problem."""
+    in_channels, out_channels, taps = 2 * block, 3 * block, geometry.kernel_size[0] * geometry.kernel_size[1]
+    topology = odd_topology(3, 2 * taps, block)
+    weight = torch.randn(topology.block_rows.numel(), block, block, device="cuda").to(dtype)
+    x = torch.randn(3, in_channels, 13, 10, device="cuda").to(dtype).contiguous(memory_format=torch.channels_last)
+    gradient = torch.randn(3, out_channels, *geometry.output_size(13, 10), device="cuda").to(dtype)
+    problem = ConvProblem.build(list(x.shape), list(gradient.shape), geometry)
+    pairs, tolerance = geometry.as_lists(), TOLERANCE[dtype]
+    wide = (gradient.double(), x.double(), weight.double())
+    source, flat = problem.pixels_of(x), problem.pixels_of(gradient)
+    forward = problem.pixels_of(reference.conv2d(wide[1], wide[2], topology, *pairs))
+    backward = problem.pixels_of(reference.conv2d_input_grad(wide[0], wide[2], topology, list(x.shape), *pairs))
+    for config in conv_product_configs(block, x.itemsize, "ieee", problem.unstrided):
+        out = poisoned(*flat.shape, dtype=dtype)
+        conv.launch_conv_forward(config, source, weight, out, topology, problem)
+        log.add(f"conv {dtype}", out, forward, tolerance)
+        out = poisoned(*source.shape, dtype=dtype)
+        conv.launch_conv_input_grad(config, flat, weight, out, topology, problem)
+        log.add(f"conv {dtype}", out, backward, tolerance)
+    expected = reference.conv2d_weight_grad(wide[0], wide[1], topology, *pairs)
+    for config in conv_weight_grad_configs(block, x.itemsize, "ieee", problem.unstrided, (1, 4)):
+        out = poisoned(*weight.shape, dtype=dtype)
+        conv.launch_conv_weight_grad(config, flat, source, out, topology, problem)
+        log.add(f"conv weight gradient {dtype}", out, expected, tolerance)
+    rows, cols = topology.block_rows, topology.block_cols
+    found = expected.square().sum((1, 2)).sqrt()
+    log.add(f"conv norms {dtype}", norms.norms_of_list(flat, source, rows, cols, block, problem), found, tolerance)
+    log.add(
+        f"conv norms {dtype}", norms.conv_norms_by_tiles(flat, source, rows, cols, block, problem), found, tolerance
+    )
+
+
+def check_large_index(log: ErrorLog) -> None:
+    """Outputs and operands beyond 2**31 elements: the last tokens must come out as if they stood alone."""
+    block, tokens, tail = 128, 140_000, 512
+    topology = odd_topology(128, 4, block)
+    weight = torch.randn(topology.block_rows.numel(), block, block, device="cuda", dtype=torch.bfloat16)
+    x = torch.randn(tokens, 4 * block, device="cuda", dtype=torch.bfloat16)
+    y = product.linear(x, weight, *topology)
+    expected = reference.linear(x[-tail:].double(), weight.double(), topology)
+    log.add("more than 2**31 elements", y[-tail:], expected, TOLERANCE[torch.bfloat16])
+    input_grad = product.linear_input_grad(y, weight, *topology)
+    expected = reference.linear_input_grad(y[-tail:].double(), weight.double(), topology)
+    log.add("more than 2**31 elements", input_grad[-tail:], expected, TOLERANCE[torch.bfloat16])
+    y[:-tail] = 0
+    gradient = weight_grad.linear_weight_grad(y, x, *topology)
+    expected = reference.linear_weight_grad(y[-tail:].double(), x[-tail:].double(), topology)
+    log.add("more than 2**31 elements", gradient, expected, TOLERANCE[torch.bfloat16])
+
+
+def check_determinism() -> None:
+    """The same bits twice, splits included, and NaN where dense has it."""
+    topology = odd_topology(9, 7, 64)
+    x, gradient = (torch.randn(5000, n * 64, device="cuda", dtype=torch.bfloat16) for n in (7, 9))
+    for config in weight_grad_configs(64, 2, "tf32", (1, 8)):
+        outs = [poisoned(topology.block_rows.numel(), 64, 64, dtype=torch.bfloat16) for _ in range(2)]
+        for out in outs:
+            weight_grad.launch_weight_grad(config, gradient, x, out, topology)
+        if not torch.equal(*outs):
+            raise ArithmeticError(f"two runs of {config} differ")
+    weight = torch.randn(topology.block_rows.numel(), 64, 64, device="cuda", dtype=torch.bfloat16)
+    x[17, 200] = float("nan")
+    present = torch.zeros(9, dtype=torch.bool, device="cuda")
+    present[topology.block_rows[topology.block_cols == 200 // 64].long()] = True
+    reached = product.linear(x, weight, *topology).isnan().view(len(x), 9, 64)
+    if not torch.equal(reached[17].all(1), present) or int(reached.sum()) != 64 * int(present.sum()):
+        raise ArithmeticError("a NaN in x did not reach exactly the outputs that have a block for it")
+
+
+def check_block_size(block: int, dtype_name: str, allow_tf32: bool) -> dict[str, float]:
+    """The linear checks of one block size and dtype, in a process of its own."""
+    torch.manual_seed(block)
+    torch.backends.cuda.matmul.allow_tf32 = allow_tf32
+    log = ErrorLog()
+    for tokens in (1, 333):
+        check_linear(log, block, getattr(torch, dtype_name), tokens)
+    return log.largest
+
+
+def check_conv_block_size(block: int, dtype_name: str) -> dict[str, float]:
+    """The convolution checks of one block size and dtype, in a process of its own."""
+    torch.manual_seed(block)
+    log = ErrorLog()
+    for geometry in (
+        Conv2dGeometry((3, 3), (1, 1), (1, 1), (1, 1)),
+        Conv2dGeometry((3, 2), (2, 1), (1, 0), (1, 2)),
+    ):
+        check_conv(log, block, getattr(torch, dtype_name), geometry)
+    return log.largest
+
+
+def check_once() -> dict[str, float]:
+    """The checks that do not depend on a block size."""
+    torch.manual_seed(0)
+    log = ErrorLog()
+    check_large_index(log)
+    check_determinism()
+    return log.largest
+
+
+def check_everything() -> dict[str, Any]:
+    """All checks, in parallel processes, because compiling takes longest; the largest error of each kind."""
+    linear = [(block, name, False) for block in BLOCK_SIZES for name in ("bfloat16", "float16", "float32")]
+    linear += [(block, "float32", True) for block in BLOCK_SIZES]
+    convolutions = [(block, "bfloat16") for block in BLOCK_SIZES] + [(32, "float32")]
+    largest: dict[str, float] = {}
+    with ProcessPoolExecutor(os.cpu_count(), mp_context=multiprocessing.get_context("spawn")) as pool:
+        jobs = [pool.submit(check_once)]
+        jobs += [pool.submit(check_block_size, *case) for case in linear]
+        jobs += [pool.submit(check_conv_block_size, *case) for case in convolutions]
+        for job in jobs:
+            for name, error in job.result().items():
+                largest[name] = max(largest.get(name, 0.0), error)
+    print({name: f"{error:.1e}" for name, error in largest.items()}, flush=True)
+    return {"largest_relative_errors": largest}

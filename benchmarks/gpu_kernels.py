@@ -1,0 +1,408 @@
+"""Correctness and speed of the Triton kernels on this machine's GPU, against cuBLAS and cuDNN in the same run.
+
+    PYTHONPATH=src python benchmarks/gpu_kernels.py --out results
+
+prints one table per section and writes ``kernels-<device>.json``. Sections: ``correctness``, ``layers``, ``norms``,
+``conv``, ``overhead`` and ``steps`` (whole training steps).
+"""
+
+import argparse
+import json
+import multiprocessing
+import os
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+import triton
+from gpu_correctness import check_everything
+from torch import Tensor
+from training_step import STEP_MODELS, time_step
+from triton.testing import do_bench
+
+import acf.ops.triton
+from acf.ops import Conv2dGeometry, block_conv2d, block_gradient_norms, block_linear
+from acf.ops import conv as conv_ops
+from acf.ops import linear as linear_ops
+from acf.ops.triton import conv, product, weight_grad
+from acf.ops.triton.configs import (
+    conv_product_configs,
+    conv_weight_grad_configs,
+    product_configs,
+    weight_grad_configs,
+)
+from acf.ops.triton.pixels import ConvProblem
+from acf.ops.triton.tuning import TUNER
+from acf.sparse import BlockLayout, BlockTopology
+
+TOKENS, OUTPUTS, INPUTS = 8192, 16384, 4096
+LAYER_CASES = ((128, (0.9, 0.75, 0.5)), (64, (0.9, 0.75, 0.5)), (32, (0.9,)), (16, (0.9,)))
+LAYER_AIMS = {(128, 0.9): 7.5, (128, 0.75): 3.3, (128, 0.5): 1.6, (64, 0.9): 6.5, (64, 0.75): 2.8}
+LAYER_AIMS |= {(32, 0.9): 5.0, (16, 0.9): 3.0}
+CONV_CASES = ((256, 14), (256, 28), (512, 14), (512, 28))
+CONV_BLOCKS = (128, 64, 32)
+CONV_BATCH, CONV_AIM = 256, 2.5
+THREE_BY_THREE = Conv2dGeometry((3, 3), (1, 1), (1, 1), (1, 1))
+STEP_AIMS = {4096: 4.5, 2048: 3.2, 512: 1.5}
+ROUNDS = 5
+
+
+def random_topology(rows: int, cols: int, block: int, density: float, seed: int = 1) -> BlockTopology:
+    """Blocks drawn uniformly, slots in random order, on the GPU."""
+    count = max(1, round(density * rows * cols))
+    chosen = torch.randperm(rows * cols, generator=torch.Generator().manual_seed(seed))[:count]
+    topology = BlockTopology.build(BlockLayout(rows * block, cols * block, block, block), chosen // cols, chosen % cols)
+    return BlockTopology(*(tensor.cuda() for tensor in topology))
+
+
+def random_tensor(*shape: int) -> Tensor:
+    """bf16 normal numbers on the GPU."""
+    return torch.randn(*shape, device="cuda", dtype=torch.bfloat16)
+
+
+def medians(functions: dict[str, Callable[[], object]], repeat_ms: int = 20) -> dict[str, float]:
+    """Median device milliseconds of each function over several rounds that alternate between them.
+
+    Alternating spreads changes of the clock (the chip slows down as it heats) evenly over all of them. Launches are
+    replayed from CUDA graphs: otherwise a time shorter than Python takes to launch would be Python's.
+    """
+    replays = {name: graphed(function) for name, function in functions.items()}
+    times: dict[str, list[float]] = {name: [] for name in functions}
+    for _ in range(ROUNDS):
+        for name, replay in replays.items():
+            times[name].append(do_bench(replay, warmup=5, rep=repeat_ms, return_mode="median"))
+    return {name: sorted(values)[len(values) // 2] for name, values in times.items()}
+
+
+def compile_linear(block: int, part: int, parts: int) -> int:
+    """Compile one part of the linear configurations of a block size in this process; the disk cache shares them."""
+    topology = random_topology(8, 8, block, 0.5)
+    x, gradient = random_tensor(256, 8 * block), random_tensor(256, 8 * block)
+    weight = random_tensor(topology.block_rows.numel(), block, block)
+    out, weight_out = torch.empty_like(x), torch.empty_like(weight)
+    jobs = [
+        partial(product.launch_product, config, x, weight, out, topology, forward)
+        for config in product_configs(block, 2, "tf32")
+        for forward in (True, False)
+    ]
+    jobs += [
+        partial(weight_grad.launch_weight_grad, config, gradient, x, weight_out, topology)
+        for config in weight_grad_configs(block, 2, "tf32", (1,))
+    ]
+    for job in jobs[part::parts]:
+        job()
+    torch.cuda.synchronize()
+    return len(jobs[part::parts])
+
+
+def compile_conv(block: int, size: int) -> int:
+    """Compile the convolution configurations of a block size and an image size."""
+    channels = 2 * block
+    topology = random_topology(2, 18, block, 0.5)
+    problem = ConvProblem.build([64, channels, size, size], [64, channels, size, size], THREE_BY_THREE)
+    pixels, weight = random_tensor(64 * size * size, channels), random_tensor(topology.block_rows.numel(), block, block)
+    out, weight_out = torch.empty_like(pixels), torch.empty_like(weight)
+    for config in conv_product_configs(block, 2, "tf32", True):
+        conv.launch_conv_forward(config, pixels, weight, out, topology, problem)
+        conv.launch_conv_input_grad(config, pixels, weight, out, topology, problem)
+    for config in conv_weight_grad_configs(block, 2, "tf32", True, (1, 8)):
+        conv.launch_conv_weight_grad(config, pixels, pixels, weight_out, topology, problem)
+    torch.cuda.synchronize()
+    return 1
+
+
+def precompile() -> None:
+    """Compile every configuration in parallel processes: the timings afterwards find all kernels in Triton's cache."""
+    with ProcessPoolExecutor(os.cpu_count(), mp_context=multiprocessing.get_context("spawn")) as pool:
+        jobs = [
+            pool.submit(compile_linear, block, part, parts)
+            for block, parts in ((128, 4), (64, 4), (32, 2), (16, 2))
+            for part in range(parts)
+        ]
+        jobs += [pool.submit(compile_conv, block, size) for block in CONV_BLOCKS for size in (14, 28)]
+        for job in jobs:
+            job.result()
+
+
+def measure_ceilings() -> dict[str, float]:
+    """Copy bandwidth and dense bf16 rate of this machine, the two ceilings of the roofline."""
+    source = torch.empty(1 << 31, dtype=torch.int8, device="cuda")
+    target = torch.empty_like(source)
+    a, b = random_tensor(8192, 8192), random_tensor(8192, 8192)
+    times = medians({"copy": lambda: target.copy_(source), "matmul": lambda: a @ b})
+    return {
+        "copy_tb_per_s": 2 * source.numel() / times["copy"] / 1e9,
+        "matmul_tflop_per_s": 2 * 8192**3 / times["matmul"] / 1e9,
+    }
+
+
+def measure_layers(ceilings: dict[str, float]) -> list[dict[str, Any]]:
+    """Forward, input gradient and weight gradient of one linear layer, each against cuBLAS."""
+    x, gradient, dense = random_tensor(TOKENS, INPUTS), random_tensor(TOKENS, OUTPUTS), random_tensor(OUTPUTS, INPUTS)
+    library: dict[str, Callable[[], object]] = {
+        "dense_forward": lambda: x @ dense.T,
+        "dense_input_grad": lambda: gradient @ dense,
+        "dense_weight_grad": lambda: gradient.T @ x,
+    }
+    rows = []
+    for block, sparsities in LAYER_CASES:
+        for sparsity in sparsities:
+            topology = random_topology(OUTPUTS // block, INPUTS // block, block, 1 - sparsity)
+            weight = random_tensor(topology.block_rows.numel(), block, block)
+            times = medians(
+                library
+                | {
+                    "forward": lambda t=topology, w=weight: linear_ops._block_linear(x, w, *t),
+                    "input_grad": lambda t=topology, w=weight: linear_ops._block_linear_input_grad(gradient, w, *t),
+                    "weight_grad": lambda t=topology: linear_ops._block_linear_weight_grad(gradient, x, *t),
+                }
+            )
+            rows.append(layer_row(block, sparsity, topology.block_rows.numel(), times, ceilings))
+            print(rows[-1], flush=True)
+    return rows
+
+
+def layer_row(
+    block: int, sparsity: float, blocks: int, times: dict[str, float], ceilings: dict[str, float]
+) -> dict[str, Any]:
+    """Ratios, rates and the distance to the floor (the larger of arithmetic and memory time) of one layer step."""
+    passes = ("forward", "input_grad", "weight_grad")
+    operations = 2 * TOKENS * blocks * block * block
+    moved = 2 * (TOKENS * INPUTS + TOKENS * OUTPUTS + blocks * block * block)
+    floor_ms = max(operations / ceilings["matmul_tflop_per_s"], moved / ceilings["copy_tb_per_s"]) / 1e9
+    ours, dense = sum(times[name] for name in passes), sum(times[f"dense_{name}"] for name in passes)
+    return {
+        "block": block,
+        "sparsity": sparsity,
+        "ratio": dense / ours,
+        "aim": LAYER_AIMS.get((block, sparsity)),
+        "ms": times,
+        "tflop_per_s": {name: operations / times[name] / 1e9 for name in passes},
+        "floor_ms_per_pass": floor_ms,
+        "over_floor": ours / (3 * floor_ms),
+    }
+
+
+def measure_norms() -> list[dict[str, Any]]:
+    """Norms of all absent blocks at 90 %, and of a tenth of them, against one dense weight-gradient product."""
+    x, gradient = random_tensor(TOKENS, INPUTS), random_tensor(TOKENS, OUTPUTS)
+    rows = []
+    for block, _ in LAYER_CASES:
+        absent = torch.nonzero(torch.rand(OUTPUTS // block, INPUTS // block, device="cuda") < 0.9).int()
+        few = absent[torch.rand(len(absent), device="cuda") < 0.1]
+        lists = {"all": absent.T.contiguous(), "tenth": few.T.contiguous()}
+        times = medians(
+            {"dense_weight_grad": lambda: gradient.T @ x}
+            | {
+                name: lambda c=candidates, b=block: block_gradient_norms(gradient, x, c[0], c[1], (b, b))
+                for name, candidates in lists.items()
+            }
+        )
+        dense = times["dense_weight_grad"]
+        rows.append(
+            {"block": block, "all_over_dense": times["all"] / dense, "tenth_over_dense": times["tenth"] / dense}
+            | {"aim": 1.1, "ms": times}
+        )
+        print(rows[-1], flush=True)
+    return rows
+
+
+def measure_convs() -> list[dict[str, Any]]:
+    """Three passes of 3x3 convolutions at 90 %, channels last, each against cuDNN (which may try its algorithms)."""
+    torch.backends.cudnn.benchmark = True
+    rows = []
+    for channels, size in CONV_CASES:
+        x = random_tensor(CONV_BATCH, channels, size, size).contiguous(memory_format=torch.channels_last)
+        gradient = torch.randn_like(x)
+        dense = random_tensor(channels, channels, 3, 3).contiguous(memory_format=torch.channels_last)
+        library = dense_conv_passes(x, gradient, dense)
+        for block in CONV_BLOCKS:
+            topology = random_topology(channels // block, 9 * channels // block, block, 0.1)
+            weight = random_tensor(topology.block_rows.numel(), block, block)
+            ours = sparse_conv_passes(x, gradient, weight, topology)
+            times = medians(library | ours, repeat_ms=10)
+            ratio = sum(times[f"dense_{name}"] for name in ours) / sum(times[name] for name in ours)
+            rows.append(
+                {"channels": channels, "size": size, "block": block, "ratio": ratio, "aim": CONV_AIM, "ms": times}
+            )
+            print(rows[-1], flush=True)
+    return rows
+
+
+def sparse_conv_passes(
+    x: Tensor, gradient: Tensor, weight: Tensor, topology: BlockTopology
+) -> dict[str, Callable[[], object]]:
+    """Our three passes of the same convolution."""
+    pairs = THREE_BY_THREE.as_lists()
+    return {
+        "forward": lambda: conv_ops._block_conv2d(x, weight, *topology, *pairs),
+        "input_grad": lambda: conv_ops._block_conv2d_input_grad(gradient, weight, *topology, list(x.shape), *pairs),
+        "weight_grad": lambda: conv_ops._block_conv2d_weight_grad(gradient, x, *topology, *pairs),
+    }
+
+
+def dense_conv_passes(x: Tensor, gradient: Tensor, dense: Tensor) -> dict[str, Callable[[], object]]:
+    """The library's three passes of a 3x3 convolution with padding 1."""
+
+    def backward(of_input: bool) -> object:
+        return torch.ops.aten.convolution_backward(
+            gradient, x, dense, None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1, [of_input, not of_input, False]
+        )
+
+    return {
+        "dense_forward": lambda: torch.nn.functional.conv2d(x, dense, padding=1),
+        "dense_input_grad": lambda: backward(True),
+        "dense_weight_grad": lambda: backward(False),
+    }
+
+
+def graphed(function: Callable[[], object]) -> Callable[[], object]:
+    """``function`` as a CUDA graph, so that the time measured is the device's alone."""
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        for _ in range(3):
+            function()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        function()
+    return graph.replay
+
+
+def measure_overhead() -> dict[str, float]:
+    """Host microseconds per call of the ops on a tiny problem: what a launch costs without CUDA graphs."""
+    topology, calls = random_topology(8, 8, 64, 0.2), 300
+    x, gradient = random_tensor(256, 512), random_tensor(256, 512)
+    weight, dense = random_tensor(topology.block_rows.numel(), 64, 64), random_tensor(512, 512)
+    functions: dict[str, Callable[[], object]] = {
+        "dense_matmul": lambda: x @ dense,
+        "forward": lambda: linear_ops._block_linear(x, weight, *topology),
+        "input_grad": lambda: linear_ops._block_linear_input_grad(gradient, weight, *topology),
+        "weight_grad": lambda: linear_ops._block_linear_weight_grad(gradient, x, *topology),
+        "forward_without_op": lambda: product.linear(x, weight, *topology),
+        "weight_grad_without_op": lambda: weight_grad.linear_weight_grad(gradient, x, *topology),
+    }
+    result = {}
+    for name, function in functions.items():
+        for _ in range(10):
+            function()
+        torch.cuda.synchronize()
+        begin = time.perf_counter()
+        for _ in range(calls):
+            function()
+        result[name] = (time.perf_counter() - begin) / calls * 1e6
+        torch.cuda.synchronize()
+    print({name: round(value, 1) for name, value in result.items()}, flush=True)
+    return result
+
+
+def measure_steps(modes: list[str]) -> list[dict[str, Any]]:
+    """Whole training steps, dense and at 90 %, compiled as they are and with CUDA graphs.
+
+    Peak memory is meaningful without CUDA graphs only, whose memory the allocator's peak does not count.
+    """
+    rows = []
+    for model in STEP_MODELS:
+        for mode, budget in (("reduce-overhead", 1.0), ("default", 1.0), ("default", 0.5)):
+            if mode not in modes or (budget < 1.0 and model.width < 4096):
+                continue  # the memory aim is for the largest model
+            dense = time_step(model, None, mode, budget)
+            for block in (128, 64) if budget == 1.0 else (128,):
+                sparse = time_step(model, block, mode, budget)
+                rows.append(
+                    {
+                        "model": model.name,
+                        "mode": mode,
+                        "activation_memory_budget": budget,
+                        "block": block,
+                        "ratio": dense.milliseconds / sparse.milliseconds,
+                        "memory_ratio": sparse.peak_gib / dense.peak_gib,
+                        "aim": STEP_AIMS[model.width],
+                        "dense": asdict(dense),
+                        "sparse": asdict(sparse),
+                    }
+                )
+                print(rows[-1], flush=True)
+    return rows
+
+
+def check_ops_against_autograd() -> None:
+    """One backward pass through the public functions, so that a broken registration cannot go unnoticed."""
+    topology = random_topology(8, 8, 32, 0.3)
+    x = random_tensor(100, 256).requires_grad_()
+    weight = random_tensor(topology.block_rows.numel(), 32, 32).requires_grad_()
+    block_linear(x, weight, topology).square().sum().backward()
+    image = random_tensor(2, 64, 9, 9).requires_grad_()
+    conv_topology = random_topology(2, 18, 32, 0.3)
+    kernel = random_tensor(conv_topology.block_rows.numel(), 32, 32).requires_grad_()
+    block_conv2d(image, kernel, conv_topology, THREE_BY_THREE).square().sum().backward()
+    for tensor in (x, weight, image, kernel):
+        if tensor.grad is None or not bool(torch.isfinite(tensor.grad).all()):
+            sys.exit("a gradient is missing or not finite")
+
+
+SECTIONS = ("correctness", "layers", "norms", "conv", "overhead", "steps")
+
+
+def main() -> None:
+    """Run the chosen sections and write the record."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=Path("."), help="folder for the JSON file")
+    parser.add_argument("--sections", default=",".join(SECTIONS), help="comma-separated, of " + ", ".join(SECTIONS))
+    parser.add_argument("--step-modes", default="reduce-overhead,default", help="modes of torch.compile in steps")
+    arguments = parser.parse_args()
+    sections = arguments.sections.split(",")
+    if unknown := set(sections) - set(SECTIONS):
+        parser.error(f"unknown sections {', '.join(sorted(unknown))}; use of {', '.join(SECTIONS)}")
+    begin = time.perf_counter()
+    precompile()
+    acf.ops.triton.register()
+    record: dict[str, Any] = {
+        "device": torch.cuda.get_device_name(),
+        "torch": torch.__version__,
+        "triton": triton.__version__,
+        "compile_s": time.perf_counter() - begin,
+    }
+    print(record, flush=True)
+    check_ops_against_autograd()
+    record["ceilings"] = measure_ceilings()
+    measures: dict[str, Callable[[], Any]] = {
+        "correctness": check_everything,
+        "layers": lambda: measure_layers(record["ceilings"]),
+        "norms": measure_norms,
+        "conv": measure_convs,
+        "overhead": measure_overhead,
+        "steps": lambda: measure_steps(arguments.step_modes.split(",")),
+    }
+    name = record["device"].lower().replace("nvidia ", "").replace(" ", "-")
+    for section in sections:
+        record[section] = measures[section]()
+        record["seconds"] = time.perf_counter() - begin
+        record["chosen"] = {str(signature): asdict(config) for signature, config in TUNER._chosen.items()}
+        arguments.out.mkdir(parents=True, exist_ok=True)
+        (arguments.out / f"kernels-{name}.json").write_text(json.dumps(record, indent=1))
+        print(f"{section} done after {record['seconds']:.0f} s", flush=True)
+    print_summary(record)
+
+
+def print_summary(record: dict[str, Any]) -> None:
+    """One line per aim."""
+    for row in record.get("layers", []):
+        print(f"layer B={row['block']} {row['sparsity']:.0%}: {row['ratio']:.2f}x, aim {row['aim']}")
+    for row in record.get("norms", []):
+        print(f"norms B={row['block']}: {row['all_over_dense']:.2f} of dense, aim 1.1; {row['tenth_over_dense']:.2f}")
+    for row in record.get("conv", []):
+        print(f"conv {row['channels']} {row['size']} B={row['block']}: {row['ratio']:.2f}x, aim {row['aim']}")
+    for row in record.get("steps", []):
+        line = f"{row['ratio']:.2f}x, aim {row['aim']}, memory {row['memory_ratio']:.2f}"
+        print(f"step {row['model']} {row['mode']} {row['activation_memory_budget']} B={row['block']}: {line}")
+
+
+if __name__ == "__main__":
+    main()

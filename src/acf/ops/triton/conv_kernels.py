@@ -1,0 +1,214 @@
+"""The block-sparse 2-D convolution as an implicit matrix product over pixels, channels innermost.
+
+As in the linear product, one kernel serves the forward pass (a group is a block row) and the input gradient (a
+group is a block of input channels over all taps); a block names the tap, and the tap the pixels to read.
+"""
+
+import triton.language as tl
+
+from acf.ops.triton.geometry_kernels import input_pixel, output_pixel, split_pixel
+from acf.ops.triton.jit import jit
+from acf.ops.triton.product_kernels import multiply
+
+
+@jit
+def conv_product_kernel(
+    source: tl.tensor,
+    weight: tl.tensor,
+    out: tl.tensor,
+    offsets: tl.tensor,
+    slots: tl.tensor,
+    block_rows: tl.tensor,
+    block_cols: tl.tensor,
+    groups: tl.tensor,
+    pixels: tl.tensor,
+    source_channels: tl.tensor,
+    out_channels: tl.tensor,
+    channel_blocks: tl.tensor,
+    source_height: tl.tensor,
+    source_width: tl.tensor,
+    target_height: tl.tensor,
+    target_width: tl.tensor,
+    kernel_width: tl.constexpr,
+    stride_y: tl.constexpr,
+    stride_x: tl.constexpr,
+    padding_y: tl.constexpr,
+    padding_x: tl.constexpr,
+    dilation_y: tl.constexpr,
+    dilation_x: tl.constexpr,
+    block: tl.constexpr,
+    token_tile: tl.constexpr,
+    depth: tl.constexpr,
+    pack: tl.constexpr,
+    forward: tl.constexpr,
+    swap: tl.constexpr,
+    precision: tl.constexpr,
+) -> None:
+    """``out [pixels, out_channels]`` from ``source [source pixels, source_channels]`` and packed ``weight``."""
+    group = tl.program_id(0) % groups
+    positions = (tl.program_id(0) // groups) * token_tile + tl.arange(0, token_tile)
+    image, row, col = split_pixel(positions, target_height, target_width)
+    inner_lanes = tl.arange(0, depth)
+    output_lanes = tl.arange(0, block)
+    chunks: tl.constexpr = block // depth
+    begin = tl.load(offsets + group) * chunks
+    end = tl.load(offsets + group + 1) * chunks
+    if swap:
+        accumulator = tl.zeros((block, token_tile), dtype=tl.float32)
+    else:
+        accumulator = tl.zeros((token_tile, block), dtype=tl.float32)
+    for start in range(begin, end, pack):
+        for part in tl.static_range(pack):
+            step = start + part
+            present = step < end
+            inner = (step % chunks) * depth
+            slot = tl.load(slots + step // chunks, mask=present, other=0)
+            block_row = tl.load(block_rows + slot)
+            block_col = tl.load(block_cols + slot)
+            tap = block_col // channel_blocks
+            if forward:
+                channel = (block_col % channel_blocks) * block + inner
+                pixel, inside = input_pixel(
+                    image, row, col, tap, source_height, source_width, kernel_width,
+                    stride_y, stride_x, padding_y, padding_x, dilation_y, dilation_x,
+                )  # fmt: skip
+            else:
+                channel = block_row * block + inner
+                pixel, inside = output_pixel(
+                    image, row, col, tap, source_height, source_width, kernel_width,
+                    stride_y, stride_x, padding_y, padding_x, dilation_y, dilation_x,
+                )  # fmt: skip
+            inside = inside & (positions < pixels) & present
+            tile = tl.load(
+                source + (pixel.to(tl.int64) * source_channels)[:, None] + (channel + inner_lanes)[None, :],
+                mask=inside[:, None],
+                other=0.0,
+            )
+            packed_block = weight + slot.to(tl.int64) * (block * block)
+            if forward:
+                weight_tile = tl.load(packed_block + output_lanes[:, None] * block + (inner + inner_lanes)[None, :])
+            else:
+                weight_tile = tl.load(packed_block + (inner + inner_lanes)[:, None] * block + output_lanes[None, :])
+            if pack > 1:
+                weight_tile = tl.where(present, weight_tile, tl.zeros_like(weight_tile))
+            accumulator = multiply(tile, weight_tile, accumulator, forward, swap, precision)
+    result = accumulator.to(out.dtype.element_ty)
+    if swap:
+        result = result.T
+    target = out + (positions.to(tl.int64) * out_channels)[:, None] + (group * block + output_lanes)[None, :]
+    tl.store(target, result, mask=(positions < pixels)[:, None])
+
+
+@jit
+def conv_product_descriptor_kernel(
+    source: tl.tensor,
+    weight: tl.tensor,
+    out: tl.tensor,
+    offsets: tl.tensor,
+    slots: tl.tensor,
+    block_rows: tl.tensor,
+    block_cols: tl.tensor,
+    groups: tl.tensor,
+    channel_blocks: tl.tensor,
+    boxes_y: tl.tensor,
+    boxes_x: tl.tensor,
+    source_channels: tl.tensor,
+    kernel_width: tl.constexpr,
+    padding_y: tl.constexpr,
+    padding_x: tl.constexpr,
+    dilation_y: tl.constexpr,
+    dilation_x: tl.constexpr,
+    block: tl.constexpr,
+    images: tl.constexpr,
+    height: tl.constexpr,
+    width: tl.constexpr,
+    depth: tl.constexpr,
+    forward: tl.constexpr,
+    swap: tl.constexpr,
+    precision: tl.constexpr,
+) -> None:
+    """The same for stride 1, operands as descriptors ``[batch, height, width, channels]``.
+
+    A tap moves a box of ``images`` x ``height`` x ``width`` pixels as a whole, and pixels outside an image read
+    zeros, so there is neither a pixel's address nor a mask to compute.
+    """
+    group = tl.program_id(0) % groups
+    box = tl.program_id(0) // groups
+    left = (box % boxes_x) * width
+    top = ((box // boxes_x) % boxes_y) * height
+    image = (box // (boxes_x * boxes_y)) * images
+    pixels: tl.constexpr = images * height * width
+    chunks: tl.constexpr = block // depth
+    begin = tl.load(offsets + group) * chunks
+    end = tl.load(offsets + group + 1) * chunks
+    accumulator = tl.zeros((block, pixels), dtype=tl.float32) if swap else tl.zeros((pixels, block), dtype=tl.float32)
+    slot = tl.load(slots + begin // chunks, mask=begin < end, other=0)
+    block_row, block_col = tl.load(block_rows + slot), tl.load(block_cols + slot)
+    for step in range(begin, end):
+        inner = (step % chunks) * depth
+        tap = block_col // channel_blocks
+        down = (tap // kernel_width) * dilation_y - padding_y
+        right = (tap % kernel_width) * dilation_x - padding_x
+        if forward:
+            channel = (block_col % channel_blocks) * block + inner
+            tile = source.load([image, top + down, left + right, channel])
+            weight_tile = weight.load([slot * block, inner])
+        else:
+            tile = source.load([image, top - down, left - right, block_row * block + inner])
+            weight_tile = weight.load([slot * block + inner, 0])
+        tile = tl.reshape(tile, (pixels, depth))
+        accumulator = multiply(tile, weight_tile, accumulator, forward, swap, precision)
+        slot = tl.load(slots + (step + 1) // chunks, mask=step + 1 < end, other=0)
+        block_row, block_col = tl.load(block_rows + slot), tl.load(block_cols + slot)
+    result = accumulator.to(out.dtype)
+    if swap:
+        result = result.T
+    out.store([image, top, left, group * block], tl.reshape(result, (images, height, width, block)))
+
+
+@jit
+def conv_weight_grad_descriptor_kernel(
+    output_grad: tl.tensor,
+    x: tl.tensor,
+    out: tl.tensor,
+    slots: tl.tensor,
+    block_rows: tl.tensor,
+    block_cols: tl.tensor,
+    blocks: tl.tensor,
+    channel_blocks: tl.tensor,
+    boxes: tl.tensor,
+    boxes_y: tl.tensor,
+    boxes_x: tl.tensor,
+    boxes_per_split: tl.tensor,
+    kernel_width: tl.constexpr,
+    padding_y: tl.constexpr,
+    padding_x: tl.constexpr,
+    dilation_y: tl.constexpr,
+    dilation_x: tl.constexpr,
+    block: tl.constexpr,
+    images: tl.constexpr,
+    height: tl.constexpr,
+    width: tl.constexpr,
+    precision: tl.constexpr,
+) -> None:
+    """One gradient block over one split of the pixel boxes, for stride 1; ``out [splits, blocks, block, block]``."""
+    slot = tl.load(slots + tl.program_id(0) % blocks)
+    split = tl.program_id(0) // blocks
+    row = tl.load(block_rows + slot) * block
+    block_col = tl.load(block_cols + slot)
+    tap = block_col // channel_blocks
+    down = (tap // kernel_width) * dilation_y - padding_y
+    right = (tap % kernel_width) * dilation_x - padding_x
+    channel = (block_col % channel_blocks) * block
+    pixels: tl.constexpr = images * height * width
+    accumulator = tl.zeros((block, block), dtype=tl.float32)
+    for box in range(split * boxes_per_split, tl.minimum((split + 1) * boxes_per_split, boxes)):
+        left = (box % boxes_x) * width
+        top = ((box // boxes_x) % boxes_y) * height
+        image = (box // (boxes_x * boxes_y)) * images
+        gradient_tile = tl.reshape(output_grad.load([image, top, left, row]), (pixels, block))
+        x_tile = tl.reshape(x.load([image, top + down, left + right, channel]), (pixels, block))
+        accumulator = tl.dot(gradient_tile.T, x_tile, accumulator, input_precision=precision)
+    lanes = tl.arange(0, block)
+    target = out + (split.to(tl.int64) * blocks + slot) * (block * block)
+    tl.store(target + lanes[:, None] * block + lanes[None, :], accumulator.to(out.dtype.element_ty))

@@ -1,0 +1,95 @@
+"""Device functions that find the pixel a kernel tap reads, and the walk over all taps of a channel block."""
+
+import triton.language as tl
+
+from acf.ops.triton.jit import jit
+
+
+@jit
+def split_pixel(positions: tl.tensor, height: tl.tensor, width: tl.tensor) -> tl.tensor:
+    """Image, row and column of flat pixel numbers ``positions`` of images ``height`` x ``width``."""
+    plane = height * width
+    image, pixel = positions // plane, positions % plane
+    return image, pixel // width, pixel % width
+
+
+@jit
+def input_pixel(
+    image: tl.tensor,
+    row: tl.tensor,
+    col: tl.tensor,
+    tap: tl.tensor,
+    in_height: tl.tensor,
+    in_width: tl.tensor,
+    kernel_width: tl.constexpr,
+    stride_y: tl.constexpr,
+    stride_x: tl.constexpr,
+    padding_y: tl.constexpr,
+    padding_x: tl.constexpr,
+    dilation_y: tl.constexpr,
+    dilation_x: tl.constexpr,
+) -> tl.tensor:
+    """Flat input pixel that ``tap`` reads for output pixel ``(image, row, col)``, and whether it exists."""
+    y = row * stride_y - padding_y + (tap // kernel_width) * dilation_y
+    x = col * stride_x - padding_x + (tap % kernel_width) * dilation_x
+    inside = (y >= 0) & (y < in_height) & (x >= 0) & (x < in_width)
+    return (image * in_height + y) * in_width + x, inside
+
+
+@jit
+def output_pixel(
+    image: tl.tensor,
+    row: tl.tensor,
+    col: tl.tensor,
+    tap: tl.tensor,
+    out_height: tl.tensor,
+    out_width: tl.tensor,
+    kernel_width: tl.constexpr,
+    stride_y: tl.constexpr,
+    stride_x: tl.constexpr,
+    padding_y: tl.constexpr,
+    padding_x: tl.constexpr,
+    dilation_y: tl.constexpr,
+    dilation_x: tl.constexpr,
+) -> tl.tensor:
+    """Flat output pixel into which ``tap`` carries input pixel ``(image, row, col)``, and whether it exists."""
+    y = row + padding_y - (tap // kernel_width) * dilation_y
+    x = col + padding_x - (tap % kernel_width) * dilation_x
+    inside = (y >= 0) & (x >= 0) & (y % stride_y == 0) & (x % stride_x == 0)
+    y, x = y // stride_y, x // stride_x
+    inside = inside & (y < out_height) & (x < out_width)
+    return (image * out_height + y) * out_width + x, inside
+
+
+@jit
+def merge_taps_kernel(
+    col_offsets: tl.tensor,
+    col_slots: tl.tensor,
+    merged_offsets: tl.tensor,
+    merged_slots: tl.tensor,
+    channel_blocks: tl.tensor,
+    block_columns: tl.tensor,
+    taps: tl.tensor,
+    column_span: tl.constexpr,
+    copy_width: tl.constexpr,
+) -> None:
+    """Regroup the block-CSC walk by input-channel block: one list over all taps, as the input gradient needs it."""
+    group = tl.program_id(0)
+    columns = tl.arange(0, column_span)
+    inside = columns < block_columns
+    counts = tl.load(col_offsets + columns + 1, mask=inside, other=0) - tl.load(
+        col_offsets + columns, mask=inside, other=0
+    )
+    target = tl.sum(tl.where(columns % channel_blocks < group, counts, 0), 0)
+    tl.store(merged_offsets + group, target)
+    lanes = tl.arange(0, copy_width)
+    for tap in range(taps):
+        begin = tl.load(col_offsets + tap * channel_blocks + group)
+        end = tl.load(col_offsets + tap * channel_blocks + group + 1)
+        for start in range(begin, end, copy_width):
+            present = start + lanes < end
+            slot = tl.load(col_slots + start + lanes, mask=present, other=0)
+            tl.store(merged_slots + target + (start - begin) + lanes, slot, mask=present)
+        target += end - begin
+    if group == channel_blocks - 1:
+        tl.store(merged_offsets + channel_blocks, target)

@@ -1,0 +1,115 @@
+"""A convolution seen as a product over pixels: sizes, kernel constants and the pixel-major view of tensors."""
+
+from dataclasses import dataclass
+from functools import cache
+
+from torch import Tensor
+
+from acf.ops.conv import Conv2dGeometry
+from acf.ops.triton.support import readable
+
+
+@dataclass(frozen=True)
+class ConvProblem:
+    """Shapes of one convolution: x ``[batch, in, h, w]``, output ``[batch, out, oh, ow]``."""
+
+    batch: int
+    in_channels: int
+    out_channels: int
+    in_size: tuple[int, int]
+    out_size: tuple[int, int]
+    geometry: Conv2dGeometry
+
+    @classmethod
+    def build(cls, x_shape: list[int], output_shape: list[int], geometry: Conv2dGeometry) -> "ConvProblem":
+        """The problem of an input and an output shape, both ``[batch, channels, height, width]``."""
+        return cls(
+            x_shape[0],
+            x_shape[1],
+            output_shape[1],
+            (x_shape[2], x_shape[3]),
+            (output_shape[2], output_shape[3]),
+            geometry,
+        )
+
+    @property
+    def taps(self) -> int:
+        """Number of kernel taps."""
+        return self.geometry.kernel_size[0] * self.geometry.kernel_size[1]
+
+    @property
+    def sizes(self) -> tuple[int, int, int, int]:
+        """Input height and width, output height and width."""
+        return (*self.in_size, *self.out_size)
+
+    @property
+    def constants(self) -> dict[str, int]:
+        """The geometry as compile-time constants of the kernels."""
+        geometry = self.geometry
+        return {
+            "kernel_width": geometry.kernel_size[1],
+            "stride_y": geometry.stride[0],
+            "stride_x": geometry.stride[1],
+            "padding_y": geometry.padding[0],
+            "padding_x": geometry.padding[1],
+            "dilation_y": geometry.dilation[0],
+            "dilation_x": geometry.dilation[1],
+        }
+
+    @property
+    def unstrided(self) -> bool:
+        """Whether a tap moves all pixels alike: stride 1 both ways."""
+        return self.geometry.stride == (1, 1)
+
+    @property
+    def unstrided_constants(self) -> dict[str, int]:
+        """The constants of the kernels for stride 1."""
+        return {name: value for name, value in self.constants.items() if not name.startswith("stride")}
+
+    @staticmethod
+    def identity_constants() -> dict[str, int]:
+        """The constants of a product without pixels: one tap, nothing shifted."""
+        names = ("kernel_width", "stride_y", "stride_x", "padding_y", "padding_x", "dilation_y", "dilation_x")
+        return dict.fromkeys(names, 1) | {"padding_y": 0, "padding_x": 0}
+
+    @property
+    def text(self) -> str:
+        """The geometry in a few characters, for a tuning key."""
+        geometry = self.geometry
+        return f"{self.in_size}{geometry.kernel_size}{geometry.stride}{geometry.padding}{geometry.dilation}".replace(
+            " ", ""
+        )
+
+    @staticmethod
+    def pixels_of(tensor: Tensor) -> Tensor:
+        """``[batch, channels, height, width]`` as ``[pixels, channels]``; a view where channels are innermost."""
+        return readable(tensor.permute(0, 2, 3, 1)).view(-1, tensor.shape[1])
+
+
+def geometry_of(kernel_size: list[int], stride: list[int], padding: list[int], dilation: list[int]) -> Conv2dGeometry:
+    """The geometry of the four pairs that an op passes as lists."""
+    pairs = [(pair[0], pair[1]) for pair in (kernel_size, stride, padding, dilation)]
+    return Conv2dGeometry(*pairs)
+
+
+@cache
+def pixel_box(pixels: int, batch: int, size: tuple[int, int]) -> tuple[int, int, int]:
+    """Images, rows and columns, powers of two, of the box of ``pixels`` pixels that covers a batch with least waste.
+
+    >>> pixel_box(128, 256, (14, 14))
+    (32, 2, 2)
+    """
+    powers = [1 << exponent for exponent in range(pixels.bit_length()) if (1 << exponent) <= 256]
+    boxes = [
+        (pixels // (rows * cols), rows, cols)
+        for rows in powers
+        for cols in powers
+        if rows * cols <= pixels and pixels // (rows * cols) <= 256
+    ]
+
+    def covered(box: tuple[int, int, int]) -> int:
+        padded = [-(-extent // part) * part for extent, part in zip((batch, *size), box, strict=True)]
+        return padded[0] * padded[1] * padded[2]
+
+    # Of equal ones the box with few images and long rows: neighbouring pixels are read together.
+    return min(boxes, key=lambda box: (covered(box), box[0], -box[2]))

@@ -1,0 +1,154 @@
+"""Launching the weight gradient of linear layers."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+from acf.ops import reference
+from acf.ops.triton.configs import weight_grad_configs
+from acf.ops.triton.pixels import ConvProblem
+from acf.ops.triton.support import ceil_div, dot_precision, next_power_of_two, readable, supports
+from acf.ops.triton.tuning import TUNER, LaunchConfig, ProblemKey, density_bucket, token_bucket
+from acf.ops.triton.weight_grad_kernels import (
+    sum_splits_kernel,
+    weight_grad_descriptor_kernel,
+    weight_grad_gather_kernel,
+)
+from acf.sparse import BlockTopology
+
+SUM_WIDTH = 1024
+FILL_PROGRAMS = 264
+"""Two programs on each of the 132 multiprocessors of a Hopper chip: fewer leave it idle."""
+
+
+@dataclass(frozen=True)
+class Owners:
+    """One of the two ways to group blocks: by column, sharing tiles of x, or by row, sharing the output gradient."""
+
+    offsets: Tensor
+    slots: Tensor
+    shared: Tensor
+    gathered: Tensor
+    shared_index: Tensor
+    gathered_index: Tensor
+
+    @property
+    def count(self) -> int:
+        """Number of block columns, or of block rows."""
+        return self.offsets.numel() - 1
+
+
+def owners_of(topology: BlockTopology, output_grad: Tensor, x: Tensor, by_input: bool) -> Owners:
+    """Blocks grouped by input column (``by_input``) or by output row."""
+    rows, cols = topology.block_rows, topology.block_cols
+    if by_input:
+        return Owners(topology.col_offsets, topology.col_slots, x, output_grad, cols, rows)
+    return Owners(topology.row_offsets, topology.row_slots, output_grad, x, rows, cols)
+
+
+def split_choices(blocks: int, pack: int = 2) -> tuple[int, ...]:
+    """Numbers of token splits worth timing: none, and enough to fill the chip once or twice when blocks are few.
+
+    >>> split_choices(2000), split_choices(19)
+    ((1,), (16, 32))
+    """
+    works = max(1, blocks // pack)
+    fill = min(64, next_power_of_two(ceil_div(FILL_PROGRAMS // 2, works)))
+    return (1,) if fill == 1 else (fill, 2 * fill)
+
+
+def linear_weight_grad(output_grad: Tensor, x: Tensor, *tensors: Tensor) -> Tensor:
+    """`reference.linear_weight_grad` on the GPU."""
+    topology = BlockTopology(*tensors)
+    grid_rows, grid_cols = topology.row_offsets.numel() - 1, topology.col_offsets.numel() - 1
+    block = output_grad.shape[1] // grid_rows
+    blocks = topology.block_rows.numel()
+    if blocks == 0 or not supports((block, x.shape[1] // grid_cols), output_grad, x):
+        return reference.linear_weight_grad(output_grad, x, topology)
+    output_grad, x = readable(output_grad), readable(x)
+    out = torch.empty((blocks, block, block), dtype=x.dtype, device=x.device)
+    precision = dot_precision(x.dtype)
+
+    def describe() -> ProblemKey:
+        return ProblemKey(
+            "weight_grad",
+            output_grad.shape[1],
+            x.shape[1],
+            block,
+            str(x.dtype),
+            precision,
+            density_bucket(blocks, grid_rows, grid_cols),
+            token_bucket(x.shape[0]),
+        )
+
+    config = TUNER.choose(
+        (output_grad.shape, x.shape, blocks, block, x.dtype, precision),
+        describe,
+        weight_grad_configs(block, x.itemsize, precision, split_choices(blocks)),
+        lambda candidate: launch_weight_grad(candidate, output_grad, x, out, topology),
+    )
+    launch_weight_grad(config, output_grad, x, out, topology)
+    return out
+
+
+def launch_weight_grad(
+    config: LaunchConfig, output_grad: Tensor, x: Tensor, out: Tensor, topology: BlockTopology
+) -> None:
+    """Fill ``out [nnz, block, block]`` from contiguous ``output_grad [tokens, out]`` and ``x [tokens, in]``."""
+    if config.kernel == "dense":
+        out.copy_(reference.linear_weight_grad(output_grad, x, topology))
+        return
+    owners = owners_of(topology, output_grad, x, config.by_input)
+    tokens_per_split = ceil_div(ceil_div(x.shape[0], config.splits), config.depth) * config.depth
+    splits = ceil_div(x.shape[0], tokens_per_split)
+    parts = out if splits == 1 else torch.empty((splits, *out.shape), dtype=torch.float32, device=out.device)
+    if config.kernel == "gather":
+        _launch_gather(config, owners, parts, out.shape[0], splits, tokens_per_split)
+    else:
+        _launch_descriptor(config, owners, parts, out.shape[0], splits, tokens_per_split)
+    if splits > 1:
+        add_splits(parts, out)
+
+
+def pack_count(blocks: int, owners: int, pack: int) -> int:
+    """The most packs that ``blocks`` in ``owners`` lists can need: the grid must not wait for the true number."""
+    return min(blocks, (blocks + owners * (pack - 1)) // pack)
+
+
+def add_splits(parts: Tensor, out: Tensor) -> None:
+    """``out`` is the sum of ``parts [splits, *out.shape]``."""
+    sum_splits_kernel[(ceil_div(out.numel(), SUM_WIDTH),)](
+        parts, out, out.numel(), parts.shape[0], width=SUM_WIDTH, num_warps=4
+    )
+
+
+def _launch_gather(
+    config: LaunchConfig, owners: Owners, parts: Tensor, blocks: int, splits: int, tokens_per_split: int
+) -> None:
+    works, block = pack_count(blocks, owners.count, config.pack), parts.shape[-1]
+    shared, gathered, tokens = owners.shared, owners.gathered, owners.shared.shape[0]
+    weight_grad_gather_kernel[(works * splits,)](
+        shared, gathered, parts, owners.offsets, owners.slots,
+        owners.shared_index, owners.gathered_index, owners.count, works, blocks,
+        tokens, tokens_per_split, shared.shape[1], gathered.shape[1], 1, 1, 1, 1, 1, **ConvProblem.identity_constants(),
+        block=block, depth=config.depth, pack=config.pack, owner_span=next_power_of_two(owners.count),
+        shared_is_input=config.by_input, convolution=False, wide=config.swap,
+        precision=dot_precision(owners.shared.dtype), num_warps=config.warps, num_stages=config.stages,
+    )  # fmt: skip
+
+
+def _launch_descriptor(
+    config: LaunchConfig, owners: Owners, parts: Tensor, blocks: int, splits: int, tokens_per_split: int
+) -> None:
+    works = pack_count(blocks, owners.count, config.pack)
+    tile = [config.depth, parts.shape[-1]]
+    weight_grad_descriptor_kernel[(works * splits,)](
+        TensorDescriptor.from_tensor(owners.shared, tile), TensorDescriptor.from_tensor(owners.gathered, tile), parts,
+        owners.offsets, owners.slots, owners.shared_index, owners.gathered_index, owners.count, works, blocks,
+        owners.gathered.shape[1], owners.shared.shape[0], tokens_per_split,
+        block=parts.shape[-1], depth=config.depth, pack=config.pack, owner_span=next_power_of_two(owners.count),
+        shared_is_input=config.by_input, precision=dot_precision(owners.shared.dtype),
+        num_warps=config.warps, num_stages=config.stages,
+    )  # fmt: skip

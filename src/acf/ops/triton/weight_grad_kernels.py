@@ -1,0 +1,228 @@
+"""Kernels of the weight gradient: the present blocks of ``output_grad.T @ x``, over positions (tokens or pixels).
+
+Blocks of one block row share the tiles of ``output_grad`` they need, blocks of one block column those of ``x``.
+A program takes ``pack`` blocks of one owner (a row or a column), loads the shared tile once and gathers the other
+operand's. Positions are split among programs where there are few blocks; the parts are added in a fixed order.
+"""
+
+import triton.language as tl
+
+from acf.ops.triton.geometry_kernels import input_pixel, split_pixel
+from acf.ops.triton.jit import jit
+
+
+@jit
+def find_work(
+    offsets: tl.tensor, owners: tl.tensor, work: tl.tensor, pack: tl.constexpr, owner_span: tl.constexpr
+) -> tl.tensor:
+    """Owner and first entry of the ``work``-th pack of blocks; ``owners`` where there are fewer packs.
+
+    Every program scans the offsets itself, so no list has to be built, kept, or brought to the host.
+    """
+    ids = tl.arange(0, owner_span)
+    inside = ids < owners
+    starts = tl.load(offsets + ids, mask=inside, other=0)
+    ends = tl.load(offsets + ids + 1, mask=inside, other=0)
+    packs = (ends - starts + pack - 1) // pack
+    through = tl.cumsum(packs, 0)
+    before = inside & (through <= work)
+    owner = tl.sum(before.to(tl.int32), 0)
+    passed = tl.sum(tl.where(before, packs, 0), 0)
+    first = tl.sum(tl.where(ids == owner, starts, 0), 0) + (work - passed) * pack
+    return owner, first
+
+
+@jit
+def weight_grad_gather_kernel(
+    shared: tl.tensor,
+    gathered: tl.tensor,
+    out: tl.tensor,
+    offsets: tl.tensor,
+    slots: tl.tensor,
+    shared_index: tl.tensor,
+    gathered_index: tl.tensor,
+    owners: tl.tensor,
+    works: tl.tensor,
+    blocks: tl.tensor,
+    positions_end: tl.tensor,
+    positions_per_split: tl.tensor,
+    shared_width: tl.tensor,
+    gathered_width: tl.tensor,
+    channel_blocks: tl.tensor,
+    in_height: tl.tensor,
+    in_width: tl.tensor,
+    out_height: tl.tensor,
+    out_width: tl.tensor,
+    kernel_width: tl.constexpr,
+    stride_y: tl.constexpr,
+    stride_x: tl.constexpr,
+    padding_y: tl.constexpr,
+    padding_x: tl.constexpr,
+    dilation_y: tl.constexpr,
+    dilation_x: tl.constexpr,
+    block: tl.constexpr,
+    depth: tl.constexpr,
+    pack: tl.constexpr,
+    owner_span: tl.constexpr,
+    shared_is_input: tl.constexpr,
+    convolution: tl.constexpr,
+    wide: tl.constexpr,
+    precision: tl.constexpr,
+) -> None:
+    """``pack`` blocks of one owner over one split of the positions, operands as pointers.
+
+    ``shared [positions, channels]`` is x where the owner is a block column (``shared_is_input``), else the
+    output gradient; ``gathered`` is the other one. A convolution shares x and shifts it by the column's tap.
+    ``wide`` puts the gathered blocks on the matrix unit's wide dimension, else on its dimension of 64.
+    ``out [splits, blocks, block, block]`` takes each split's part.
+    """
+    work = tl.program_id(0) % works  # splits vary slowest: programs in flight read the same positions
+    split = tl.program_id(0) // works
+    lanes = tl.arange(0, pack * block)
+    lane_block, lane_inner = lanes // block, lanes % block
+    shared_lanes = tl.arange(0, block)
+    if pack == 1:
+        slot = tl.load(slots + work + lane_block)
+        owner = tl.load(shared_index + tl.load(slots + work))
+        present = lanes >= 0
+    else:
+        owner, first = find_work(offsets, owners, work, pack, owner_span)
+        if owner >= owners:
+            return
+        present = first + lane_block < tl.load(offsets + owner + 1)
+        slot = tl.load(slots + first + lane_block, mask=present, other=0)
+    # The compiler cannot see that a gathered block is contiguous; without the hint loads are 2 bytes wide.
+    gathered_columns = tl.load(gathered_index + slot, mask=present, other=0) * block + lane_inner
+    gathered_columns = tl.max_contiguous(tl.multiple_of(gathered_columns, block), block)
+    tap = 0
+    if convolution:
+        tap = owner // channel_blocks
+        owner = owner % channel_blocks
+    shared_columns = owner * block + shared_lanes
+    if wide:
+        accumulator = tl.zeros((block, pack * block), dtype=tl.float32)
+    else:
+        accumulator = tl.zeros((pack * block, block), dtype=tl.float32)
+    split_begin = split * positions_per_split
+    split_end = tl.minimum(split_begin + positions_per_split, positions_end)
+    first_rows = split_begin + tl.arange(0, depth).to(tl.int64)
+    # Pointers move along with the loop: computing them from the position each time costs a fifth of the speed.
+    gathered_pointers = gathered + (first_rows * gathered_width)[:, None] + gathered_columns[None, :]
+    shared_pointers = shared + (first_rows * shared_width)[:, None] + shared_columns[None, :]
+    for start in range(split_begin, split_end, depth):
+        positions = start + tl.arange(0, depth)
+        inside = positions < split_end
+        gathered_tile = tl.load(gathered_pointers, mask=inside[:, None] & present[None, :], other=0.0)
+        gathered_pointers += depth * gathered_width
+        if convolution:
+            image, row, col = split_pixel(positions, out_height, out_width)
+            pixel, exists = input_pixel(
+                image, row, col, tap, in_height, in_width, kernel_width,
+                stride_y, stride_x, padding_y, padding_x, dilation_y, dilation_x,
+            )  # fmt: skip
+            inside = inside & exists
+            shared_pointers = shared + (pixel.to(tl.int64) * shared_width)[:, None] + shared_columns[None, :]
+        shared_tile = tl.load(shared_pointers, mask=inside[:, None], other=0.0)
+        shared_pointers += depth * shared_width
+        if wide:
+            accumulator = tl.dot(shared_tile.T, gathered_tile, accumulator, input_precision=precision)
+        else:
+            accumulator = tl.dot(gathered_tile.T, shared_tile, accumulator, input_precision=precision)
+    slot_start = (split.to(tl.int64) * blocks + slot) * (block * block)
+    if shared_is_input:
+        gathered_part, shared_part = slot_start + lane_inner * block, shared_lanes
+    else:
+        gathered_part, shared_part = slot_start + lane_inner, shared_lanes * block
+    result = accumulator.to(out.dtype.element_ty)
+    if wide:
+        tl.store(out + gathered_part[None, :] + shared_part[:, None], result, mask=present[None, :])
+    else:
+        tl.store(out + gathered_part[:, None] + shared_part[None, :], result, mask=present[:, None])
+
+
+@jit
+def weight_grad_descriptor_kernel(
+    shared: tl.tensor,
+    gathered: tl.tensor,
+    out: tl.tensor,
+    offsets: tl.tensor,
+    slots: tl.tensor,
+    shared_index: tl.tensor,
+    gathered_index: tl.tensor,
+    owners: tl.tensor,
+    works: tl.tensor,
+    blocks: tl.tensor,
+    gathered_width: tl.tensor,
+    positions_end: tl.tensor,
+    positions_per_split: tl.tensor,
+    block: tl.constexpr,
+    depth: tl.constexpr,
+    pack: tl.constexpr,
+    owner_span: tl.constexpr,
+    shared_is_input: tl.constexpr,
+    precision: tl.constexpr,
+) -> None:
+    """As the gather kernel, with descriptors and ``pack`` of 1 or 2; ``depth`` divides ``positions_per_split``."""
+    work = tl.program_id(0) % works
+    split = tl.program_id(0) // works
+    if pack == 1:
+        slot = tl.load(slots + work)
+        owner = tl.load(shared_index + slot)
+        second_slot = slot
+        present = True
+    else:
+        owner, first = find_work(offsets, owners, work, pack, owner_span)
+        if owner >= owners:
+            return
+        slot = tl.load(slots + first)
+        present = first + 1 < tl.load(offsets + owner + 1)
+        second_slot = tl.load(slots + first + 1, mask=present, other=0)
+    column = tl.load(gathered_index + slot) * block
+    second_column = tl.where(present, tl.load(gathered_index + second_slot) * block, gathered_width)
+    accumulator = tl.zeros((block, block), dtype=tl.float32)
+    second = tl.zeros((block, block), dtype=tl.float32)
+    split_begin = split * positions_per_split
+    split_end = tl.minimum(split_begin + positions_per_split, positions_end)
+    for start in range(split_begin, split_end, depth):
+        shared_tile = shared.load([start, owner * block])
+        gathered_tile = gathered.load([start, column])
+        accumulator = block_product(shared_tile, gathered_tile, accumulator, shared_is_input, precision)
+        if pack == 2:
+            second_tile = gathered.load([start, second_column])
+            second = block_product(shared_tile, second_tile, second, shared_is_input, precision)
+    lanes = tl.arange(0, block)
+    inner = lanes[:, None] * block + lanes[None, :]
+    target = out + (split.to(tl.int64) * blocks + slot) * (block * block)
+    tl.store(target + inner, accumulator.to(out.dtype.element_ty))
+    if pack == 2:
+        target = out + (split.to(tl.int64) * blocks + second_slot) * (block * block)
+        tl.store(target + inner, second.to(out.dtype.element_ty), mask=present)
+
+
+@jit
+def block_product(
+    shared_tile: tl.tensor,
+    gathered_tile: tl.tensor,
+    accumulator: tl.tensor,
+    shared_is_input: tl.constexpr,
+    precision: tl.constexpr,
+) -> tl.tensor:
+    """``accumulator`` plus the gradient block ``[out, in]`` of two ``[positions, block]`` tiles."""
+    if shared_is_input:
+        accumulator = tl.dot(gathered_tile.T, shared_tile, accumulator, input_precision=precision)
+    else:
+        accumulator = tl.dot(shared_tile.T, gathered_tile, accumulator, input_precision=precision)
+    return accumulator
+
+
+@jit
+def sum_splits_kernel(
+    parts: tl.tensor, out: tl.tensor, elements: tl.tensor, splits: tl.tensor, width: tl.constexpr
+) -> None:
+    """``out [elements]`` is the sum of float32 ``parts [splits, elements]``, always in the same order."""
+    lanes = tl.program_id(0).to(tl.int64) * width + tl.arange(0, width)
+    inside = lanes < elements
+    total = tl.zeros((width,), dtype=tl.float32)
+    for split in range(splits):
+        total += tl.load(parts + split * elements + lanes, mask=inside, other=0.0)
+    tl.store(out + lanes, total.to(out.dtype.element_ty), mask=inside)
