@@ -10,13 +10,14 @@ from pydantic import TypeAdapter, ValidationError
 
 from acf.errors import ArchitectureError
 from acf.sim.accelerator import AcceleratorSpec
-from acf.sim.accelerators import TensorCore, TensorDash
+from acf.sim.accelerators import SparTANN, TensorCore, TensorDash
 from acf.sim.fabric import AdaptiveFabric
 
 KINDS: dict[str, type[AcceleratorSpec]] = {
     "tensorcore": TensorCore,
     "tensordash": TensorDash,
     "fabric": AdaptiveFabric,
+    "spartann": SparTANN,
 }
 """What a TOML file may name as its ``kind``."""
 
@@ -24,6 +25,8 @@ ARCHITECTURES: dict[str, AcceleratorSpec] = {
     "tensorcore": TensorCore(),
     "tensordash": TensorDash(),
     "acf-512": AdaptiveFabric(),
+    "spartann": SparTANN(),
+    "spartann-bf16": SparTANN(macs=64, value_bytes=2),
 }
 """The architectures that have a name."""
 
@@ -32,7 +35,7 @@ def architectures() -> tuple[str, ...]:
     """The names that `acf.simulate` knows.
 
     >>> architectures()
-    ('tensorcore', 'tensordash', 'acf-512')
+    ('tensorcore', 'tensordash', 'acf-512', 'spartann', 'spartann-bf16')
     """
     return tuple(ARCHITECTURES)
 

@@ -1,6 +1,7 @@
 """Published accelerators as Specs."""
 
+from acf.sim.accelerators.spartann import SparTANN
 from acf.sim.accelerators.tensorcore import TensorCore
 from acf.sim.accelerators.tensordash import TensorDash
 
-__all__ = ["TensorCore", "TensorDash"]
+__all__ = ["SparTANN", "TensorCore", "TensorDash"]
