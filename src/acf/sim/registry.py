@@ -10,7 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from acf.errors import ArchitectureError
 from acf.sim.accelerator import AcceleratorSpec
-from acf.sim.accelerators import SparTANN, TensorCore, TensorDash
+from acf.sim.accelerators import Sat, SparTANN, TensorCore, TensorDash
 from acf.sim.fabric import AdaptiveFabric
 
 KINDS: dict[str, type[AcceleratorSpec]] = {
@@ -18,6 +18,7 @@ KINDS: dict[str, type[AcceleratorSpec]] = {
     "tensordash": TensorDash,
     "fabric": AdaptiveFabric,
     "spartann": SparTANN,
+    "sat": Sat,
 }
 """What a TOML file may name as its ``kind``."""
 
@@ -27,6 +28,7 @@ ARCHITECTURES: dict[str, AcceleratorSpec] = {
     "acf-512": AdaptiveFabric(),
     "spartann": SparTANN(),
     "spartann-bf16": SparTANN(macs=64, value_bytes=2),
+    "sat": Sat(),
 }
 """The architectures that have a name."""
 
@@ -35,7 +37,7 @@ def architectures() -> tuple[str, ...]:
     """The names that `acf.simulate` knows.
 
     >>> architectures()
-    ('tensorcore', 'tensordash', 'acf-512', 'spartann', 'spartann-bf16')
+    ('tensorcore', 'tensordash', 'acf-512', 'spartann', 'spartann-bf16', 'sat')
     """
     return tuple(ARCHITECTURES)
 

@@ -1,7 +1,8 @@
 """Published accelerators as Specs."""
 
+from acf.sim.accelerators.sat import Sat
 from acf.sim.accelerators.spartann import SparTANN
 from acf.sim.accelerators.tensorcore import TensorCore
 from acf.sim.accelerators.tensordash import TensorDash
 
-__all__ = ["SparTANN", "TensorCore", "TensorDash"]
+__all__ = ["Sat", "SparTANN", "TensorCore", "TensorDash"]
