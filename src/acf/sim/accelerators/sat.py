@@ -14,7 +14,7 @@ from acf.cost import MAC_65NM_PJ, REGISTER_65NM_PJ_PER_BYTE, sram_pj_per_byte
 from acf.errors import ArchitectureError
 from acf.sim.accelerator import AcceleratorSpec, ComputeCount
 from acf.sim.accelerators.sore import reduction_cycles
-from acf.sim.accelerators.systolic import Array, Mapping, output_stationary, weight_stationary
+from acf.sim.accelerators.systolic import Array, ProductMapping, output_stationary, weight_stationary
 from acf.trace import BitTensor, Gemm
 
 
@@ -120,7 +120,7 @@ class Sat(AcceleratorSpec):
         """Cycles of a product given by its shape alone, engines included."""
         return self.map_product(product).cycles + self.engine_cycles(product)
 
-    def map_product(self, product: Product) -> Mapping:
+    def map_product(self, product: Product) -> ProductMapping:
         """The dataflow with the fewest cycles; a weight gradient is always output-stationary."""
         array = Array(self.rows, self.columns, self.adder_latency_cycles, self.interleave)
         outputs = output_stationary(array, product.m, self._steps(product), product.n)
@@ -151,7 +151,7 @@ class Sat(AcceleratorSpec):
         """Multiplications of one output."""
         return product.k // self.group_size * self.group_kept if product.sparse else product.k
 
-    def _energy_j(self, multiplied: int, mapping: Mapping) -> dict[str, float]:
+    def _energy_j(self, multiplied: int, mapping: ProductMapping) -> dict[str, float]:
         """Joules by component: a MAC with its accumulator in registers, operands and sums through on-chip banks."""
         read_pj = sram_pj_per_byte(self.technology_nm, self.bank_bytes)
         write_pj = sram_pj_per_byte(self.technology_nm, self.bank_bytes, write=True)

@@ -19,7 +19,7 @@ class Array:
 
 
 @dataclass(frozen=True)
-class Mapping:
+class ProductMapping:
     """How a product runs: cycles of work, of waiting for adders, and of filling the array; values moved on chip.
 
     ``streamed_values`` are operands read into the array, ``partial_sums`` results that leave it or come back.
@@ -38,7 +38,7 @@ class Mapping:
         return self.work_cycles + self.latency_cycles + self.fill_cycles
 
 
-def output_stationary(array: Array, m: int, steps: int, n: int) -> Mapping:
+def output_stationary(array: Array, m: int, steps: int, n: int) -> ProductMapping:
     """``m x n`` sums stay in the PEs, ``steps`` terms each stream by.
 
     The accumulations of a PE lie side by side along rows, along columns, or both: whichever takes fewest cycles.
@@ -49,7 +49,7 @@ def output_stationary(array: Array, m: int, steps: int, n: int) -> Mapping:
     )
 
 
-def _output_tiles(array: Array, m: int, steps: int, n: int, along_m: int) -> Mapping:
+def _output_tiles(array: Array, m: int, steps: int, n: int, along_m: int) -> ProductMapping:
     along_n = array.interleave // along_m
     work, total = 0, 0
     row_tiles, column_tiles = _tiles(m, array.rows, along_m), _tiles(n, array.columns, along_n)
@@ -60,7 +60,7 @@ def _output_tiles(array: Array, m: int, steps: int, n: int, along_m: int) -> Map
             total += row_count * column_count * steps * max(depth, array.adder_latency_cycles)
     streamed = steps * (m * sum(count for count, _ in column_tiles) + n * sum(count for count, _ in row_tiles))
     fill = array.rows + array.columns - 2 + array.adder_latency_cycles
-    return Mapping("output-stationary", work, total - work, fill, streamed, m * n)
+    return ProductMapping("output-stationary", work, total - work, fill, streamed, m * n)
 
 
 def _tiles(size: int, lanes: int, depth: int) -> list[tuple[int, int]]:
@@ -70,7 +70,7 @@ def _tiles(size: int, lanes: int, depth: int) -> list[tuple[int, int]]:
     return [*tiles, (1, ceil(rest / lanes))] if rest else tiles
 
 
-def weight_stationary(array: Array, m: int, groups: int, steps_per_group: int, n: int) -> Mapping:
+def weight_stationary(array: Array, m: int, groups: int, steps_per_group: int, n: int) -> ProductMapping:
     """Every PE holds one group of weights; ``m`` rows stream by and sums move down the columns.
 
     The next weights shift in behind the work, ``rows * steps_per_group`` cycles; the first are waited for.
@@ -85,7 +85,7 @@ def weight_stationary(array: Array, m: int, groups: int, steps_per_group: int, n
     fill = load + waits + array.rows + array.columns - 2 + latency
     streamed = m * groups * steps_per_group * column_tiles + groups * steps_per_group * n
     work = tiles * m * steps_per_group
-    return Mapping(
+    return ProductMapping(
         "weight-stationary",
         work,
         tiles * turns * steps_per_group - work,
