@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from acf.masks import BlockDST as BlockDST
     from acf.metrics import TrainingRecord as TrainingRecord
     from acf.nn import BlockSparsity as BlockSparsity
+    from acf.nn import NMSparsity as NMSparsity
     from acf.nn import densify_ as densify_
     from acf.nn import faster_layers as faster_layers
     from acf.nn import sparsify_ as sparsify_
@@ -32,6 +33,7 @@ _HOME_OF = {
     "BlockDST": "acf.masks",
     "BlockSparsity": "acf.nn",
     "Matmul": "acf.trace",
+    "NMSparsity": "acf.nn",
     "Result": "acf.sim",
     "Trace": "acf.trace",
     "TrainingRecord": "acf.metrics",

@@ -1,7 +1,5 @@
-"""Swapping a model's dense layers for block-sparse ones, in place, and back."""
+"""Swapping a model's dense layers for block-sparse ones, in place."""
 
-from collections import Counter
-from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -10,30 +8,25 @@ from torch import nn
 from acf.errors import SparsityError
 from acf.masks import LayerShape, kept_blocks
 from acf.nn.conv import BlockSparseConv2d
-from acf.nn.fast_path import set_fast_paths
 from acf.nn.layer import BlockSparseLayer
 from acf.nn.linear import BlockSparseLinear
+from acf.nn.replace import (
+    DenseLayer,
+    FilterFn,
+    choose_dense_layers,
+    dimension_names,
+    no_layer_at_all,
+    replace_layers,
+    require_container,
+)
 from acf.nn.spec import BlockSparsity
 from acf.nn.summary import SparsitySummary, block_sparse_layers, summarize
 from acf.sparse import BlockLayout, conv_weight_to_matrix
 
-DenseLayer = nn.Linear | nn.Conv2d
-FilterFn = Callable[[nn.Module, str], bool]
 
-
-def sparsify_(model: nn.Module, spec: BlockSparsity, filter_fn: FilterFn | None = None) -> SparsitySummary:
-    """Make the linear and 2-D convolution layers of ``model`` block-sparse, in place.
-
-    ``filter_fn(module, name)`` says which layers to take. Without it every layer is taken except those too
-    thin to hold one block (an RGB stem, a 10-class head), grouped convolutions, and layers whose weight is shared
-    with another module; the returned summary lists them with the reason. A block that does not divide a layer is
-    an error, and then nothing is changed. Build the optimizer afterwards: the parameters are new.
-    """
-    if isinstance(model, DenseLayer | BlockSparseLayer):
-        raise SparsityError(
-            f"the model is itself a {type(model).__name__}, which cannot be replaced in place; "
-            "put it into a container such as nn.Sequential(layer)"
-        )
+def sparsify_blocks(model: nn.Module, spec: BlockSparsity, filter_fn: FilterFn | None) -> SparsitySummary:
+    """Keep the weight blocks of greatest norm, as `acf.sparsify_` does for a `BlockSparsity`."""
+    require_container(model, (BlockSparseLayer,))
     chosen, left_dense = choose_layers(model, spec, filter_fn)
     if not chosen:
         raise SparsityError(_nothing_to_sparsify(model, spec, left_dense))
@@ -44,63 +37,16 @@ def sparsify_(model: nn.Module, spec: BlockSparsity, filter_fn: FilterFn | None 
         name: _make_sparse(dense, layouts[name], count)
         for (name, dense), count in zip(chosen.items(), counts, strict=True)
     }
-    _replace(model, {chosen[name]: layer for name, layer in sparse.items()})
+    replace_layers(model, {chosen[name]: layer for name, layer in sparse.items()})
     model.register_load_state_dict_pre_hook(check_checkpoint)  # type: ignore[no-untyped-call]
     return SparsitySummary(tuple(summarize(name, layer) for name, layer in sparse.items()), tuple(left_dense.items()))
-
-
-def densify_(model: nn.Module) -> nn.Module:
-    """Turn every block-sparse layer of ``model`` back into a plain torch layer, in place; returns ``model``.
-
-    Absent blocks become stored zeros. Parameters are new again, so an optimizer must be built again too.
-    """
-    layers = block_sparse_layers(model)
-    if not layers:
-        raise SparsityError("the model has no block-sparse layer to densify; call sparsify_ first, or leave it as is")
-    if model in layers.values():
-        raise SparsityError(
-            f"the model is itself a {type(model).__name__}, which cannot be replaced in place; call its to_dense()"
-        )
-    _replace(model, {layer: layer.to_dense() for layer in layers.values()})
-    for key, hook in list(model._load_state_dict_pre_hooks.items()):
-        if getattr(hook, "hook", hook) is check_checkpoint:
-            del model._load_state_dict_pre_hooks[key]
-    return model
 
 
 def choose_layers(
     model: nn.Module, spec: BlockSparsity, filter_fn: FilterFn | None
 ) -> tuple[dict[str, DenseLayer], dict[str, str]]:
     """The layers to make sparse, and those left dense with the reason, by name."""
-    owners = Counter(id(parameter) for module in model.modules() for parameter in module._parameters.values())
-    chosen: dict[str, DenseLayer] = {}
-    left_dense: dict[str, str] = {}
-    for name, module in model.named_modules():
-        if not isinstance(module, DenseLayer):
-            continue
-        reason = _why_unfit(module, owners) or (_why_thin(module, spec) if filter_fn is None else "")
-        if filter_fn is not None and not filter_fn(module, name):
-            left_dense[name] = "filter_fn leaves it out"
-        elif reason:
-            left_dense[name] = reason
-        else:
-            chosen[name] = module
-    return chosen, left_dense
-
-
-def _why_unfit(module: DenseLayer, owners: Counter[int]) -> str:
-    """Why a layer can never be swapped, or an empty string."""
-    if type(module) not in (nn.Linear, nn.Conv2d):
-        return f"a {type(module).__name__}, whose own behaviour a sparse layer would not keep"
-    if module._parameters.get("weight") is None:
-        return "its weight is computed by a hook or parametrization"
-    if owners[id(module.weight)] > 1:
-        return "its weight is shared with another module"
-    if module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks:
-        return "it has hooks, which its sparse successor would lose"
-    if isinstance(module, nn.Conv2d) and module.groups != 1:
-        return f"a grouped convolution (groups={module.groups})"
-    return ""
+    return choose_dense_layers(model, filter_fn, lambda module: _why_thin(module, spec))
 
 
 def _why_thin(module: DenseLayer, spec: BlockSparsity) -> str:
@@ -114,11 +60,8 @@ def _why_thin(module: DenseLayer, spec: BlockSparsity) -> str:
 def _layout_of(name: str, module: DenseLayer, spec: BlockSparsity) -> BlockLayout:
     outputs, inputs = module.weight.shape[:2]
     height, width = spec.block_shape
-    linear = isinstance(module, nn.Linear)
-    for size, block, dimension in (
-        (inputs, width, "in_features" if linear else "in_channels"),
-        (outputs, height, "out_features" if linear else "out_channels"),
-    ):
+    output_name, input_name = dimension_names(module)
+    for size, block, dimension in ((inputs, width, input_name), (outputs, height, output_name)):
         if size % block:
             raise SparsityError(
                 f"block {block} does not divide {dimension} {size} of layer {name!r}; "
@@ -144,29 +87,24 @@ def _make_sparse(dense: DenseLayer, layout: BlockLayout, count: int) -> BlockSpa
     return layer.train(dense.training)
 
 
-def _replace(model: nn.Module, replacements: Mapping[nn.Module, nn.Module]) -> None:
-    """Put new modules where the old ones are, under every name they have."""
-    for parent in list(model.modules()):
-        for name, child in list(parent._modules.items()):
-            if child is not None and child in replacements:
-                setattr(parent, name, replacements[child])
-    set_fast_paths(model)
-
-
 def check_checkpoint(model: nn.Module, state_dict: dict[str, Any], prefix: str, *_: Any) -> None:
     """Refuse a checkpoint that does not fit any one sparse layer of ``model`` before the first is loaded."""
     for name, layer in block_sparse_layers(model).items():
         layer.check_state(state_dict, f"{prefix}{name}.")
 
 
+def forget_checkpoint_check(model: nn.Module) -> None:
+    """Let ``model`` load any checkpoint again, once no layer of it is block-sparse."""
+    for key, hook in list(model._load_state_dict_pre_hooks.items()):
+        if getattr(hook, "hook", hook) is check_checkpoint:
+            del model._load_state_dict_pre_hooks[key]
+
+
 def _nothing_to_sparsify(model: nn.Module, spec: BlockSparsity, left_dense: dict[str, str]) -> str:
     if block_sparse_layers(model):
         return "the model is block-sparse already; call densify_ first to sparsify it anew"
     if not left_dense:
-        return (
-            f"{type(model).__name__} has no nn.Linear or nn.Conv2d to sparsify; pass a model that has one, "
-            "or build the model before calling sparsify_"
-        )
+        return no_layer_at_all(model)
     name, reason = next(iter(left_dense.items()))
     return (
         f"no layer can hold blocks of {spec.block!r}: {name!r} stays dense because {reason} "

@@ -1,0 +1,58 @@
+"""Making a model sparse in place, whatever the kind of sparsity, and dense again."""
+
+from collections.abc import Callable
+from typing import Any
+
+from torch import nn
+
+from acf.errors import SparsityError
+from acf.nn.block import forget_checkpoint_check, sparsify_blocks
+from acf.nn.layer import BlockSparseLayer
+from acf.nn.nm import sparsify_groups
+from acf.nn.nm_layer import NMLayer
+from acf.nn.nm_spec import NMSparsity
+from acf.nn.replace import FilterFn, replace_layers
+from acf.nn.spec import BlockSparsity
+from acf.nn.summary import SparsitySummary
+
+# What `sparsify_` takes, and who does it. Each: (model, spec, filter_fn) -> summary, changing nothing if it refuses.
+SPARSIFIERS: dict[type, Callable[[nn.Module, Any, FilterFn | None], SparsitySummary]] = {
+    BlockSparsity: sparsify_blocks,
+    NMSparsity: sparsify_groups,
+}
+
+
+def sparsify_(model: nn.Module, spec: BlockSparsity | NMSparsity, filter_fn: FilterFn | None = None) -> SparsitySummary:
+    """Make the linear and 2-D convolution layers of ``model`` sparse, in place, as ``spec`` says.
+
+    ``filter_fn(module, name)`` says which layers to take. Without it every layer is taken except grouped
+    convolutions, layers whose weight is shared with another module, and what the kind of sparsity leaves dense; the
+    returned summary lists them with the reason. If anything is refused, nothing is changed.
+
+    `BlockSparsity` leaves layers too thin to hold one block (an RGB stem, a 10-class head); a block that does not
+    divide a wider layer is an error. Build the optimizer afterwards: the parameters are new.
+    `NMSparsity` leaves the first convolution and layers that m does not divide; parameters stay the same.
+    """
+    sparsifier = SPARSIFIERS.get(type(spec))
+    if sparsifier is None:
+        kinds = ", ".join(kind.__name__ for kind in SPARSIFIERS)
+        raise SparsityError(f"{spec!r} is no kind of sparsity; pass one of {kinds}")
+    return sparsifier(model, spec, filter_fn)
+
+
+def densify_(model: nn.Module) -> nn.Module:
+    """Turn every sparse layer of ``model`` back into a plain torch layer, in place; returns ``model``.
+
+    Absent blocks, and weights that an N:M forward pass leaves out, become stored zeros. Weight parameters are new, so
+    an optimizer must be built again.
+    """
+    layers = [module for module in model.modules() if isinstance(module, BlockSparseLayer | NMLayer)]
+    if not layers:
+        raise SparsityError("the model has no sparse layer to densify; call sparsify_ first, or leave it as is")
+    if model in layers:
+        raise SparsityError(
+            f"the model is itself a {type(model).__name__}, which cannot be replaced in place; call its to_dense()"
+        )
+    replace_layers(model, {layer: layer.to_dense() for layer in layers})
+    forget_checkpoint_check(model)
+    return model
