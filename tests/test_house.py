@@ -27,6 +27,7 @@ ROOMS = (
     "sparse",
     "ops",
     "masks",
+    "gradients",
     "nn",
     "train",
     "trace",
@@ -39,7 +40,7 @@ ROOMS = (
     "tables",
     "cli",
 )
-ENGINE = ("sparse", "ops", "nn", "masks", "train")
+ENGINE = ("sparse", "ops", "masks", "gradients", "nn", "train")
 
 
 def imported_rooms(path: Path) -> set[str]:

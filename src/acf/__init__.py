@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from acf.errors import AcfError as AcfError
+    from acf.gradients import GradientSparsity as GradientSparsity
     from acf.masks import BlockDST as BlockDST
     from acf.metrics import TrainingRecord as TrainingRecord
     from acf.nn import BlockSparsity as BlockSparsity
@@ -32,6 +33,7 @@ _HOME_OF = {
     "AcfError": "acf.errors",
     "BlockDST": "acf.masks",
     "BlockSparsity": "acf.nn",
+    "GradientSparsity": "acf.gradients",
     "Matmul": "acf.trace",
     "NMSparsity": "acf.nn",
     "Result": "acf.sim",

@@ -7,7 +7,14 @@ from acf.nn.nm_layer import NMConv2d, NMLayer, NMLinear
 from acf.nn.nm_spec import NMSparsity
 from acf.nn.sparsify import densify_, sparsify_
 from acf.nn.spec import BlockSparsity
-from acf.nn.summary import LayerSummary, NMLayerSummary, SparsitySummary, block_sparse_layers, weight_sparsity
+from acf.nn.summary import (
+    GradientLayerSummary,
+    LayerSummary,
+    NMLayerSummary,
+    SparsitySummary,
+    block_sparse_layers,
+    weight_sparsity,
+)
 from acf.nn.timing import LayerTiming, faster_layers, time_layers
 
 __all__ = [
@@ -15,6 +22,7 @@ __all__ = [
     "BlockSparseLayer",
     "BlockSparseLinear",
     "BlockSparsity",
+    "GradientLayerSummary",
     "LayerSummary",
     "LayerTiming",
     "NMConv2d",

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from torch import nn
 
 from acf.errors import SparsityError
+from acf.gradients import install, sparsifier_of, uninstall
 from acf.nn.fast_path import set_fast_paths
 
 DenseLayer = nn.Linear | nn.Conv2d
@@ -52,7 +53,9 @@ def _why_unfit(module: DenseLayer, owners: Counter[int]) -> str:
         return "its weight is computed by a hook or parametrization"
     if owners[id(module.weight)] > 1:
         return "its weight is shared with another module"
-    if module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks:
+    own_hooks = 0 if sparsifier_of(module) is None else 1  # a sparsifier moves to the successor
+    before_forward, backward = module._forward_pre_hooks, (module._backward_hooks or module._backward_pre_hooks)
+    if len(module._forward_hooks) > own_hooks or before_forward or backward:
         return "it has hooks, which its sparse successor would lose"
     if isinstance(module, nn.Conv2d) and module.groups != 1:
         return f"a grouped convolution (groups={module.groups})"
@@ -60,7 +63,11 @@ def _why_unfit(module: DenseLayer, owners: Counter[int]) -> str:
 
 
 def replace_layers(model: nn.Module, replacements: Mapping[nn.Module, nn.Module]) -> None:
-    """Put new modules where the old ones are, under every name they have."""
+    """Put new modules where the old ones are, under every name they have; gradient sparsifiers move with them."""
+    for old, new in replacements.items():
+        sparsifier = uninstall(old)
+        if sparsifier is not None:
+            install(new, sparsifier)
     for parent in list(model.modules()):
         for name, child in list(parent._modules.items()):
             if child is not None and child in replacements:

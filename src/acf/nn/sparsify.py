@@ -6,7 +6,9 @@ from typing import Any
 from torch import nn
 
 from acf.errors import SparsityError
+from acf.gradients import GradientSparsity, sparsifier_of, uninstall
 from acf.nn.block import forget_checkpoint_check, sparsify_blocks
+from acf.nn.gradient import sparsify_gradients
 from acf.nn.layer import BlockSparseLayer
 from acf.nn.nm import sparsify_groups
 from acf.nn.nm_layer import NMLayer
@@ -19,10 +21,13 @@ from acf.nn.summary import SparsitySummary
 SPARSIFIERS: dict[type, Callable[[nn.Module, Any, FilterFn | None], SparsitySummary]] = {
     BlockSparsity: sparsify_blocks,
     NMSparsity: sparsify_groups,
+    GradientSparsity: sparsify_gradients,
 }
 
 
-def sparsify_(model: nn.Module, spec: BlockSparsity | NMSparsity, filter_fn: FilterFn | None = None) -> SparsitySummary:
+def sparsify_(
+    model: nn.Module, spec: BlockSparsity | NMSparsity | GradientSparsity, filter_fn: FilterFn | None = None
+) -> SparsitySummary:
     """Make the linear and 2-D convolution layers of ``model`` sparse, in place, as ``spec`` says.
 
     ``filter_fn(module, name)`` says which layers to take. Without it every layer is taken except grouped
@@ -32,6 +37,7 @@ def sparsify_(model: nn.Module, spec: BlockSparsity | NMSparsity, filter_fn: Fil
     `BlockSparsity` leaves layers too thin to hold one block (an RGB stem, a 10-class head); a block that does not
     divide a wider layer is an error. Build the optimizer afterwards: the parameters are new.
     `NMSparsity` leaves the first convolution and layers that m does not divide; parameters stay the same.
+    `GradientSparsity` takes every layer and composes with the other two, before or after them.
     """
     sparsifier = SPARSIFIERS.get(type(spec))
     if sparsifier is None:
@@ -43,16 +49,19 @@ def sparsify_(model: nn.Module, spec: BlockSparsity | NMSparsity, filter_fn: Fil
 def densify_(model: nn.Module) -> nn.Module:
     """Turn every sparse layer of ``model`` back into a plain torch layer, in place; returns ``model``.
 
-    Absent blocks, and weights that an N:M forward pass leaves out, become stored zeros. Weight parameters are new, so
-    an optimizer must be built again.
+    Gradient sparsification ends too. Absent blocks, and weights that an N:M forward pass leaves out, become stored
+    zeros. Weight parameters of sparse layers are new, so an optimizer must be built again.
     """
     layers = [module for module in model.modules() if isinstance(module, BlockSparseLayer | NMLayer)]
-    if not layers:
+    with_gradients = [module for module in model.modules() if sparsifier_of(module) is not None]
+    if not layers and not with_gradients:
         raise SparsityError("the model has no sparse layer to densify; call sparsify_ first, or leave it as is")
     if model in layers:
         raise SparsityError(
             f"the model is itself a {type(model).__name__}, which cannot be replaced in place; call its to_dense()"
         )
+    for layer in with_gradients:
+        uninstall(layer)
     replace_layers(model, {layer: layer.to_dense() for layer in layers})
     forget_checkpoint_check(model)
     return model

@@ -5,6 +5,7 @@ from typing import Protocol
 
 from torch import nn
 
+from acf.gradients import GradientSparsity
 from acf.nn.layer import BlockSparseLayer
 from acf.nn.nm_layer import NMLayer
 from acf.nn.nm_spec import NMSparsity
@@ -59,6 +60,23 @@ class NMLayerSummary:
 
     def __str__(self) -> str:
         return f"{self.name}: {self.spec.n}:{self.spec.m} {self.spec.method} ({1 - self.density:.1%} sparse forward)"
+
+
+@dataclass(frozen=True)
+class GradientLayerSummary:
+    """One layer whose output gradient is sparsified: its name, what was asked, and its weights as stored."""
+
+    name: str
+    spec: GradientSparsity
+    weights: int
+
+    @property
+    def density(self) -> float:
+        """1: the forward pass uses every weight it did before."""
+        return 1.0
+
+    def __str__(self) -> str:
+        return f"{self.name}: output gradient to {self.spec.target:.0%} zeros by {self.spec.method}"
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,8 @@ def capture(model: nn.Module, label: str = "step") -> Iterator[Trace]:
     """
     recorder = _Recorder(Trace([], {}, label))
     handles = [
-        module.register_forward_hook(recorder.hook(name or type(module).__name__), with_kwargs=True)
+        # First in line, so that the gradient seen is the one the layer gets: after a sparsifier at its output.
+        module.register_forward_hook(recorder.hook(name or type(module).__name__), with_kwargs=True, prepend=True)
         for name, module in model.named_modules()
         if isinstance(module, TRACED_LAYERS)
     ]
