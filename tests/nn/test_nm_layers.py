@@ -44,6 +44,7 @@ def sparse_of(dense: nn.Module, spec: NMSparsity) -> nn.Module:
     return model[0]
 
 
+@pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel lengths")  # of torch's own layer
 @pytest.mark.parametrize(("n", "m"), PATTERNS)
 @pytest.mark.parametrize("method", ["bdwp", "sr-ste", "sdgp"])
 @pytest.mark.parametrize(("make_layer", "shape"), LAYERS.values(), ids=LAYERS.keys())
@@ -80,6 +81,7 @@ def test_the_decay_term_pulls_weights_left_out_towards_zero_and_no_others(method
     torch.testing.assert_close(difference, factor * left_out.detach())
 
 
+@pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel lengths")  # of torch's own layer
 @pytest.mark.parametrize("method", ["bdwp", "sr-ste", "sdgp"])
 @pytest.mark.parametrize(("make_layer", "shape"), LAYERS.values(), ids=LAYERS.keys())
 def test_autocast_computes_in_the_low_precision_and_keeps_the_master_gradient_in_the_high(make_layer, shape, method):

@@ -20,7 +20,7 @@ def _sparsify_gradient(
     telling = torch.isfinite(largest) & (largest > 0.0)  # an overflow or an empty gradient teaches nothing
     step += telling
     now = rule.threshold(values, threshold)
-    result = gradient.masked_fill(rule.dropped(values, now, step), 0.0)
+    result = gradient.clone().masked_fill_(rule.dropped(values, now, step), 0.0)  # in the layout of the gradient
     zeros = 1.0 - result.count_nonzero() / result.numel()
     following = rule.next_threshold(values, now, zeros, step)
     threshold.copy_(torch.where(telling, following, threshold))
