@@ -28,6 +28,7 @@ ROOMS = (
     "sparse",
     "ops",
     "masks",
+    "gradients",
     "nn",
     "train",
     "trace",
@@ -41,7 +42,7 @@ ROOMS = (
     "cli",
 )
 NEEDS_TRITON = ("acf.ops.triton.", "acf.experiments.kernels.gpu", "acf.experiments.kernels.training_step")
-ENGINE = ("sparse", "ops", "nn", "masks", "train")
+ENGINE = ("sparse", "ops", "masks", "gradients", "nn", "train")
 
 
 def imported_rooms(path: Path) -> set[str]:

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from acf.errors import AcfError as AcfError
+    from acf.gradients import GradientSparsity as GradientSparsity
     from acf.masks import BlockDST as BlockDST
     from acf.metrics import TrainingRecord as TrainingRecord
     from acf.nn import BlockSparsity as BlockSparsity
+    from acf.nn import NMSparsity as NMSparsity
     from acf.nn import densify_ as densify_
     from acf.nn import faster_layers as faster_layers
     from acf.nn import sparsify_ as sparsify_
@@ -31,7 +33,9 @@ _HOME_OF = {
     "AcfError": "acf.errors",
     "BlockDST": "acf.masks",
     "BlockSparsity": "acf.nn",
+    "GradientSparsity": "acf.gradients",
     "Matmul": "acf.trace",
+    "NMSparsity": "acf.nn",
     "Result": "acf.sim",
     "Trace": "acf.trace",
     "TrainingRecord": "acf.metrics",

@@ -85,7 +85,7 @@ def test_a_densified_model_trains_every_weight():
 
 
 def test_a_model_without_sparse_layers_is_refused():
-    with pytest.raises(SparsityError, match="no block-sparse layer to densify; call sparsify_ first"):
+    with pytest.raises(SparsityError, match="no sparse layer to densify; call sparsify_ first"):
         densify_(nn.Sequential(nn.Linear(8, 8)))
 
 

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 import torch
 
+from acf.gradients import RULES
 from acf.ops import Conv2dGeometry
 from acf.sparse import BlockLayout, BlockTopology
 
@@ -65,7 +66,7 @@ def check(name: str, sample: tuple[Any, ...]) -> None:
 
 def test_every_registered_op_is_checked_here():
     registered = {name for name in torch._C._dispatch_get_all_op_names() if name.startswith("acf::")}
-    assert registered == {f"acf::{name}" for name in LINEAR_OPS + CONV_OPS}
+    assert registered == {f"acf::{name}" for name in [*LINEAR_OPS, *CONV_OPS, "sparsify_gradient"]}
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
@@ -89,3 +90,19 @@ def test_convolution_ops_keep_their_rules_in_float64(name):
 def test_a_linear_op_keeps_its_rules_for_an_input_that_is_not_contiguous():
     x = torch.randn(12, 5).T.requires_grad_()
     check("block_linear", (x, torch.randn(3, 4, 3, requires_grad=True), *LINEAR_TOPOLOGY))
+
+
+GRADIENTS = {
+    "contiguous": lambda: torch.randn(2, 8, 6, 5),
+    "channels last": lambda: torch.randn(2, 8, 6, 5).to(memory_format=torch.channels_last),
+    "transposed": lambda: torch.randn(12, 5).T,
+    "expanded": lambda: torch.ones(()).expand(4, 3),
+    "empty": lambda: torch.ones(0, 3),
+}
+
+
+@pytest.mark.parametrize("make_gradient", GRADIENTS.values(), ids=GRADIENTS.keys())
+@pytest.mark.parametrize("method", RULES)
+def test_the_gradient_op_keeps_its_rules_for_every_layout(method, make_gradient):
+    state = (torch.tensor(0.1), torch.tensor(0.0), torch.tensor(1))
+    check("sparsify_gradient", (make_gradient(), *state, method, 0.5, 0))

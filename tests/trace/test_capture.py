@@ -135,3 +135,17 @@ def test_a_model_without_layers_is_refused() -> None:
 def test_a_block_in_which_nothing_runs_is_refused() -> None:
     with pytest.raises(acf.AcfError, match="no layer ran inside the capture block"), acf.capture(nn.Linear(2, 2)):
         pass
+
+
+def test_an_nm_layer_is_recorded_with_the_weights_of_each_pass():
+    model = nn.Sequential(nn.Linear(8, 16), nn.Linear(16, 8))
+    acf.sparsify_(model, acf.NMSparsity(n=2, m=8))
+    with acf.capture(model) as trace:
+        model(torch.randn(4, 8)).sum().backward()
+    ops = {(op.name, op.phase): op for op in trace.ops}
+    assert ("0", "input_grad") not in ops
+    layer = model[1]
+    forward, backward = (trace.tensors[ops["1", phase].b].to_bool() for phase in ("forward", "input_grad"))
+    assert (forward == layer.forward_mask.numpy()).all()
+    assert (backward == layer.backward_mask.numpy()).all()
+    assert ops["1", "weight_grad"].needed is None

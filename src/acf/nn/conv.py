@@ -4,6 +4,7 @@ from typing import cast
 
 from torch import Tensor, nn
 
+from acf.nn.autocast import cast_for_autocast
 from acf.nn.layer import BlockSparseLayer
 from acf.ops import Conv2dGeometry, block_conv2d, block_conv2d_gradient_norms
 from acf.sparse import BlockLayout, conv_weight_to_matrix, matrix_to_conv_weight
@@ -30,7 +31,7 @@ class BlockSparseConv2d(BlockSparseLayer):
         if x.dim() == 3:
             y: Tensor = self.forward(x.unsqueeze(0)).squeeze(0)
             return y
-        x, weight = self._autocast(pad_explicitly(x, self.explicit_padding, self.padding_mode), self.weight)
+        x, weight = cast_for_autocast(pad_explicitly(x, self.explicit_padding, self.padding_mode), self.weight)
         y = block_conv2d(x, weight, self.topology, self.geometry)
         return y if self.bias is None else y + self.bias.to(y.dtype)[:, None, None]
 

@@ -5,6 +5,7 @@ from typing import Any
 from torch import nn
 
 from acf.nn.layer import BlockSparseLayer
+from acf.nn.nm_layer import NMLayer
 
 # The attribute that each class consults before it takes the fused path, and the value that keeps it off.
 _SWITCHES: tuple[tuple[type[nn.Module], str, Any], ...] = (
@@ -18,7 +19,7 @@ def set_fast_paths(model: nn.Module) -> None:
     for module in model.modules():
         for kind, name, off in _SWITCHES:
             if isinstance(module, kind):
-                sparse = any(isinstance(child, BlockSparseLayer) for child in module.modules())
+                sparse = any(isinstance(child, BlockSparseLayer | NMLayer) for child in module.modules())
                 _switch(module, name, off, sparse)
 
 

@@ -94,14 +94,6 @@ class BlockSparseLayer(nn.Module, ABC):
         for name, indices in topology._asdict().items():
             getattr(self, name).copy_(indices)
 
-    def _autocast(self, *tensors: Tensor) -> tuple[Tensor, ...]:
-        """Cast to the autocast dtype where one is active, float64 excepted, as torch does for its own layers."""
-        device_type = tensors[0].device.type
-        if not torch.is_autocast_enabled(device_type):
-            return tensors
-        dtype = torch.get_autocast_dtype(device_type)
-        return tuple(tensor if tensor.dtype is torch.float64 else tensor.to(dtype) for tensor in tensors)
-
     def _load_from_state_dict(
         self, state_dict: dict[str, Any], prefix: str, local_metadata: dict[str, Any], *args: Any
     ) -> None:

@@ -2,6 +2,7 @@
 
 from torch import Tensor, nn
 
+from acf.nn.autocast import cast_for_autocast
 from acf.nn.layer import BlockSparseLayer
 from acf.ops import block_gradient_norms, block_linear
 from acf.sparse import BlockLayout
@@ -20,7 +21,7 @@ class BlockSparseLinear(BlockSparseLayer):
 
     def forward(self, x: Tensor) -> Tensor:
         """``x [..., in]`` to ``[..., out]``."""
-        x, weight = self._autocast(x, self.weight)
+        x, weight = cast_for_autocast(x, self.weight)
         y = block_linear(x, weight, self.topology)
         return y if self.bias is None else y + self.bias.to(y.dtype)
 

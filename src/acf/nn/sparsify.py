@@ -1,174 +1,67 @@
-"""Swapping a model's dense layers for block-sparse ones, in place, and back."""
+"""Making a model sparse in place, whatever the kind of sparsity, and dense again."""
 
-from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
-import torch
 from torch import nn
 
 from acf.errors import SparsityError
-from acf.masks import LayerShape, kept_blocks
-from acf.nn.conv import BlockSparseConv2d
-from acf.nn.fast_path import set_fast_paths
+from acf.gradients import GradientSparsity, sparsifier_of, uninstall
+from acf.nn.block import forget_checkpoint_check, sparsify_blocks
+from acf.nn.gradient import sparsify_gradients
 from acf.nn.layer import BlockSparseLayer
-from acf.nn.linear import BlockSparseLinear
+from acf.nn.nm import sparsify_groups
+from acf.nn.nm_layer import NMLayer
+from acf.nn.nm_spec import NMSparsity
+from acf.nn.replace import FilterFn, replace_layers
 from acf.nn.spec import BlockSparsity
-from acf.nn.summary import SparsitySummary, block_sparse_layers, summarize
-from acf.sparse import BlockLayout, conv_weight_to_matrix
+from acf.nn.summary import SparsitySummary
 
-DenseLayer = nn.Linear | nn.Conv2d
-FilterFn = Callable[[nn.Module, str], bool]
+# What `sparsify_` takes, and who does it. Each: (model, spec, filter_fn) -> summary, changing nothing if it refuses.
+SPARSIFIERS: dict[type, Callable[[nn.Module, Any, FilterFn | None], SparsitySummary]] = {
+    BlockSparsity: sparsify_blocks,
+    NMSparsity: sparsify_groups,
+    GradientSparsity: sparsify_gradients,
+}
 
 
-def sparsify_(model: nn.Module, spec: BlockSparsity, filter_fn: FilterFn | None = None) -> SparsitySummary:
-    """Make the linear and 2-D convolution layers of ``model`` block-sparse, in place.
+def sparsify_(
+    model: nn.Module, spec: BlockSparsity | NMSparsity | GradientSparsity, filter_fn: FilterFn | None = None
+) -> SparsitySummary:
+    """Make the linear and 2-D convolution layers of ``model`` sparse, in place, as ``spec`` says.
 
-    ``filter_fn(module, name)`` says which layers to take. Without it every layer is taken except those too
-    thin to hold one block (an RGB stem, a 10-class head), grouped convolutions, and layers whose weight is shared
-    with another module; the returned summary lists them with the reason. A block that does not divide a layer is
-    an error, and then nothing is changed. Build the optimizer afterwards: the parameters are new.
+    ``filter_fn(module, name)`` says which layers to take. Without it every layer is taken except grouped
+    convolutions, layers whose weight is shared with another module, and what the kind of sparsity leaves dense; the
+    returned summary lists them with the reason. If anything is refused, nothing is changed.
+
+    `BlockSparsity` leaves layers too thin to hold one block (an RGB stem, a 10-class head); a block that does not
+    divide a wider layer is an error. Build the optimizer afterwards: the parameters are new.
+    `NMSparsity` leaves the first convolution and layers that m does not divide; parameters stay the same.
+    `GradientSparsity` takes every layer and composes with the other two, before or after them.
     """
-    if isinstance(model, DenseLayer | BlockSparseLayer):
-        raise SparsityError(
-            f"the model is itself a {type(model).__name__}, which cannot be replaced in place; "
-            "put it into a container such as nn.Sequential(layer)"
-        )
-    chosen, left_dense = choose_layers(model, spec, filter_fn)
-    if not chosen:
-        raise SparsityError(_nothing_to_sparsify(model, spec, left_dense))
-    layouts = {name: _layout_of(name, dense, spec) for name, dense in chosen.items()}
-    shapes = [LayerShape(name, tuple(dense.weight.shape), layouts[name].block_count) for name, dense in chosen.items()]
-    counts = kept_blocks(shapes, spec.sparsity, spec.distribution)
-    sparse = {
-        name: _make_sparse(dense, layouts[name], count)
-        for (name, dense), count in zip(chosen.items(), counts, strict=True)
-    }
-    _replace(model, {chosen[name]: layer for name, layer in sparse.items()})
-    model.register_load_state_dict_pre_hook(check_checkpoint)  # type: ignore[no-untyped-call]
-    return SparsitySummary(tuple(summarize(name, layer) for name, layer in sparse.items()), tuple(left_dense.items()))
+    sparsifier = SPARSIFIERS.get(type(spec))
+    if sparsifier is None:
+        kinds = ", ".join(kind.__name__ for kind in SPARSIFIERS)
+        raise SparsityError(f"{spec!r} is no kind of sparsity; pass one of {kinds}")
+    return sparsifier(model, spec, filter_fn)
 
 
 def densify_(model: nn.Module) -> nn.Module:
-    """Turn every block-sparse layer of ``model`` back into a plain torch layer, in place; returns ``model``.
+    """Turn every sparse layer of ``model`` back into a plain torch layer, in place; returns ``model``.
 
-    Absent blocks become stored zeros. Parameters are new again, so an optimizer must be built again too.
+    Gradient sparsification ends too. Absent blocks, and weights that an N:M forward pass leaves out, become stored
+    zeros. Weight parameters of sparse layers are new, so an optimizer must be built again.
     """
-    layers = block_sparse_layers(model)
-    if not layers:
-        raise SparsityError("the model has no block-sparse layer to densify; call sparsify_ first, or leave it as is")
-    if model in layers.values():
+    layers = [module for module in model.modules() if isinstance(module, BlockSparseLayer | NMLayer)]
+    with_gradients = [module for module in model.modules() if sparsifier_of(module) is not None]
+    if not layers and not with_gradients:
+        raise SparsityError("the model has no sparse layer to densify; call sparsify_ first, or leave it as is")
+    if model in layers:
         raise SparsityError(
             f"the model is itself a {type(model).__name__}, which cannot be replaced in place; call its to_dense()"
         )
-    _replace(model, {layer: layer.to_dense() for layer in layers.values()})
-    for key, hook in list(model._load_state_dict_pre_hooks.items()):
-        if getattr(hook, "hook", hook) is check_checkpoint:
-            del model._load_state_dict_pre_hooks[key]
+    for layer in with_gradients:
+        uninstall(layer)
+    replace_layers(model, {layer: layer.to_dense() for layer in layers})
+    forget_checkpoint_check(model)
     return model
-
-
-def choose_layers(
-    model: nn.Module, spec: BlockSparsity, filter_fn: FilterFn | None
-) -> tuple[dict[str, DenseLayer], dict[str, str]]:
-    """The layers to make sparse, and those left dense with the reason, by name."""
-    owners = Counter(id(parameter) for module in model.modules() for parameter in module._parameters.values())
-    chosen: dict[str, DenseLayer] = {}
-    left_dense: dict[str, str] = {}
-    for name, module in model.named_modules():
-        if not isinstance(module, DenseLayer):
-            continue
-        reason = _why_unfit(module, owners) or (_why_thin(module, spec) if filter_fn is None else "")
-        if filter_fn is not None and not filter_fn(module, name):
-            left_dense[name] = "filter_fn leaves it out"
-        elif reason:
-            left_dense[name] = reason
-        else:
-            chosen[name] = module
-    return chosen, left_dense
-
-
-def _why_unfit(module: DenseLayer, owners: Counter[int]) -> str:
-    """Why a layer can never be swapped, or an empty string."""
-    if type(module) not in (nn.Linear, nn.Conv2d):
-        return f"a {type(module).__name__}, whose own behaviour a sparse layer would not keep"
-    if module._parameters.get("weight") is None:
-        return "its weight is computed by a hook or parametrization"
-    if owners[id(module.weight)] > 1:
-        return "its weight is shared with another module"
-    if module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks:
-        return "it has hooks, which its sparse successor would lose"
-    if isinstance(module, nn.Conv2d) and module.groups != 1:
-        return f"a grouped convolution (groups={module.groups})"
-    return ""
-
-
-def _why_thin(module: DenseLayer, spec: BlockSparsity) -> str:
-    """Why a layer is too thin for one block, or an empty string."""
-    (outputs, inputs), (height, width) = module.weight.shape[:2], spec.block_shape
-    if outputs < height or inputs < width:
-        return f"its {outputs} x {inputs} outputs x inputs are thinner than a {height} x {width} block"
-    return ""
-
-
-def _layout_of(name: str, module: DenseLayer, spec: BlockSparsity) -> BlockLayout:
-    outputs, inputs = module.weight.shape[:2]
-    height, width = spec.block_shape
-    linear = isinstance(module, nn.Linear)
-    for size, block, dimension in (
-        (inputs, width, "in_features" if linear else "in_channels"),
-        (outputs, height, "out_features" if linear else "out_channels"),
-    ):
-        if size % block:
-            raise SparsityError(
-                f"block {block} does not divide {dimension} {size} of layer {name!r}; "
-                "use a block that does, or leave the layer out with filter_fn"
-            )
-    taps = module.weight.shape[2:].numel()
-    return BlockLayout(outputs, inputs * taps, height, width)
-
-
-def _make_sparse(dense: DenseLayer, layout: BlockLayout, count: int) -> BlockSparseLayer:
-    """The sparse layer that keeps the ``count`` blocks of greatest l2 norm; ties fall to the lower index."""
-    weight = dense.weight.detach()
-    norms = layout.block_norms(weight if isinstance(dense, nn.Linear) else conv_weight_to_matrix(weight)).flatten()
-    mask = torch.zeros_like(norms, dtype=torch.bool)
-    mask[torch.sort(norms, descending=True, stable=True).indices[:count]] = True
-    mask = mask.reshape(layout.grid_rows, layout.grid_cols)
-    layer: BlockSparseLayer
-    if isinstance(dense, nn.Linear):
-        layer = BlockSparseLinear(dense, layout, mask)
-    else:
-        layer = BlockSparseConv2d(dense, layout, mask)
-    layer.weight.requires_grad_(dense.weight.requires_grad)
-    return layer.train(dense.training)
-
-
-def _replace(model: nn.Module, replacements: Mapping[nn.Module, nn.Module]) -> None:
-    """Put new modules where the old ones are, under every name they have."""
-    for parent in list(model.modules()):
-        for name, child in list(parent._modules.items()):
-            if child is not None and child in replacements:
-                setattr(parent, name, replacements[child])
-    set_fast_paths(model)
-
-
-def check_checkpoint(model: nn.Module, state_dict: dict[str, Any], prefix: str, *_: Any) -> None:
-    """Refuse a checkpoint that does not fit any one sparse layer of ``model`` before the first is loaded."""
-    for name, layer in block_sparse_layers(model).items():
-        layer.check_state(state_dict, f"{prefix}{name}.")
-
-
-def _nothing_to_sparsify(model: nn.Module, spec: BlockSparsity, left_dense: dict[str, str]) -> str:
-    if block_sparse_layers(model):
-        return "the model is block-sparse already; call densify_ first to sparsify it anew"
-    if not left_dense:
-        return (
-            f"{type(model).__name__} has no nn.Linear or nn.Conv2d to sparsify; pass a model that has one, "
-            "or build the model before calling sparsify_"
-        )
-    name, reason = next(iter(left_dense.items()))
-    return (
-        f"no layer can hold blocks of {spec.block!r}: {name!r} stays dense because {reason} "
-        f"({len(left_dense)} layers looked at); use a smaller block or another filter_fn"
-    )

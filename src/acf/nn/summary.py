@@ -1,42 +1,100 @@
 """What `acf.sparsify_` did to each layer, and how sparse a model is."""
 
 from dataclasses import dataclass
+from typing import Protocol
 
 from torch import nn
 
+from acf.gradients import GradientSparsity
 from acf.nn.layer import BlockSparseLayer
+from acf.nn.nm_layer import NMLayer
+from acf.nn.nm_spec import NMSparsity
+
+
+class SparseLayerSummary(Protocol):
+    """What every kind of sparsity reports of a layer; ``str`` of it is one line."""
+
+    @property
+    def name(self) -> str:
+        """The layer's name in the model."""
+
+    @property
+    def weights(self) -> int:
+        """Number of weights when dense."""
+
+    @property
+    def density(self) -> float:
+        """Share of the weights that the forward pass uses."""
 
 
 @dataclass(frozen=True)
 class LayerSummary:
-    """One sparse layer: its name, stored blocks, all blocks, and weights when dense."""
+    """One block-sparse layer: its name, stored blocks, all blocks, and weights when dense."""
 
     name: str
     present_blocks: int
     block_count: int
     weights: int
 
+    @property
+    def density(self) -> float:
+        """Share of the weights that are stored."""
+        return self.present_blocks / self.block_count
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.present_blocks} of {self.block_count} blocks ({1 - self.density:.1%} sparse)"
+
+
+@dataclass(frozen=True)
+class NMLayerSummary:
+    """One N:M layer: its name, what was asked, and its weights, all of which are stored."""
+
+    name: str
+    spec: NMSparsity
+    weights: int
+
+    @property
+    def density(self) -> float:
+        """Share of the weights that the forward pass uses."""
+        return 1.0 if self.spec.masks.forward_dim is None else self.spec.density
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.spec.n}:{self.spec.m} {self.spec.method} ({1 - self.density:.1%} sparse forward)"
+
+
+@dataclass(frozen=True)
+class GradientLayerSummary:
+    """One layer whose output gradient is sparsified: its name, what was asked, and its weights as stored."""
+
+    name: str
+    spec: GradientSparsity
+    weights: int
+
+    @property
+    def density(self) -> float:
+        """1: the forward pass uses every weight it did before."""
+        return 1.0
+
+    def __str__(self) -> str:
+        return f"{self.name}: output gradient to {self.spec.target:.0%} zeros by {self.spec.method}"
+
 
 @dataclass(frozen=True)
 class SparsitySummary:
     """The layers made sparse, and those left dense with the reason."""
 
-    sparse: tuple[LayerSummary, ...]
+    sparse: tuple[SparseLayerSummary, ...]
     left_dense: tuple[tuple[str, str], ...]
 
     @property
     def sparsity(self) -> float:
-        """Share of the sparse layers' weights that are not stored."""
+        """Share of the sparse layers' weights that the forward pass leaves out; of blocks, those not stored."""
         weights = sum(layer.weights for layer in self.sparse)
-        stored = sum(layer.weights * layer.present_blocks / layer.block_count for layer in self.sparse)
-        return 1.0 - stored / weights
+        used = sum(layer.weights * layer.density for layer in self.sparse)
+        return 1.0 - used / weights
 
     def __str__(self) -> str:
-        lines = [
-            f"{layer.name}: {layer.present_blocks} of {layer.block_count} blocks "
-            f"({1 - layer.present_blocks / layer.block_count:.1%} sparse)"
-            for layer in self.sparse
-        ]
+        lines = [str(layer) for layer in self.sparse]
         return "\n".join([*lines, *(f"{name}: dense, {reason}" for name, reason in self.left_dense)])
 
 
@@ -52,13 +110,16 @@ def summarize(name: str, layer: BlockSparseLayer) -> LayerSummary:
 
 
 def weight_sparsity(model: nn.Module) -> float:
-    """Share of the weights of all linear and 2-D convolution layers that are not stored; 0 for a dense model."""
+    """Share of the weights of all linear and 2-D convolution layers that are not stored; 0 for a dense model.
+
+    N:M layers store every weight.
+    """
     stored = total = 0
     for module in model.modules():
         if isinstance(module, BlockSparseLayer):
             stored += module.weight.numel()
             total += module.layout.rows * module.layout.cols
-        elif isinstance(module, nn.Linear | nn.Conv2d):
+        elif isinstance(module, nn.Linear | nn.Conv2d | NMLayer):
             stored += module.weight.numel()
             total += module.weight.numel()
     return 1.0 - stored / total if total else 0.0

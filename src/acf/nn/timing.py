@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from acf.errors import SparsityError
-from acf.nn.sparsify import DenseLayer, FilterFn, choose_layers, sparsify_
+from acf.nn.block import choose_layers, sparsify_blocks
+from acf.nn.replace import DenseLayer, FilterFn
 from acf.nn.spec import BlockSparsity
 
 
@@ -98,7 +99,7 @@ def _time_layer(name: str, module: DenseLayer, x: Tensor, spec: BlockSparsity, r
     dense = nn.Sequential(copy.deepcopy(module))
     sparse = nn.Sequential(copy.deepcopy(module))
     try:
-        sparsify_(sparse, spec)
+        sparsify_blocks(sparse, spec, None)
     except SparsityError as error:
         return LayerTiming(name, _describe(module), tuple(x.shape), reason=str(error))
     best = [float("inf"), float("inf")]

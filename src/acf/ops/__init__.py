@@ -1,9 +1,13 @@
-"""Block-sparse products as `torch.library` custom ops: schema, fake and autograd rules; `reference` is the oracle."""
+"""Block-sparse products as `torch.library` custom ops: schema, fake and autograd rules; `reference` is the oracle.
+
+Beside them the products of N:M training, which compute dense with masked weights.
+"""
 
 from acf.ops import cpu, triton
 from acf.ops.conv import Conv2dGeometry, block_conv2d, block_conv2d_gradient_norms
 from acf.ops.linear import block_gradient_norms, block_linear
 from acf.ops.observe import observe_weight_grad, stop_observing
+from acf.ops.two_weights import conv2d_with_two_weights, linear_with_two_weights, mask_straight_through
 
 __all__ = [
     "Conv2dGeometry",
@@ -11,6 +15,9 @@ __all__ = [
     "block_conv2d_gradient_norms",
     "block_gradient_norms",
     "block_linear",
+    "conv2d_with_two_weights",
+    "linear_with_two_weights",
+    "mask_straight_through",
     "observe_weight_grad",
     "stop_observing",
 ]

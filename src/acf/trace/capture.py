@@ -8,14 +8,14 @@ from typing import Any, cast
 from torch import Tensor, nn
 
 from acf.errors import TraceError
-from acf.nn import BlockSparseConv2d, BlockSparseLayer, BlockSparseLinear
+from acf.nn import BlockSparseConv2d, BlockSparseLayer, BlockSparseLinear, NMConv2d, NMLayer, NMLinear
 from acf.nn.conv import explicit_padding, geometry_of, pad_explicitly
 from acf.sparse import conv_weight_to_matrix
 from acf.trace.bits import BitTensor
 from acf.trace.op import ConvShape, TracedOp
 from acf.trace.trace import Trace
 
-TRACED_LAYERS = (nn.Linear, nn.Conv2d, BlockSparseLinear, BlockSparseConv2d)
+TRACED_LAYERS = (nn.Linear, nn.Conv2d, BlockSparseLinear, BlockSparseConv2d, NMLinear, NMConv2d)
 
 
 @contextmanager
@@ -28,7 +28,8 @@ def capture(model: nn.Module, label: str = "step") -> Iterator[Trace]:
     """
     recorder = _Recorder(Trace([], {}, label))
     handles = [
-        module.register_forward_hook(recorder.hook(name or type(module).__name__), with_kwargs=True)
+        # First in line, so that the gradient seen is the one the layer gets: after a sparsifier at its output.
+        module.register_forward_hook(recorder.hook(name or type(module).__name__), with_kwargs=True, prepend=True)
         for name, module in model.named_modules()
         if isinstance(module, TRACED_LAYERS)
     ]
@@ -117,9 +118,17 @@ class _Recorder:
                 )
             )
         if x.requires_grad:
-            self.trace.ops.append(
-                TracedOp(name, "input_grad", gradient_key, weight_key, conv=conv, external=(weight_key,))
-            )
+            key = self._backward_weight(weight_key, module)
+            self.trace.ops.append(TracedOp(name, "input_grad", gradient_key, key, conv=conv, external=(key,)))
+
+    def _backward_weight(self, weight_key: str, module: nn.Module) -> str:
+        """An N:M layer may take the input gradient through other weights than the forward product."""
+        if not isinstance(module, NMLayer) or module.masks().backward is None:
+            return weight_key
+        key = f"{weight_key}.backward"
+        if key not in self.trace.tensors:
+            self.trace.tensors[key] = BitTensor.from_array(_as_matrix(module.backward_weight()))
+        return key
 
     def _needed_mask(self, weight_key: str, module: nn.Module) -> str | None:
         """A block-sparse layer keeps the gradient of its present blocks only."""
@@ -135,9 +144,9 @@ class _Recorder:
 
 def _conv_and_activation(module: nn.Module, x: Tensor) -> tuple[ConvShape | None, Tensor]:
     """The geometry of a convolution and its explicitly padded ``[batch, in, h, w]`` input; or tokens ``[t, in]``."""
-    if isinstance(module, nn.Linear | BlockSparseLinear):
+    if isinstance(module, nn.Linear | BlockSparseLinear | NMLinear):
         return None, x.reshape(-1, x.shape[-1])
-    if isinstance(module, BlockSparseConv2d):
+    if isinstance(module, BlockSparseConv2d | NMConv2d):
         explicit, mode, groups, geometry = module.explicit_padding, module.padding_mode, 1, module.geometry
     else:
         dense = cast(nn.Conv2d, module)
@@ -160,5 +169,9 @@ def _weight_matrix(module: nn.Module) -> Tensor:
     """The weight as a dense ``[out, in]`` or ``[out, kh*kw*in]`` matrix."""
     if isinstance(module, BlockSparseLayer):
         return module.weight_matrix().detach()
-    weight = cast(nn.Parameter, module.weight).detach()
+    return _as_matrix(module.forward_weight() if isinstance(module, NMLayer) else cast(nn.Parameter, module.weight))
+
+
+def _as_matrix(weight: Tensor) -> Tensor:
+    weight = weight.detach()
     return conv_weight_to_matrix(weight) if weight.dim() == 4 else weight

@@ -1,0 +1,18 @@
+"""Zeros in the gradients that flow back through a model: dynamic threshold scaling and its rivals."""
+
+from acf.gradients.rules import RULES, GradientRule
+from acf.gradients.sparsifier import GradientSparsifier, install, sparsifier_of, uninstall
+from acf.gradients.spec import GradientSparsity
+from acf.gradients.tracking import GradientTracking, tracking
+
+__all__ = [
+    "RULES",
+    "GradientRule",
+    "GradientSparsifier",
+    "GradientSparsity",
+    "GradientTracking",
+    "install",
+    "sparsifier_of",
+    "tracking",
+    "uninstall",
+]

@@ -1,0 +1,86 @@
+"""The part that sits at a layer's output and sparsifies the gradient that arrives there."""
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from acf.gradients.op import SparsifyGradient
+from acf.gradients.spec import GradientSparsity
+
+CHILD_NAME = "gradient_sparsifier"
+
+
+class GradientSparsifier(nn.Module):
+    """Passes activations through; zeroes elements of their gradient as ``spec`` says.
+
+    ``threshold`` (of the coming step), ``sparsity`` (share of zeros in the last gradient) and ``step`` are buffers of
+    one element, saved in the ``state_dict``. A step is one gradient: a layer that runs twice makes two.
+    """
+
+    threshold: Tensor
+    sparsity: Tensor
+    step: Tensor
+
+    def __init__(self, spec: GradientSparsity, layer_index: int = 0) -> None:
+        super().__init__()
+        self.spec = spec
+        self.seed = int(np.random.SeedSequence([spec.seed, layer_index]).generate_state(1)[0])
+        self.register_buffer("threshold", torch.tensor(spec.threshold or 0.0))
+        self.register_buffer("sparsity", torch.tensor(0.0))
+        self.register_buffer("step", torch.tensor(0))
+
+    def forward(self, y: Tensor) -> Tensor:
+        """``y``, of any shape."""
+        if not (torch.is_grad_enabled() and y.requires_grad):
+            return y
+        if torch.compiler.is_compiling() or y._is_view():
+            y = y.clone()  # hooks on a view would not survive; a compiler fuses the copy away
+        state = (self.threshold, self.sparsity, self.step)
+        sparse: Tensor = SparsifyGradient.apply(y, *state, self.spec.method, self.spec.target, self.seed)  # type: ignore[no-untyped-call]
+        return sparse
+
+    def extra_repr(self) -> str:
+        """Method and target, for ``print(model)``."""
+        return f"{self.spec.method}, target={self.spec.target}"
+
+    def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> "GradientSparsifier":
+        """Move with the model, but keep float32: thresholds are too small for half precision."""
+        before = dict(self._buffers)
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        for name, buffer in before.items():
+            moved = cast(Tensor, self._buffers[name])
+            if buffer is not None and moved.dtype is not buffer.dtype:
+                self._buffers[name] = buffer.to(moved.device)
+        return self
+
+
+def install(layer: nn.Module, sparsifier: GradientSparsifier) -> None:
+    """Let ``sparsifier`` see the gradient of ``layer``'s output; it becomes a child of the layer."""
+    layer.add_module(CHILD_NAME, sparsifier)
+    layer.register_forward_hook(pass_through_sparsifier)
+
+
+def uninstall(layer: nn.Module) -> GradientSparsifier | None:
+    """Take the sparsifier off ``layer`` and return it; None if there is none."""
+    sparsifier = sparsifier_of(layer)
+    if sparsifier is not None:
+        delattr(layer, CHILD_NAME)
+        for key, hook in list(layer._forward_hooks.items()):
+            if hook is pass_through_sparsifier:
+                del layer._forward_hooks[key]
+    return sparsifier
+
+
+def sparsifier_of(layer: nn.Module) -> GradientSparsifier | None:
+    """The sparsifier at ``layer``'s output, if there is one."""
+    child = layer._modules.get(CHILD_NAME)
+    return child if isinstance(child, GradientSparsifier) else None
+
+
+def pass_through_sparsifier(layer: nn.Module, args: Any, output: Tensor) -> Tensor:
+    """The forward hook of a layer with a sparsifier."""
+    sparse: Tensor = layer._modules[CHILD_NAME](output)  # type: ignore[misc]
+    return sparse
