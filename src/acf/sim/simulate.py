@@ -31,6 +31,7 @@ def simulate(trace: Trace, architecture: str | Path | AcceleratorSpec) -> Result
         macs_per_cycle=spec.macs_per_cycle,
         ops=ops,
         notes=spec.notes,
+        area_mm2=spec.area_mm2,
     )
 
 
@@ -52,7 +53,8 @@ def _play(trace: Trace, op: TracedOp, spec: AcceleratorSpec, memory: OnChipMemor
         effectual_macs=count.effectual_macs,
         lost_slots=count.lost_slots | {"memory": waited * spec.macs_per_cycle},
         dram_bytes=dram_bytes,
-        energy_j=count.energy_j | {"dram": dram_pj * 1e-12},
+        energy_j=count.energy_j
+        | {"dram": dram_pj * 1e-12, "leakage": (count.cycles + waited) / spec.clock_hz * spec.leakage_w},
     )
 
 
