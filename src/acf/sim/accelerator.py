@@ -3,10 +3,11 @@
 from abc import ABC, abstractmethod
 from collections import Counter
 from dataclasses import dataclass, field, fields
+from math import ceil
 
 from acf.cost import DRAM_PJ_PER_BIT
 from acf.errors import ArchitectureError
-from acf.trace import Gemm
+from acf.trace import BitTensor, Gemm
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,19 @@ class AcceleratorSpec(ABC):
     @abstractmethod
     def count(self, gemm: Gemm) -> ComputeCount:
         """Cycles, slots and compute energy of one matrix product."""
+
+    def stored_bytes(self, bits: BitTensor, role: str) -> int:
+        """Bytes of a tensor in memory: its non-zero values and one bit per element to say where they are.
+
+        ``role`` is "activation", "weight" or "gradient", for machines that compress only some of them.
+        """
+        compressed = bits.nonzeros * self.value_bytes + ceil(bits.size / 8)
+        return min(compressed, bits.size * self.value_bytes)
+
+    @property
+    def static_power_w(self) -> float:
+        """Watts drawn as long as the step lasts, whatever is computed; 0 where cycles are charged with them."""
+        return 0.0
 
     @property
     def area_mm2(self) -> dict[str, float]:

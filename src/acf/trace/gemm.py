@@ -12,7 +12,11 @@ class Gemm:
     """``a [m, k] @ b [k, n]`` as patterns; ``needed [m, n]`` marks the outputs that are kept, None: all.
 
     Both operands are packed along the reduction: ``left`` has the m rows of a, ``right`` the n columns of b. The bool
-    matrices ``a`` and ``b`` are made when first asked for. ``phase`` is the pass that the product belongs to.
+    matrices ``a`` and ``b`` are made when first asked for.
+
+    ``phase`` says what the operands are: ``a`` activations (forward) or gradients (the others), ``b`` weights, or
+    activations in a weight gradient. ``taps`` is how often the channels of a convolution repeat, channels innermost:
+    along ``k``, and along ``n`` in a weight gradient.
     """
 
     def __init__(
@@ -21,12 +25,14 @@ class Gemm:
         b: BoolArray | PackedRows,
         needed: BoolArray | None = None,
         phase: str = "forward",
+        taps: int = 1,
     ) -> None:
         """``a`` as bool ``[m, k]`` or packed rows, ``b`` as bool ``[k, n]`` or packed columns."""
         self.left = a if isinstance(a, PackedRows) else PackedRows.from_bool(a)
         self.right = b if isinstance(b, PackedRows) else PackedRows.from_bool(b.T)
         self.needed = needed
         self.phase = phase
+        self.taps = taps
 
     @cached_property
     def a(self) -> BoolArray:

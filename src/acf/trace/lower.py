@@ -73,10 +73,11 @@ def _group_part(array: BoolArray, group: int, groups: int, axis: int) -> BoolArr
 
 
 def _lower_conv(phase: str, conv: ConvShape, a: BoolArray, b: BoolArray, needed: BoolArray | None) -> Iterator[Gemm]:
+    taps = conv.kernel_size[0] * conv.kernel_size[1]
     if phase == "forward":
-        yield Gemm(window_rows(a, conv), b.T, phase=phase)
+        yield Gemm(window_rows(a, conv), b.T, phase=phase, taps=taps)
     elif phase == "weight_grad":
-        yield Gemm(pixel_columns(a), window_columns(b, conv), needed, phase)
+        yield Gemm(pixel_columns(a), window_columns(b, conv), needed, phase, taps)
     else:
         yield from _input_gradient(conv, a, b)
 
@@ -94,7 +95,8 @@ def _input_gradient(conv: ConvShape, gradient: BoolArray, weight: BoolArray) -> 
             rows = _output_positions(conv, 0, row_residue, row_taps, gradient.shape[2])
             cols = _output_positions(conv, 1, col_residue, col_taps, gradient.shape[3])
             filters = [by_tap[:, row, col] for row in row_taps for col in col_taps]
-            yield Gemm(gathered_rows(gradient, rows, cols), np.concatenate(filters, axis=0), phase="input_grad")
+            gathered = gathered_rows(gradient, rows, cols)
+            yield Gemm(gathered, np.concatenate(filters, axis=0), phase="input_grad", taps=len(filters))
 
 
 def _taps_of_residue(conv: ConvShape, axis: int, residue: int) -> list[int]:
