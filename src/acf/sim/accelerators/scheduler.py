@@ -19,7 +19,8 @@ from acf.trace import PackedRows
 
 TABLE_BITS = 16
 MAXIMUM_LANES = 64
-_GROUPS_PER_TASK = 256
+_THREADS = os.cpu_count() or 1
+_GROUPS_PER_TASK = 256  # at most: enough work to hide the hand-over to a thread
 
 
 @lru_cache(maxsize=16)
@@ -61,21 +62,22 @@ def tile_cycles(
     steps = -(-rows.length // lanes)
     groups = -(-rows.rows // tile_rows)
     cycles = np.zeros(groups, dtype=np.int64)
+    task = min(_GROUPS_PER_TASK, 1 + groups // (4 * _THREADS))
     if use_table and lanes * depth <= TABLE_BITS:
         left, drained = schedule_table(lanes, depth, moves), drained_table(lanes, depth)
 
         def run(first: int) -> None:
-            part = slice(first, first + _GROUPS_PER_TASK)
+            part = slice(first, first + task)
             table_cycles(rows.words, left, drained, steps, tile_rows, lanes, depth, first, cycles[part])
     else:
         levels = np.array([sum(1 << lane for lane in level) for level in lane_levels(lanes, moves)], dtype=np.uint64)
         pattern = np.array([(step, offset % lanes) for step, offset in moves], dtype=np.int64)
 
         def run(first: int) -> None:
-            part = slice(first, first + _GROUPS_PER_TASK)
+            part = slice(first, first + task)
             level_cycles(rows.words, levels, pattern, steps, tile_rows, lanes, depth, first, cycles[part])
 
-    _run_in_threads(run, range(0, groups, _GROUPS_PER_TASK))
+    _run_in_threads(run, range(0, groups, task))
     return cycles
 
 
@@ -84,7 +86,7 @@ def _run_in_threads(run: Callable[[int], None], starts: Sequence[int]) -> None:
     if len(starts) == 1:
         run(starts[0])
         return
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
+    with ThreadPoolExecutor(_THREADS) as pool:
         for _ in pool.map(run, starts):
             pass
 
