@@ -33,9 +33,17 @@ class Zeros:
     weights: float = 0.0
 
 
-# The third convolution of SqueezeNet's first Fire module (conv1, then squeeze 1x1, expand 1x1, expand 3x3).
+# SqueezeNet 1.1 begins with conv1 and fire2: squeeze 1x1, expand 1x1, expand 3x3.
 SQUEEZENET_EXPAND_3X3 = ConvLayer(16, 64, 55)
 SQUEEZENET_EXPAND_1X1 = ConvLayer(16, 64, 55, kernel=1)
+SQUEEZENET_LAYERS = (  # of SqueezeNet 1.1: channels and images that tiles do not divide
+    SQUEEZENET_EXPAND_3X3,
+    ConvLayer(64, 16, 55, kernel=1),
+    ConvLayer(32, 128, 27),
+    ConvLayer(48, 192, 13),
+    ConvLayer(64, 256, 13),
+    ConvLayer(384, 48, 13, kernel=1),
+)
 
 
 def conv_step(layers: dict[str, tuple[ConvLayer, Zeros]], batch: int, seed: int) -> Trace:
