@@ -95,6 +95,11 @@ class AcceleratorSpec(ABC):
         return min(compressed, bits.size * self.value_bytes)
 
     @property
+    def launch_cycles(self) -> int:
+        """Cycles before an operation starts, which nothing overlaps; 0 where a machine runs through its program."""
+        return 0
+
+    @property
     def static_power_w(self) -> float:
         """Watts drawn as long as the step lasts, whatever is computed; 0 where cycles are charged with them."""
         return 0.0

@@ -47,7 +47,8 @@ def _play(trace: Trace, op: TracedOp, spec: AcceleratorSpec, memory: OnChipMemor
     memory_cycles = ceil(dram_bytes / spec.dram_bytes_per_s * spec.clock_hz)
     waited = max(0, memory_cycles - count.cycles)
     dram_pj = dram_bytes * 8 * DRAM_PJ_PER_BIT[spec.dram_kind].value
-    cycles = count.cycles + waited
+    launch = spec.launch_cycles if count.dense_macs else 0
+    cycles = launch + count.cycles + waited
     seconds = cycles / spec.clock_hz
     static_j = {"static": seconds * spec.static_power_w} if spec.static_power_w else {}
     return OpResult(
@@ -56,10 +57,16 @@ def _play(trace: Trace, op: TracedOp, spec: AcceleratorSpec, memory: OnChipMemor
         cycles=cycles,
         dense_macs=count.dense_macs,
         effectual_macs=count.effectual_macs,
-        lost_slots=count.lost_slots | {"memory": waited * spec.macs_per_cycle},
+        lost_slots=count.lost_slots | _lost(spec, memory=waited, launch=launch),
         dram_bytes=dram_bytes,
         energy_j=count.energy_j | {"dram": dram_pj * 1e-12, "leakage": seconds * spec.leakage_w} | static_j,
     )
+
+
+def _lost(spec: AcceleratorSpec, memory: int, launch: int) -> dict[str, int]:
+    """Slots lost around the compute: waiting for memory, and starting the operation where that takes time."""
+    cycles = {"memory": memory, "launch": launch} if launch else {"memory": memory}
+    return {reason: waited * spec.macs_per_cycle for reason, waited in cycles.items()}
 
 
 def _check_slots(op: TracedOp, spec: AcceleratorSpec, count: ComputeCount) -> None:
