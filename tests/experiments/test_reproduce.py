@@ -10,7 +10,7 @@ from acf.errors import AcfError
 from acf.experiments.reproduce import ROWS, Row, reproduce
 from acf.experiments.reproduce.row import Check, absolute, at_most, holds, relative
 
-NOT_REPRODUCIBLE = {"T14"}  # needs per-epoch traces of a long training run
+NOT_REPRODUCIBLE = {"T14", "S12", "B4"}  # a long training run, CIFAR-100, other people's boards
 
 
 @pytest.mark.parametrize("name", ROWS)

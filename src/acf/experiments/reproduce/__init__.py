@@ -7,7 +7,7 @@ them all in the order they are printed.
 from collections.abc import Callable, Iterator, Sequence
 
 from acf.errors import AcfError
-from acf.experiments.reproduce import tensordash_cost, tensordash_speed
+from acf.experiments.reproduce import sat_rows, spartann_rows, tensordash_cost, tensordash_speed
 from acf.experiments.reproduce.row import Check, Row
 
 __all__ = ["ROWS", "Check", "Row", "reproduce"]
@@ -28,6 +28,17 @@ ROWS: dict[str, Callable[[], Row]] = {
     "T15": tensordash_cost.t15,
     "T16": tensordash_cost.t16,
     "T17": tensordash_cost.t17,
+    "S6": spartann_rows.s6,
+    "S8": spartann_rows.s8,
+    "S9": spartann_rows.s9,
+    "S10": spartann_rows.s10,
+    "S12": spartann_rows.s12,
+    "S13": spartann_rows.s13,
+    "S14": spartann_rows.s14,
+    "B1": sat_rows.b1,
+    "B2": sat_rows.b2,
+    "B4": sat_rows.b4,
+    "B5": sat_rows.b5,
 }
 """Every row that can be asked for, by its id."""
 
