@@ -2,7 +2,7 @@
 
 import pytest
 
-from acf.experiments.simulator_bench import resnet50_layers, resnet50_steps, time_traces
+from acf.experiments.simulator_bench import resnet50_layers, resnet50_steps, run_simulator_bench, time_traces
 
 
 def test_the_benchmark_network_is_resnet_50() -> None:
@@ -30,3 +30,13 @@ def test_timing_counts_the_dense_products() -> None:
     timing = time_traces("one layer", iter([next(steps)]))
     assert timing.dense_macs == 3 * 56 * 56 * 64 * 64
     assert timing.to_dict()["macs_per_s"] == pytest.approx(timing.dense_macs / timing.seconds)
+
+
+def test_the_benchmark_times_growing_batches_and_the_whole_step() -> None:
+    timings = {timing.name: timing for timing in run_simulator_bench(lambda *_: None, resnet_batch=1)}
+    forward = [timings[f"VGG 512 filters, forward, batch {batch}"].dense_macs for batch in (8, 16, 32)]
+    assert forward == [8 * 14**2 * 9 * 512**2 * times for times in (1, 2, 4)]
+    step = timings["ResNet-50 step, batch 1, 224x224"]
+    stem = 112**2 * 49 * 3 * 64
+    # Three passes of 4.09 GMAC without the stem's input gradient; strides count a little differently at the borders.
+    assert step.dense_macs == pytest.approx(3 * 4.09e9 - stem, rel=0.02)

@@ -27,9 +27,9 @@ class TensorDash(TensorCore):
     advance together. A row's schedule does not depend on the column it meets, so it is computed once for all.
     Two-sided, every PE schedules the pairs of which neither value is zero, and all PEs of a tile advance together.
 
-    The share of zeros is measured as a tensor is produced. Where it is at most ``bypass_zeros_share`` the product runs
-    by the dense schedule with scheduler, multiplexers and staging buffers gated: an assumption, without
-    which a model without zeros would pay 9 % of compute energy where the paper reports 0.5 % of the whole.
+    Where at most ``bypass_zeros_share`` of what the rows are fed is zero, padding of images included, the product
+    runs by the dense schedule with scheduler, multiplexers and staging buffers gated: an assumption, without which
+    a model without zeros would pay 9 % of compute energy where the paper reports 0.5 % of the whole.
     """
 
     depth: int = 4
