@@ -22,7 +22,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-bench = typer.Typer(help="Measure this machine: how quick the models are.", no_args_is_help=True)
+bench = typer.Typer(help="Measure this machine.", no_args_is_help=True)
 app.add_typer(bench, name="bench")
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of a table.")]
@@ -56,7 +56,8 @@ def demo(
 ) -> None:
     """Train a small CNN dense and block-sparse, capture a step of each, simulate it, write a report."""
     from acf.experiments.demo import DemoSpec, run_demo
-    from acf.tables import demo_table, progress, show
+    from acf.tables import demo_table
+    from acf.terminal import progress, show
 
     spec = DemoSpec(steps=steps, sparsity=sparsity, seed=seed)
     with progress(visible=not as_json) as on_progress:
@@ -83,7 +84,8 @@ def simulate(
 ) -> None:
     """Play a trace on one architecture and show every operation."""
     from acf.sim import simulate as play
-    from acf.tables import result_table, show
+    from acf.tables import result_table
+    from acf.terminal import show
     from acf.trace import Trace
 
     result = play(Trace.load(trace), on)
@@ -107,7 +109,8 @@ def compare(
     """Play a trace on several architectures and show their speedups over a baseline."""
     from acf.sim import architectures
     from acf.sim import simulate as play
-    from acf.tables import comparison_table, show
+    from acf.tables import comparison_table
+    from acf.terminal import show
     from acf.trace import Trace
 
     loaded = Trace.load(trace)
@@ -133,6 +136,29 @@ def report(
     typer.echo(f"report: {write_report(loaded, output, title=title)}")
 
 
+@bench.command()
+def kernels(
+    device: Annotated[str, typer.Option(help="cpu, cuda, or auto: cuda where torch can use one.")] = "auto",
+    out: Annotated[Path, typer.Option(help="Folder for the record and the roofline.")] = Path("runs/bench"),
+    blocks: Annotated[str, typer.Option(help="CPU: block sizes.")] = "16,32,64",
+    sparsities: Annotated[str, typer.Option(help="CPU: shares of blocks to drop.")] = "0.9,0.75,0.5",
+    kinds: Annotated[str, typer.Option(help="CPU: of linear, conv, step.")] = "linear,conv,step",
+    rounds: Annotated[int, typer.Option(min=1, help="CPU: interleaved repetitions; the best counts.")] = 9,
+    dtype: Annotated[str, typer.Option(help="CPU: float32 or bfloat16.")] = "float32",
+    sections: Annotated[
+        str, typer.Option(help="CUDA: of correctness, layers, norms, conv, overhead, steps.")
+    ] = "correctness,layers,norms,conv,overhead,steps",
+    as_json: Json = False,
+) -> None:
+    """Time the block-sparse kernels against the dense libraries of this machine, as ratios from one run."""
+    from acf.experiments.kernels.bench import CpuOptions, run_on_cpu, run_on_cuda, use_cuda
+
+    if use_cuda(device):
+        run_on_cuda(sections, out, as_json)
+    else:
+        run_on_cpu(CpuOptions(blocks, sparsities, kinds, dtype, rounds), out, as_json)
+
+
 @app.command()
 def reproduce(
     only: Annotated[str, typer.Option(help="Ids of rows, separated by commas: T5,T6. Default: all.")] = "",
@@ -141,7 +167,8 @@ def reproduce(
     """Compute the published figures row by row; exit code 1 if one that can be reproduced is out of tolerance."""
     from acf.experiments.reproduce import ROWS
     from acf.experiments.reproduce import reproduce as compute_rows
-    from acf.tables import progress, reproduce_table, show
+    from acf.tables import reproduce_table
+    from acf.terminal import progress, show
 
     names = [name.strip() for name in only.split(",") if name.strip()]
     rows = {}
@@ -161,7 +188,8 @@ def reproduce(
 def simulators(as_json: Json = False) -> None:
     """Time the TensorDash model: one 512-filter layer at growing batch, and a whole ResNet-50 training step."""
     from acf.experiments.simulator_bench import run_simulator_bench
-    from acf.tables import progress, show, simulator_table
+    from acf.tables import simulator_table
+    from acf.terminal import progress, show
 
     with progress(visible=not as_json) as on_progress:
         timings = run_simulator_bench(on_progress)
@@ -182,7 +210,8 @@ def doctor(
 ) -> None:
     """Say what this machine has and what works because of it; with --layers, which layers of a model pay here."""
     from acf.doctor import examine
-    from acf.tables import doctor_table, layer_table, show
+    from acf.tables import doctor_table, layer_table
+    from acf.terminal import show
 
     if layers:
         timings = _time_layers(layers, sparsity, block)

@@ -15,6 +15,7 @@ class ComputeCount:
     """Counts of one matrix product when memory never makes it wait; ``lost_slots`` and ``energy_j`` by reason.
 
     ``effectual_macs + sum(lost_slots.values()) == cycles * macs_per_cycle``, checked when they are added up.
+    ``streamed_bytes`` cross the DRAM pins on a machine that keeps no tensors on chip.
     """
 
     cycles: int
@@ -22,6 +23,7 @@ class ComputeCount:
     effectual_macs: int
     lost_slots: dict[str, int] = field(default_factory=dict)
     energy_j: dict[str, float] = field(default_factory=dict)
+    streamed_bytes: int = 0
 
     def __add__(self, other: "ComputeCount") -> "ComputeCount":
         lost, energy = Counter(self.lost_slots), Counter(self.energy_j)
@@ -33,6 +35,7 @@ class ComputeCount:
             self.effectual_macs + other.effectual_macs,
             dict(lost),
             dict(energy),
+            self.streamed_bytes + other.streamed_bytes,
         )
 
 
@@ -93,6 +96,11 @@ class AcceleratorSpec(ABC):
         """
         compressed = bits.nonzeros * self.value_bytes + ceil(bits.size / 8)
         return min(compressed, bits.size * self.value_bytes)
+
+    @property
+    def keeps_tensors(self) -> bool:
+        """Whether on-chip memory keeps whole tensors; where it only holds tiles, ``count`` says what is streamed."""
+        return True
 
     @property
     def launch_cycles(self) -> int:

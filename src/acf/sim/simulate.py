@@ -39,11 +39,7 @@ def _play(trace: Trace, op: TracedOp, spec: AcceleratorSpec, memory: OnChipMemor
     counts = (spec.count(gemm) for gemm in trace.gemms(op) if gemm.dense_macs)
     count = reduce(add, counts, ComputeCount(0, 0, 0))
     _check_slots(op, spec, count)
-    roles = dict(zip(op.operands, op.roles, strict=True))
-    dram_bytes = sum(
-        memory.touch(key, spec.stored_bytes(trace.tensors[key], role), key in op.external)
-        for key, role in roles.items()
-    )
+    dram_bytes = _touch_operands(trace, op, spec, memory) if spec.keeps_tensors else count.streamed_bytes
     memory_cycles = ceil(dram_bytes / spec.dram_bytes_per_s * spec.clock_hz)
     waited = max(0, memory_cycles - count.cycles)
     dram_pj = dram_bytes * 8 * DRAM_PJ_PER_BIT[spec.dram_kind].value
@@ -60,6 +56,15 @@ def _play(trace: Trace, op: TracedOp, spec: AcceleratorSpec, memory: OnChipMemor
         lost_slots=count.lost_slots | _lost(spec, memory=waited, launch=launch),
         dram_bytes=dram_bytes,
         energy_j=count.energy_j | {"dram": dram_pj * 1e-12, "leakage": seconds * spec.leakage_w} | static_j,
+    )
+
+
+def _touch_operands(trace: Trace, op: TracedOp, spec: AcceleratorSpec, memory: OnChipMemory) -> int:
+    """Bytes that cross the DRAM pins because the operands are used."""
+    roles = dict(zip(op.operands, op.roles, strict=True))
+    return sum(
+        memory.touch(key, spec.stored_bytes(trace.tensors[key], role), key in op.external)
+        for key, role in roles.items()
     )
 
 

@@ -10,7 +10,7 @@ from acf.cost.spartann import SPARTANN_CLOCK_HZ, SPARTANN_MACS, area_mm2, on_chi
 from acf.errors import ArchitectureError
 from acf.sim.accelerator import AcceleratorSpec, ComputeCount
 from acf.sparse.relative_csc import MAXIMUM_INDEX_BITS, count_entries
-from acf.trace import BitTensor, Gemm
+from acf.trace import Gemm
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,11 +55,13 @@ class SparTANN(AcceleratorSpec):
             )
 
     def _check_buffers(self) -> None:
-        if self.column_rows < 1:
-            raise ArchitectureError(
-                f"dense_buffer_b_bytes {self.dense_buffer_b_bytes} holds no vector of {self.macs} values of "
-                f"{self.value_bytes} bytes; use at least {self.macs * self.value_bytes}"
-            )
+        vector_bytes = self.macs * self.value_bytes
+        for name in ("dense_buffer_b_bytes", "output_buffer_bytes"):
+            if getattr(self, name) < vector_bytes:
+                raise ArchitectureError(
+                    f"{name} {getattr(self, name)} holds no vector of {self.macs} values of {self.value_bytes} bytes; "
+                    f"use at least {vector_bytes}"
+                )
         buffers = (
             self.sparse_buffer_bytes
             + self.index_buffer_bytes
@@ -95,9 +97,9 @@ class SparTANN(AcceleratorSpec):
             f"{self.macs} MACs at {self.clock_hz / 1e6:.0f} MHz, {self.technology_nm} nm; "
             + ("skips zero output gradients; the forward pass is dense." if self.skips_zeros else "skips nothing."),
             f"Assumed: DRAM delivers {self.dram_bytes_per_s / 1e9:.1f} GB/s; the forward pass takes output channels "
-            "side by side and costs the power of the input gradient.",
-            "Not counted: first loading of the buffers, tensors read again for every tile, the sparsifier's latency, "
-            "normalisation, activation, weight update.",
+            "side by side and costs the power of the input gradient; loops run over tiles of input channels, then "
+            "positions (weight gradient: taps), then taps (positions).",
+            "Not counted: the sparsifier's latency, normalisation, activation, weight update.",
         )
 
     def count(self, gemm: Gemm) -> ComputeCount:
@@ -105,7 +107,7 @@ class SparTANN(AcceleratorSpec):
         repeats = gemm.taps if gemm.phase == "weight_grad" else 1  # each tap's channels end in an edge of their own
         vectors = repeats * ceil(gemm.n // repeats / self.macs)
         dense = gemm.m * gemm.k
-        if self.skips_zeros and gemm.phase != "forward":
+        if self._skips(gemm):
             values, entries = int(gemm.a.sum()), self._entries(gradient_columns(gemm))
         else:
             values, entries = dense, dense
@@ -120,6 +122,7 @@ class SparTANN(AcceleratorSpec):
                 "edge": entries * (vectors * self.macs - gemm.n),
             },
             energy_j=self._energy_j(cycles, gemm.phase),
+            streamed_bytes=self._streamed_bytes(gemm, entries, vectors),
         )
 
     def _entries(self, columns: NDArray[np.bool_]) -> int:
@@ -135,11 +138,27 @@ class SparTANN(AcceleratorSpec):
         scale = self.macs / SPARTANN_MACS[self.value_bytes]
         return {name: power * scale * cycles / SPARTANN_CLOCK_HZ for name, power in watts.items()}
 
-    def stored_bytes(self, bits: BitTensor, role: str) -> int:
-        """Bytes in memory: gradients as values with indices, column starts and padding left out; others dense."""
-        if role == "gradient" and self.skips_zeros:
-            return ceil(bits.nonzeros * (8 * self.value_bytes + self.index_bits) / 8)
-        return bits.size * self.value_bytes
+    @property
+    def keeps_tensors(self) -> bool:
+        """False: buffers hold tiles, and tensors are read again for every tile."""
+        return False
+
+    def _streamed_bytes(self, gemm: Gemm, entries: int, vectors: int) -> int:
+        """Bytes to and from DRAM: every entry streams by for every vector, dense buffer B is filled once per tile.
+
+        Forward and input gradient: weights return for every tile of positions that the output buffer holds, results
+        leave once. Weight gradient: activations come for every tap and cut of the columns, results leave once.
+        """
+        entry_bits = 8 * self.value_bytes + (self.index_bits if self._skips(gemm) else 0)
+        if gemm.phase == "weight_grad":
+            tiles = ceil(gemm.m / self.column_rows)
+        else:
+            tiles = ceil(gemm.m / (self.output_buffer_bytes // (self.macs * self.value_bytes)))
+        dense_values = tiles * gemm.k * gemm.n + gemm.m * gemm.n
+        return ceil(entries * vectors * entry_bits / 8) + dense_values * self.value_bytes
+
+    def _skips(self, gemm: Gemm) -> bool:
+        return self.skips_zeros and gemm.phase != "forward"
 
 
 def gradient_columns(gemm: Gemm) -> NDArray[np.bool_]:
