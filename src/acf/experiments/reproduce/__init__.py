@@ -32,6 +32,7 @@ ROWS: dict[str, Callable[[], Row]] = {
     "S8": spartann_rows.s8,
     "S9": spartann_rows.s9,
     "S10": spartann_rows.s10,
+    "S11": spartann_rows.s11,
     "S12": spartann_rows.s12,
     "S13": spartann_rows.s13,
     "S14": spartann_rows.s14,
