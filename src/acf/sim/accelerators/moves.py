@@ -18,7 +18,7 @@ FIVE_DEEP_MOVES: Moves = ((0, 0), (1, 0), (2, 0), (3, 0), (1, 1), (1, -1), (2, 2
 """5 deep with eight moves for Fig. 12: the paper's pattern, its last move one step further; not printed, so ours."""
 
 WIDE_MOVES: Moves = ((0, 0), (1, 0), (2, 0), (1, -1), (1, 1), (2, -2), (2, 2), (1, -3))
-"""16 lanes, 3 deep, eight moves, as in the authors' paper on 16-lane units (MICRO 2020): six levels."""
+"""16 lanes, 3 deep, eight moves for Fig. 14; the paper prints the six levels that follow, but not the pattern."""
 
 
 def check_moves(moves: Moves, lanes: int, depth: int) -> None:
