@@ -22,7 +22,6 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-
 bench = typer.Typer(help="Measure this machine.", no_args_is_help=True)
 app.add_typer(bench, name="bench")
 
@@ -158,6 +157,46 @@ def kernels(
         run_on_cuda(sections, out, as_json)
     else:
         run_on_cpu(CpuOptions(blocks, sparsities, kinds, dtype, rounds), out, as_json)
+
+
+@app.command()
+def reproduce(
+    only: Annotated[str, typer.Option(help="Ids of rows, separated by commas: T5,T6. Default: all.")] = "",
+    as_json: Json = False,
+) -> None:
+    """Compute the published figures row by row; exit code 1 if one that can be reproduced is out of tolerance."""
+    from acf.experiments.reproduce import ROWS
+    from acf.experiments.reproduce import reproduce as compute_rows
+    from acf.tables import reproduce_table
+    from acf.terminal import progress, show
+
+    names = [name.strip() for name in only.split(",") if name.strip()]
+    rows = {}
+    with progress(visible=not as_json) as on_progress:
+        for name, row in compute_rows(names):
+            rows[name] = row
+            on_progress(name, len(rows) / (len(set(names)) or len(ROWS)))
+    if as_json:
+        _print_json([{"id": name} | row.to_dict() for name, row in rows.items()])
+    else:
+        show(reproduce_table(rows))
+    if not all(row.within for row in rows.values()):
+        raise typer.Exit(1)
+
+
+@bench.command()
+def simulators(as_json: Json = False) -> None:
+    """Time the TensorDash model: one 512-filter layer at growing batch, and a whole ResNet-50 training step."""
+    from acf.experiments.simulator_bench import run_simulator_bench
+    from acf.tables import simulator_table
+    from acf.terminal import progress, show
+
+    with progress(visible=not as_json) as on_progress:
+        timings = run_simulator_bench(on_progress)
+    if as_json:
+        _print_json([timing.to_dict() for timing in timings])
+    else:
+        show(simulator_table(timings))
 
 
 @app.command()

@@ -1,6 +1,6 @@
 """Tables of the command line."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from rich.table import Table
@@ -10,6 +10,8 @@ from acf.units import binary_bytes, si
 if TYPE_CHECKING:
     from acf.doctor import Finding
     from acf.experiments.demo import DemoOutcome
+    from acf.experiments.reproduce import Row
+    from acf.experiments.simulator_bench import SimulatorTiming
     from acf.nn import LayerTiming
     from acf.sim import Result
 
@@ -104,6 +106,40 @@ def comparison_table(results: "Sequence[Result]") -> Table:
             f"{result.utilization:.1%}",
             si(result.energy_j, "J"),
             binary_bytes(result.dram_bytes),
+        )
+    return table
+
+
+def reproduce_table(rows: "Mapping[str, Row]") -> Table:
+    """Every published figure beside ours, its tolerance and the verdict."""
+    table = Table(title="published figures, reproduced", caption="set-ups: acf reproduce --json")
+    for heading in ("row", "claim", "figure", "paper", "ours", "tolerance", "verdict"):
+        table.add_column(heading, justify="right" if heading in ("paper", "ours", "tolerance") else "left")
+    for name, row in rows.items():
+        if not row.checks:
+            table.add_row(name, row.claim, "", "", "", "", f"[yellow]{row.verdict}[/]")
+        for place, check in enumerate(row.checks):
+            first = place == 0
+            verdict = "[green]reproduced[/]" if check.within else "[red]out of tolerance[/]"
+            figures = (check.what, check.paper, f"{check.ours:.4g}", check.tolerance)
+            table.add_row(name if first else "", row.claim if first else "", *figures, verdict)
+    return table
+
+
+def simulator_table(timings: "Sequence[SimulatorTiming]") -> Table:
+    """How quickly traces are played."""
+    table = Table(title="simulator speed, exact schedules", caption="memory: peak of this process so far")
+    table.add_column("trace")
+    for heading in ("architecture", "dense MACs", "time", "dense-equivalent MAC/s", "memory"):
+        table.add_column(heading, justify="right")
+    for timing in timings:
+        table.add_row(
+            timing.name,
+            timing.architecture,
+            si(timing.dense_macs, ""),
+            si(timing.seconds, "s"),
+            si(timing.macs_per_s, "/s"),
+            binary_bytes(timing.peak_memory_bytes),
         )
     return table
 

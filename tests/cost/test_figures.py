@@ -29,7 +29,7 @@ def test_a_mac_costs_what_table_iv_implies() -> None:
 
 def test_the_components_of_table_iv_add_up_to_a_nine_percent_overhead() -> None:
     baseline = published_pj_per_core_cycle("tensorcore_compute_mw", "tensorcore_transposers_mw")
-    dash = published_pj_per_core_cycle(*FIGURES)
+    dash = published_pj_per_core_cycle(*(name for name in FIGURES if name.endswith("_mw")))
     assert dash / baseline == pytest.approx(1.09, abs=0.005)
 
 

@@ -6,16 +6,34 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from acf.sim.accelerators.scheduler import (
+from acf.sim.accelerators.moves import (
+    FIVE_DEEP_MOVES,
     PAPER_MOVES,
+    THREE_DEEP_MOVES,
+    TWO_DEEP_MOVES,
+    WIDE_MOVES,
     Moves,
-    drained_table,
-    lane_words,
-    schedule_table,
-    tile_cycles,
+    lane_levels,
 )
+from acf.sim.accelerators.scheduler import pair_cycles, schedule_table, tile_cycles
+from acf.trace import PackedRows
 
-TWO_DEEP: Moves = ((0, 0), (1, 0), (1, 1), (1, -1))
+PES: list[tuple[int, int, Moves]] = [
+    (4, 4, PAPER_MOVES),
+    (4, 2, TWO_DEEP_MOVES),
+    (4, 3, THREE_DEEP_MOVES),
+    (8, 2, TWO_DEEP_MOVES),
+    (4, 1, ((0, 0),)),
+    (1, 4, ((0, 0), (1, 0), (3, 0))),
+    (5, 3, WIDE_MOVES[:5]),
+]
+WIDE_PES: list[tuple[int, int, Moves]] = [
+    (16, 3, WIDE_MOVES),
+    (4, 5, FIVE_DEEP_MOVES),
+    (16, 5, FIVE_DEEP_MOVES),
+    (64, 2, TWO_DEEP_MOVES),
+    (33, 3, WIDE_MOVES),
+]
 
 
 def walk(rows: NDArray[np.bool_], lanes: int, depth: int, moves: Moves) -> tuple[int, list[list[tuple[int, int]]]]:
@@ -28,7 +46,7 @@ def walk(rows: NDArray[np.bool_], lanes: int, depth: int, moves: Moves) -> tuple
         cycle = []
         drained = depth
         for row in range(rows.shape[0]):
-            for lane in range(lanes):
+            for lane in (lane for level in lane_levels(lanes, moves) for lane in level):
                 for step, offset in moves:
                     where = position + step, (lane + offset) % lanes
                     if where[0] < length and todo[row][where]:
@@ -44,20 +62,20 @@ def walk(rows: NDArray[np.bool_], lanes: int, depth: int, moves: Moves) -> tuple
     return len(taken), taken
 
 
-def fast(rows: NDArray[np.bool_], tile_rows: int, lanes: int, depth: int, moves: Moves) -> list[int]:
-    table = schedule_table(lanes, depth, moves)
-    cycles = tile_cycles(lane_words(rows, lanes), table, drained_table(lanes, depth), tile_rows, lanes, depth)
-    return [int(count) for count in cycles]
+def fast(
+    rows: NDArray[np.bool_], tile_rows: int, lanes: int, depth: int, moves: Moves, use_table: bool = True
+) -> list[int]:
+    return tile_cycles(PackedRows.from_bool(rows), tile_rows, lanes, depth, moves, use_table).tolist()
 
 
 @given(
     st.integers(1, 4),
-    st.integers(0, 70),
+    st.integers(0, 200),
     st.floats(0.0, 1.0),
-    st.sampled_from([(4, 4, PAPER_MOVES), (4, 2, TWO_DEEP), (8, 2, TWO_DEEP), (4, 1, ((0, 0),)), (1, 4, PAPER_MOVES)]),
+    st.sampled_from(PES + WIDE_PES),
     st.integers(0, 10_000),
 )
-def test_the_table_schedules_as_the_rules_say(
+def test_rows_are_scheduled_as_the_rules_say(
     row_count: int, length: int, density: float, pe: tuple[int, int, Moves], seed: int
 ) -> None:
     lanes, depth, moves = pe
@@ -68,6 +86,34 @@ def test_the_table_schedules_as_the_rules_say(
     assert sorted(pairs) == sorted(map(tuple, np.argwhere(rows).tolist()))  # each pair once, none lost
     steps = -(-length // lanes)
     assert -(-steps // depth) <= cycles <= steps  # never slower than dense, never above depth times as fast
+
+
+@given(st.integers(1, 9), st.integers(0, 200), st.floats(0.0, 1.0), st.sampled_from(PES), st.integers(0, 10_000))
+def test_table_and_bit_operations_agree(
+    row_count: int, length: int, density: float, pe: tuple[int, int, Moves], seed: int
+) -> None:
+    rows = np.random.default_rng(seed).random((row_count, length)) < density
+    assert fast(rows, 4, *pe, use_table=True) == fast(rows, 4, *pe, use_table=False)
+
+
+@given(st.integers(1, 6), st.integers(1, 6), st.integers(1, 90), st.floats(0.0, 1.0), st.integers(0, 10_000))
+def test_two_sided_tiles_wait_for_the_pe_with_most_pairs(m: int, n: int, k: int, density: float, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    a, b = rng.random((m, k)) < density, rng.random((n, k)) < density
+    cycles = pair_cycles(PackedRows.from_bool(a), PackedRows.from_bool(b), (2, 3), 4, 4, PAPER_MOVES)
+    expected = [
+        walk((a[i : i + 2, None] & b[None, j : j + 3]).reshape(-1, k), 4, 4, PAPER_MOVES)[0]
+        for i in range(0, m, 2)
+        for j in range(0, n, 3)
+    ]
+    assert cycles.tolist() == expected
+
+
+def test_lanes_that_share_no_value_decide_in_one_level() -> None:
+    """Paper: four levels for four lanes, one lane each; six for 16 lanes, 3 deep, 8 moves."""
+    assert lane_levels(4, PAPER_MOVES) == ((0,), (1,), (2,), (3,))
+    assert lane_levels(16, WIDE_MOVES) == ((0, 5, 10), (1, 6, 11), (2, 7, 12), (3, 8, 13), (4, 9, 14), (15,))
+    assert lane_levels(4, ((0, 0), (1, 0))) == ((0, 1, 2, 3),)
 
 
 def test_lanes_choose_in_the_order_the_paper_states() -> None:

@@ -75,11 +75,42 @@ def test_tensordash_skips_the_operand_with_more_zeros() -> None:
         assert acf.simulate(random_trace(0, 16, 64, 16, densities), spec).cycles == 4 * 4 * 4
 
 
+@pytest.mark.parametrize("phase", ["forward", "input_grad", "weight_grad"])
+def test_the_paper_skips_weights_in_no_pass(phase: str) -> None:
+    spec = TensorDash(cores=1, dram_bytes_per_s=PATIENT, skipped_operand="paper")
+    dense_activations = acf.simulate(random_trace(0, 16, 64, 16, (1.0, 0.0), phase), spec)
+    sparse_activations = acf.simulate(random_trace(0, 16, 64, 16, (0.0, 1.0), phase), spec)
+    assert sparse_activations.cycles == 4 * 4 * 4
+    assert dense_activations.cycles == (4 * 4 * 4 if phase == "weight_grad" else 4 * 4 * 16)
+
+
+@given(SIZES, SIZES, SIZES, DENSITIES, st.integers(0, 999))
+def test_skipping_on_two_sides_multiplies_the_effectual_pairs_alone(
+    m: int, k: int, n: int, densities: tuple[float, float], seed: int
+) -> None:
+    trace = random_trace(seed, m, k, n, densities)
+    two_sided = TensorDash(cores=2, dram_bytes_per_s=PATIENT, sides=2, bypass_zeros_share=0.0)
+    result = acf.simulate(trace, two_sided)
+    assert sum(op.lost_slots.get("ineffectual", 0) for op in result.ops) == 0
+    assert result.cycles <= acf.simulate(trace, TensorCore(cores=2, dram_bytes_per_s=PATIENT)).cycles
+
+
+def test_zeros_on_both_sides_gain_more_than_on_one() -> None:
+    trace = random_trace(0, 64, 512, 64, (0.5, 0.5))
+    one_sided = acf.simulate(trace, TensorDash(cores=1, dram_bytes_per_s=PATIENT))
+    two_sided = acf.simulate(trace, TensorDash(cores=1, dram_bytes_per_s=PATIENT, sides=2))
+    assert two_sided.speedup_over(one_sided) > 1.15
+
+
+def test_an_operand_without_zeros_runs_dense_with_its_control_gated() -> None:
+    dense = acf.simulate(random_trace(0, 64, 256, 64, (1, 1)), "tensordash")
+    assert dense.energy_breakdown_j["control"] == 0
+    assert dense.cycles == acf.simulate(random_trace(0, 64, 256, 64, (1, 1)), "tensorcore").cycles
+
+
 def test_tensordash_power_overhead_is_the_published_one() -> None:
-    trace = random_trace(0, 64, 256, 64, (1, 1))
-    dense = acf.simulate(trace, "tensorcore").energy_breakdown_j
-    dash = acf.simulate(trace, "tensordash").energy_breakdown_j
-    assert (dash["mac"] + dash["control"]) / dense["mac"] == pytest.approx(1.09, abs=0.005)
+    dash = acf.simulate(random_trace(0, 64, 256, 64, (0.5, 1)), "tensordash").energy_breakdown_j
+    assert (dash["mac"] + dash["control"]) / dash["mac"] == pytest.approx(1.09, abs=0.005)
 
 
 def test_the_fabric_skips_absent_blocks_and_zero_activations() -> None:
@@ -165,7 +196,17 @@ def test_an_unknown_architecture_is_refused_with_the_nearest_name() -> None:
         ("cores = 4\n", "kind None is not one of"),
         ('kind = "tensorcore"\ncores = "many"\n', "cores = 'many'"),
         ('kind = "tensorcore"\ncores = 0\n', "cores 0 must be above 0"),
-        ('kind = "tensordash"\ndepth = 5\n', "exceeds 16 staged values"),
+        ('kind = "tensordash"\nlanes = 65\n', "lanes 65 exceeds 64"),
+        ('kind = "tensordash"\nlanes = 2\n', "moves reach 2 lanes aside, the ring has 2 lanes"),
+        ('kind = "tensordash"\nmoves = [[0, 0], [1, 3], [1, -1]]\n', "name a place of the 4-lane ring twice"),
+        ('kind = "tensordash"\nsides = 3\n', "sides 3 is not 1 or 2"),
+        (
+            'kind = "tensordash"\nskipped_operand = "weights"\n',
+            "skipped_operand 'weights' is not one of sparser, paper",
+        ),
+        ('kind = "tensordash"\nbypass_zeros_share = -0.1\n', "bypass_zeros_share -0.1 must be above 0"),
+        ('kind = "tensorcore"\ndata_type = "fp8"\n', "data_type 'fp8' is not one of fp16, bf16, fp32"),
+        ('kind = "tensorcore"\ndata_type = "fp32"\n', "set value_bytes to 4"),
         ('kind = "tensordash"\ndepth = 2\n', "moves reach 2 steps ahead"),
         ('kind = "tensordash"\nmoves = [[1, 0]]\n', r"moves lack \(0, 0\)"),
         ('kind = "tensorcore"\ndram_kind = "tape"\n', "dram_kind 'tape' is not one of"),

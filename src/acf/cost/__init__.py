@@ -1,5 +1,6 @@
-"""Energy figures, each with its unit and source."""
+"""Energy and area figures, each with its unit and source."""
 
+from acf.cost.data_types import DATA_TYPES, DataType
 from acf.cost.figures import (
     DRAM_PJ_PER_BIT,
     FIGURES,
@@ -8,14 +9,20 @@ from acf.cost.figures import (
     Figure,
     published_pj_per_core_cycle,
 )
-from acf.cost.sram import sram_pj_per_byte
+from acf.cost.overheads import overhead_scales
+from acf.cost.sram import sram_leakage_mw, sram_mm2, sram_pj_per_byte
 
 __all__ = [
+    "DATA_TYPES",
     "DRAM_PJ_PER_BIT",
     "FIGURES",
     "MAC_65NM_PJ",
     "REGISTER_65NM_PJ_PER_BYTE",
+    "DataType",
     "Figure",
+    "overhead_scales",
     "published_pj_per_core_cycle",
+    "sram_leakage_mw",
+    "sram_mm2",
     "sram_pj_per_byte",
 ]

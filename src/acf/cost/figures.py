@@ -20,18 +20,29 @@ class Figure:
 
 _TABLE_IV = "TensorDash (Mahmoud et al., 2020), Table IV: 65 nm, 500 MHz, 256 tensor cores, FP16 with FP32 accumulation"
 
+_SECTION_IV_C = "TensorDash (Mahmoud et al., 2020), section IV-C: 65 nm, CACTI"
+
 FIGURES: dict[str, Figure] = {
     "tensorcore_compute_mw": Figure(23_748.0, "mW", _TABLE_IV + "; compute cores"),
     "tensorcore_transposers_mw": Figure(44.4, "mW", _TABLE_IV + "; transposers"),
     "tensordash_schedulers_mw": Figure(187.9, "mW", _TABLE_IV + "; schedulers and B-side multiplexers"),
     "tensordash_a_multiplexers_mw": Figure(283.8, "mW", _TABLE_IV + "; A-side multiplexers"),
     "tensordash_staging_buffers_mw": Figure(1_638.4, "mW", _TABLE_IV + "; staging buffers"),
+    "tensorcore_compute_mm2": Figure(68.74, "mm2", _TABLE_IV + "; compute cores"),
+    "tensorcore_transposers_mm2": Figure(0.37, "mm2", _TABLE_IV + "; transposers"),
+    "tensordash_schedulers_mm2": Figure(1.37, "mm2", _TABLE_IV + "; schedulers and B-side multiplexers"),
+    "tensordash_a_multiplexers_mm2": Figure(3.63, "mm2", _TABLE_IV + "; A-side multiplexers"),
+    "tensordash_staging_buffers_mm2": Figure(4.91, "mm2", _TABLE_IV + "; staging buffers"),
+    "on_chip_memory_mm2": Figure(58.6, "mm2", _SECTION_IV_C + "; each of AM, BM and CM, 64 banks of 128 KB"),
+    "tensorcore_scratchpads_mm2": Figure(3.95, "mm2", _SECTION_IV_C + "; scratchpads of the baseline, 256 KB"),
+    "tensordash_scratchpads_mm2": Figure(5.9, "mm2", _SECTION_IV_C + "; scratchpads of TensorDash, more banks"),
 }
-"""Power of the published designs, by component."""
+"""Power and area of the published designs, by component."""
 
 PUBLISHED_CLOCK_HZ = 500e6
 PUBLISHED_CORES = 256
 PUBLISHED_MACS_PER_CORE = 64
+PUBLISHED_ON_CHIP_BYTES = 3 * 64 * 128 * 1024
 
 
 def published_pj_per_core_cycle(*names: str) -> float:

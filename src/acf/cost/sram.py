@@ -1,4 +1,4 @@
-"""Energy of on-chip memory accesses, from CACTI 7 (22 to 65 nm, one read-write port)."""
+"""Energy, leakage and area of on-chip memories, from CACTI 7 (22 to 65 nm, one read-write port)."""
 
 from itertools import pairwise
 from math import exp, log
@@ -40,6 +40,39 @@ _ACCESSES: dict[int, tuple[tuple[int, int, float, float], ...]] = {
 }
 
 
+# For each technology in nm: bytes of the bank, milliwatts of leakage, square millimetres.
+_STATICS: dict[int, tuple[tuple[int, float, float], ...]] = {
+    22: (
+        (4096, 7.550e-05, 0.00385),
+        (16384, 2.725e-04, 0.01415),
+        (65536, 9.949e-04, 0.06502),
+        (262144, 3.784e-03, 0.24815),
+        (1048576, 1.513e-02, 1.11396),
+    ),
+    32: (
+        (4096, 1.245e-04, 0.00723),
+        (16384, 4.552e-04, 0.02719),
+        (65536, 1.532e-03, 0.10064),
+        (262144, 5.859e-03, 0.52564),
+        (1048576, 2.327e-02, 1.99983),
+    ),
+    45: (
+        (4096, 9.310e-05, 0.01427),
+        (16384, 3.410e-04, 0.05374),
+        (65536, 1.161e-03, 0.19894),
+        (262144, 4.438e-03, 1.03866),
+        (1048576, 1.764e-02, 3.95301),
+    ),
+    65: (
+        (4096, 1.317e-04, 0.02976),
+        (16384, 4.829e-04, 0.11216),
+        (65536, 1.652e-03, 0.41520),
+        (262144, 6.274e-03, 1.60144),
+        (1048576, 2.510e-02, 8.25021),
+    ),
+}
+
+
 def sram_pj_per_byte(technology_nm: int, size_bytes: int, write: bool = False) -> float:
     """Picojoules per byte of an access to one SRAM bank, interpolated log-log in its size.
 
@@ -48,16 +81,36 @@ def sram_pj_per_byte(technology_nm: int, size_bytes: int, write: bool = False) -
     >>> round(sram_pj_per_byte(65, 4096), 3)
     0.51
     """
+    bytes_per_access = {size: width for size, width, _, _ in _accesses(technology_nm)}
+    energies = [(size, (write_pj if write else read_pj)) for size, _, read_pj, write_pj in _accesses(technology_nm)]
+    return _interpolate([(size, picojoules / bytes_per_access[size]) for size, picojoules in energies], size_bytes)
+
+
+def sram_leakage_mw(technology_nm: int, size_bytes: int) -> float:
+    """Milliwatts that one bank leaks, interpolated log-log in its size; low-standby-power cells leak little."""
+    _accesses(technology_nm)
+    return _interpolate([(size, leak_mw) for size, leak_mw, _ in _STATICS[technology_nm]], size_bytes)
+
+
+def sram_mm2(technology_nm: int, size_bytes: int) -> float:
+    """Square millimetres of one bank, interpolated log-log in its size."""
+    _accesses(technology_nm)
+    return _interpolate([(size, area_mm2) for size, _, area_mm2 in _STATICS[technology_nm]], size_bytes)
+
+
+def _accesses(technology_nm: int) -> tuple[tuple[int, int, float, float], ...]:
     if technology_nm not in _ACCESSES:
         raise ArchitectureError(
             f"no SRAM figures for {technology_nm} nm; use one of {', '.join(map(str, _ACCESSES))} ({SOURCE})"
         )
-    points = [
-        (size, (write_pj if write else read_pj) / width) for size, width, read_pj, write_pj in _ACCESSES[technology_nm]
-    ]
+    return _ACCESSES[technology_nm]
+
+
+def _interpolate(points: list[tuple[int, float]], size_bytes: int) -> float:
+    """Log-log between the table's points; what lies outside is charged as its nearest end."""
     size = min(max(size_bytes, points[0][0]), points[-1][0])
-    for (low, low_pj), (high, high_pj) in pairwise(points):
+    for (low, low_value), (high, high_value) in pairwise(points):
         if size <= high:
             share = log(size / low) / log(high / low)
-            return exp(log(low_pj) + share * log(high_pj / low_pj))
+            return exp(log(low_value) + share * log(high_value / low_value))
     return points[-1][1]

@@ -57,7 +57,10 @@ class AcceleratorSpec(ABC):
     def __post_init__(self) -> None:
         for item in fields(self):
             value = getattr(self, item.name)
-            if isinstance(value, int | float) and not isinstance(value, bool) and value <= 0:
+            least_is_zero = item.metadata.get("zero_allowed", False)
+            if not isinstance(value, int | float) or isinstance(value, bool) or (least_is_zero and value == 0):
+                continue
+            if value <= 0:
                 raise ArchitectureError(f"{item.name} {value} must be above 0; give a positive number")
         if self.dram_kind not in DRAM_PJ_PER_BIT:
             raise ArchitectureError(
@@ -107,6 +110,16 @@ class AcceleratorSpec(ABC):
     @property
     def static_power_w(self) -> float:
         """Watts drawn as long as the step lasts, whatever is computed; 0 where cycles are charged with them."""
+        return 0.0
+
+    @property
+    def area_mm2(self) -> dict[str, float]:
+        """Square millimetres by component, split as the energy is; empty where no area is known."""
+        return {}
+
+    @property
+    def leakage_w(self) -> float:
+        """Watts lost while powered, whatever is computed; 0 where no figure is known."""
         return 0.0
 
     @property

@@ -1,7 +1,7 @@
 """What a simulation returns: cycles, utilisation, energy and lost slots, per operation and in total."""
 
 from collections import Counter
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from acf.errors import ArchitectureError
@@ -27,7 +27,10 @@ class OpResult:
 
 @dataclass(frozen=True)
 class Result:
-    """A traced training step played on one architecture; totals are sums over ``ops``."""
+    """A traced training step played on one architecture; totals are sums over ``ops``.
+
+    ``area_mm2`` is the chip's area by component, empty where none is known.
+    """
 
     architecture: str
     workload: str
@@ -36,6 +39,7 @@ class Result:
     macs_per_cycle: int
     ops: tuple[OpResult, ...]
     notes: tuple[str, ...] = ()
+    area_mm2: dict[str, float] = field(default_factory=dict)
 
     @property
     def cycles(self) -> int:
@@ -113,6 +117,7 @@ class Result:
                 macs_per_cycle=int(values["macs_per_cycle"]),
                 ops=tuple(OpResult(**op) for op in values["ops"]),
                 notes=tuple(values.get("notes", ())),
+                area_mm2={str(name): float(area) for name, area in values.get("area_mm2", {}).items()},
             )
         except (KeyError, TypeError, ValueError) as error:
             raise ArchitectureError(

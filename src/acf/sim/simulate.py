@@ -31,6 +31,7 @@ def simulate(trace: Trace, architecture: str | Path | AcceleratorSpec) -> Result
         macs_per_cycle=spec.macs_per_cycle,
         ops=ops,
         notes=spec.notes,
+        area_mm2=spec.area_mm2,
     )
 
 
@@ -44,7 +45,8 @@ def _play(trace: Trace, op: TracedOp, spec: AcceleratorSpec, memory: OnChipMemor
     dram_pj = dram_bytes * 8 * DRAM_PJ_PER_BIT[spec.dram_kind].value
     launch = spec.launch_cycles if count.dense_macs else 0
     cycles = launch + count.cycles + waited
-    static_j = {"static": spec.static_power_w * cycles / spec.clock_hz} if spec.static_power_w else {}
+    seconds = cycles / spec.clock_hz
+    static_j = {"static": seconds * spec.static_power_w} if spec.static_power_w else {}
     return OpResult(
         name=op.name,
         phase=op.phase,
@@ -53,7 +55,7 @@ def _play(trace: Trace, op: TracedOp, spec: AcceleratorSpec, memory: OnChipMemor
         effectual_macs=count.effectual_macs,
         lost_slots=count.lost_slots | _lost(spec, memory=waited, launch=launch),
         dram_bytes=dram_bytes,
-        energy_j=count.energy_j | {"dram": dram_pj * 1e-12} | static_j,
+        energy_j=count.energy_j | {"dram": dram_pj * 1e-12, "leakage": seconds * spec.leakage_w} | static_j,
     )
 
 

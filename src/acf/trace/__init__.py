@@ -2,8 +2,10 @@
 
 from acf.trace.bits import BitTensor
 from acf.trace.capture import capture
-from acf.trace.lower import Gemm, lower
+from acf.trace.gemm import Gemm
+from acf.trace.lower import lower
 from acf.trace.op import PHASES, ConvShape, Matmul, TracedOp
+from acf.trace.packed import PackedRows
 from acf.trace.trace import Trace
 
-__all__ = ["PHASES", "BitTensor", "ConvShape", "Gemm", "Matmul", "Trace", "TracedOp", "capture", "lower"]
+__all__ = ["PHASES", "BitTensor", "ConvShape", "Gemm", "Matmul", "PackedRows", "Trace", "TracedOp", "capture", "lower"]

@@ -5,7 +5,8 @@ from pathlib import Path
 
 from acf.errors import TraceError
 from acf.trace.bits import BitTensor
-from acf.trace.lower import Gemm, lower
+from acf.trace.gemm import Gemm
+from acf.trace.lower import lower
 from acf.trace.op import Matmul, TracedOp
 
 

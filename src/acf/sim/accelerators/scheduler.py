@@ -1,23 +1,26 @@
-"""TensorDash's scheduler: which staged values each lane takes in a cycle.
+"""TensorDash's scheduler: how many cycles rows of packed bits take.
 
-The staging buffer holds ``depth`` steps of ``lanes`` values. Lanes choose one after another; each takes the first
-effectual value among its moves, in priority order, and so removes it for the lanes after it.
+The staging buffer holds ``depth`` steps of ``lanes`` values. Levels of lanes decide one after another; each lane takes
+the first effectual value among its moves, in priority order, and so removes it for the levels after it. Where the
+buffer has at most 16 bits, what a cycle leaves of it is looked up; wider ones are scheduled by bit operations.
 """
 
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from acf.sim.jit import compiled
+from acf.sim.accelerators.moves import Moves, lane_levels
+from acf.sim.accelerators.schedule_kernels import level_cycles, table_cycles
+from acf.trace import PackedRows
 
-Moves = tuple[tuple[int, int], ...]
-"""Options of a lane in priority order: (steps ahead, lanes to the right); lanes form a ring."""
-
-PAPER_MOVES: Moves = ((0, 0), (1, 0), (2, 0), (3, 0), (1, 1), (1, -1), (2, 2), (3, 3))
-"""TensorDash section III: own lane now, own lane 1 to 3 steps ahead, then four neighbours ahead."""
-
-MAXIMUM_TABLE_BITS = 16
+TABLE_BITS = 16
+MAXIMUM_LANES = 64
+_THREADS = os.cpu_count() or 1
+_GROUPS_PER_TASK = 256  # at most: enough work to hide the hand-over to a thread
 
 
 @lru_cache(maxsize=16)
@@ -27,7 +30,7 @@ def schedule_table(lanes: int, depth: int, moves: Moves) -> NDArray[np.uint16]:
     Bit ``step * lanes + lane`` is set where a value still has to be multiplied.
     """
     left = np.arange(2 ** (lanes * depth), dtype=np.uint32)
-    for lane in range(lanes):
+    for lane in (lane for level in lane_levels(lanes, moves) for lane in level):
         free = np.ones(left.shape, dtype=bool)
         for step, offset in moves:
             bit = np.uint32(1 << (step * lanes + (lane + offset) % lanes))
@@ -48,54 +51,63 @@ def drained_table(lanes: int, depth: int) -> NDArray[np.uint8]:
     return drained
 
 
-def lane_words(pattern: NDArray[np.bool_], lanes: int) -> NDArray[np.uint16]:
-    """Pack a bool ``[rows, k]`` pattern into one word per step: uint16 ``[rows, ceil(k / lanes)]``."""
-    rows, length = pattern.shape
-    steps = -(-length // lanes)
-    padded = np.zeros((rows, steps * lanes), dtype=np.uint16)
-    padded[:, :length] = pattern
-    weights = (1 << np.arange(lanes)).astype(np.uint16)
-    words: NDArray[np.uint16] = (padded.reshape(rows, steps, lanes) * weights).sum(axis=2, dtype=np.uint16)
-    return words
-
-
-@compiled
 def tile_cycles(
-    words: NDArray[np.uint16],
-    left: NDArray[np.uint16],
-    drained: NDArray[np.uint8],
-    tile_rows: int,
-    lanes: int,
-    depth: int,
+    rows: PackedRows, tile_rows: int, lanes: int, depth: int, moves: Moves, use_table: bool = True
 ) -> NDArray[np.int64]:
     """Cycles of every group of ``tile_rows`` rows that advance together: int64 ``[ceil(rows / tile_rows)]``.
 
-    ``words [rows, steps]`` holds one step's lanes per word. Each cycle every row schedules its own buffer, then all
-    advance by the smallest number of drained steps and refill.
+    Each cycle every row schedules its own buffer, then all advance by the smallest number of drained steps and refill.
+    Groups do not depend on each other and are shared among the machine's cores.
     """
-    rows, steps = words.shape
-    groups = (rows + tile_rows - 1) // tile_rows
+    steps = -(-rows.length // lanes)
+    groups = -(-rows.rows // tile_rows)
     cycles = np.zeros(groups, dtype=np.int64)
-    windows = np.zeros(tile_rows, dtype=np.int64)
-    for group in range(groups):
-        first = group * tile_rows
-        present = min(tile_rows, rows - first)
-        for row in range(present):
-            windows[row] = 0
-            for step in range(min(depth, steps)):
-                windows[row] |= np.int64(words[first + row, step]) << (step * lanes)
-        position = 0
-        while position < steps:
-            advance = depth
-            for row in range(present):
-                windows[row] = left[windows[row]]
-                if drained[windows[row]] < advance:
-                    advance = int(drained[windows[row]])
-            cycles[group] += 1
-            position += advance
-            for row in range(present):
-                windows[row] >>= advance * lanes
-                for step in range(depth - advance, depth):
-                    if position + step < steps:
-                        windows[row] |= np.int64(words[first + row, position + step]) << (step * lanes)
+    task = min(_GROUPS_PER_TASK, 1 + groups // (4 * _THREADS))
+    if use_table and lanes * depth <= TABLE_BITS:
+        left, drained = schedule_table(lanes, depth, moves), drained_table(lanes, depth)
+
+        def run(first: int) -> None:
+            part = slice(first, first + task)
+            table_cycles(rows.words, left, drained, steps, tile_rows, lanes, depth, first, cycles[part])
+    else:
+        levels = np.array([sum(1 << lane for lane in level) for level in lane_levels(lanes, moves)], dtype=np.uint64)
+        pattern = np.array([(step, offset % lanes) for step, offset in moves], dtype=np.int64)
+
+        def run(first: int) -> None:
+            part = slice(first, first + task)
+            level_cycles(rows.words, levels, pattern, steps, tile_rows, lanes, depth, first, cycles[part])
+
+    _run_in_threads(run, range(0, groups, task))
     return cycles
+
+
+def _run_in_threads(run: Callable[[int], None], starts: Sequence[int]) -> None:
+    """Call ``run`` for every start; the compiled loops inside release the interpreter's lock."""
+    if len(starts) == 1:
+        run(starts[0])
+        return
+    with ThreadPoolExecutor(_THREADS) as pool:
+        for _ in pool.map(run, starts):
+            pass
+
+
+def pair_cycles(
+    left: PackedRows, right: PackedRows, tile: tuple[int, int], lanes: int, depth: int, moves: Moves
+) -> NDArray[np.int64]:
+    """Cycles of every tile of ``(rows, columns)`` PEs when each PE schedules the non-zero pairs of its own vectors.
+
+    All PEs of a tile advance together. One entry per tile, tiles of a row group side by side; the work is that of the
+    whole product, since no schedule serves two tiles.
+    """
+    rows, columns = tile
+    column_groups = -(-right.rows // columns)
+    columns_padded = np.zeros((column_groups * columns, right.words.shape[1]), dtype=np.uint64)
+    columns_padded[: right.rows] = right.words
+    by_group = columns_padded.reshape(column_groups, 1, columns, -1)
+    cycles = []
+    for first in range(0, left.rows, rows):
+        pairs = left.words[first : first + rows][None, :, None, :] & by_group
+        pes = pairs.shape[1] * columns
+        packed = PackedRows(pairs.reshape(column_groups * pes, -1), left.length)
+        cycles.append(tile_cycles(packed, pes, lanes, depth, moves))
+    return np.concatenate(cycles)

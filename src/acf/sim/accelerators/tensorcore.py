@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 from math import ceil
 
-from acf.cost import published_pj_per_core_cycle, sram_pj_per_byte
-from acf.cost.figures import PUBLISHED_MACS_PER_CORE
+from acf.cost import DATA_TYPES, FIGURES, sram_leakage_mw, sram_pj_per_byte
+from acf.cost.figures import PUBLISHED_CLOCK_HZ, PUBLISHED_CORES, PUBLISHED_MACS_PER_CORE, PUBLISHED_ON_CHIP_BYTES
+from acf.errors import ArchitectureError
 from acf.sim.accelerator import AcceleratorSpec, ComputeCount
 from acf.trace import Gemm
 
@@ -30,10 +31,21 @@ class TensorCore(AcceleratorSpec):
     bank_bytes: int = 128 * 1024
     scratchpad_bytes: int = 4096  # 1 KB a core, charged as the smallest bank of the SRAM table
     multicast: int = 16  # cores that share one read of on-chip memory, a 16 x 16 arrangement
+    data_type: str = "fp16"
+    scratchpads_mm2: float = FIGURES["tensorcore_scratchpads_mm2"].value  # of the published 256 cores
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.require_65nm()
+        if self.data_type not in DATA_TYPES:
+            raise ArchitectureError(
+                f"data_type {self.data_type!r} is not one of {', '.join(DATA_TYPES)}; use one of these names"
+            )
+        if self.value_bytes != DATA_TYPES[self.data_type].value_bytes:
+            raise ArchitectureError(
+                f"value_bytes {self.value_bytes} does not hold {self.data_type}; "
+                f"set value_bytes to {DATA_TYPES[self.data_type].value_bytes}"
+            )
 
     @property
     def macs_per_cycle(self) -> int:
@@ -74,7 +86,9 @@ class TensorCore(AcceleratorSpec):
 
         Idle cores are clock-gated. A step reads ``lanes`` values for every row and column of a tile.
         """
-        core_pj = self._pj_per_core_cycle("tensorcore_compute_mw", "tensorcore_transposers_mw")
+        core_pj = self._pj_per_core_cycle(
+            self._published("tensorcore_compute_mw") + self._published("tensorcore_transposers_mw")
+        )
         step_bytes = (self.rows + self.columns) * self.lanes * self.value_bytes
         bank_pj = sram_pj_per_byte(self.technology_nm, self.bank_bytes)
         scratchpad_pj = sram_pj_per_byte(self.technology_nm, self.scratchpad_bytes)
@@ -82,7 +96,37 @@ class TensorCore(AcceleratorSpec):
         memory_pj = staged_steps * step_bytes * (scratchpad_pj + bank_pj / self.multicast) + tiles * result_pj
         return {"mac": core_cycles * core_pj * 1e-12, "sram": memory_pj * 1e-12}
 
-    def _pj_per_core_cycle(self, *figures: str) -> float:
-        """Picojoules of one of this machine's cores in one cycle, scaled by its MACs from the published core."""
+    @property
+    def area_mm2(self) -> dict[str, float]:
+        """Square millimetres by component: published areas, scaled by MACs, scratchpads by cores, memory by bytes."""
+        compute = self._published("tensorcore_compute_mm2") + self._published("tensorcore_transposers_mm2")
+        memory = 3 * FIGURES["on_chip_memory_mm2"].value * self.on_chip_bytes / PUBLISHED_ON_CHIP_BYTES
+        return {
+            "mac": self._per_published_mac(compute),
+            "sram": memory + self._per_published_mac(self.scratchpads_mm2),
+        }
+
+    @property
+    def leakage_w(self) -> float:
+        """Watts that leak from the on-chip memory and the scratchpads."""
+        banks = self.on_chip_bytes / self.bank_bytes
+        scratchpads = self.cores * sram_leakage_mw(self.technology_nm, self.scratchpad_bytes)
+        return (banks * sram_leakage_mw(self.technology_nm, self.bank_bytes) + scratchpads) * 1e-3
+
+    def _published(self, name: str) -> float:
+        """A published figure of the 256-core chip, for this data type where compute depends on it."""
+        data_type = DATA_TYPES[self.data_type]
+        own = {"tensorcore_compute_mw": data_type.compute_mw, "tensorcore_compute_mm2": data_type.compute_mm2}
+        if name in own:
+            return own[name].value
+        wider = data_type.value_bytes / 2 if name.startswith("tensordash") else 1.0  # multiplexers and registers
+        return FIGURES[name].value * wider
+
+    def _per_published_mac(self, published: float) -> float:
+        """A figure of the published chip, scaled by this machine's MACs."""
+        return published * self.macs_per_cycle / (PUBLISHED_CORES * PUBLISHED_MACS_PER_CORE)
+
+    def _pj_per_core_cycle(self, published_mw: float) -> float:
+        """Picojoules of one of this machine's cores in one cycle, scaled by its MACs from the published chip."""
         scale = self.rows * self.columns * self.lanes / PUBLISHED_MACS_PER_CORE
-        return published_pj_per_core_cycle(*figures) * scale
+        return published_mw * 1e9 / PUBLISHED_CLOCK_HZ / PUBLISHED_CORES * scale
