@@ -1,7 +1,26 @@
 """Which blocks are present and when that changes: score x schedule x distribution, combined by a policy."""
 
+from acf.masks.choice import TopologyMove, plan_move, plan_pruning, top_blocks
 from acf.masks.distribution import DISTRIBUTIONS, LayerShape, kept_blocks
-from acf.masks.policy import BlockDST, TopologyMove, plan_move
+from acf.masks.gradual import GradualPruning
+from acf.masks.moving import SCORES, SET, BlockDST
+from acf.masks.policy import PeriodicPolicy, StaticTopology, TopologyPolicy
 from acf.masks.schedule import SCHEDULES
 
-__all__ = ["DISTRIBUTIONS", "SCHEDULES", "BlockDST", "LayerShape", "TopologyMove", "kept_blocks", "plan_move"]
+__all__ = [
+    "DISTRIBUTIONS",
+    "SCHEDULES",
+    "SCORES",
+    "SET",
+    "BlockDST",
+    "GradualPruning",
+    "LayerShape",
+    "PeriodicPolicy",
+    "StaticTopology",
+    "TopologyMove",
+    "TopologyPolicy",
+    "kept_blocks",
+    "plan_move",
+    "plan_pruning",
+    "top_blocks",
+]
