@@ -4,11 +4,10 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import torch
 from torch import nn
 
 from acf.errors import SparsityError
-from acf.masks import LayerShape, kept_blocks
+from acf.masks import LayerShape, kept_blocks, top_blocks
 from acf.nn.conv import BlockSparseConv2d
 from acf.nn.fast_path import set_fast_paths
 from acf.nn.layer import BlockSparseLayer
@@ -41,7 +40,7 @@ def sparsify_(model: nn.Module, spec: BlockSparsity, filter_fn: FilterFn | None 
     shapes = [LayerShape(name, tuple(dense.weight.shape), layouts[name].block_count) for name, dense in chosen.items()]
     counts = kept_blocks(shapes, spec.sparsity, spec.distribution)
     sparse = {
-        name: _make_sparse(dense, layouts[name], count)
+        name: _make_sparse(dense, layouts[name], count, spec)
         for (name, dense), count in zip(chosen.items(), counts, strict=True)
     }
     _replace(model, {chosen[name]: layer for name, layer in sparse.items()})
@@ -128,18 +127,17 @@ def _layout_of(name: str, module: DenseLayer, spec: BlockSparsity) -> BlockLayou
     return BlockLayout(outputs, inputs * taps, height, width)
 
 
-def _make_sparse(dense: DenseLayer, layout: BlockLayout, count: int) -> BlockSparseLayer:
-    """The sparse layer that keeps the ``count`` blocks of greatest l2 norm; ties fall to the lower index."""
-    weight = dense.weight.detach()
-    norms = layout.block_norms(weight if isinstance(dense, nn.Linear) else conv_weight_to_matrix(weight)).flatten()
-    mask = torch.zeros_like(norms, dtype=torch.bool)
-    mask[torch.sort(norms, descending=True, stable=True).indices[:count]] = True
-    mask = mask.reshape(layout.grid_rows, layout.grid_cols)
+def _make_sparse(dense: DenseLayer, layout: BlockLayout, count: int, spec: BlockSparsity) -> BlockSparseLayer:
+    """The sparse layer that keeps the ``count`` blocks of greatest l2 norm, or all of them for a dense start."""
+    weight, balanced, starts_dense = dense.weight.detach(), spec.distribution == "balanced", spec.init == "dense"
+    norms = layout.block_norms(weight if isinstance(dense, nn.Linear) else conv_weight_to_matrix(weight))
+    mask = top_blocks(norms, layout.block_count if starts_dense else count, balanced)
     layer: BlockSparseLayer
     if isinstance(dense, nn.Linear):
         layer = BlockSparseLinear(dense, layout, mask)
     else:
         layer = BlockSparseConv2d(dense, layout, mask)
+    layer.target_blocks, layer.balanced, layer.starts_dense = count, balanced, starts_dense
     layer.weight.requires_grad_(dense.weight.requires_grad)
     return layer.train(dense.training)
 
