@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from acf.errors import AcfError as AcfError
+    from acf.masks import SET as SET
     from acf.masks import BlockDST as BlockDST
+    from acf.masks import GradualPruning as GradualPruning
+    from acf.masks import StaticTopology as StaticTopology
     from acf.metrics import TrainingRecord as TrainingRecord
     from acf.nn import BlockSparsity as BlockSparsity
     from acf.nn import densify_ as densify_
@@ -23,7 +26,9 @@ if TYPE_CHECKING:
     from acf.trace import Matmul as Matmul
     from acf.trace import Trace as Trace
     from acf.trace import capture as capture
+    from acf.train import LayerFigures as LayerFigures
     from acf.train import attach as attach
+    from acf.train import write_scalars as write_scalars
 
 __version__ = "0.1.0"
 
@@ -31,8 +36,12 @@ _HOME_OF = {
     "AcfError": "acf.errors",
     "BlockDST": "acf.masks",
     "BlockSparsity": "acf.nn",
+    "GradualPruning": "acf.masks",
+    "LayerFigures": "acf.train",
     "Matmul": "acf.trace",
     "Result": "acf.sim",
+    "SET": "acf.masks",
+    "StaticTopology": "acf.masks",
     "Trace": "acf.trace",
     "TrainingRecord": "acf.metrics",
     "architectures": "acf.sim",
@@ -44,6 +53,7 @@ _HOME_OF = {
     "simulate": "acf.sim",
     "sparsify_": "acf.nn",
     "weight_sparsity": "acf.nn",
+    "write_scalars": "acf.train",
 }
 
 __all__ = sorted(_HOME_OF)
