@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from acf.masks import BlockDST as BlockDST
     from acf.masks import GradualPruning as GradualPruning
     from acf.masks import StaticTopology as StaticTopology
+    from acf.metrics import TopologyStore as TopologyStore
     from acf.metrics import TrainingRecord as TrainingRecord
     from acf.nn import BlockSparsity as BlockSparsity
     from acf.nn import densify_ as densify_
@@ -42,6 +43,7 @@ _HOME_OF = {
     "Result": "acf.sim",
     "SET": "acf.masks",
     "StaticTopology": "acf.masks",
+    "TopologyStore": "acf.metrics",
     "Trace": "acf.trace",
     "TrainingRecord": "acf.metrics",
     "architectures": "acf.sim",
