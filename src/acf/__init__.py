@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from acf.train import LayerFigures as LayerFigures
     from acf.train import attach as attach
     from acf.train import write_scalars as write_scalars
+    from acf.train.adapters import hugging_face_callback as hugging_face_callback
+    from acf.train.adapters import lightning_callback as lightning_callback
 
 __version__ = "0.1.0"
 
@@ -51,6 +53,8 @@ _HOME_OF = {
     "capture": "acf.trace",
     "densify_": "acf.nn",
     "faster_layers": "acf.nn",
+    "hugging_face_callback": "acf.train.adapters",
+    "lightning_callback": "acf.train.adapters",
     "report": "acf.report",
     "simulate": "acf.sim",
     "sparsify_": "acf.nn",

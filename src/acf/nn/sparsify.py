@@ -2,22 +2,29 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import Any
+from math import prod
+from typing import Any, cast
 
 from torch import nn
 
 from acf.errors import SparsityError
 from acf.masks import LayerShape, kept_blocks, top_blocks
 from acf.nn.conv import BlockSparseConv2d
+from acf.nn.conv1d import BlockSparseConv1D
+from acf.nn.dense import is_conv1d, is_dense_layer, weight_matrix_of, weight_of
 from acf.nn.fast_path import set_fast_paths
 from acf.nn.layer import BlockSparseLayer
 from acf.nn.linear import BlockSparseLinear
 from acf.nn.spec import BlockSparsity
 from acf.nn.summary import SparsitySummary, block_sparse_layers, summarize
-from acf.sparse import BlockLayout, conv_weight_to_matrix
+from acf.sparse import BlockLayout
 
-DenseLayer = nn.Linear | nn.Conv2d
 FilterFn = Callable[[nn.Module, str], bool]
+
+_SPARSE_FORM: dict[type[nn.Module], Callable[..., BlockSparseLayer]] = {
+    nn.Linear: BlockSparseLinear,
+    nn.Conv2d: BlockSparseConv2d,
+}
 
 
 def sparsify_(model: nn.Module, spec: BlockSparsity, filter_fn: FilterFn | None = None) -> SparsitySummary:
@@ -28,7 +35,7 @@ def sparsify_(model: nn.Module, spec: BlockSparsity, filter_fn: FilterFn | None 
     with another module; the returned summary lists them with the reason. A block that does not divide a layer is
     an error, and then nothing is changed. Build the optimizer afterwards: the parameters are new.
     """
-    if isinstance(model, DenseLayer | BlockSparseLayer):
+    if is_dense_layer(model) or isinstance(model, BlockSparseLayer):
         raise SparsityError(
             f"the model is itself a {type(model).__name__}, which cannot be replaced in place; "
             "put it into a container such as nn.Sequential(layer)"
@@ -37,7 +44,9 @@ def sparsify_(model: nn.Module, spec: BlockSparsity, filter_fn: FilterFn | None 
     if not chosen:
         raise SparsityError(_nothing_to_sparsify(model, spec, left_dense))
     layouts = {name: _layout_of(name, dense, spec) for name, dense in chosen.items()}
-    shapes = [LayerShape(name, tuple(dense.weight.shape), layouts[name].block_count) for name, dense in chosen.items()]
+    shapes = [
+        LayerShape(name, tuple(weight_of(dense).shape), layouts[name].block_count) for name, dense in chosen.items()
+    ]
     counts = kept_blocks(shapes, spec.sparsity, spec.distribution)
     sparse = {
         name: _make_sparse(dense, layouts[name], count, spec)
@@ -69,13 +78,13 @@ def densify_(model: nn.Module) -> nn.Module:
 
 def choose_layers(
     model: nn.Module, spec: BlockSparsity, filter_fn: FilterFn | None
-) -> tuple[dict[str, DenseLayer], dict[str, str]]:
+) -> tuple[dict[str, nn.Module], dict[str, str]]:
     """The layers to make sparse, and those left dense with the reason, by name."""
     owners = Counter(id(parameter) for module in model.modules() for parameter in module._parameters.values())
-    chosen: dict[str, DenseLayer] = {}
+    chosen: dict[str, nn.Module] = {}
     left_dense: dict[str, str] = {}
     for name, module in model.named_modules():
-        if not isinstance(module, DenseLayer):
+        if not is_dense_layer(module):
             continue
         reason = _why_unfit(module, owners) or (_why_thin(module, spec) if filter_fn is None else "")
         if filter_fn is not None and not filter_fn(module, name):
@@ -87,9 +96,9 @@ def choose_layers(
     return chosen, left_dense
 
 
-def _why_unfit(module: DenseLayer, owners: Counter[int]) -> str:
+def _why_unfit(module: nn.Module, owners: Counter[int]) -> str:
     """Why a layer can never be swapped, or an empty string."""
-    if type(module) not in (nn.Linear, nn.Conv2d):
+    if type(module) not in (nn.Linear, nn.Conv2d) and not is_conv1d(module):
         return f"a {type(module).__name__}, whose own behaviour a sparse layer would not keep"
     if module._parameters.get("weight") is None:
         return "its weight is computed by a hook or parametrization"
@@ -102,43 +111,37 @@ def _why_unfit(module: DenseLayer, owners: Counter[int]) -> str:
     return ""
 
 
-def _why_thin(module: DenseLayer, spec: BlockSparsity) -> str:
+def _why_thin(module: nn.Module, spec: BlockSparsity) -> str:
     """Why a layer is too thin for one block, or an empty string."""
-    (outputs, inputs), (height, width) = module.weight.shape[:2], spec.block_shape
+    (outputs, inputs), (height, width) = weight_of(module).shape[:2], spec.block_shape
     if outputs < height or inputs < width:
         return f"its {outputs} x {inputs} outputs x inputs are thinner than a {height} x {width} block"
     return ""
 
 
-def _layout_of(name: str, module: DenseLayer, spec: BlockSparsity) -> BlockLayout:
-    outputs, inputs = module.weight.shape[:2]
+def _layout_of(name: str, module: nn.Module, spec: BlockSparsity) -> BlockLayout:
+    outputs, inputs, *kernel = weight_of(module).shape
     height, width = spec.block_shape
-    linear = isinstance(module, nn.Linear)
     for size, block, dimension in (
-        (inputs, width, "in_features" if linear else "in_channels"),
-        (outputs, height, "out_features" if linear else "out_channels"),
+        (inputs, width, "in_channels" if kernel else "in_features"),
+        (outputs, height, "out_channels" if kernel else "out_features"),
     ):
         if size % block:
             raise SparsityError(
                 f"block {block} does not divide {dimension} {size} of layer {name!r}; "
                 "use a block that does, or leave the layer out with filter_fn"
             )
-    taps = module.weight.shape[2:].numel()
-    return BlockLayout(outputs, inputs * taps, height, width)
+    return BlockLayout(outputs, inputs * prod(kernel), height, width)
 
 
-def _make_sparse(dense: DenseLayer, layout: BlockLayout, count: int, spec: BlockSparsity) -> BlockSparseLayer:
+def _make_sparse(dense: nn.Module, layout: BlockLayout, count: int, spec: BlockSparsity) -> BlockSparseLayer:
     """The sparse layer that keeps the ``count`` blocks of greatest l2 norm, or all of them for a dense start."""
-    weight, balanced, starts_dense = dense.weight.detach(), spec.distribution == "balanced", spec.init == "dense"
-    norms = layout.block_norms(weight if isinstance(dense, nn.Linear) else conv_weight_to_matrix(weight))
+    balanced, starts_dense = spec.distribution == "balanced", spec.init == "dense"
+    norms = layout.block_norms(weight_matrix_of(dense))
     mask = top_blocks(norms, layout.block_count if starts_dense else count, balanced)
-    layer: BlockSparseLayer
-    if isinstance(dense, nn.Linear):
-        layer = BlockSparseLinear(dense, layout, mask)
-    else:
-        layer = BlockSparseConv2d(dense, layout, mask)
+    layer = _SPARSE_FORM.get(type(dense), BlockSparseConv1D)(dense, layout, mask)
     layer.target_blocks, layer.balanced, layer.starts_dense = count, balanced, starts_dense
-    layer.weight.requires_grad_(dense.weight.requires_grad)
+    layer.weight.requires_grad_(cast(nn.Parameter, dense.weight).requires_grad)
     return layer.train(dense.training)
 
 

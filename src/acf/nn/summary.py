@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
+from acf.nn.dense import is_dense_layer, weight_of
 from acf.nn.layer import BlockSparseLayer
 
 
@@ -58,7 +59,7 @@ def weight_sparsity(model: nn.Module) -> float:
         if isinstance(module, BlockSparseLayer):
             stored += module.weight.numel()
             total += module.layout.rows * module.layout.cols
-        elif isinstance(module, nn.Linear | nn.Conv2d):
-            stored += module.weight.numel()
-            total += module.weight.numel()
+        elif is_dense_layer(module):
+            stored += weight_of(module).numel()
+            total += weight_of(module).numel()
     return 1.0 - stored / total if total else 0.0
