@@ -11,6 +11,7 @@ from torch import nn
 from acf.errors import TopologyError
 from acf.masks import TopologyPolicy
 from acf.nn import BlockSparseLayer, block_sparse_layers
+from acf.sparse import whole
 from acf.train.changes import TopologyChange, move_blocks, prune_blocks
 from acf.train.figures import LayerFigures, OnMove
 from acf.train.inputs import InputSquares, fold_inputs
@@ -208,7 +209,8 @@ def _check_held(layers: dict[str, BlockSparseLayer], optimizer: torch.optim.Opti
 
 def _could_have_moved(layer: BlockSparseLayer) -> bool:
     """Whether the layer got a gradient in this step that is not zero, and has absent blocks to score."""
-    return layer.density < 1.0 and layer.weight.grad is not None and bool(layer.weight.grad.any())
+    gradient = layer.weight.grad
+    return layer.density < 1.0 and gradient is not None and bool(whole(gradient).any())
 
 
 def _warn_unscored(step: int) -> None:
