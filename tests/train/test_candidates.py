@@ -1,5 +1,7 @@
 """Scoring absent blocks: what it costs, and that a sample of them costs as little as it is small."""
 
+import gc
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -80,6 +82,8 @@ def test_a_small_sample_bounds_how_many_blocks_move():
 
 def peak_bytes(model: nn.Module, optimizer: torch.optim.Optimizer) -> int:
     """Most bytes that torch held at a time in one training step, beyond what it held before."""
+    optimizer.zero_grad()
+    gc.collect()  # what is freed inside must have been taken inside
     activities = [torch.profiler.ProfilerActivity.CPU]
     with torch.profiler.profile(activities=activities, profile_memory=True) as profile:
         train_step(model, optimizer, tokens=64)

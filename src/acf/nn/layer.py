@@ -116,7 +116,7 @@ class BlockSparseLayer(nn.Module, ABC):
         self.weight.grad = None
         # Autograd keeps a node per parameter that expects the old shape while a graph is alive; it forgets the node
         # when the dtype changes, not when the shape does.
-        self.weight.data = packed.to(torch.float32 if packed.dtype is torch.float64 else torch.float64)
+        self.weight.data = packed.new_empty(0, dtype=torch.float32 if packed.dtype is torch.float64 else torch.float64)
         self.weight.data = packed
         for name, indices in topology._asdict().items():
             setattr(self, name, indices)

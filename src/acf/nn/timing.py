@@ -3,7 +3,7 @@
 import copy
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -99,7 +99,7 @@ def _time_layer(name: str, module: nn.Module, x: Tensor, spec: BlockSparsity, ro
     dense = nn.Sequential(copy.deepcopy(module))
     sparse = nn.Sequential(copy.deepcopy(module))
     try:
-        sparsify_(sparse, spec)
+        sparsify_(sparse, replace(spec, init="sparse"))  # what it will be, not what it starts as
     except SparsityError as error:
         return LayerTiming(name, _describe(module), tuple(x.shape), reason=str(error))
     best = [float("inf"), float("inf")]

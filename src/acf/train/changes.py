@@ -10,7 +10,7 @@ from acf.nn import BlockSparseLayer
 from acf.sparse import frobenius_norms, whole
 from acf.train.inputs import InputSquares
 from acf.train.optimizer_state import keep_optimizer_state, zero_optimizer_state
-from acf.train.processes import check_can_shrink, sum_over_processes
+from acf.train.processes import sum_over_processes
 from acf.train.scores import AbsentBlockScores
 
 
@@ -30,7 +30,7 @@ def magnitudes(layer: BlockSparseLayer, inputs: InputSquares | None) -> Tensor:
     """Score of every present block, float32 ``[nnz]``: its l2 norm, columns weighed by the inputs they meet."""
     weight = whole(layer.weight)
     if inputs is not None and inputs.mean is not None:
-        columns = inputs.mean.sqrt().reshape(layer.layout.grid_cols, 1, -1)[layer.block_cols.long()]
+        columns = inputs.mean.to(weight.device).sqrt().reshape(layer.layout.grid_cols, 1, -1)[layer.block_cols.long()]
         weight = weight * columns.to(weight.dtype)
     return frobenius_norms(weight, dim=(1, 2))
 
@@ -59,7 +59,6 @@ def move_blocks(
 
 @torch.no_grad()
 def prune_blocks(
-    name: str,
     layer: BlockSparseLayer,
     optimizer: torch.optim.Optimizer,
     scores: AbsentBlockScores,
@@ -74,7 +73,6 @@ def prune_blocks(
     gradient = layer.weight.grad
     if gradient is None:
         return None
-    check_can_shrink(name, layer)
     policy, old_shape = scores.policy, layer.weight.shape
     squares = sum_over_processes(frobenius_norms(gradient, dim=(1, 2)).square())
     regrown = policy.blocks_to_move(step, kept, layer.present_blocks - kept)

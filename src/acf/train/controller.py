@@ -53,8 +53,7 @@ def attach(
         )
     for name, layer in layers.items():
         policy.check_start(name, layer.present_blocks, layer.target_blocks, layer.starts_dense)
-        if layer.present_blocks > layer.target_blocks:
-            check_can_shrink(name, layer)
+    check_can_shrink({name: layer for name, layer in layers.items() if layer.present_blocks > layer.target_blocks})
     return TopologyController(layers, optimizer, policy, on_move)
 
 
@@ -149,8 +148,10 @@ class TopologyController:
 
     def _change_all(self) -> None:
         before = len(self.changes)
+        kept = {name: self._blocks_kept(layer) for name, layer in self.layers.items()}
+        check_can_shrink({name: layer for name, layer in self.layers.items() if kept[name] < layer.present_blocks})
         for name, layer in self.layers.items():
-            self._change(name, layer)
+            self._change(name, layer, kept[name])
         unchanged = len(self.changes) == before
         if unchanged and self.policy.grows_by_gradient and any(map(_could_have_moved, self.layers.values())):
             _warn_unscored(self.step)
@@ -158,11 +159,14 @@ class TopologyController:
         if self.on_move is not None:
             self.on_move(self.step, self.figures())
 
-    def _change(self, name: str, layer: BlockSparseLayer) -> None:
+    def _blocks_kept(self, layer: BlockSparseLayer) -> int:
+        present, target, block_count = layer.present_blocks, layer.target_blocks, layer.layout.block_count
+        return self.policy.blocks_kept(self.step, present, target, block_count)
+
+    def _change(self, name: str, layer: BlockSparseLayer, kept: int) -> None:
         present, scores, inputs = layer.present_blocks, self._scores[name], self._inputs.get(name)
-        kept = self.policy.blocks_kept(self.step, present, layer.target_blocks, layer.layout.block_count)
         if kept < present:
-            moved = prune_blocks(name, layer, self.optimizer, scores, inputs, self.step, kept)
+            moved = prune_blocks(layer, self.optimizer, scores, inputs, self.step, kept)
         else:
             moved = move_blocks(layer, self.optimizer, scores, inputs, self.step)
         if moved is not None:
@@ -172,7 +176,8 @@ class TopologyController:
 
     def _explore(self) -> None:
         for name, layer in self.layers.items():
-            self._explored[name] |= layer.mask()
+            mask = layer.mask()
+            self._explored[name] = self._explored[name].to(mask.device) | mask
 
     def _listen(self) -> None:
         """Hear what the next backward pass must tell: inputs always, absent blocks if they may move after it."""

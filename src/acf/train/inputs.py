@@ -40,7 +40,7 @@ class InputSquares:
         self._sum = None
         squares, passes = pending[:-1], pending[-1]
         step_mean = squares / passes.clamp(min=1.0)
-        before = step_mean if self.mean is None else self.mean
+        before = step_mean if self.mean is None else self.mean.to(step_mean.device)
         self.mean = torch.where(passes > 0, torch.lerp(step_mean, before, self.momentum), before)
 
 

@@ -1,9 +1,10 @@
 """What the processes of a distributed run must agree on, and what some of its wrappers do not allow."""
 
 import gc
+from collections.abc import Mapping
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
 from acf.errors import TopologyError
@@ -18,19 +19,22 @@ def sum_over_processes(tensor: Tensor) -> Tensor:
     return tensor
 
 
-def check_can_shrink(name: str, layer: BlockSparseLayer) -> None:
-    """Refuse to shrink a parameter whose shape a wrapper has written down: DDP in its buckets, FSDP in its shards."""
-    wrapper = "FSDP" if is_sharded(layer.weight) else "DistributedDataParallel" if _in_ddp(layer.weight) else ""
-    if wrapper:
-        raise TopologyError(
-            f"{name} must shrink from {layer.present_blocks} to {layer.target_blocks} blocks, and {wrapper} holds its "
-            'weight at a fixed shape; use init="sparse", or wrap the model when it has reached its target'
-        )
+def check_can_shrink(layers: Mapping[str, BlockSparseLayer]) -> None:
+    """Refuse to shrink parameters whose shape a wrapper has written down: DDP in its buckets, FSDP in its shards."""
+    replicated = _ddp_parameters() if layers else set()
+    for name, layer in layers.items():
+        sharded = is_sharded(layer.weight)
+        if sharded or id(layer.weight) in replicated:
+            raise TopologyError(
+                f"{name} must shrink from {layer.present_blocks} to {layer.target_blocks} blocks, and "
+                f"{'FSDP' if sharded else 'DistributedDataParallel'} holds its weight at a fixed shape; "
+                'use init="sparse", or wrap the model when it has reached its target'
+            )
 
 
-def _in_ddp(parameter: nn.Parameter) -> bool:
-    """Whether any DistributedDataParallel in this process reduces the gradient of ``parameter``."""
+def _ddp_parameters() -> set[int]:
+    """Identities of all parameters whose gradients a DistributedDataParallel in this process reduces."""
     if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
-        return False
+        return set()
     wrappers = [each for each in gc.get_objects() if issubclass(type(each), DistributedDataParallel)]
-    return any(held is parameter for wrapper in wrappers for held in wrapper.parameters())
+    return {id(parameter) for wrapper in wrappers for parameter in wrapper.parameters()}
