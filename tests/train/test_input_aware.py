@@ -5,6 +5,7 @@ import copy
 import pytest
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 from acf.masks import BlockDST
 from acf.nn import BlockSparsity, sparsify_
@@ -55,6 +56,15 @@ def test_evaluation_and_overflowed_passes_do_not_count():
     (model(torch.full((4, 16), 3.0)).sum() * torch.inf).backward()
     step(model, controller, x)
     torch.testing.assert_close(input_squares(controller), x.square().mean(0))
+
+
+def test_a_pass_that_activation_checkpointing_runs_twice_counts_once():
+    model = sparse_linear()
+    controller = attached(model)
+    x = torch.randn(8, 16)
+    step(model, controller, x, x, forward=lambda x: checkpoint(model, x, use_reentrant=False))
+    torch.testing.assert_close(input_squares(controller), x.square().mean(0))
+    assert controller.step == 1
 
 
 def test_a_convolution_counts_its_channels_once_per_kernel_tap():
