@@ -13,7 +13,8 @@ class InputSquares:
     """Mean square of the input to every column of a layer's weight matrix: a running mean over steps.
 
     The inputs of training passes are taken where the weight gradient is computed, so evaluation does not count,
-    compiled graphs stay as they are, and a pass recomputed by activation checkpointing counts once.
+    compiled graphs stay as they are, and a pass recomputed by activation checkpointing counts once. A replayed CUDA
+    graph tells nothing, so there the mean is over the steps that ran without one.
     """
 
     def __init__(self, layer: BlockSparseLayer, momentum: float) -> None:
