@@ -92,6 +92,13 @@ def test_doctor_names_every_part_and_what_follows() -> None:
         (["compare", "TRACE", "--baseline", "nothing"], "architecture 'nothing' is not known"),
         (["report", "absent.json"], "absent.json cannot be read"),
         (["report", "TRACE"], "is not JSON"),
+        (["bench", "kernels", "--device", "tpu"], "device 'tpu' is not one of auto, cpu, cuda"),
+        (["bench", "kernels", "--device", "cpu", "--blocks", "16,many"], "blocks: 'many' is no number"),
+        (["bench", "kernels", "--device", "cpu", "--sparsities", "1.0"], "sparsities: 1.0 is out of range"),
+        (["bench", "kernels", "--device", "cpu", "--kinds", "rnn"], "kinds: 'rnn' is not one of linear, conv, step"),
+        (["bench", "kernels", "--device", "cpu", "--dtype", "int8"], "dtype 'int8' is not one of"),
+        (["doctor", "--layers", "nothing"], "'nothing' is not module:function"),
+        (["doctor", "--layers", "acf.units:nothing"], "cannot be imported"),
         (["demo", "--sparsity", "1.5"], "sparsity 1.5 is outside [0, 1)"),
     ],
 )

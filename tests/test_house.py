@@ -24,6 +24,7 @@ ROOMS = (
     "errors",
     "units",
     "files",
+    "terminal",
     "sparse",
     "ops",
     "masks",
@@ -39,6 +40,7 @@ ROOMS = (
     "tables",
     "cli",
 )
+NEEDS_TRITON = ("acf.ops.triton.", "acf.experiments.kernels.gpu", "acf.experiments.kernels.training_step")
 ENGINE = ("sparse", "ops", "nn", "masks", "train")
 
 
@@ -128,7 +130,7 @@ def public_objects() -> list[tuple[str, object]]:
     """Every public module, and every public class, function and method defined in one."""
     found: list[tuple[str, object]] = []
     for info in pkgutil.walk_packages(acf.__path__, "acf."):
-        if info.name.startswith("acf.ops.triton.") and find_spec("triton") is None:
+        if info.name.startswith(NEEDS_TRITON) and find_spec("triton") is None:
             continue
         module = importlib.import_module(info.name)
         found.append((info.name, module))

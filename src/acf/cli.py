@@ -23,6 +23,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
+bench = typer.Typer(help="Measure this machine.", no_args_is_help=True)
+app.add_typer(bench, name="bench")
+
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of a table.")]
 TraceFile = Annotated[Path, typer.Argument(help="A trace that Trace.save or `acf demo` wrote.")]
 SaveFile = Annotated[Path | None, typer.Option("--save", help="Write the results as JSON, for `acf report`.")]
@@ -54,7 +57,8 @@ def demo(
 ) -> None:
     """Train a small CNN dense and block-sparse, capture a step of each, simulate it, write a report."""
     from acf.experiments.demo import DemoSpec, run_demo
-    from acf.tables import demo_table, progress, show
+    from acf.tables import demo_table
+    from acf.terminal import progress, show
 
     spec = DemoSpec(steps=steps, sparsity=sparsity, seed=seed)
     with progress(visible=not as_json) as on_progress:
@@ -81,7 +85,8 @@ def simulate(
 ) -> None:
     """Play a trace on one architecture and show every operation."""
     from acf.sim import simulate as play
-    from acf.tables import result_table, show
+    from acf.tables import result_table
+    from acf.terminal import show
     from acf.trace import Trace
 
     result = play(Trace.load(trace), on)
@@ -105,7 +110,8 @@ def compare(
     """Play a trace on several architectures and show their speedups over a baseline."""
     from acf.sim import architectures
     from acf.sim import simulate as play
-    from acf.tables import comparison_table, show
+    from acf.tables import comparison_table
+    from acf.terminal import show
     from acf.trace import Trace
 
     loaded = Trace.load(trace)
@@ -131,6 +137,29 @@ def report(
     typer.echo(f"report: {write_report(loaded, output, title=title)}")
 
 
+@bench.command()
+def kernels(
+    device: Annotated[str, typer.Option(help="cpu, cuda, or auto: cuda where torch can use one.")] = "auto",
+    out: Annotated[Path, typer.Option(help="Folder for the record and the roofline.")] = Path("runs/bench"),
+    blocks: Annotated[str, typer.Option(help="CPU: block sizes.")] = "16,32,64",
+    sparsities: Annotated[str, typer.Option(help="CPU: shares of blocks to drop.")] = "0.9,0.75,0.5",
+    kinds: Annotated[str, typer.Option(help="CPU: of linear, conv, step.")] = "linear,conv,step",
+    rounds: Annotated[int, typer.Option(min=1, help="CPU: interleaved repetitions; the best counts.")] = 9,
+    dtype: Annotated[str, typer.Option(help="CPU: float32 or bfloat16.")] = "float32",
+    sections: Annotated[
+        str, typer.Option(help="CUDA: of correctness, layers, norms, conv, overhead, steps.")
+    ] = "correctness,layers,norms,conv,overhead,steps",
+    as_json: Json = False,
+) -> None:
+    """Time the block-sparse kernels against the dense libraries of this machine, as ratios from one run."""
+    from acf.experiments.kernels.bench import CpuOptions, run_on_cpu, run_on_cuda, use_cuda
+
+    if use_cuda(device):
+        run_on_cuda(sections, out, as_json)
+    else:
+        run_on_cpu(CpuOptions(blocks, sparsities, kinds, dtype, rounds), out, as_json)
+
+
 @app.command()
 def doctor(
     layers: Annotated[
@@ -142,7 +171,8 @@ def doctor(
 ) -> None:
     """Say what this machine has and what works because of it; with --layers, which layers of a model pay here."""
     from acf.doctor import examine
-    from acf.tables import doctor_table, layer_table, show
+    from acf.tables import doctor_table, layer_table
+    from acf.terminal import show
 
     if layers:
         timings = _time_layers(layers, sparsity, block)

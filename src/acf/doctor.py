@@ -5,10 +5,12 @@ import platform
 import shutil
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
 
@@ -71,7 +73,7 @@ def _torch() -> Finding:
         "torch",
         True,
         f"{torch.__version__}, {build}, {torch.get_num_threads()} threads",
-        "sparsify_, attach and capture work on the CPU, at the speed of the dense product (reference ops)",
+        "sparsify_, attach, capture and simulate work",
     )
 
 
@@ -82,8 +84,20 @@ def _cpu() -> Finding:
         "CPU",
         bool(found),
         f"{model}, {os.cpu_count()} cores, {' '.join(found) or 'no known vector flags'}",
-        "torch uses the vector units; ACF's own kernels do not exist yet",
+        _cpu_consequence(),
     )
+
+
+def _cpu_consequence() -> str:
+    """Which instruction set the native kernels use; builds them if they are not in the cache."""
+    from acf.ops.cpu import instruction_set
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the compiler's row says what is missing
+        chosen = instruction_set()
+    if chosen is None:
+        return "native kernels are off: sparse layers run at the speed of dense ones"
+    return f"native block-sparse kernels, {chosen}, float32 and bfloat16, blocks of 8, 16, 32, 64"
 
 
 def _cpu_flags() -> tuple[set[str], str]:
@@ -100,8 +114,8 @@ def _cpu_flags() -> tuple[set[str], str]:
 def _compiler() -> Finding:
     name = next((name for name in (os.environ.get("CXX"), "c++", "g++", "clang++") if name and shutil.which(name)), "")
     if not name:
-        return Finding("C++ compiler", False, "none", "not needed by what works today")
-    return Finding("C++ compiler", True, _first_line([name, "--version"]), "not needed by what works today")
+        return Finding("C++ compiler", False, "none", "no native CPU kernels; install one, for example g++")
+    return Finding("C++ compiler", True, _first_line([name, "--version"]), "builds the native CPU kernels on first use")
 
 
 def _gpu() -> Finding:
@@ -114,15 +128,15 @@ def _gpu() -> Finding:
         "GPU",
         True,
         f"{properties.name}, {binary_bytes(properties.total_memory)}",
-        "sparse layers run there through the reference ops, at the speed of the dense product",
+        "block-sparse layers run on Triton kernels" if find_spec("triton") else "needs Triton: pip install triton",
     )
 
 
 def _triton() -> Finding:
     try:
-        return Finding("Triton", True, version("triton"), "not used by what works today")
+        return Finding("Triton", True, version("triton"), "the GPU kernels, and their tests without a GPU")
     except PackageNotFoundError:
-        return Finding("Triton", False, "not installed", "not needed by what works today")
+        return Finding("Triton", False, "not installed", "without a GPU it is needed for tests only")
 
 
 def _verilator() -> Finding:

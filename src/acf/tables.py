@@ -1,11 +1,8 @@
-"""Tables and the progress bar of the command line."""
+"""Tables of the command line."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from acf.units import binary_bytes, si
@@ -15,30 +12,6 @@ if TYPE_CHECKING:
     from acf.experiments.demo import DemoOutcome
     from acf.nn import LayerTiming
     from acf.sim import Result
-
-
-def show(table: Table) -> None:
-    """Print a table; at least 120 columns wide where the output is not a terminal."""
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=max(console.width, 120))
-    console.print(table)
-
-
-@contextmanager
-def progress(visible: bool) -> Iterator[Callable[[str, float], None]]:
-    """A progress bar on stderr; yields the function to call with a description and the share finished."""
-    bar = Progress(
-        BarColumn(),
-        TextColumn("{task.percentage:>3.0f} %"),
-        TimeElapsedColumn(),
-        TextColumn("{task.description}"),
-        console=Console(stderr=True),
-        disable=not visible,
-    )
-    with bar:
-        task = bar.add_task("load", total=1.0)
-        yield lambda what, share: bar.update(task, description=what, completed=share)
 
 
 def demo_table(outcome: "DemoOutcome") -> Table:

@@ -16,11 +16,11 @@ _PREFIXES = (
 def si(value: float, unit: str = "") -> str:
     """``value`` to three digits with an SI prefix.
 
-    >>> si(16.384e12, "FLOP/s"), si(0.00025, "J"), si(0, "J")
-    ('16.4 TFLOP/s', '250 uJ', '0 J')
+    >>> si(16.384e12, "FLOP/s"), si(0.00025, "J"), si(0.9996, "s"), si(0, "J")
+    ('16.4 TFLOP/s', '250 uJ', '1 s', '0 J')
     """
     for factor, prefix in _PREFIXES:
-        if abs(value) >= factor:
+        if abs(value) >= 0.9995 * factor:  # 999.6 m would be written 1e+03 m
             return f"{value / factor:.3g} {prefix}{unit}".rstrip()
     return f"{value:.3g} {unit}".rstrip()
 

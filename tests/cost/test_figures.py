@@ -3,10 +3,14 @@
 import pytest
 
 from acf.cost import DRAM_PJ_PER_BIT, FIGURES, MAC_65NM_PJ, Figure, published_pj_per_core_cycle, sram_pj_per_byte
+from acf.cost.gpu import GPU_FIGURES
+from acf.cost.spartann import SPARTANN_FIGURES
 from acf.errors import ArchitectureError
 
+PUBLISHED = [FIGURES, DRAM_PJ_PER_BIT, SPARTANN_FIGURES, GPU_FIGURES]
 
-@pytest.mark.parametrize("figure", [*FIGURES.values(), *DRAM_PJ_PER_BIT.values(), MAC_65NM_PJ])
+
+@pytest.mark.parametrize("figure", [MAC_65NM_PJ, *(figure for figures in PUBLISHED for figure in figures.values())])
 def test_every_figure_has_a_unit_and_a_source(figure: Figure) -> None:
     assert figure.unit
     assert len(figure.source) > 10

@@ -104,3 +104,19 @@ def test_operands_that_do_not_fit_the_geometry_are_refused(
     op = TracedOp("conv", phase, "a", "b", conv=ConvShape((8, 8), (3, 3)))
     with pytest.raises(ValueError, match="do not fit ConvShape"):
         list(lower(op, tensors))
+
+
+def test_a_product_says_its_phase_and_how_often_its_channels_repeat() -> None:
+    conv = ConvShape((6, 6), (3, 3), stride=(2, 2), padding=(1, 1))
+    tensors = {
+        "x": BitTensor.from_array(np.ones((2, 4, 6, 6))),
+        "w": BitTensor.from_array(np.ones((8, 9 * 4))),
+        "g": BitTensor.from_array(np.ones((2, 8, 3, 3))),
+    }
+    (forward,) = lower(TracedOp("conv", "forward", "x", "w", conv=conv), tensors)
+    (weight_grad,) = lower(TracedOp("conv", "weight_grad", "g", "x", conv=conv), tensors)
+    input_grads = list(lower(TracedOp("conv", "input_grad", "g", "w", conv=conv), tensors))
+    assert (forward.phase, forward.k // forward.taps) == ("forward", 4)
+    assert (weight_grad.phase, weight_grad.n // weight_grad.taps) == ("weight_grad", 4)
+    assert sum(gemm.taps for gemm in input_grads) == 9  # a stride splits the taps among its residues
+    assert {(gemm.phase, gemm.k // gemm.taps) for gemm in input_grads} == {("input_grad", 8)}

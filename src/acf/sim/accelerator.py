@@ -3,10 +3,11 @@
 from abc import ABC, abstractmethod
 from collections import Counter
 from dataclasses import dataclass, field, fields
+from math import ceil
 
 from acf.cost import DRAM_PJ_PER_BIT
 from acf.errors import ArchitectureError
-from acf.trace import Gemm
+from acf.trace import BitTensor, Gemm
 
 
 @dataclass(frozen=True)
@@ -14,6 +15,7 @@ class ComputeCount:
     """Counts of one matrix product when memory never makes it wait; ``lost_slots`` and ``energy_j`` by reason.
 
     ``effectual_macs + sum(lost_slots.values()) == cycles * macs_per_cycle``, checked when they are added up.
+    ``streamed_bytes`` cross the DRAM pins on a machine that keeps no tensors on chip.
     """
 
     cycles: int
@@ -21,6 +23,7 @@ class ComputeCount:
     effectual_macs: int
     lost_slots: dict[str, int] = field(default_factory=dict)
     energy_j: dict[str, float] = field(default_factory=dict)
+    streamed_bytes: int = 0
 
     def __add__(self, other: "ComputeCount") -> "ComputeCount":
         lost, energy = Counter(self.lost_slots), Counter(self.energy_j)
@@ -32,6 +35,7 @@ class ComputeCount:
             self.effectual_macs + other.effectual_macs,
             dict(lost),
             dict(energy),
+            self.streamed_bytes + other.streamed_bytes,
         )
 
 
@@ -81,6 +85,29 @@ class AcceleratorSpec(ABC):
     @abstractmethod
     def count(self, gemm: Gemm) -> ComputeCount:
         """Cycles, slots and compute energy of one matrix product."""
+
+    def stored_bytes(self, bits: BitTensor, role: str) -> int:
+        """Bytes of a tensor in memory: its non-zero values and one bit per element to say where they are.
+
+        ``role`` is "activation", "weight" or "gradient", for machines that compress only some of them.
+        """
+        compressed = bits.nonzeros * self.value_bytes + ceil(bits.size / 8)
+        return min(compressed, bits.size * self.value_bytes)
+
+    @property
+    def keeps_tensors(self) -> bool:
+        """Whether on-chip memory keeps whole tensors; where it only holds tiles, ``count`` says what is streamed."""
+        return True
+
+    @property
+    def launch_cycles(self) -> int:
+        """Cycles before an operation starts, which nothing overlaps; 0 where a machine runs through its program."""
+        return 0
+
+    @property
+    def static_power_w(self) -> float:
+        """Watts drawn as long as the step lasts, whatever is computed; 0 where cycles are charged with them."""
+        return 0.0
 
     @property
     def peak_flops(self) -> float:

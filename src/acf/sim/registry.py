@@ -10,13 +10,16 @@ from pydantic import TypeAdapter, ValidationError
 
 from acf.errors import ArchitectureError
 from acf.sim.accelerator import AcceleratorSpec
-from acf.sim.accelerators import TensorCore, TensorDash
+from acf.sim.accelerators import GPU_H200, GPU_V100, GpuRoofline, Sat, SparTANN, TensorCore, TensorDash
 from acf.sim.fabric import AdaptiveFabric
 
 KINDS: dict[str, type[AcceleratorSpec]] = {
     "tensorcore": TensorCore,
     "tensordash": TensorDash,
     "fabric": AdaptiveFabric,
+    "spartann": SparTANN,
+    "sat": Sat,
+    "gpu": GpuRoofline,
 }
 """What a TOML file may name as its ``kind``."""
 
@@ -24,6 +27,11 @@ ARCHITECTURES: dict[str, AcceleratorSpec] = {
     "tensorcore": TensorCore(),
     "tensordash": TensorDash(),
     "acf-512": AdaptiveFabric(),
+    "spartann": SparTANN(),
+    "spartann-bf16": SparTANN(macs=64, value_bytes=2),
+    "sat": Sat(),
+    "gpu-v100": GPU_V100,
+    "gpu-h200": GPU_H200,
 }
 """The architectures that have a name."""
 
@@ -32,7 +40,7 @@ def architectures() -> tuple[str, ...]:
     """The names that `acf.simulate` knows.
 
     >>> architectures()
-    ('tensorcore', 'tensordash', 'acf-512')
+    ('tensorcore', 'tensordash', 'acf-512', 'spartann', 'spartann-bf16', 'sat', 'gpu-v100', 'gpu-h200')
     """
     return tuple(ARCHITECTURES)
 

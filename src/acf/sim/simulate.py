@@ -38,29 +38,38 @@ def _play(trace: Trace, op: TracedOp, spec: AcceleratorSpec, memory: OnChipMemor
     counts = (spec.count(gemm) for gemm in trace.gemms(op) if gemm.dense_macs)
     count = reduce(add, counts, ComputeCount(0, 0, 0))
     _check_slots(op, spec, count)
-    dram_bytes = sum(
-        memory.touch(key, _stored_bytes(trace, key, spec), key in op.external) for key in dict.fromkeys(op.operands)
-    )
+    dram_bytes = _touch_operands(trace, op, spec, memory) if spec.keeps_tensors else count.streamed_bytes
     memory_cycles = ceil(dram_bytes / spec.dram_bytes_per_s * spec.clock_hz)
     waited = max(0, memory_cycles - count.cycles)
     dram_pj = dram_bytes * 8 * DRAM_PJ_PER_BIT[spec.dram_kind].value
+    launch = spec.launch_cycles if count.dense_macs else 0
+    cycles = launch + count.cycles + waited
+    static_j = {"static": spec.static_power_w * cycles / spec.clock_hz} if spec.static_power_w else {}
     return OpResult(
         name=op.name,
         phase=op.phase,
-        cycles=count.cycles + waited,
+        cycles=cycles,
         dense_macs=count.dense_macs,
         effectual_macs=count.effectual_macs,
-        lost_slots=count.lost_slots | {"memory": waited * spec.macs_per_cycle},
+        lost_slots=count.lost_slots | _lost(spec, memory=waited, launch=launch),
         dram_bytes=dram_bytes,
-        energy_j=count.energy_j | {"dram": dram_pj * 1e-12},
+        energy_j=count.energy_j | {"dram": dram_pj * 1e-12} | static_j,
     )
 
 
-def _stored_bytes(trace: Trace, key: str, spec: AcceleratorSpec) -> int:
-    """Bytes of a tensor in memory: its non-zero values and one bit per element to say where they are."""
-    bits = trace.tensors[key]
-    compressed = bits.nonzeros * spec.value_bytes + ceil(bits.size / 8)
-    return min(compressed, bits.size * spec.value_bytes)
+def _touch_operands(trace: Trace, op: TracedOp, spec: AcceleratorSpec, memory: OnChipMemory) -> int:
+    """Bytes that cross the DRAM pins because the operands are used."""
+    roles = dict(zip(op.operands, op.roles, strict=True))
+    return sum(
+        memory.touch(key, spec.stored_bytes(trace.tensors[key], role), key in op.external)
+        for key, role in roles.items()
+    )
+
+
+def _lost(spec: AcceleratorSpec, memory: int, launch: int) -> dict[str, int]:
+    """Slots lost around the compute: waiting for memory, and starting the operation where that takes time."""
+    cycles = {"memory": memory, "launch": launch} if launch else {"memory": memory}
+    return {reason: waited * spec.macs_per_cycle for reason, waited in cycles.items()}
 
 
 def _check_slots(op: TracedOp, spec: AcceleratorSpec, count: ComputeCount) -> None:

@@ -17,11 +17,18 @@ from acf.trace.op import ConvShape, TracedOp
 
 @dataclass(frozen=True, eq=False)
 class Gemm:
-    """``a [m, k] @ b [k, n]`` as bool patterns; ``needed [m, n]`` marks the outputs that are kept, None: all."""
+    """``a [m, k] @ b [k, n]`` as bool patterns; ``needed [m, n]`` marks the outputs that are kept, None: all.
+
+    ``phase`` says what the operands are: ``a`` activations (forward) or gradients (the others), ``b`` weights, or
+    activations in a weight gradient. ``taps`` is how often the channels of a convolution repeat, channels innermost:
+    along ``k``, and along ``n`` in a weight gradient.
+    """
 
     a: BoolArray
     b: BoolArray
     needed: BoolArray | None = None
+    phase: str = "forward"
+    taps: int = 1
 
     @property
     def m(self) -> int:
@@ -57,7 +64,7 @@ def lower(op: TracedOp, tensors: Mapping[str, BitTensor]) -> Iterator[Gemm]:
     a, b = tensors[op.a].to_bool(), tensors[op.b].to_bool()
     needed = tensors[op.needed].to_bool() if op.needed else None
     if op.conv is None:
-        yield _checked(op, Gemm(a.T if op.transpose_a else a, b.T if op.transpose_b else b, needed))
+        yield _checked(op, Gemm(a.T if op.transpose_a else a, b.T if op.transpose_b else b, needed, op.phase))
         return
     conv = op.conv
     _check_conv(op, conv, a, b)
@@ -109,10 +116,11 @@ def _group_part(array: BoolArray, group: int, groups: int, axis: int) -> BoolArr
 
 
 def _lower_conv(phase: str, conv: ConvShape, a: BoolArray, b: BoolArray, needed: BoolArray | None) -> Iterator[Gemm]:
+    taps = conv.kernel_size[0] * conv.kernel_size[1]
     if phase == "forward":
-        yield Gemm(windows(a, conv), b.T)
+        yield Gemm(windows(a, conv), b.T, phase=phase, taps=taps)
     elif phase == "weight_grad":
-        yield Gemm(pixels(a).T, windows(b, conv), needed)
+        yield Gemm(pixels(a).T, windows(b, conv), needed, phase, taps)
     else:
         yield from _input_gradient(conv, a, b)
 
@@ -151,7 +159,7 @@ def _input_gradient(conv: ConvShape, gradient: BoolArray, weight: BoolArray) -> 
                 continue  # no tap reaches these pixels: their gradient is zero without work
             gathered = _gather(conv, gradient, (row_residue, col_residue), row_taps, col_taps)
             filters = [by_tap[:, row, col] for row in row_taps for col in col_taps]
-            yield Gemm(gathered, np.concatenate(filters, axis=0))
+            yield Gemm(gathered, np.concatenate(filters, axis=0), phase="input_grad", taps=len(filters))
 
 
 def _taps_of_residue(conv: ConvShape, axis: int, residue: int) -> list[int]:

@@ -8,6 +8,13 @@ from acf.errors import TraceError
 PHASES = ("forward", "input_grad", "weight_grad")
 """forward: activations x weights; input_grad: gradients x weights; weight_grad: gradients x activations."""
 
+ROLES: dict[str, tuple[str, str]] = {
+    "forward": ("activation", "weight"),
+    "input_grad": ("gradient", "weight"),
+    "weight_grad": ("gradient", "activation"),
+}
+"""What the operands ``a`` and ``b`` of each phase are."""
+
 
 @dataclass(frozen=True)
 class Matmul:
@@ -79,3 +86,8 @@ class TracedOp:
     def operands(self) -> tuple[str, str]:
         """The names of the two operands."""
         return self.a, self.b
+
+    @property
+    def roles(self) -> tuple[str, str]:
+        """What the two operands are: "activation", "weight" or "gradient"."""
+        return ROLES[self.phase]

@@ -94,6 +94,7 @@ def tile_config(itemsize: int, precision: str) -> LaunchConfig:
 def norms_by_tiles(
     output_grad: Tensor, x: Tensor, candidate_rows: Tensor, candidate_cols: Tensor, block: int
 ) -> Tensor:
+    """Norms float32 ``[candidates]`` from whole tiles of the gradient, which never leave the registers."""
     (tokens, rows), cols, width = output_grad.shape, x.shape[1], TILE_WIDTH
     tile_rows, tile_cols = ceil_div(rows, TILE_HEIGHT), ceil_div(cols, width)
     tile_of = (candidate_rows // (TILE_HEIGHT // block)) * tile_cols + candidate_cols // (width // block)
@@ -113,6 +114,7 @@ def norms_by_tiles(
 def conv_norms_by_tiles(
     output_grad: Tensor, x: Tensor, candidate_rows: Tensor, candidate_cols: Tensor, block: int, problem: ConvProblem
 ) -> Tensor:
+    """`norms_by_tiles` for a convolution; a tile lies within one kernel tap."""
     width = TILE_WIDTH
     blocks_per_tap, tiles_per_tap = problem.in_channels // block, ceil_div(problem.in_channels, width)
     tile_rows, tile_cols = ceil_div(problem.out_channels, TILE_HEIGHT), tiles_per_tap * problem.taps

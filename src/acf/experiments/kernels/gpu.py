@@ -1,32 +1,27 @@
 """Correctness and speed of the Triton kernels on this machine's GPU, against cuBLAS and cuDNN in the same run.
 
-    PYTHONPATH=src python benchmarks/gpu_kernels.py --out results
-
-prints one table per section and writes ``kernels-<device>.json``. Sections: ``correctness``, ``layers``, ``norms``,
-``conv``, ``overhead`` and ``steps`` (whole training steps).
+`acf bench kernels --device cuda` runs it and writes ``kernels-<device>.json``. Sections: ``correctness``, ``layers``,
+``norms``, ``conv``, ``overhead`` and ``steps`` (whole training steps).
 """
 
-import argparse
-import json
 import multiprocessing
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
 import triton
-from gpu_correctness import check_everything
 from torch import Tensor
-from training_step import STEP_MODELS, time_step
 from triton.testing import do_bench
 
-import acf.ops.triton
+from acf.experiments.kernels.gpu_correctness import check_everything
+from acf.experiments.kernels.roofline import RooflinePoint
+from acf.experiments.kernels.training_step import STEP_MODELS, time_step
 from acf.ops import Conv2dGeometry, block_conv2d, block_gradient_norms, block_linear
 from acf.ops import conv as conv_ops
 from acf.ops import linear as linear_ops
@@ -66,7 +61,7 @@ def random_tensor(*shape: int) -> Tensor:
     return torch.randn(*shape, device="cuda", dtype=torch.bfloat16)
 
 
-def medians(functions: dict[str, Callable[[], object]], repeat_ms: int = 20) -> dict[str, float]:
+def medians(functions: Mapping[str, Callable[[], object]], repeat_ms: int = 20) -> dict[str, float]:
     """Median device milliseconds of each function over several rounds that alternate between them.
 
     Alternating spreads changes of the clock (the chip slows down as it heats) evenly over all of them. Launches are
@@ -158,9 +153,9 @@ def measure_layers(ceilings: dict[str, float]) -> list[dict[str, Any]]:
             times = medians(
                 library
                 | {
-                    "forward": lambda t=topology, w=weight: linear_ops._block_linear(x, w, *t),
-                    "input_grad": lambda t=topology, w=weight: linear_ops._block_linear_input_grad(gradient, w, *t),
-                    "weight_grad": lambda t=topology: linear_ops._block_linear_weight_grad(gradient, x, *t),
+                    "forward": partial(linear_ops._block_linear, x, weight, *topology),
+                    "input_grad": partial(linear_ops._block_linear_input_grad, gradient, weight, *topology),
+                    "weight_grad": partial(linear_ops._block_linear_weight_grad, gradient, x, *topology),
                 }
             )
             rows.append(layer_row(block, sparsity, topology.block_rows.numel(), times, ceilings))
@@ -200,7 +195,7 @@ def measure_norms() -> list[dict[str, Any]]:
         times = medians(
             {"dense_weight_grad": lambda: gradient.T @ x}
             | {
-                name: lambda c=candidates, b=block: block_gradient_norms(gradient, x, c[0], c[1], (b, b))
+                name: partial(block_gradient_norms, gradient, x, candidates[0], candidates[1], (block, block))
                 for name, candidates in lists.items()
             }
         )
@@ -264,7 +259,7 @@ def dense_conv_passes(x: Tensor, gradient: Tensor, dense: Tensor) -> dict[str, C
 
 def graphed(function: Callable[[], object]) -> Callable[[], object]:
     """``function`` as a CUDA graph, so that the time measured is the device's alone."""
-    stream = torch.cuda.Stream()
+    stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
     with torch.cuda.stream(stream):
         for _ in range(3):
             function()
@@ -337,11 +332,11 @@ def check_ops_against_autograd() -> None:
     topology = random_topology(8, 8, 32, 0.3)
     x = random_tensor(100, 256).requires_grad_()
     weight = random_tensor(topology.block_rows.numel(), 32, 32).requires_grad_()
-    block_linear(x, weight, topology).square().sum().backward()
+    torch.autograd.backward(block_linear(x, weight, topology).square().sum())
     image = random_tensor(2, 64, 9, 9).requires_grad_()
     conv_topology = random_topology(2, 18, 32, 0.3)
     kernel = random_tensor(conv_topology.block_rows.numel(), 32, 32).requires_grad_()
-    block_conv2d(image, kernel, conv_topology, THREE_BY_THREE).square().sum().backward()
+    torch.autograd.backward(block_conv2d(image, kernel, conv_topology, THREE_BY_THREE).square().sum())
     for tensor in (x, weight, image, kernel):
         if tensor.grad is None or not bool(torch.isfinite(tensor.grad).all()):
             sys.exit("a gradient is missing or not finite")
@@ -350,59 +345,66 @@ def check_ops_against_autograd() -> None:
 SECTIONS = ("correctness", "layers", "norms", "conv", "overhead", "steps")
 
 
-def main() -> None:
-    """Run the chosen sections and write the record."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=Path("."), help="folder for the JSON file")
-    parser.add_argument("--sections", default=",".join(SECTIONS), help="comma-separated, of " + ", ".join(SECTIONS))
-    parser.add_argument("--step-modes", default="reduce-overhead,default", help="modes of torch.compile in steps")
-    arguments = parser.parse_args()
-    sections = arguments.sections.split(",")
-    if unknown := set(sections) - set(SECTIONS):
-        parser.error(f"unknown sections {', '.join(sorted(unknown))}; use of {', '.join(SECTIONS)}")
+def run_gpu_bench(
+    sections: Sequence[str], step_modes: Sequence[str], on_record: Callable[[dict[str, Any]], None]
+) -> None:
+    """Measure ``sections`` in turn; after each ``on_record`` gets all so far, so that an interruption loses one."""
     begin = time.perf_counter()
     precompile()
-    acf.ops.triton.register()
+    check_ops_against_autograd()
+    ceilings = measure_ceilings()
     record: dict[str, Any] = {
         "device": torch.cuda.get_device_name(),
         "torch": torch.__version__,
         "triton": triton.__version__,
         "compile_s": time.perf_counter() - begin,
+        "ceilings": ceilings,
     }
-    print(record, flush=True)
-    check_ops_against_autograd()
-    record["ceilings"] = measure_ceilings()
     measures: dict[str, Callable[[], Any]] = {
         "correctness": check_everything,
-        "layers": lambda: measure_layers(record["ceilings"]),
+        "layers": lambda: measure_layers(ceilings),
         "norms": measure_norms,
         "conv": measure_convs,
         "overhead": measure_overhead,
-        "steps": lambda: measure_steps(arguments.step_modes.split(",")),
+        "steps": lambda: measure_steps(list(step_modes)),
     }
-    name = record["device"].lower().replace("nvidia ", "").replace(" ", "-")
     for section in sections:
         record[section] = measures[section]()
         record["seconds"] = time.perf_counter() - begin
         record["chosen"] = {str(signature): asdict(config) for signature, config in TUNER._chosen.items()}
-        arguments.out.mkdir(parents=True, exist_ok=True)
-        (arguments.out / f"kernels-{name}.json").write_text(json.dumps(record, indent=1))
-        print(f"{section} done after {record['seconds']:.0f} s", flush=True)
-    print_summary(record)
+        on_record(record)
 
 
-def print_summary(record: dict[str, Any]) -> None:
+def roofline_points(record: dict[str, Any]) -> list[RooflinePoint]:
+    """The passes of section ``layers`` as points of the roofline."""
+    points = []
+    for row in record.get("layers", ()):
+        blocks = round((1 - row["sparsity"]) * OUTPUTS * INPUTS / row["block"] ** 2)
+        weights = blocks * row["block"] ** 2
+        intensity = 2 * TOKENS * weights / (2 * (TOKENS * (INPUTS + OUTPUTS) + weights))
+        label = f"{TOKENS} x {OUTPUTS} x {INPUTS}, blocks of {row['block']}, {row['sparsity']:.0%}"
+        points += [RooflinePoint(name, label, intensity, rate * 1e12) for name, rate in row["tflop_per_s"].items()]
+    return points
+
+
+def summary_lines(record: dict[str, Any]) -> list[str]:
     """One line per aim."""
-    for row in record.get("layers", []):
-        print(f"layer B={row['block']} {row['sparsity']:.0%}: {row['ratio']:.2f}x, aim {row['aim']}")
-    for row in record.get("norms", []):
-        print(f"norms B={row['block']}: {row['all_over_dense']:.2f} of dense, aim 1.1; {row['tenth_over_dense']:.2f}")
-    for row in record.get("conv", []):
-        print(f"conv {row['channels']} {row['size']} B={row['block']}: {row['ratio']:.2f}x, aim {row['aim']}")
-    for row in record.get("steps", []):
-        line = f"{row['ratio']:.2f}x, aim {row['aim']}, memory {row['memory_ratio']:.2f}"
-        print(f"step {row['model']} {row['mode']} {row['activation_memory_budget']} B={row['block']}: {line}")
-
-
-if __name__ == "__main__":
-    main()
+    lines = [
+        f"layer B={row['block']} {row['sparsity']:.0%}: {row['ratio']:.2f}x, aim {row['aim']}"
+        for row in record.get("layers", ())
+    ]
+    lines += [
+        f"norms B={row['block']}: {row['all_over_dense']:.2f} of a dense product, aim 1.1; "
+        f"a tenth of the blocks {row['tenth_over_dense']:.2f}"
+        for row in record.get("norms", ())
+    ]
+    lines += [
+        f"conv {row['channels']} channels {row['size']}^2 B={row['block']}: {row['ratio']:.2f}x, aim {row['aim']}"
+        for row in record.get("conv", ())
+    ]
+    lines += [
+        f"step {row['model']} {row['mode']} (activation memory {row['activation_memory_budget']}) B={row['block']}: "
+        f"{row['ratio']:.2f}x, aim {row['aim']}, memory {row['memory_ratio']:.2f} of dense"
+        for row in record.get("steps", ())
+    ]
+    return lines

@@ -1,10 +1,8 @@
 """Speed of the CPU's block-sparse kernels against torch's dense product, as ratios from one interleaved run.
 
-``python -m acf.experiments.kernel_bench_cpu`` prints the table; `bench_linear`, `bench_conv2d` and
-`bench_training_step` are the same figures as data.
+`acf bench kernels --device cpu` prints the tables; `run_cpu_bench` gives the same figures as data.
 """
 
-import argparse
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,6 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from acf.experiments.kernels.roofline import Ceilings, RooflinePoint
 from acf.ops.conv import Conv2dGeometry, _block_conv2d, _block_conv2d_input_grad, _block_conv2d_weight_grad
 from acf.ops.linear import _block_linear, _block_linear_input_grad, _block_linear_weight_grad
 from acf.sparse import BlockLayout, BlockTopology, matrix_to_conv_weight
@@ -24,6 +23,26 @@ class LinearShape:
     tokens: int
     out_features: int
     in_features: int
+
+    @property
+    def pixels(self) -> int:
+        """Rows of the product: tokens."""
+        return self.tokens
+
+    @property
+    def input_values(self) -> int:
+        """Elements of the input."""
+        return self.tokens * self.in_features
+
+    @property
+    def weight_columns(self) -> int:
+        """Length of the reduction."""
+        return self.in_features
+
+    @property
+    def outputs(self) -> int:
+        """Output features."""
+        return self.out_features
 
     def __str__(self) -> str:
         return f"linear {self.tokens}x{self.out_features}x{self.in_features}"
@@ -40,6 +59,26 @@ class ConvShape:
     kernel: int = 3
     stride: int = 1
     channels_last: bool = True
+
+    @property
+    def pixels(self) -> int:
+        """Rows of the product: output pixels of all images."""
+        return self.batch * (-(-self.size // self.stride)) ** 2
+
+    @property
+    def input_values(self) -> int:
+        """Elements of the input."""
+        return self.batch * self.in_channels * self.size**2
+
+    @property
+    def weight_columns(self) -> int:
+        """Length of the reduction."""
+        return self.kernel**2 * self.in_channels
+
+    @property
+    def outputs(self) -> int:
+        """Output channels."""
+        return self.out_channels
 
     def __str__(self) -> str:
         layout = "nhwc" if self.channels_last else "nchw"
@@ -72,6 +111,23 @@ class KernelRatios:
     forward: PassTimes
     input_gradient: PassTimes
     weight_gradient: PassTimes
+
+    @property
+    def present_weights(self) -> int:
+        """Weights in present blocks."""
+        blocks = self.shape.outputs * self.shape.weight_columns // self.block**2
+        return max(1, round((1.0 - self.sparsity) * blocks)) * self.block**2
+
+    @property
+    def operations(self) -> int:
+        """Floating-point operations of one pass over the present blocks."""
+        return 2 * self.shape.pixels * self.present_weights
+
+    @property
+    def bytes_moved(self) -> int:
+        """The fewest bytes of one pass: input, output and present weights once each."""
+        values = self.shape.input_values + self.shape.pixels * self.shape.outputs + self.present_weights
+        return values * (2 if self.dtype == "bfloat16" else 4)
 
     @property
     def total(self) -> PassTimes:
@@ -259,46 +315,62 @@ def _dtype_name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-def format_ratios(results: Sequence[KernelRatios]) -> str:
-    """A Markdown table of ratios to dense."""
-    lines = [
-        "| layer | block | sparsity | dtype | forward | input gradient | weight gradient | all three |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
-    for result in results:
-        passes = (result.forward, result.input_gradient, result.weight_gradient, result.total)
-        ratios = " | ".join(f"{part.ratio:.2f}x" for part in passes)
-        lines.append(f"| {result.shape} | {result.block} | {result.sparsity:.0%} | {result.dtype} | {ratios} |")
-    return "\n".join(lines)
+@dataclass(frozen=True)
+class CpuBenchSpec:
+    """What to measure: block sizes, sparsities, kinds of layers (linear, conv, step), dtype and repetitions."""
+
+    blocks: tuple[int, ...] = (16, 32, 64)
+    sparsities: tuple[float, ...] = (0.9, 0.75, 0.5)
+    kinds: tuple[str, ...] = ("linear", "conv", "step")
+    dtype: torch.dtype = torch.float32
+    rounds: int = 9
 
 
-def main() -> None:
-    """Print the table for the shapes, blocks and sparsities asked for."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--blocks", type=int, nargs="+", default=[16, 32, 64])
-    parser.add_argument("--sparsities", type=float, nargs="+", default=[0.9, 0.75, 0.5])
-    parser.add_argument("--layers", choices=["linear", "conv", "step", "all"], default="all")
-    parser.add_argument("--dtype", choices=["float32", "bfloat16"], default="float32")
-    parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    options = parser.parse_args()
-    torch.set_num_threads(options.threads)
+@dataclass(frozen=True)
+class CpuBenchResult:
+    """Ratios of layers and of whole steps, and the machine's ceilings in the same run."""
+
+    ceilings: Ceilings
+    layers: tuple[KernelRatios, ...]
+    steps: tuple[StepRatio, ...]
+
+
+def run_cpu_bench(spec: CpuBenchSpec, on_progress: Callable[[str, float], None]) -> CpuBenchResult:
+    """Measure everything ``spec`` names."""
     torch.manual_seed(0)
-    dtype: torch.dtype = getattr(torch, options.dtype)
-    results: list[KernelRatios] = []
-    for block in options.blocks:
-        for sparsity in options.sparsities:
-            if options.layers in ("linear", "all"):
-                results += [bench_linear(s, block, sparsity, dtype, options.rounds) for s in LINEAR_SHAPES]
-            if options.layers in ("conv", "all"):
-                results += [bench_conv2d(s, block, sparsity, dtype, options.rounds) for s in CONV_SHAPES]
-    if results:
-        print(format_ratios(results))
-    if options.layers in ("step", "all"):
-        for block in options.blocks:
-            for result in (bench_mlp_step(block, 0.9), bench_cnn_step(block, 0.9)):
-                print(f"{result.model}: block {block}, {result.sparsity:.0%}: {result.step.ratio:.2f}x per step")
+    layers: list[KernelRatios] = []
+    steps: list[StepRatio] = []
+    cases = [(block, sparsity) for block in spec.blocks for sparsity in spec.sparsities]
+    for index, (block, sparsity) in enumerate(cases):
+        on_progress(f"blocks of {block}, {sparsity:.0%}", index / len(cases))
+        if "linear" in spec.kinds:
+            layers += [bench_linear(shape, block, sparsity, spec.dtype, spec.rounds) for shape in LINEAR_SHAPES]
+        if "conv" in spec.kinds:
+            layers += [bench_conv2d(shape, block, sparsity, spec.dtype, spec.rounds) for shape in CONV_SHAPES]
+        if "step" in spec.kinds:
+            steps += [bench_mlp_step(block, sparsity), bench_cnn_step(block, sparsity)]
+    return CpuBenchResult(measure_ceilings(), tuple(layers), tuple(steps))
 
 
-if __name__ == "__main__":
-    main()
+def measure_ceilings(size: int = 2048, rounds: int = 5) -> Ceilings:
+    """Rate of a float32 product of ``size`` cubed and of a copy of 256 MB."""
+    a, b = torch.randn(size, size), torch.randn(size, size)
+    source = torch.empty(1 << 28, dtype=torch.int8)
+    target = torch.empty_like(source)
+    (times,) = _interleaved([(lambda: a @ b, lambda: target.copy_(source))], rounds)
+    return Ceilings(2 * size**3 / times.dense_seconds, 2 * source.numel() / times.sparse_seconds)
+
+
+def roofline_points(layers: Sequence[KernelRatios]) -> list[RooflinePoint]:
+    """Every pass of every layer as a point of the roofline."""
+    points = []
+    for layer in layers:
+        operations, moved = layer.operations, layer.bytes_moved
+        for name, times in (
+            ("forward", layer.forward),
+            ("input gradient", layer.input_gradient),
+            ("weight gradient", layer.weight_gradient),
+        ):
+            label = f"{layer.shape}, blocks of {layer.block}, {layer.sparsity:.0%}"
+            points.append(RooflinePoint(name, label, operations / moved, operations / times.sparse_seconds))
+    return points

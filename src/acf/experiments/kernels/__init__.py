@@ -1,0 +1,1 @@
+"""Speed of the block-sparse kernels on this machine, as ratios to the dense libraries in the same run."""

@@ -1,0 +1,119 @@
+"""GPUs as rooflines: tensor cores at their sustained rate, or memory, and a launch for every operation."""
+
+from dataclasses import dataclass
+from math import ceil
+
+from acf.cost.gpu import GPU_FIGURES
+from acf.errors import ArchitectureError
+from acf.sim.accelerator import AcceleratorSpec, ComputeCount
+from acf.trace import BitTensor, Gemm
+
+MAXIMUM_SPARSE_GAIN = 2.0
+"""A TensorDash-like kernel on a GPU gains at most this: seed 000's second baseline."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GpuRoofline(AcceleratorSpec):
+    """``tensor_macs`` per cycle, of which large products sustain ``sustained_share``; zeros are stored and multiplied.
+
+    With ``sparse_gain_limit`` above 1 a kernel skips zeros of the sparser operand perfectly, up to that gain. Power is
+    ``idle_power_w`` all the time and up to ``board_power_w`` at the sustained rate; DRAM traffic comes on top.
+    """
+
+    tensor_macs: int
+    sustained_share: float
+    idle_power_w: float
+    board_power_w: float
+    launch_overhead_s: float = GPU_FIGURES["launch_overhead_s"].value
+    sparse_gain_limit: float = 1.0
+    dram_kind: str = "hbm2"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.sustained_share > 1:
+            raise ArchitectureError(f"sustained_share {self.sustained_share} is above 1; give a share of the peak")
+        if not 1 <= self.sparse_gain_limit <= MAXIMUM_SPARSE_GAIN:
+            raise ArchitectureError(
+                f"sparse_gain_limit {self.sparse_gain_limit} is not within 1 (dense kernels) to {MAXIMUM_SPARSE_GAIN}; "
+                "use 1 or the 2 of a TensorDash-like kernel"
+            )
+        if self.board_power_w <= self.idle_power_w:
+            raise ArchitectureError(
+                f"board_power_w {self.board_power_w} does not exceed idle_power_w {self.idle_power_w}; give the power "
+                "under full load"
+            )
+
+    @property
+    def macs_per_cycle(self) -> int:
+        """Multiply-accumulate slots in one clock cycle, at peak."""
+        return self.tensor_macs
+
+    @property
+    def launch_cycles(self) -> int:
+        """Cycles before an operation starts; neither compute nor memory overlaps with them."""
+        return ceil(self.launch_overhead_s * self.clock_hz)
+
+    @property
+    def static_power_w(self) -> float:
+        """Watts drawn as long as the step lasts."""
+        return self.idle_power_w
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Assumptions and limits that belong beside every figure."""
+        kernel = "dense kernels"
+        if self.sparse_gain_limit > 1:
+            kernel = f"a kernel that skips zeros perfectly, at most {self.sparse_gain_limit:g}x"
+        return (
+            f"Roofline: {self.peak_flops / 1e12:.0f} TFLOP/s peak, {self.sustained_share:.0%} of it sustained, "
+            f"{self.dram_bytes_per_s / 1e12:.2g} TB/s, {self.technology_nm} nm; {kernel}.",
+            f"Assumed: {self.launch_overhead_s * 1e6:g} us to launch an operation, {self.idle_power_w:g} W idle, "
+            f"{self.board_power_w:g} W at the sustained rate, memory at 3.9 pJ/bit as HBM2, tensors kept in the cache "
+            "where they fit.",
+            "Not counted: tiles that small products leave idle, normalisation, activation, weight update.",
+        )
+
+    def count(self, gemm: Gemm) -> ComputeCount:
+        """Cycles, slots and compute energy of one matrix product."""
+        effectual = gemm.effectual_macs()
+        skippable = min(int(gemm.a.sum()) * gemm.n, int(gemm.b.sum()) * gemm.m)
+        multiplied = max(skippable, ceil(gemm.dense_macs / self.sparse_gain_limit))
+        cycles = ceil(multiplied / (self.tensor_macs * self.sustained_share))
+        joules_per_mac = (self.board_power_w - self.idle_power_w) / (self.peak_flops / 2 * self.sustained_share)
+        return ComputeCount(
+            cycles=cycles,
+            dense_macs=gemm.dense_macs,
+            effectual_macs=effectual,
+            lost_slots={
+                "ineffectual": multiplied - effectual,
+                "below_peak": cycles * self.tensor_macs - multiplied,
+            },
+            energy_j={"mac": multiplied * joules_per_mac},
+        )
+
+    def stored_bytes(self, bits: BitTensor, role: str) -> int:
+        """Bytes of a tensor in memory: every value, zero or not."""
+        return bits.size * self.value_bytes
+
+
+def _published(name: str, technology_nm: int, cache_bytes: int) -> GpuRoofline:
+    figures = {
+        key.removeprefix(f"{name}_"): figure.value for key, figure in GPU_FIGURES.items() if key.startswith(name)
+    }
+    return GpuRoofline(
+        tensor_macs=int(figures["macs_per_cycle"]),
+        sustained_share=figures["sustained_share"],
+        idle_power_w=figures["idle_power_w"],
+        board_power_w=figures["board_power_w"],
+        clock_hz=figures["clock_hz"],
+        technology_nm=technology_nm,
+        on_chip_bytes=cache_bytes,
+        dram_bytes_per_s=figures["dram_bytes_per_s"],
+    )
+
+
+GPU_V100 = _published("v100", technology_nm=12, cache_bytes=6 * 2**20)
+"""Tesla V100 SXM2, FP16 with FP32 accumulation: TSMC 12 nm, 6 MB of L2."""
+
+GPU_H200 = _published("h200", technology_nm=4, cache_bytes=50 * 2**20)
+"""H200 SXM, BF16: TSMC 4N, 50 MB of L2."""

@@ -1,0 +1,32 @@
+"""Showing things in a terminal: tables, and a progress bar."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+
+def show(table: Table) -> None:
+    """Print a table; at least 120 columns wide where the output is not a terminal."""
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=max(console.width, 120))
+    console.print(table)
+
+
+@contextmanager
+def progress(visible: bool) -> Iterator[Callable[[str, float], None]]:
+    """A progress bar on stderr; yields the function to call with a description and the share finished."""
+    bar = Progress(
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f} %"),
+        TimeElapsedColumn(),
+        TextColumn("{task.description}"),
+        console=Console(stderr=True),
+        disable=not visible,
+    )
+    with bar:
+        task = bar.add_task("load", total=1.0)
+        yield lambda what, share: bar.update(task, description=what, completed=share)
