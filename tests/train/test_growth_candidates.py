@@ -95,6 +95,7 @@ def peak_bytes(model: nn.Module, optimizer: torch.optim.Optimizer) -> int:
     return most
 
 
+@pytest.mark.filterwarnings("default")  # the profiler warns at times of what it does with its own events
 @pytest.mark.parametrize("candidates", [None, 0.1], ids=["all absent blocks", "a tenth of them"])
 def test_a_scoring_step_needs_less_than_a_quarter_more_memory_than_an_ordinary_one(candidates):
     model = sparse_model(4096, sparsity=0.9, block=16)
