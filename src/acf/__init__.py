@@ -10,7 +10,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from acf.errors import AcfError as AcfError
     from acf.gradients import GradientSparsity as GradientSparsity
+    from acf.masks import SET as SET
     from acf.masks import BlockDST as BlockDST
+    from acf.masks import GradualPruning as GradualPruning
+    from acf.masks import StaticTopology as StaticTopology
+    from acf.metrics import TopologyStore as TopologyStore
     from acf.metrics import TrainingRecord as TrainingRecord
     from acf.nn import BlockSparsity as BlockSparsity
     from acf.nn import NMSparsity as NMSparsity
@@ -25,7 +29,11 @@ if TYPE_CHECKING:
     from acf.trace import Matmul as Matmul
     from acf.trace import Trace as Trace
     from acf.trace import capture as capture
+    from acf.train import LayerFigures as LayerFigures
     from acf.train import attach as attach
+    from acf.train import write_scalars as write_scalars
+    from acf.train.adapters import hugging_face_callback as hugging_face_callback
+    from acf.train.adapters import lightning_callback as lightning_callback
 
 __version__ = "0.1.0"
 
@@ -34,9 +42,14 @@ _HOME_OF = {
     "BlockDST": "acf.masks",
     "BlockSparsity": "acf.nn",
     "GradientSparsity": "acf.gradients",
+    "GradualPruning": "acf.masks",
+    "LayerFigures": "acf.train",
     "Matmul": "acf.trace",
     "NMSparsity": "acf.nn",
     "Result": "acf.sim",
+    "SET": "acf.masks",
+    "StaticTopology": "acf.masks",
+    "TopologyStore": "acf.metrics",
     "Trace": "acf.trace",
     "TrainingRecord": "acf.metrics",
     "architectures": "acf.sim",
@@ -44,10 +57,13 @@ _HOME_OF = {
     "capture": "acf.trace",
     "densify_": "acf.nn",
     "faster_layers": "acf.nn",
+    "hugging_face_callback": "acf.train.adapters",
+    "lightning_callback": "acf.train.adapters",
     "report": "acf.report",
     "simulate": "acf.sim",
     "sparsify_": "acf.nn",
     "weight_sparsity": "acf.nn",
+    "write_scalars": "acf.train",
 }
 
 __all__ = sorted(_HOME_OF)

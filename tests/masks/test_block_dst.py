@@ -16,6 +16,11 @@ def test_the_cosine_schedule_falls_from_one_to_zero():
     assert SCHEDULES["cosine"](0.25) == pytest.approx((1 + math.sqrt(0.5)) / 2)
 
 
+def test_the_linear_schedule_falls_evenly_and_the_cubic_one_early():
+    assert [SCHEDULES["linear"](progress) for progress in (0.0, 0.25, 1.0)] == [1.0, 0.75, 0.0]
+    assert [SCHEDULES["cubic"](progress) for progress in (0.0, 0.5, 1.0)] == [1.0, 0.125, 0.0]
+
+
 def test_the_constant_schedule_stays_at_one():
     assert [SCHEDULES["constant"](progress) for progress in (0.0, 0.5, 1.0)] == [1.0, 1.0, 1.0]
 
@@ -31,7 +36,12 @@ def test_the_constant_schedule_stays_at_one():
         ({"total_steps": 10, "fraction": math.nan}, "fraction nan is out of range"),
         ({"total_steps": 10, "stop_at": 0.0}, "stop_at 0.0 is out of range: it must be above 0 and at most 1"),
         ({"total_steps": 10, "stop_at": 1.01}, "stop_at 1.01 is out of range"),
-        ({"total_steps": 10, "schedule": "linear"}, "schedule 'linear' is not one of cosine, constant; use one"),
+        ({"total_steps": 10, "schedule": "sine"}, "schedule 'sine' is not one of cosine, linear, cubic, constant; use"),
+        ({"total_steps": 10, "seed": -1}, "seed -1 is out of range: it must be a whole number of at least 0"),
+        ({"total_steps": 10, "every": 1, "score": "size"}, "score 'size' is not one of magnitude, input_aware; use"),
+        ({"total_steps": 10, "every": 1, "momentum": 1.0}, "momentum 1.0 is out of range: it must be at least 0 and"),
+        ({"total_steps": 10, "every": 1, "candidates": 0}, "candidates 0 is out of range: it must be None, a fraction"),
+        ({"total_steps": 10, "every": 1, "candidates": 1.5}, "candidates 1.5 is out of range"),
     ],
 )
 def test_a_setting_out_of_range_is_refused_with_value_rule_and_remedy(settings, message):

@@ -92,13 +92,40 @@ def test_a_run_that_forgets_the_topology_state_would_not_be_the_same():
     assert not torch.equal(second.model[0].mask(), whole.model[0].mask())
 
 
-def test_the_topology_state_is_plain_values():
+def test_the_topology_state_is_plain_values_and_tensors():
     run = Run(OPTIMIZERS["SGD"], seed=1)
     run.train(range(3))
-    assert run.controller.state_dict() == {
+    state = run.controller.state_dict()
+    layers = state.pop("layers")
+    assert state == {
         "step": 3,
-        "policy": {"total_steps": 50, "every": 4, "fraction": 0.4, "schedule": "cosine", "stop_at": 0.75},
+        "policy": {
+            "method": "BlockDST",
+            "total_steps": 50,
+            "every": 4,
+            "fraction": 0.4,
+            "schedule": "cosine",
+            "stop_at": 0.75,
+            "seed": 0,
+            "score": "magnitude",
+            "momentum": 0.9,
+            "candidates": None,
+        },
     }
+    assert layers.keys() == {"0", "2"}
+    assert torch.equal(layers["0"].pop("explored"), run.model[0].mask())
+    assert layers["0"] == {"flip_rate": 0.0, "input_squares": None}
+
+
+def test_the_state_of_another_model_is_refused_by_the_layer_that_differs():
+    controller = Run(OPTIMIZERS["SGD"], seed=1).controller
+    state = controller.state_dict()
+    state["layers"]["2"]["explored"] = torch.ones(2, 4, dtype=torch.bool)
+    with pytest.raises(TopologyError, match="layer 2 has a 2 x 4 grid of blocks in the checkpoint and a 4 x 8 grid"):
+        controller.load_state_dict(state)
+    del state["layers"]["2"]
+    with pytest.raises(TopologyError, match="layer 2 has a missing grid in the checkpoint"):
+        controller.load_state_dict(state)
 
 
 @pytest.mark.parametrize(
@@ -116,13 +143,23 @@ def test_a_foreign_state_is_refused_by_its_keys(state, keys):
 
 @pytest.mark.parametrize(
     ("setting", "value"),
-    [("total_steps", 60), ("every", 5), ("fraction", 0.1), ("schedule", "constant"), ("stop_at", 0.5)],
+    [
+        ("method", "SET"),
+        ("total_steps", 60),
+        ("every", 5),
+        ("fraction", 0.1),
+        ("schedule", "constant"),
+        ("stop_at", 0.5),
+        ("seed", 7),
+        ("score", "input_aware"),
+        ("candidates", 0.5),
+    ],
 )
 def test_the_state_of_another_policy_is_refused_by_the_setting_that_differs(setting, value):
     controller = Run(OPTIMIZERS["SGD"], seed=1).controller
     state = controller.state_dict()
     mine = state["policy"][setting]
-    other = {"step": 8, "policy": {**state["policy"], setting: value}}
+    other = {**state, "step": 8, "policy": {**state["policy"], setting: value}}
     with pytest.raises(TopologyError) as caught:
         controller.load_state_dict(other)
     assert f"made with {setting}={value}, this policy has {setting}={mine}; attach the policy" in str(caught.value)

@@ -1,88 +1,110 @@
-"""Block-structured dynamic sparse training: Algorithm 1 of the ACF proposal, closed where it is printed open.
-
-As printed, step 4 prunes a fraction s and then regrows k more, which would end below s; here k blocks more are
-pruned than the ratio asks for, and k regrown, so the ratio holds exactly. Regrowth ranks the gradients of
-*absent* blocks, which the sparse backward pass does not compute; the trainer computes their norms at the
-steps t_k only (`acf.ops.block_gradient_norms`).
-"""
+"""What the training controller asks of a policy. A policy is one small frozen class that overrides some answers."""
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+from numpy.random import SeedSequence
 from torch import Tensor
 
 from acf.errors import SparsityError
 from acf.masks.schedule import SCHEDULES
 
 
+class TopologyPolicy:
+    """Base of all policies; its own answers are those of a topology that never changes."""
+
+    def moves_at(self, step: int) -> bool:
+        """Whether the topology changes after ``step``, counted from 1, and its weight update."""
+        return False
+
+    def blocks_kept(self, step: int, present: int, target: int, block_count: int) -> int:
+        """How many blocks a layer holds after ``step``, at most ``present``; it ends with ``target``."""
+        return present
+
+    def blocks_to_move(self, step: int, present: int, absent: int) -> int:
+        """How many of a layer's ``present`` blocks change places at ``step``."""
+        return 0
+
+    @property
+    def grows_by_gradient(self) -> bool:
+        """Whether absent blocks must be scored by their gradients in the backward pass before a move."""
+        return False
+
+    @property
+    def input_momentum(self) -> float | None:
+        """Momentum of the running input norms that weigh magnitudes; None where they do not."""
+        return None
+
+    @property
+    def random_seed(self) -> int:
+        """What all random choices follow from."""
+        return 0
+
+    def sample(self, absent: int, generator: torch.Generator) -> Tensor | None:
+        """Indices, ascending, of the ``absent`` blocks that may be grown; None for all of them."""
+        return None
+
+    def growth_scores(self, gradient_squares: Tensor, generator: torch.Generator) -> Tensor:
+        """What ranks the candidates, given their squared gradient norms; of the same shape and device."""
+        return gradient_squares
+
+    def check_start(self, name: str, present: int, target: int, starts_dense: bool) -> None:
+        """Refuse a layer that this policy would never bring from ``present`` to ``target`` blocks."""
+
+    def generator(self, step: int, layer_index: int) -> torch.Generator:
+        """The source of all random choices for one layer at one step.
+
+        It follows from the policy's seed, the step and the place of the layer alone, so all processes draw the same,
+        and a checkpoint that holds seed and step holds the random state.
+        """
+        mixed = SeedSequence([self.random_seed, step, layer_index]).generate_state(1, np.uint64)
+        return torch.Generator().manual_seed(int(mixed[0]) >> 1)
+
+
 @dataclass(frozen=True)
-class BlockDST:
-    """Prune the blocks of least l2 norm and regrow those of greatest gradient norm, every ``every`` steps.
+class StaticTopology(TopologyPolicy):
+    """Train the topology that `acf.sparsify_` chose and never move a block: the baseline of every comparison."""
 
-    At step ``t_k`` a layer moves ``fraction * schedule(t_k / last)`` of its blocks, where ``last`` is
-    ``stop_at * total_steps``; later the topology rests so that the weights can settle.
+    def check_start(self, name: str, present: int, target: int, starts_dense: bool) -> None:
+        """A layer must hold its target from the start."""
+        if present != target:
+            raise SparsityError(
+                f"{name} starts with {present} blocks and a static topology would never prune it to {target}; "
+                'use init="sparse", or a policy that prunes'
+            )
 
-    >>> BlockDST(total_steps=1000, every=100).moves_at(300)
-    True
-    """
+
+@dataclass(frozen=True)
+class PeriodicPolicy(TopologyPolicy):
+    """Base of the policies that act every ``every`` steps, up to ``last_step``."""
 
     total_steps: int
     every: int = 100
-    fraction: float = 0.3
-    schedule: str = "cosine"
-    stop_at: float = 0.75
-
-    def __post_init__(self) -> None:
-        for name, value, rule, valid in (
-            ("total_steps", self.total_steps, "at least 1", self.total_steps >= 1),
-            ("every", self.every, "at least 1", self.every >= 1),
-            ("fraction", self.fraction, "above 0 and at most 1", 0.0 < self.fraction <= 1.0),
-            ("stop_at", self.stop_at, "above 0 and at most 1", 0.0 < self.stop_at <= 1.0),
-        ):
-            if not valid:
-                raise SparsityError(f"{name} {value} is out of range: it must be {rule}; pass such a value to BlockDST")
-        if self.schedule not in SCHEDULES:
-            raise SparsityError(
-                f"schedule {self.schedule!r} is not one of {', '.join(SCHEDULES)}; use one of these names"
-            )
-        if self.every > self.last_step:
-            raise SparsityError(
-                f"every {self.every} is beyond the last moving step {self.last_step:g} (stop_at x total_steps), so no "
-                "block would ever move; lower every, or train longer"
-            )
 
     @property
     def last_step(self) -> float:
         """The step after which the topology rests."""
-        return self.stop_at * self.total_steps
+        return float(self.total_steps)
 
     def moves_at(self, step: int) -> bool:
         """Whether ``step`` (counted from 1, after its weight update) is one of the steps t_k."""
         return step > 0 and step % self.every == 0 and step <= self.last_step
 
-    def blocks_to_move(self, step: int, present: int, absent: int) -> int:
-        """How many of a layer's ``present`` blocks move at ``step``; never more than fit or are absent."""
-        share = self.fraction * SCHEDULES[self.schedule](min(1.0, step / self.last_step))
-        return min(round(share * present), present, absent)
+    def check_range(self, name: str, rule: str, valid: bool) -> None:
+        """Refuse a setting that breaks its rule."""
+        if not valid:
+            raise SparsityError(
+                f"{name} {getattr(self, name)} is out of range: it must be {rule}; "
+                f"pass such a value to {type(self).__name__}"
+            )
 
-
-@dataclass(frozen=True)
-class TopologyMove:
-    """Slots to empty, and the blocks that take them: three int64 tensors of one length."""
-
-    slots: Tensor
-    new_rows: Tensor
-    new_cols: Tensor
-
-
-def plan_move(
-    present_scores: Tensor, absent_scores: Tensor, absent_rows: Tensor, absent_cols: Tensor, count: int
-) -> TopologyMove:
-    """Swap the ``count`` lowest of ``present_scores [nnz]`` for the highest of ``absent_scores [absent]``.
-
-    Ties fall to the lower index, so that every process that sees the same scores makes the same choice.
-    A block dropped now cannot come back in the same step: only blocks that were absent are candidates.
-    """
-    slots = torch.sort(present_scores, stable=True).indices[:count]
-    grown = torch.sort(absent_scores, descending=True, stable=True).indices[:count]
-    return TopologyMove(slots, absent_rows[grown].long(), absent_cols[grown].long())
+    def check_period(self, schedule: str) -> None:
+        """Refuse an unknown schedule, and a period in which nothing would ever happen."""
+        if schedule not in SCHEDULES:
+            raise SparsityError(f"schedule {schedule!r} is not one of {', '.join(SCHEDULES)}; use one of these names")
+        if self.every > self.last_step:
+            raise SparsityError(
+                f"every {self.every} is beyond the last moving step {self.last_step:g} (stop_at x total_steps), so no "
+                "block would ever move; lower every, or train longer"
+            )

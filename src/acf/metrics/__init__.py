@@ -1,5 +1,6 @@
 """Records of what was trained and measured."""
 
 from acf.metrics.record import TrainingRecord
+from acf.metrics.store import TopologyStore
 
-__all__ = ["TrainingRecord"]
+__all__ = ["TopologyStore", "TrainingRecord"]

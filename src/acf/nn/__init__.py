@@ -1,6 +1,7 @@
 """Block-sparse and N:M layers, and the two calls that put them into a model and take them out again."""
 
 from acf.nn.conv import BlockSparseConv2d
+from acf.nn.conv1d import BlockSparseConv1D
 from acf.nn.layer import BlockSparseLayer
 from acf.nn.linear import BlockSparseLinear
 from acf.nn.nm_layer import NMConv2d, NMLayer, NMLinear
@@ -18,6 +19,7 @@ from acf.nn.summary import (
 from acf.nn.timing import LayerTiming, faster_layers, time_layers
 
 __all__ = [
+    "BlockSparseConv1D",
     "BlockSparseConv2d",
     "BlockSparseLayer",
     "BlockSparseLinear",

@@ -1,17 +1,19 @@
 """Swapping a model's dense layers for block-sparse ones, in place."""
 
-from typing import Any
+from collections.abc import Callable
+from math import prod
+from typing import Any, cast
 
-import torch
 from torch import nn
 
 from acf.errors import SparsityError
-from acf.masks import LayerShape, kept_blocks
+from acf.masks import LayerShape, kept_blocks, top_blocks
 from acf.nn.conv import BlockSparseConv2d
+from acf.nn.conv1d import BlockSparseConv1D
+from acf.nn.dense import weight_matrix_of, weight_of
 from acf.nn.layer import BlockSparseLayer
 from acf.nn.linear import BlockSparseLinear
 from acf.nn.replace import (
-    DenseLayer,
     FilterFn,
     choose_dense_layers,
     dimension_names,
@@ -21,7 +23,12 @@ from acf.nn.replace import (
 )
 from acf.nn.spec import BlockSparsity
 from acf.nn.summary import SparsitySummary, block_sparse_layers, summarize
-from acf.sparse import BlockLayout, conv_weight_to_matrix
+from acf.sparse import BlockLayout
+
+_SPARSE_FORM: dict[type[nn.Module], Callable[..., BlockSparseLayer]] = {
+    nn.Linear: BlockSparseLinear,
+    nn.Conv2d: BlockSparseConv2d,
+}
 
 
 def sparsify_blocks(model: nn.Module, spec: BlockSparsity, filter_fn: FilterFn | None) -> SparsitySummary:
@@ -31,10 +38,12 @@ def sparsify_blocks(model: nn.Module, spec: BlockSparsity, filter_fn: FilterFn |
     if not chosen:
         raise SparsityError(_nothing_to_sparsify(model, spec, left_dense))
     layouts = {name: _layout_of(name, dense, spec) for name, dense in chosen.items()}
-    shapes = [LayerShape(name, tuple(dense.weight.shape), layouts[name].block_count) for name, dense in chosen.items()]
+    shapes = [
+        LayerShape(name, tuple(weight_of(dense).shape), layouts[name].block_count) for name, dense in chosen.items()
+    ]
     counts = kept_blocks(shapes, spec.sparsity, spec.distribution)
     sparse = {
-        name: _make_sparse(dense, layouts[name], count)
+        name: _make_sparse(dense, layouts[name], count, spec)
         for (name, dense), count in zip(chosen.items(), counts, strict=True)
     }
     replace_layers(model, {chosen[name]: layer for name, layer in sparse.items()})
@@ -44,21 +53,21 @@ def sparsify_blocks(model: nn.Module, spec: BlockSparsity, filter_fn: FilterFn |
 
 def choose_layers(
     model: nn.Module, spec: BlockSparsity, filter_fn: FilterFn | None
-) -> tuple[dict[str, DenseLayer], dict[str, str]]:
+) -> tuple[dict[str, nn.Module], dict[str, str]]:
     """The layers to make sparse, and those left dense with the reason, by name."""
-    return choose_dense_layers(model, filter_fn, lambda module: _why_thin(module, spec))
+    return choose_dense_layers(model, filter_fn, lambda module: _why_thin(module, spec), takes_conv1d=True)
 
 
-def _why_thin(module: DenseLayer, spec: BlockSparsity) -> str:
+def _why_thin(module: nn.Module, spec: BlockSparsity) -> str:
     """Why a layer is too thin for one block, or an empty string."""
-    (outputs, inputs), (height, width) = module.weight.shape[:2], spec.block_shape
+    (outputs, inputs), (height, width) = weight_of(module).shape[:2], spec.block_shape
     if outputs < height or inputs < width:
         return f"its {outputs} x {inputs} outputs x inputs are thinner than a {height} x {width} block"
     return ""
 
 
-def _layout_of(name: str, module: DenseLayer, spec: BlockSparsity) -> BlockLayout:
-    outputs, inputs = module.weight.shape[:2]
+def _layout_of(name: str, module: nn.Module, spec: BlockSparsity) -> BlockLayout:
+    outputs, inputs, *kernel = weight_of(module).shape
     height, width = spec.block_shape
     output_name, input_name = dimension_names(module)
     for size, block, dimension in ((inputs, width, input_name), (outputs, height, output_name)):
@@ -67,23 +76,17 @@ def _layout_of(name: str, module: DenseLayer, spec: BlockSparsity) -> BlockLayou
                 f"block {block} does not divide {dimension} {size} of layer {name!r}; "
                 "use a block that does, or leave the layer out with filter_fn"
             )
-    taps = module.weight.shape[2:].numel()
-    return BlockLayout(outputs, inputs * taps, height, width)
+    return BlockLayout(outputs, inputs * prod(kernel), height, width)
 
 
-def _make_sparse(dense: DenseLayer, layout: BlockLayout, count: int) -> BlockSparseLayer:
-    """The sparse layer that keeps the ``count`` blocks of greatest l2 norm; ties fall to the lower index."""
-    weight = dense.weight.detach()
-    norms = layout.block_norms(weight if isinstance(dense, nn.Linear) else conv_weight_to_matrix(weight)).flatten()
-    mask = torch.zeros_like(norms, dtype=torch.bool)
-    mask[torch.sort(norms, descending=True, stable=True).indices[:count]] = True
-    mask = mask.reshape(layout.grid_rows, layout.grid_cols)
-    layer: BlockSparseLayer
-    if isinstance(dense, nn.Linear):
-        layer = BlockSparseLinear(dense, layout, mask)
-    else:
-        layer = BlockSparseConv2d(dense, layout, mask)
-    layer.weight.requires_grad_(dense.weight.requires_grad)
+def _make_sparse(dense: nn.Module, layout: BlockLayout, count: int, spec: BlockSparsity) -> BlockSparseLayer:
+    """The sparse layer that keeps the ``count`` blocks of greatest l2 norm, or all of them for a dense start."""
+    balanced, starts_dense = spec.distribution == "balanced", spec.init == "dense"
+    norms = layout.block_norms(weight_matrix_of(dense))
+    mask = top_blocks(norms, layout.block_count if starts_dense else count, balanced)
+    layer = _SPARSE_FORM.get(type(dense), BlockSparseConv1D)(dense, layout, mask)
+    layer.target_blocks, layer.balanced, layer.starts_dense = count, balanced, starts_dense
+    layer.weight.requires_grad_(cast(nn.Parameter, dense.weight).requires_grad)
     return layer.train(dense.training)
 
 

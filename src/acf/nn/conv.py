@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from acf.nn.autocast import cast_for_autocast
 from acf.nn.layer import BlockSparseLayer
 from acf.ops import Conv2dGeometry, block_conv2d, block_conv2d_gradient_norms
-from acf.sparse import BlockLayout, conv_weight_to_matrix, matrix_to_conv_weight
+from acf.sparse import BlockLayout, conv_weight_to_matrix, frobenius_norms, matrix_to_conv_weight
 
 
 class BlockSparseConv2d(BlockSparseLayer):
@@ -38,6 +38,11 @@ class BlockSparseConv2d(BlockSparseLayer):
     def gradient_norms(self, output_grad: Tensor, x: Tensor, rows: Tensor, cols: Tensor) -> Tensor:
         """Norms of the weight-gradient blocks at ``(rows, cols)``, float32; present or absent alike."""
         return block_conv2d_gradient_norms(output_grad, x, rows, cols, self.block_shape, self.geometry)
+
+    def input_squares(self, x: Tensor) -> Tensor:
+        """Mean square of every channel of ``x [batch, in, h, w]``, once per kernel tap: float32 ``[kh*kw*in]``."""
+        channels = frobenius_norms(x, dim=(0, 2, 3)).square() / max(1, x.numel() // x.shape[1])
+        return channels.repeat(self.geometry.kernel_size[0] * self.geometry.kernel_size[1])
 
     def to_dense(self) -> nn.Conv2d:
         """A plain `torch.nn.Conv2d` that computes the same; absent blocks become zeros."""

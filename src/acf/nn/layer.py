@@ -8,15 +8,21 @@ from torch import Tensor, nn
 
 from acf.errors import TopologyError
 from acf.masks import TopologyMove
-from acf.sparse import BlockLayout, BlockTopology
+from acf.sparse import BlockLayout, BlockTopology, zero_slots
 
 
 class BlockSparseLayer(nn.Module, ABC):
     """Base of the sparse layers: ``weight [nnz, block_height, block_width]`` plus int32 topology buffers.
 
     ``block_rows`` and ``block_cols`` are saved in the ``state_dict``; the walking orders are derived from them.
-    The number of blocks never changes, so optimizer state, gradient buckets and compiled graphs stay valid.
+    The number of blocks never changes, so optimizer state, gradient buckets and compiled graphs stay valid; only a
+    layer that starts dense loses blocks on its way to ``target_blocks``. A ``balanced`` layer holds the same number of
+    blocks in every block row, within one.
     """
+
+    target_blocks: int
+    starts_dense: bool = False
+    balanced: bool = False
 
     weight: nn.Parameter
     bias: nn.Parameter | None
@@ -33,6 +39,7 @@ class BlockSparseLayer(nn.Module, ABC):
         topology = BlockTopology.from_mask(layout, mask.to(weight_matrix.device))
         packed = layout.pack(weight_matrix.detach(), topology.block_rows, topology.block_cols)
         self.weight = nn.Parameter(packed)
+        self.target_blocks = packed.shape[0]
         self.bias = bias
         for name, indices in topology._asdict().items():
             self.register_buffer(name, indices, persistent=name in ("block_rows", "block_cols"))
@@ -77,6 +84,10 @@ class BlockSparseLayer(nn.Module, ABC):
         """Norms of the weight-gradient blocks at ``(rows, cols)``, float32; present or absent alike."""
 
     @abstractmethod
+    def input_squares(self, x: Tensor) -> Tensor:
+        """Mean square of the input that reaches each column of the weight matrix, float32 ``[cols]``."""
+
+    @abstractmethod
     def to_dense(self) -> nn.Module:
         """The plain torch layer that computes the same; absent blocks become zeros."""
 
@@ -86,9 +97,29 @@ class BlockSparseLayer(nn.Module, ABC):
         rows, cols = self.block_rows.long(), self.block_cols.long()
         rows[move.slots], cols[move.slots] = move.new_rows, move.new_cols
         self._write_topology(BlockTopology.build(self.layout, rows, cols))
-        self.weight[move.slots] = 0.0
+        zero_slots(self.weight, move.slots)
         if self.weight.grad is not None:
-            self.weight.grad[move.slots] = 0.0
+            zero_slots(self.weight.grad, move.slots)
+
+    @torch.no_grad()
+    def keep_blocks(self, slots: Tensor) -> None:
+        """Drop every block but those in ``slots [kept]``; the parameter, its gradient and the topology shrink.
+
+        The parameter stays the same object, so whoever holds it holds the smaller one.
+        """
+        grad = self.weight.grad
+        topology = BlockTopology.build(self.layout, self.block_rows[slots], self.block_cols[slots])
+        self._resize(self.weight[slots], topology)
+        self.weight.grad = None if grad is None else grad[slots]
+
+    def _resize(self, packed: Tensor, topology: BlockTopology) -> None:
+        self.weight.grad = None
+        # Autograd keeps a node per parameter that expects the old shape while a graph is alive; it forgets the node
+        # when the dtype changes, not when the shape does.
+        self.weight.data = packed.new_empty(0, dtype=torch.float32 if packed.dtype is torch.float64 else torch.float64)
+        self.weight.data = packed
+        for name, indices in topology._asdict().items():
+            setattr(self, name, indices)
 
     def _write_topology(self, topology: BlockTopology) -> None:
         for name, indices in topology._asdict().items():
@@ -98,13 +129,18 @@ class BlockSparseLayer(nn.Module, ABC):
         self, state_dict: dict[str, Any], prefix: str, local_metadata: dict[str, Any], *args: Any
     ) -> None:
         self.check_state(state_dict, prefix)
+        rows, cols = state_dict.get(prefix + "block_rows"), state_dict.get(prefix + "block_cols")
+        if self.starts_dense and rows is not None and cols is not None and rows.shape != self.block_rows.shape:
+            topology = BlockTopology.build(self.layout, rows, cols)
+            packed = self.weight.detach().new_zeros(rows.numel(), *self.block_shape)
+            self._resize(packed, BlockTopology(*(indices.to(packed.device) for indices in topology)))
         super()._load_from_state_dict(state_dict, prefix, local_metadata, *args)
         self._write_topology(BlockTopology.build(self.layout, self.block_rows, self.block_cols))
 
     def check_state(self, state_dict: dict[str, Any], prefix: str) -> None:
         """Refuse a checkpoint of another block size or topology before anything is copied."""
         weight = state_dict.get(prefix + "weight")
-        if weight is not None and tuple(weight.shape) != tuple(self.weight.shape):
+        if weight is not None and not self._could_hold(tuple(weight.shape)):
             raise TopologyError(
                 f"{prefix}weight in the checkpoint is {list(weight.shape)}, this layer packs "
                 f"{list(self.weight.shape)} (blocks, block height, block width); "
@@ -113,6 +149,12 @@ class BlockSparseLayer(nn.Module, ABC):
         rows, cols = state_dict.get(prefix + "block_rows"), state_dict.get(prefix + "block_cols")
         if rows is not None and cols is not None:
             BlockTopology.build(self.layout, rows, cols)
+
+    def _could_hold(self, shape: tuple[int, ...]) -> bool:
+        """Whether a packed weight of this shape fits: a layer that starts dense takes any number down to its target."""
+        if self.starts_dense and shape[1:] == self.block_shape:
+            return self.target_blocks <= shape[0] <= self.layout.block_count
+        return shape == tuple(self.weight.shape)
 
     def extra_repr(self) -> str:
         """Shape, block and density, for ``print(model)``."""

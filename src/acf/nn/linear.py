@@ -5,7 +5,7 @@ from torch import Tensor, nn
 from acf.nn.autocast import cast_for_autocast
 from acf.nn.layer import BlockSparseLayer
 from acf.ops import block_gradient_norms, block_linear
-from acf.sparse import BlockLayout
+from acf.sparse import BlockLayout, frobenius_norms
 
 
 class BlockSparseLinear(BlockSparseLayer):
@@ -28,6 +28,11 @@ class BlockSparseLinear(BlockSparseLayer):
     def gradient_norms(self, output_grad: Tensor, x: Tensor, rows: Tensor, cols: Tensor) -> Tensor:
         """Norms of the weight-gradient blocks at ``(rows, cols)``, float32; present or absent alike."""
         return block_gradient_norms(output_grad, x, rows, cols, self.block_shape)
+
+    def input_squares(self, x: Tensor) -> Tensor:
+        """Mean square of every feature of ``x [..., in]``, float32 ``[in]``."""
+        tokens = x.reshape(-1, x.shape[-1])
+        return frobenius_norms(tokens, dim=(0,)).square() / max(1, tokens.shape[0])
 
     def to_dense(self) -> nn.Linear:
         """A plain `torch.nn.Linear` that computes the same; absent blocks become zeros."""

@@ -1,12 +1,14 @@
 """Swapping a model's dense layers for N:M ones, in place."""
 
+from typing import cast
+
 from torch import nn
 
 from acf.errors import SparsityError
+from acf.nn.dense import weight_of
 from acf.nn.nm_layer import NMConv2d, NMLayer, NMLinear
 from acf.nn.nm_spec import NMSparsity
 from acf.nn.replace import (
-    DenseLayer,
     FilterFn,
     choose_dense_layers,
     dimension_names,
@@ -24,7 +26,9 @@ def sparsify_groups(model: nn.Module, spec: NMSparsity, filter_fn: FilterFn | No
     """
     require_container(model, (NMLayer,))
     stem = next((module for module in model.modules() if isinstance(module, nn.Conv2d)), None)
-    chosen, left_dense = choose_dense_layers(model, filter_fn, lambda module: _why_not(module, spec, stem))
+    chosen, left_dense = choose_dense_layers(
+        model, filter_fn, lambda module: _why_not(module, spec, stem), takes_conv1d=False
+    )
     for name, dense in chosen.items():
         undivided = _undivided_dimension(dense, spec)
         if undivided:
@@ -35,27 +39,27 @@ def sparsify_groups(model: nn.Module, spec: NMSparsity, filter_fn: FilterFn | No
     if not chosen:
         raise SparsityError(_nothing_to_sparsify(model, spec, left_dense))
     replace_layers(model, {dense: _make_sparse(dense, spec) for dense in chosen.values()})
-    sparse = (NMLayerSummary(name, spec, dense.weight.numel()) for name, dense in chosen.items())
+    sparse = (NMLayerSummary(name, spec, weight_of(dense).numel()) for name, dense in chosen.items())
     return SparsitySummary(tuple(sparse), tuple(left_dense.items()))
 
 
-def _why_not(module: DenseLayer, spec: NMSparsity, stem: nn.Module | None) -> str:
+def _why_not(module: nn.Module, spec: NMSparsity, stem: nn.Module | None) -> str:
     if module is stem:
         return "the first convolution"
     undivided = _undivided_dimension(module, spec)
     return f"m {spec.m} does not divide its {undivided}" if undivided else ""
 
 
-def _undivided_dimension(module: DenseLayer, spec: NMSparsity) -> str:
+def _undivided_dimension(module: nn.Module, spec: NMSparsity) -> str:
     """Name and size of the grouped dimension that ``m`` does not divide, or an empty string."""
     names = dimension_names(module)
-    undivided = (dim for dim in spec.grouped_dims if module.weight.shape[dim] % spec.m)
+    undivided = (dim for dim in spec.grouped_dims if weight_of(module).shape[dim] % spec.m)
     dim = next(undivided, None)
-    return "" if dim is None else f"{names[dim]} {module.weight.shape[dim]}"
+    return "" if dim is None else f"{names[dim]} {weight_of(module).shape[dim]}"
 
 
-def _make_sparse(dense: DenseLayer, spec: NMSparsity) -> NMLayer:
-    layer: NMLayer = NMLinear(dense, spec) if isinstance(dense, nn.Linear) else NMConv2d(dense, spec)
+def _make_sparse(dense: nn.Module, spec: NMSparsity) -> NMLayer:
+    layer: NMLayer = NMLinear(dense, spec) if isinstance(dense, nn.Linear) else NMConv2d(cast(nn.Conv2d, dense), spec)
     return layer.train(dense.training)
 
 

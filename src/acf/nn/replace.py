@@ -7,15 +7,15 @@ from torch import nn
 
 from acf.errors import SparsityError
 from acf.gradients import install, sparsifier_of, uninstall
+from acf.nn.dense import is_conv1d, is_dense_layer
 from acf.nn.fast_path import set_fast_paths
 
-DenseLayer = nn.Linear | nn.Conv2d
 FilterFn = Callable[[nn.Module, str], bool]
 
 
 def require_container(model: nn.Module, layer_kinds: tuple[type[nn.Module], ...]) -> None:
     """Refuse a model that is itself a layer: it has no parent in which to replace it."""
-    if isinstance(model, (nn.Linear, nn.Conv2d, *layer_kinds)):
+    if is_dense_layer(model) or isinstance(model, layer_kinds):
         raise SparsityError(
             f"the model is itself a {type(model).__name__}, which cannot be replaced in place; "
             "put it into a container such as nn.Sequential(layer)"
@@ -23,19 +23,20 @@ def require_container(model: nn.Module, layer_kinds: tuple[type[nn.Module], ...]
 
 
 def choose_dense_layers(
-    model: nn.Module, filter_fn: FilterFn | None, why_not: Callable[[DenseLayer], str]
-) -> tuple[dict[str, DenseLayer], dict[str, str]]:
+    model: nn.Module, filter_fn: FilterFn | None, why_not: Callable[[nn.Module], str], takes_conv1d: bool
+) -> tuple[dict[str, nn.Module], dict[str, str]]:
     """The layers to make sparse, and those left dense with the reason, by name.
 
     ``why_not(module)`` is the reason of one kind of sparsity, or an empty string; ``filter_fn`` overrules it.
+    ``takes_conv1d`` says whether that kind knows the ``Conv1D`` of Hugging Face transformers.
     """
     owners = Counter(id(parameter) for module in model.modules() for parameter in module._parameters.values())
-    chosen: dict[str, DenseLayer] = {}
+    chosen: dict[str, nn.Module] = {}
     left_dense: dict[str, str] = {}
     for name, module in model.named_modules():
-        if not isinstance(module, DenseLayer):
+        if not is_dense_layer(module):
             continue
-        reason = _why_unfit(module, owners) or (why_not(module) if filter_fn is None else "")
+        reason = _why_unfit(module, owners, takes_conv1d) or (why_not(module) if filter_fn is None else "")
         if filter_fn is not None and not filter_fn(module, name):
             left_dense[name] = "filter_fn leaves it out"
         elif reason:
@@ -45,9 +46,10 @@ def choose_dense_layers(
     return chosen, left_dense
 
 
-def _why_unfit(module: DenseLayer, owners: Counter[int]) -> str:
+def _why_unfit(module: nn.Module, owners: Counter[int], takes_conv1d: bool) -> str:
     """Why a layer can never be swapped, or an empty string."""
-    if type(module) not in (nn.Linear, nn.Conv2d):
+    known = type(module) in (nn.Linear, nn.Conv2d) or (takes_conv1d and is_conv1d(module))
+    if not known:
         return f"a {type(module).__name__}, whose own behaviour a sparse layer would not keep"
     if module._parameters.get("weight") is None:
         return "its weight is computed by a hook or parametrization"
@@ -83,6 +85,6 @@ def no_layer_at_all(model: nn.Module) -> str:
     )
 
 
-def dimension_names(module: DenseLayer) -> tuple[str, str]:
+def dimension_names(module: nn.Module) -> tuple[str, str]:
     """What the outputs and inputs of a layer are called."""
-    return ("out_features", "in_features") if isinstance(module, nn.Linear) else ("out_channels", "in_channels")
+    return ("out_channels", "in_channels") if isinstance(module, nn.Conv2d) else ("out_features", "in_features")

@@ -5,13 +5,18 @@ from dataclasses import dataclass
 from acf.errors import SparsityError
 from acf.masks import DISTRIBUTIONS
 
+INITS = ("sparse", "dense")
+
 
 @dataclass(frozen=True)
 class BlockSparsity:
     """Keep a fraction ``1 - sparsity`` of the weight blocks of a model; the blocks of greatest l2 norm stay.
 
     ``block`` is the side of a square block, or ``(height, width)`` in (outputs, inputs). ``distribution`` shares
-    the ratio out among the layers: "uniform" gives each the same, "erk" keeps thin layers denser.
+    the ratio out among the layers: "uniform" gives each the same, "erk" keeps thin layers denser, "balanced" gives each
+    layer the same and each block row of a layer the same number of blocks, within one, now and after every move.
+    ``init="sparse"`` drops the blocks at once; ``init="dense"`` keeps them until the policy of `acf.attach` prunes.
+    ``block=1`` is unstructured sparsity: it trains like any other, but no faster than a dense layer.
 
     >>> BlockSparsity(sparsity=0.9, block=64).block_shape
     (64, 64)
@@ -20,6 +25,7 @@ class BlockSparsity:
     sparsity: float
     block: int | tuple[int, int] = 16
     distribution: str = "uniform"
+    init: str = "sparse"
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.sparsity < 1.0:
@@ -35,6 +41,8 @@ class BlockSparsity:
             raise SparsityError(
                 f"distribution {self.distribution!r} is not one of {', '.join(DISTRIBUTIONS)}; use one of these names"
             )
+        if self.init not in INITS:
+            raise SparsityError(f"init {self.init!r} is not one of {', '.join(INITS)}; use one of these names")
 
     @property
     def block_shape(self) -> tuple[int, int]:

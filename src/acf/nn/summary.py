@@ -6,6 +6,7 @@ from typing import Protocol
 from torch import nn
 
 from acf.gradients import GradientSparsity
+from acf.nn.dense import is_dense_layer, weight_of
 from acf.nn.layer import BlockSparseLayer
 from acf.nn.nm_layer import NMLayer
 from acf.nn.nm_spec import NMSparsity
@@ -119,7 +120,10 @@ def weight_sparsity(model: nn.Module) -> float:
         if isinstance(module, BlockSparseLayer):
             stored += module.weight.numel()
             total += module.layout.rows * module.layout.cols
-        elif isinstance(module, nn.Linear | nn.Conv2d | NMLayer):
+        elif isinstance(module, NMLayer):
             stored += module.weight.numel()
             total += module.weight.numel()
+        elif is_dense_layer(module):
+            stored += weight_of(module).numel()
+            total += weight_of(module).numel()
     return 1.0 - stored / total if total else 0.0

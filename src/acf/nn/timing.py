@@ -3,7 +3,7 @@
 import copy
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 from acf.errors import SparsityError
 from acf.nn.block import choose_layers, sparsify_blocks
-from acf.nn.replace import DenseLayer, FilterFn
+from acf.nn.dense import is_dense_layer, weight_of
+from acf.nn.replace import FilterFn
 from acf.nn.spec import BlockSparsity
 
 
@@ -49,7 +50,7 @@ def time_layers(model: nn.Module, example: Any, spec: BlockSparsity, rounds: int
     inputs = _inputs_of(model, example)
     timings = []
     for name, module in model.named_modules():
-        if not isinstance(module, DenseLayer):
+        if not is_dense_layer(module):
             continue
         x = inputs.get(name)
         reason = left_dense.get(name, "") or ("" if x is not None else "the example does not reach it")
@@ -84,7 +85,7 @@ def _inputs_of(model: nn.Module, example: Any) -> dict[str, Tensor]:
 
         return before_forward
 
-    layers = [(name, module) for name, module in model.named_modules() if isinstance(module, DenseLayer)]
+    layers = [(name, module) for name, module in model.named_modules() if is_dense_layer(module)]
     handles = [module.register_forward_pre_hook(remember(name), with_kwargs=True) for name, module in layers]
     try:
         with torch.no_grad():
@@ -95,11 +96,11 @@ def _inputs_of(model: nn.Module, example: Any) -> dict[str, Tensor]:
     return inputs
 
 
-def _time_layer(name: str, module: DenseLayer, x: Tensor, spec: BlockSparsity, rounds: int) -> LayerTiming:
+def _time_layer(name: str, module: nn.Module, x: Tensor, spec: BlockSparsity, rounds: int) -> LayerTiming:
     dense = nn.Sequential(copy.deepcopy(module))
     sparse = nn.Sequential(copy.deepcopy(module))
     try:
-        sparsify_blocks(sparse, spec, None)
+        sparsify_blocks(sparse, replace(spec, init="sparse"), None)  # what it will be, not what it starts as
     except SparsityError as error:
         return LayerTiming(name, _describe(module), tuple(x.shape), reason=str(error))
     best = [float("inf"), float("inf")]
@@ -126,8 +127,8 @@ def _synchronize(x: Tensor) -> None:
         torch.cuda.synchronize(x.device)
 
 
-def _describe(module: DenseLayer) -> str:
-    if isinstance(module, nn.Linear):
-        return f"linear {module.in_features} to {module.out_features}"
-    kernel = "x".join(str(size) for size in module.kernel_size)
-    return f"conv {module.in_channels} to {module.out_channels}, {kernel}"
+def _describe(module: nn.Module) -> str:
+    outputs, inputs, *kernel = weight_of(module).shape
+    if not kernel:
+        return f"linear {inputs} to {outputs}"
+    return f"conv {inputs} to {outputs}, {'x'.join(str(size) for size in kernel)}"

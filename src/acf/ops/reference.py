@@ -60,8 +60,9 @@ def gradient_norms(
     """
     height, width = block_shape
     norms = torch.zeros(candidate_rows.numel(), dtype=torch.float32, device=x.device)
-    for row in torch.unique(candidate_rows).tolist():
-        wanted = torch.nonzero(candidate_rows == row).flatten()
+    order = torch.argsort(candidate_rows, stable=True)
+    rows, counts = torch.unique_consecutive(candidate_rows[order], return_counts=True)
+    for row, wanted in zip(rows.tolist(), torch.split(order, counts.tolist()), strict=True):
         strip = output_grad[:, row * height : (row + 1) * height].T @ x
         strip_norms = frobenius_norms(strip.reshape(height, -1, width), dim=(0, 2))
         norms[wanted] = strip_norms[candidate_cols[wanted].long()]

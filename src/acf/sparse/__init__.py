@@ -1,6 +1,16 @@
 """Formats of sparse matrices: how blocks are cut, packed and indexed."""
 
 from acf.sparse.layout import BlockLayout, conv_weight_to_matrix, frobenius_norms, matrix_to_conv_weight
+from acf.sparse.slots import is_sharded, whole, zero_slots
 from acf.sparse.topology import BlockTopology
 
-__all__ = ["BlockLayout", "BlockTopology", "conv_weight_to_matrix", "frobenius_norms", "matrix_to_conv_weight"]
+__all__ = [
+    "BlockLayout",
+    "BlockTopology",
+    "conv_weight_to_matrix",
+    "frobenius_norms",
+    "is_sharded",
+    "matrix_to_conv_weight",
+    "whole",
+    "zero_slots",
+]

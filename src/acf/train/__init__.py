@@ -1,5 +1,7 @@
 """Tying a topology policy to a model and its optimizer, inside the user's own training loop."""
 
-from acf.train.controller import TopologyChange, TopologyController, attach
+from acf.train.changes import TopologyChange
+from acf.train.controller import TopologyController, attach
+from acf.train.figures import LayerFigures, OnMove, write_scalars
 
-__all__ = ["TopologyChange", "TopologyController", "attach"]
+__all__ = ["LayerFigures", "OnMove", "TopologyChange", "TopologyController", "attach", "write_scalars"]

@@ -1,29 +1,24 @@
-"""The controller that moves a model's blocks while the user's own loop trains it."""
+"""The controller that changes a model's topology while the user's own loop trains it."""
 
 import warnings
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
 from typing import Any
 from weakref import WeakSet
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from acf.errors import TopologyError
-from acf.masks import BlockDST, plan_move
+from acf.masks import TopologyPolicy
 from acf.nn import BlockSparseLayer, block_sparse_layers
-from acf.sparse import frobenius_norms
+from acf.sparse import whole
+from acf.train.changes import TopologyChange, move_blocks, prune_blocks
+from acf.train.figures import LayerFigures, OnMove
+from acf.train.inputs import InputSquares, fold_inputs
+from acf.train.listener import LayerListener
+from acf.train.processes import check_can_shrink
 from acf.train.scores import AbsentBlockScores
-
-
-@dataclass(frozen=True)
-class TopologyChange:
-    """How many blocks of one layer moved at one step."""
-
-    step: int
-    layer: str
-    moved_blocks: int
-    present_blocks: int
-
+from acf.train.state import check_state, policy_state
 
 _CONTROLLED: "WeakSet[BlockSparseLayer]" = WeakSet()
 
@@ -32,50 +27,65 @@ class UnscoredMoveWarning(UserWarning):
     """Blocks were due to move, but no layer's absent blocks were scored."""
 
 
-def attach(model: nn.Module, optimizer: torch.optim.Optimizer, policy: BlockDST) -> "TopologyController":
-    """Let ``policy`` move the blocks of ``model`` after the optimizer steps it names; returns the controller.
+def attach(
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    policy: TopologyPolicy,
+    on_move: OnMove | None = None,
+) -> "TopologyController":
+    """Let ``policy`` change the topology of ``model`` after the optimizer steps it names; returns the controller.
 
     The training loop stays as it is: the controller hooks ``optimizer.step`` and, one step before a move, the
-    backward pass. Keep ``controller.state_dict()`` in the checkpoint.
+    backward pass. ``on_move(step, figures)`` is called after every step that may move blocks. Keep
+    ``controller.state_dict()`` in the checkpoint.
     """
     layers = {name: layer for name, layer in block_sparse_layers(model).items() if layer.weight.requires_grad}
     if not layers:
         raise TopologyError(
             "the model has no trainable block-sparse layer to attach to; call acf.sparsify_(model, ...) first"
         )
-    held = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
-    missing = [name for name, layer in layers.items() if id(layer.weight) not in held]
-    if missing:
-        raise TopologyError(
-            f"the optimizer does not hold {missing[0]}.weight ({len(missing)} of {len(layers)} sparse layers missing); "
-            "build it from model.parameters() after sparsify_, then attach"
-        )
+    _check_held(layers, optimizer)
     taken = [name for name, layer in layers.items() if layer in _CONTROLLED]
     if taken:
         raise TopologyError(
             f"{taken[0]} is attached to a controller already, and two would move its blocks against each other; "
             "call detach() on the first"
         )
-    return TopologyController(layers, optimizer, policy)
+    for name, layer in layers.items():
+        policy.check_start(name, layer.present_blocks, layer.target_blocks, layer.starts_dense)
+    check_can_shrink({name: layer for name, layer in layers.items() if layer.present_blocks > layer.target_blocks})
+    return TopologyController(layers, optimizer, policy, on_move)
 
 
 class TopologyController:
-    """Counts optimizer steps and moves blocks at the steps ``policy`` names. Made by `acf.attach`."""
+    """Counts optimizer steps and changes the topology at the steps ``policy`` names. Made by `acf.attach`."""
 
-    def __init__(self, layers: dict[str, BlockSparseLayer], optimizer: torch.optim.Optimizer, policy: BlockDST) -> None:
+    def __init__(
+        self,
+        layers: dict[str, BlockSparseLayer],
+        optimizer: torch.optim.Optimizer,
+        policy: TopologyPolicy,
+        on_move: OnMove | None = None,
+    ) -> None:
         self.layers = layers
         self.optimizer = optimizer
         self.policy = policy
+        self.on_move = on_move
         self.step = 0
         self.changes: list[TopologyChange] = []
+        self._explored = {name: layer.mask() for name, layer in layers.items()}
+        self._flip_rates = dict.fromkeys(layers, 0.0)
+        momentum = policy.input_momentum
+        self._inputs = {} if momentum is None else {name: InputSquares(layers[name], momentum) for name in layers}
         self._scores: dict[str, AbsentBlockScores] = {}
+        self._listeners: list[LayerListener] = []
         _CONTROLLED.update(layers.values())
         self._hook = optimizer.register_step_post_hook(self._after_step)
-        self._listen_if_due()
+        self._listen()
 
     @property
     def moves_next(self) -> bool:
-        """Whether blocks move after the coming step, so that its backward pass scores absent blocks."""
+        """Whether the topology may change after the coming step, so that its backward pass scores absent blocks."""
         return self.policy.moves_at(self.step + 1)
 
     @property
@@ -84,70 +94,128 @@ class TopologyController:
         present = sum(layer.present_blocks for layer in self.layers.values())
         return 1.0 - present / sum(layer.layout.block_count for layer in self.layers.values())
 
+    def figures(self) -> tuple[LayerFigures, ...]:
+        """Density, flip rate of the last move and share of blocks ever present, of every layer."""
+        self._explore()
+        return tuple(
+            LayerFigures(
+                self.step, name, layer.density, self._flip_rates[name], float(self._explored[name].float().mean())
+            )
+            for name, layer in self.layers.items()
+        )
+
     def detach(self) -> None:
-        """Stop moving blocks and remove every hook; the model keeps its present topology."""
+        """Stop changing the topology and remove every hook; the model keeps its present one."""
         self._hook.remove()
         self._stop_listening()
         for layer in self.layers.values():
             _CONTROLLED.discard(layer)
 
     def state_dict(self) -> dict[str, Any]:
-        """Step and policy as plain values; the topology itself is in the model's ``state_dict``."""
-        return {"step": self.step, "policy": asdict(self.policy)}
+        """Step, policy and what was gathered per layer; the topology itself is in the model's ``state_dict``.
+
+        Random choices follow from the policy's seed and the step, so these two are the random state.
+        """
+        self._explore()
+        layers = {
+            name: {
+                "explored": self._explored[name].clone(),
+                "flip_rate": self._flip_rates[name],
+                "input_squares": self._inputs[name].mean if name in self._inputs else None,
+            }
+            for name in self.layers
+        }
+        return {"step": self.step, "policy": policy_state(self.policy), "layers": layers}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from ``state``; it must come from the same policy. Load the model's ``state_dict`` first."""
-        if set(state) != {"step", "policy"}:
-            raise TopologyError(
-                f"a topology state has the keys policy and step, this one has {', '.join(sorted(state)) or 'none'}; "
-                "pass what TopologyController.state_dict() returned"
-            )
-        mine, theirs = asdict(self.policy), state["policy"]
-        for key in [*mine, *(key for key in theirs if key not in mine)]:
-            if key not in mine or key not in theirs or mine[key] != theirs[key]:
-                raise TopologyError(
-                    f"the checkpoint was made with {key}={theirs.get(key)}, this policy has {key}={mine.get(key)}; "
-                    "attach the policy of the checkpoint, or start a new schedule without loading it"
-                )
+        check_state(state, self.policy, {name: layer.layout for name, layer in self.layers.items()})
         self.step = int(state["step"])
-        self._listen_if_due()
+        for name, saved in state["layers"].items():
+            device = self.layers[name].block_rows.device
+            self._explored[name] = saved["explored"].clone().to(device)
+            self._flip_rates[name] = float(saved["flip_rate"])
+            if name in self._inputs and saved["input_squares"] is not None:
+                self._inputs[name].mean = saved["input_squares"].clone().to(device)
+        self._listen()
 
     def _after_step(self, *_: Any) -> None:
         self.step += 1
+        fold_inputs(list(self._inputs.values()))
         if self.policy.moves_at(self.step):
-            before = len(self.changes)
-            for name, layer in self.layers.items():
-                self._move(name, layer)
-            if len(self.changes) == before and any(map(_could_have_moved, self.layers.values())):
-                _warn_unscored(self.step)
-        self._listen_if_due()
+            self._change_all()
+        self._listen()
 
-    def _listen_if_due(self) -> None:
-        """Score absent blocks in the next backward pass if blocks move after it."""
+    def _change_all(self) -> None:
+        before = len(self.changes)
+        kept = {name: self._blocks_kept(layer) for name, layer in self.layers.items()}
+        check_can_shrink({name: layer for name, layer in self.layers.items() if kept[name] < layer.present_blocks})
+        for name, layer in self.layers.items():
+            self._change(name, layer, kept[name])
+        unchanged = len(self.changes) == before
+        if unchanged and self.policy.grows_by_gradient and any(map(_could_have_moved, self.layers.values())):
+            _warn_unscored(self.step)
+        self._explore()
+        if self.on_move is not None:
+            self.on_move(self.step, self.figures())
+
+    def _blocks_kept(self, layer: BlockSparseLayer) -> int:
+        present, target, block_count = layer.present_blocks, layer.target_blocks, layer.layout.block_count
+        return self.policy.blocks_kept(self.step, present, target, block_count)
+
+    def _change(self, name: str, layer: BlockSparseLayer, kept: int) -> None:
+        present, scores, inputs = layer.present_blocks, self._scores[name], self._inputs.get(name)
+        if kept < present:
+            moved = prune_blocks(layer, self.optimizer, scores, inputs, self.step, kept)
+        else:
+            moved = move_blocks(layer, self.optimizer, scores, inputs, self.step)
+        if moved is not None:
+            self._flip_rates[name] = moved / layer.present_blocks
+            pruned = present - layer.present_blocks
+            self.changes.append(TopologyChange(self.step, name, moved, layer.present_blocks, pruned))
+
+    def _explore(self) -> None:
+        for name, layer in self.layers.items():
+            mask = layer.mask()
+            self._explored[name] = self._explored[name].to(mask.device) | mask
+
+    def _listen(self) -> None:
+        """Hear what the next backward pass must tell: inputs always, absent blocks if they may move after it."""
         self._stop_listening()
         if self.moves_next:
-            self._scores = {name: AbsentBlockScores(layer) for name, layer in self.layers.items()}
+            self._scores = {
+                name: AbsentBlockScores(layer, self.policy, self.policy.generator(self.step + 1, index))
+                for index, (name, layer) in enumerate(self.layers.items())
+            }
+        heard: tuple[Mapping[str, InputSquares | AbsentBlockScores], ...] = (self._inputs,)
+        if self.policy.grows_by_gradient:
+            heard = (self._inputs, self._scores)
+        for name, layer in self.layers.items():
+            observers = [observers[name] for observers in heard if name in observers]
+            if observers:
+                self._listeners.append(LayerListener(layer, observers))
 
     def _stop_listening(self) -> None:
-        for scores in self._scores.values():
-            scores.close()
+        for listener in self._listeners:
+            listener.close()
+        self._listeners = []
         self._scores = {}
 
-    def _move(self, name: str, layer: BlockSparseLayer) -> None:
-        absent_rows, absent_cols, absent_scores = self._scores[name].reduced()
-        if not bool(absent_scores.any()):
-            return  # the layer took no part in this step, or no block is absent
-        count = self.policy.blocks_to_move(self.step, layer.present_blocks, absent_scores.numel())
-        present_scores = frobenius_norms(layer.weight.detach(), dim=(1, 2))
-        move = plan_move(present_scores, absent_scores, absent_rows, absent_cols, count)
-        layer.move_blocks(move)
-        zero_optimizer_state(self.optimizer, layer.weight, move.slots)
-        self.changes.append(TopologyChange(self.step, name, count, layer.present_blocks))
+
+def _check_held(layers: dict[str, BlockSparseLayer], optimizer: torch.optim.Optimizer) -> None:
+    held = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
+    missing = [name for name, layer in layers.items() if id(layer.weight) not in held]
+    if missing:
+        raise TopologyError(
+            f"the optimizer does not hold {missing[0]}.weight ({len(missing)} of {len(layers)} sparse layers missing); "
+            "build it from model.parameters() after sparsify_, then attach"
+        )
 
 
 def _could_have_moved(layer: BlockSparseLayer) -> bool:
     """Whether the layer got a gradient in this step that is not zero, and has absent blocks to score."""
-    return layer.density < 1.0 and layer.weight.grad is not None and bool(layer.weight.grad.any())
+    gradient = layer.weight.grad
+    return layer.density < 1.0 and gradient is not None and bool(whole(gradient).any())
 
 
 def _warn_unscored(step: int) -> None:
@@ -157,20 +225,3 @@ def _warn_unscored(step: int) -> None:
         UnscoredMoveWarning,
         stacklevel=3,
     )
-
-
-def zero_optimizer_state(optimizer: torch.optim.Optimizer, parameter: nn.Parameter, slots: Tensor) -> None:
-    """Zero ``slots`` in every state tensor that has the parameter's slots, whatever the optimizer calls it.
-
-    That is a tensor of the parameter's shape, or of that shape with block height or width reduced to 1, as
-    factored second moments have it.
-    """
-    for value in optimizer.state.get(parameter, {}).values():
-        if isinstance(value, Tensor) and _has_slots(value, parameter):
-            value[slots] = 0.0
-
-
-def _has_slots(value: Tensor, parameter: nn.Parameter) -> bool:
-    if value.dim() != parameter.dim() or value.shape[0] != parameter.shape[0]:
-        return False
-    return all(size in (1, whole) for size, whole in zip(value.shape, parameter.shape, strict=True))

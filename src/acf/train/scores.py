@@ -1,26 +1,28 @@
-"""Collecting the gradient norms of absent blocks during the one backward pass that needs them."""
+"""Ranking absent blocks for growth, with gradient norms from the one backward pass that needs them."""
 
 import torch
 from torch import Tensor
 
+from acf.masks import TopologyPolicy
 from acf.nn import BlockSparseLayer
-from acf.ops import observe_weight_grad, stop_observing
+from acf.train.processes import sum_over_processes
 
 
 class AbsentBlockScores:
-    """Sums the squared gradient norms of a layer's absent blocks over the backward passes of one step.
+    """The absent blocks of a layer that may be grown at the coming move, and what they score.
 
-    Where the layer runs once per step these rank blocks by the exact gradient norm; where it runs several times, with
-    gradient accumulation, or in several processes, by the root of the summed squares of the parts.
+    Squared gradient norms are summed over the backward passes of one step. Where the layer runs once per step these
+    rank blocks by the exact gradient norm; where it runs several times, with gradient accumulation, or in several
+    processes, by the root of the summed squares of the parts.
     """
 
-    def __init__(self, layer: BlockSparseLayer) -> None:
+    def __init__(self, layer: BlockSparseLayer, policy: TopologyPolicy, generator: torch.Generator) -> None:
         self.layer = layer
-        self.observed = layer.block_rows
+        self.policy = policy
+        self.generator = generator
         self.rows: Tensor | None = None
         self.cols: Tensor | None = None
         self.squares: Tensor | None = None
-        observe_weight_grad(self.observed, self)
 
     @torch.no_grad()
     def add(self, output_grad: Tensor, x: Tensor) -> None:
@@ -30,20 +32,17 @@ class AbsentBlockScores:
         squares += torch.where(torch.isfinite(norms), norms, 0.0).square()
 
     def candidates(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Row, column and score so far of every absent block, looked up when first needed."""
+        """Row, column and squares so far of every candidate, looked up when first needed."""
         if self.rows is None or self.cols is None or self.squares is None:
             rows, cols = torch.nonzero(~self.layer.mask(), as_tuple=True)
+            sample = self.policy.sample(rows.numel(), self.generator)
+            if sample is not None:
+                rows, cols = rows[sample.to(rows.device)], cols[sample.to(cols.device)]
             self.rows, self.cols = rows.int(), cols.int()
             self.squares = torch.zeros(rows.numel(), dtype=torch.float32, device=rows.device)
         return self.rows, self.cols, self.squares
 
     def reduced(self) -> tuple[Tensor, Tensor, Tensor]:
-        """The candidates with scores summed over all processes, so that each of them makes the same choice."""
+        """The candidates with squares summed over all processes, so that each of them makes the same choice."""
         rows, cols, squares = self.candidates()
-        if torch.distributed.is_available() and torch.distributed.is_initialized():
-            torch.distributed.all_reduce(squares)
-        return rows, cols, squares
-
-    def close(self) -> None:
-        """Stop listening."""
-        stop_observing(self.observed)
+        return rows, cols, sum_over_processes(squares)

@@ -1,0 +1,45 @@
+"""Reading and clearing the slots of packed tensors, whole or sharded over processes by slot."""
+
+import torch
+from torch import Tensor
+
+from acf.errors import TopologyError
+
+
+def is_sharded(tensor: Tensor) -> bool:
+    """Whether the tensor is a `torch.distributed.tensor.DTensor`, as FSDP's ``fully_shard`` makes of parameters."""
+    return hasattr(tensor, "placements")
+
+
+def whole(tensor: Tensor) -> Tensor:
+    """The tensor itself, or a sharded one gathered from all processes, which must all call this."""
+    if not is_sharded(tensor):
+        return tensor
+    gathered: Tensor = tensor.full_tensor()  # type: ignore[attr-defined]
+    return gathered
+
+
+@torch.no_grad()
+def zero_slots(tensor: Tensor, slots: Tensor) -> None:
+    """Zero ``tensor[slots]`` along the first dimension, in place; of a sharded tensor the part that is held here."""
+    if not is_sharded(tensor):
+        tensor[slots] = 0.0
+        return
+    local: Tensor = tensor.to_local()  # type: ignore[attr-defined]
+    local[torch.isin(_held_slots(tensor), slots)] = 0.0
+
+
+def _held_slots(tensor: Tensor) -> Tensor:
+    """The slots whose rows this process holds, in local order."""
+    from torch.distributed.tensor import Shard, distribute_tensor
+
+    placements = tensor.placements  # type: ignore[attr-defined]
+    if any(placement.is_shard() and placement != Shard(0) for placement in placements):
+        raise TopologyError(
+            f"a packed weight is sharded as {placements}, which cuts through blocks; shard dimension 0 alone, "
+            "as fully_shard does by default"
+        )
+    slots = torch.arange(tensor.shape[0], device=tensor.device)
+    mesh = tensor.device_mesh  # type: ignore[attr-defined]
+    held: Tensor = distribute_tensor(slots, mesh, placements, src_data_rank=None).to_local()
+    return held

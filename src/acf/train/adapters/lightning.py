@@ -1,0 +1,67 @@
+"""A Lightning callback that lets a policy move the blocks of the module it trains."""
+
+from importlib import import_module
+from typing import Any
+
+from acf.errors import MissingDependencyError, TopologyError
+from acf.masks import TopologyPolicy
+from acf.train.controller import TopologyController, attach
+from acf.train.figures import OnMove
+
+
+def lightning_callback(policy: TopologyPolicy, on_move: OnMove | None = None) -> Any:
+    """A ``Callback`` for ``Trainer(callbacks=[...])``; `acf.sparsify_` the module before the trainer gets it.
+
+    It attaches when training starts, detaches when it ends, and keeps the topology's state in Lightning's own
+    checkpoints. Its ``controller`` is the `acf.train.TopologyController` while training runs.
+    """
+    base: Any = _pytorch_module().Callback
+
+    class TopologyCallback(base):  # type: ignore[misc]
+        """Attaches on start, detaches at the end."""
+
+        controller: TopologyController | None = None
+        saved: dict[str, Any] | None = None
+
+        def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+            """Attach, and go on from a checkpoint where one was loaded."""
+            self.controller = attach(pl_module, _only_optimizer(trainer.optimizers), policy, on_move)
+            if self.saved is not None:
+                self.controller.load_state_dict(self.saved)
+
+        def teardown(self, trainer: Any, pl_module: Any, stage: str) -> None:
+            """Detach, also after an exception."""
+            if self.controller is not None:
+                self.saved = self.controller.state_dict()
+                self.controller.detach()
+                self.controller = None
+
+        def state_dict(self) -> dict[str, Any]:
+            """What Lightning puts into its checkpoints."""
+            return self.controller.state_dict() if self.controller is not None else self.saved or {}
+
+        def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+            """Keep what Lightning read until the optimizer exists."""
+            self.saved = state_dict or None
+
+    return TopologyCallback()
+
+
+def _pytorch_module() -> Any:
+    for name in ("lightning.pytorch", "pytorch_lightning"):
+        try:
+            return import_module(name)
+        except ImportError:
+            continue
+    raise MissingDependencyError(
+        "neither lightning nor pytorch_lightning can be imported; install one of them with pip install lightning"
+    )
+
+
+def _only_optimizer(optimizers: Any) -> Any:
+    if len(optimizers) != 1:
+        raise TopologyError(
+            f"the Lightning module has {len(optimizers)} optimizers, and the callback needs one that holds all sparse "
+            "layers; call acf.attach in the module's on_train_start with the right one"
+        )
+    return optimizers[0]

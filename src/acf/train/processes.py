@@ -1,0 +1,40 @@
+"""What the processes of a distributed run must agree on, and what some of its wrappers do not allow."""
+
+import gc
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+from torch.nn.parallel import DistributedDataParallel
+
+from acf.errors import TopologyError
+from acf.nn import BlockSparseLayer
+from acf.sparse import is_sharded
+
+
+def sum_over_processes(tensor: Tensor) -> Tensor:
+    """``tensor`` summed over all processes, in place; as it is where there is one process."""
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        torch.distributed.all_reduce(tensor)
+    return tensor
+
+
+def check_can_shrink(layers: Mapping[str, BlockSparseLayer]) -> None:
+    """Refuse to shrink parameters whose shape a wrapper has written down: DDP in its buckets, FSDP in its shards."""
+    replicated = _ddp_parameters() if layers else set()
+    for name, layer in layers.items():
+        sharded = is_sharded(layer.weight)
+        if sharded or id(layer.weight) in replicated:
+            raise TopologyError(
+                f"{name} must shrink from {layer.present_blocks} to {layer.target_blocks} blocks, and "
+                f"{'FSDP' if sharded else 'DistributedDataParallel'} holds its weight at a fixed shape; "
+                'use init="sparse", or wrap the model when it has reached its target'
+            )
+
+
+def _ddp_parameters() -> set[int]:
+    """Identities of all parameters whose gradients a DistributedDataParallel in this process reduces."""
+    if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
+        return set()
+    wrappers = [each for each in gc.get_objects() if issubclass(type(each), DistributedDataParallel)]
+    return {id(parameter) for wrapper in wrappers for parameter in wrapper.parameters()}

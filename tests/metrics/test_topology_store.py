@@ -1,0 +1,53 @@
+"""The SQLite record of a moving topology."""
+
+import sqlite3
+
+import pytest
+
+from acf.errors import FileError
+from acf.metrics import TopologyStore
+from acf.train import LayerFigures
+
+AT_10 = [LayerFigures(10, "fc1", 0.1, 0.3, 0.13), LayerFigures(10, "fc2", 0.2, 0.25, 0.25)]
+AT_20 = [LayerFigures(20, "fc1", 0.1, 0.2, 0.15), LayerFigures(20, "fc2", 0.2, 0.125, 0.275)]
+
+
+def test_what_is_recorded_can_be_read_in_another_process_s_place(tmp_path):
+    with TopologyStore(tmp_path / "run.db") as store:
+        store(10, AT_10)
+        store(20, AT_20)
+        with TopologyStore(tmp_path / "run.db") as reader:
+            assert reader.read() == [*AT_10, *AT_20]
+
+
+def test_a_resumed_run_writes_over_the_steps_it_repeats(tmp_path):
+    repeated = [LayerFigures(10, "fc1", 0.1, 0.0, 0.1), LayerFigures(10, "fc2", 0.2, 0.0, 0.2)]
+    with TopologyStore(tmp_path / "run.db") as store:
+        store(10, AT_10)
+        store(20, AT_20)
+        store(10, repeated)
+        assert store.read() == [*repeated, *AT_20]
+
+
+def test_runs_in_one_file_are_kept_apart(tmp_path):
+    with TopologyStore(tmp_path / "run.db", run="a") as first, TopologyStore(tmp_path / "run.db", run="b") as second:
+        first(10, AT_10)
+        second(20, AT_20)
+        assert (first.read(), second.read()) == (AT_10, AT_20)
+
+
+def test_any_sqlite_reader_finds_the_figures_by_name(tmp_path):
+    with TopologyStore(tmp_path / "run.db") as store:
+        store(10, AT_10)
+    with sqlite3.connect(tmp_path / "run.db") as connection:
+        rows = connection.execute("SELECT layer, flip_rate FROM topology_figures WHERE step = 10").fetchall()
+    connection.close()
+    assert rows == [("fc1", 0.3), ("fc2", 0.25)]
+
+
+def test_a_file_that_cannot_be_used_is_refused(tmp_path):
+    with pytest.raises(FileError, match=r"nowhere.run\.db cannot be used as a SQLite record .*; pass a path"):
+        TopologyStore(tmp_path / "nowhere" / "run.db")
+    (tmp_path / "text.db").write_text("this is no database, though it is long enough to be looked at as one" * 20)
+    with pytest.raises(FileError, match=r"text\.db cannot be used as a SQLite record"):
+        TopologyStore(tmp_path / "text.db")
