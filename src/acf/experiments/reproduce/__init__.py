@@ -7,7 +7,7 @@ them all in the order they are printed.
 from collections.abc import Callable, Iterator, Sequence
 
 from acf.errors import AcfError
-from acf.experiments.reproduce import sat_rows, spartann_rows, tensordash_cost, tensordash_speed
+from acf.experiments.reproduce import dts_rows, sat_rows, spartann_rows, tensordash_cost, tensordash_speed
 from acf.experiments.reproduce.row import Check, Row
 
 __all__ = ["ROWS", "Check", "Row", "reproduce"]
@@ -28,6 +28,9 @@ ROWS: dict[str, Callable[[], Row]] = {
     "T15": tensordash_cost.t15,
     "T16": tensordash_cost.t16,
     "T17": tensordash_cost.t17,
+    "S1": dts_rows.s1,
+    "S2": dts_rows.s2,
+    "S3": dts_rows.s3,
     "S6": spartann_rows.s6,
     "S8": spartann_rows.s8,
     "S9": spartann_rows.s9,
