@@ -146,7 +146,17 @@ def capture(
     from acf.experiments.model_traces import CaptureSpec, captured_steps
     from acf.experiments.training_data import load_training_data
 
-    spec = CaptureSpec(model, steps, batch, captured, every, image_size, learning_rate, seed, device)
+    spec = CaptureSpec(
+        model,
+        steps=steps,
+        batch=batch,
+        captured=captured,
+        every=every,
+        image_size=image_size,
+        learning_rate=learning_rate,
+        seed=seed,
+        device=device,
+    )
     training_data = load_training_data(spec.kind, data, data_set)
     for step in captured_steps(spec, training_data):
         path = output if step.step == steps else output.with_stem(f"{output.stem}-{step.step}")

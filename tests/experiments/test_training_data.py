@@ -52,10 +52,18 @@ def test_word_pairs_say_whether_the_word_occurs(folder: Path) -> None:
     assert not occurring & {tuple(pair) for pair in data.inputs[data.labels == 0].tolist()}
 
 
-def test_a_damaged_file_is_one_line(folder: Path) -> None:
+def test_a_damaged_archive_is_one_line(folder: Path) -> None:
     (folder / "sentence-polarity" / "sentence_polarity.zip").write_bytes(b"no zip")
     with pytest.raises(DataError, match="sentence-polarity cannot be read"):
         load_training_data("sentence", folder)
+
+
+@pytest.mark.parametrize("kept_bytes", [0, 5, 40])
+def test_a_cut_file_is_one_line(folder: Path, kept_bytes: int) -> None:
+    path = folder / "fashion-mnist" / "train-images-idx3-ubyte.gz"
+    path.write_bytes(path.read_bytes()[:kept_bytes])
+    with pytest.raises(DataError, match="fashion-mnist cannot be read"):
+        load_training_data("image", folder, "fashion-mnist")
 
 
 def test_sentences_of_a_batch_are_cut_to_its_longest() -> None:

@@ -3,6 +3,7 @@
 import gzip
 import io
 import zipfile
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
@@ -120,9 +121,7 @@ def load_training_data(kind: str, folder: Path | None, name: str = "") -> Traini
         raise DataError(f"data set {chosen} needs a folder; name the folder that holds it with --data or $ACF_DATA")
     try:
         return DATA_SETS[chosen](folder or Path())
-    except (OSError, EOFError, KeyError, ValueError, zipfile.BadZipFile) as error:
-        if isinstance(error, DataError):
-            raise
+    except (OSError, EOFError, LookupError, ValueError, zipfile.BadZipFile, zlib.error) as error:
         raise DataError(
-            f"data set {chosen} cannot be read in {folder} ({error}); name the folder that holds it"
+            f"data set {chosen} cannot be read in {folder} ({error}); name the folder that holds it, whole"
         ) from error

@@ -1,5 +1,7 @@
 """The networks: as many parameters as published, and gradients for all of them."""
 
+from pathlib import Path
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -44,6 +46,11 @@ def test_one_backward_pass_reaches_every_parameter(name: str) -> None:
         sum(scores.sum() for scores in heads).backward()
     assert {tuple(scores.shape) for scores in heads} == {OUTPUTS[name]}
     assert [label for label, parameter in model.named_parameters() if parameter.grad is None] == []
+
+
+def test_the_reference_names_every_network() -> None:
+    reference = (Path(__file__).parents[3] / "docs" / "reference.md").read_text()
+    assert [name for name in MODELS if name not in reference] == []
 
 
 @pytest.mark.parametrize("name", ["squeezenet", "ncf"])
