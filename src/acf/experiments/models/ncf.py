@@ -20,6 +20,8 @@ class NeuralCollaborativeFiltering(nn.Module):
         self.item_factors = nn.Embedding(ITEMS, _FACTORS)
         self.user_features = nn.Embedding(USERS, _MLP[0] // 2)
         self.item_features = nn.Embedding(ITEMS, _MLP[0] // 2)
+        for embedding in (self.user_factors, self.item_factors, self.user_features, self.item_features):
+            nn.init.normal_(embedding.weight, std=0.01)  # He et al., 2017, section 4.1
         layers: list[nn.Module] = []
         for inputs, outputs in pairwise(_MLP):
             layers += [nn.Linear(inputs, outputs), nn.ReLU()]
