@@ -36,7 +36,7 @@ def run_main(
 
 def test_help_names_every_command() -> None:
     text = RUNNER.invoke(app, ["--help"]).output
-    for command in ("demo", "simulate", "compare", "report", "doctor"):
+    for command in ("demo", "capture", "traces", "simulate", "compare", "report", "doctor"):
         assert command in text
 
 
@@ -99,6 +99,19 @@ def test_doctor_names_every_part_and_what_follows() -> None:
         (["bench", "kernels", "--device", "cpu", "--dtype", "int8"], "dtype 'int8' is not one of"),
         (["doctor", "--layers", "nothing"], "'nothing' is not module:function"),
         (["doctor", "--layers", "acf.units:nothing"], "cannot be imported"),
+        (["capture", "resnet5"], "did you mean 'resnet50'"),
+        (["capture", "ncf", "--batch", "1"], "batch 1 is below 2"),
+        (["capture", "ncf", "--steps", "-1"], "steps -1 is below 0"),
+        (["capture", "ncf", "--captured", "1"], "needs a second example"),
+        (["capture", "ncf", "--learning-rate", "0"], "learning rate 0.0 is not above 0"),
+        (["capture", "vgg16", "--image-size", "32"], "image size 32 is below 64"),
+        (["capture", "vit-b16", "--image-size", "100"], "does not divide into patches of 16"),
+        (["capture", "vgg16", "--device", "tpu"], "device 'tpu' is not one of cpu, cuda"),
+        (["capture", "bert-base"], "needs a folder; name the folder that holds it with --data or $ACF_DATA"),
+        (["capture", "bert-base", "--data", "absent"], "sentence-polarity cannot be read in absent"),
+        (["capture", "vgg16", "--data", "absent", "--data-set", "fashion-mnist"], "cannot be read in absent"),
+        (["capture", "vgg16", "--data-set", "sentence-polarity"], "does not fit a network that reads images"),
+        (["traces", "absent.safetensors"], "absent.safetensors is not a file"),
         (["demo", "--sparsity", "1.5"], "sparsity 1.5 is outside [0, 1)"),
     ],
 )
@@ -111,6 +124,7 @@ def test_bad_input_is_one_line_and_exit_code_2(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("ACF_DATA", raising=False)
     code, errors = run_main([argument.replace("TRACE", str(trace_path)) for argument in arguments], monkeypatch, capsys)
     assert code == 2
     assert message in errors

@@ -26,7 +26,7 @@ bench = typer.Typer(help="Measure this machine.", no_args_is_help=True)
 app.add_typer(bench, name="bench")
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of a table.")]
-TraceFile = Annotated[Path, typer.Argument(help="A trace that Trace.save or `acf demo` wrote.")]
+TraceFile = Annotated[Path, typer.Argument(help="A trace that `acf capture`, `acf demo` or Trace.save wrote.")]
 SaveFile = Annotated[Path | None, typer.Option("--save", help="Write the results as JSON, for `acf report`.")]
 
 
@@ -121,6 +121,68 @@ def compare(
         _print_json([result.to_dict() | {"speedup": result.speedup_over(results[0])} for result in results])
     else:
         show(comparison_table(results))
+
+
+@app.command()
+def capture(
+    model: Annotated[str, typer.Argument(help="A network's name, for example resnet50.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The trace to write.")] = Path("trace.safetensors"),
+    steps: Annotated[int, typer.Option(help="Training steps before the captured one.")] = 20,
+    batch: Annotated[int, typer.Option(help="Examples of a training step.")] = 4,
+    captured: Annotated[int, typer.Option(help="Examples of the captured step; 0: as many as --batch.")] = 0,
+    every: Annotated[int, typer.Option(help="Capture after every so many steps too, into OUTPUT-STEP.")] = 0,
+    image_size: Annotated[int, typer.Option(help="Height and width that images are resized to.")] = 64,
+    learning_rate: Annotated[float, typer.Option(help="Of AdamW, constant.")] = 1e-4,
+    seed: Annotated[int, typer.Option(help="Seed of weights and batches.")] = 0,
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    data: Annotated[
+        Path | None, typer.Option(envvar="ACF_DATA", help="Folder of the data sets; without it: scikit-learn's digits.")
+    ] = None,
+    data_set: Annotated[str, typer.Option(help="Which set of the folder; default: the first that fits.")] = "",
+    as_json: Json = False,
+) -> None:
+    """Train a known network on real data for some steps, then capture one step as a trace."""
+    from acf.experiments.model_traces import CaptureSpec, captured_steps
+    from acf.experiments.training_data import load_training_data
+
+    spec = CaptureSpec(
+        model,
+        steps=steps,
+        batch=batch,
+        captured=captured,
+        every=every,
+        image_size=image_size,
+        learning_rate=learning_rate,
+        seed=seed,
+        device=device,
+    )
+    training_data = load_training_data(spec.kind, data, data_set)
+    for step in captured_steps(spec, training_data):
+        path = output if step.step == steps else output.with_stem(f"{output.stem}-{step.step}")
+        step.trace.save(path)
+        if as_json:
+            facts = {"trace": str(path), "label": step.trace.label, "step": step.step, "loss": step.loss}
+            typer.echo(json.dumps(facts))
+        else:
+            typer.echo(f"{path}: {step.trace.label}; {len(step.trace.ops)} operations, loss {step.loss:.3f}")
+
+
+@app.command()
+def traces(
+    files: Annotated[list[Path], typer.Argument(help="Traces that `acf capture` or Trace.save wrote.")],
+    as_json: Json = False,
+) -> None:
+    """Show the zeros of every trace by operand and pass, and what machines that skip them gain."""
+    from acf.experiments.trace_figures import figures_of
+    from acf.tables import figures_table
+    from acf.terminal import show
+    from acf.trace import Trace
+
+    figures = [figures_of(Trace.load(path)) for path in files]
+    if as_json:
+        _print_json([vars(each) for each in figures])
+    else:
+        show(figures_table(figures))
 
 
 @app.command()

@@ -25,6 +25,10 @@ class ReportError(AcfError, ValueError):
     """A report cannot be made of what was given."""
 
 
+class DataError(AcfError, ValueError):
+    """A data set, or the folder that should hold it, is not usable."""
+
+
 class FileError(AcfError, OSError):
     """A file cannot be written where it was asked for."""
 

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from acf.experiments.demo import DemoOutcome
     from acf.experiments.reproduce import Row
     from acf.experiments.simulator_bench import SimulatorTiming
+    from acf.experiments.trace_figures import TraceFigures
     from acf.nn import LayerTiming
     from acf.sim import Result
 
@@ -174,4 +175,30 @@ def doctor_table(findings: "Sequence[Finding]") -> Table:
     for finding in findings:
         mark = "[green]" if finding.present else "[yellow]"
         table.add_row(finding.part, f"{mark}{finding.found}[/]", finding.consequence)
+    return table
+
+
+def figures_table(figures: "Sequence[TraceFigures]") -> Table:
+    """Zeros, products with a zero and speedups of several traces."""
+    labels = "\n".join(each.label for each in figures)
+    table = Table(
+        title="Zeros of real training steps, and what skipping them gains",
+        caption="A, W, G: zero activations, weights, output gradients; idle: MACs with a zero operand\n"
+        "FP, BP, WU: forward, input gradient, weight gradient; compute: all, without DRAM; step: all, with DRAM\n"
+        "tensordash over tensorcore; spartann (BP and WU) over itself without skipping; acf-512 over tensorcore-512\n"
+        f"{labels}",
+    )
+    table.add_column("trace")
+    idle, passes = ("idle FP", "BP", "WU"), ("tensordash FP", "BP", "WU", "compute", "step")
+    for heading in ("A", "W", "G", *idle, *passes, "spartann", "acf-512"):
+        table.add_column(heading, justify="right")
+    for each in figures:
+        shares = [each.zeros.get(role) for role in ("activation", "weight", "gradient")]
+        shares += [each.idle_macs.get(phase) for phase in ("forward", "input_grad", "weight_grad")]
+        speedups = [*each.tensordash.values(), each.spartann, each.fabric]
+        table.add_row(
+            each.label.split(":")[0],
+            *("-" if share is None else f"{share:.0%}" for share in shares),
+            *(f"{speedup:.2f}x" for speedup in speedups),
+        )
     return table

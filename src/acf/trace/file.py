@@ -40,7 +40,7 @@ def write_trace(trace: Trace, path: Path) -> None:
 def read_trace(path: Path) -> Trace:
     """Read ``path``, refusing in one line whatever is not a whole trace."""
     if not path.is_file():
-        raise TraceError(f"{path} is not a file; pass a trace that Trace.save or `acf demo` wrote")
+        raise TraceError(f"{path} is not a file; pass a trace that `acf capture`, `acf demo` or Trace.save wrote")
     try:
         packed = load_file(path)
         header_text = _metadata(path).get(FORMAT)

@@ -1,0 +1,88 @@
+"""What a trace promises: zeros by operand, products with a zero by pass, speedups of machines that skip."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from acf.sim import OpResult, Result, simulate
+from acf.sim.accelerators import SparTANN, TensorCore
+from acf.trace import PHASES, Trace
+
+TENSORCORE_512 = TensorCore(cores=8, clock_hz=250e6, multicast=4, dram_bytes_per_s=76.8e9, dram_kind="ddr")
+"""Dense tensor cores with the peak of acf-512; the same as ``configs/tensorcore-512.toml``."""
+
+
+@dataclass(frozen=True)
+class TraceFigures:
+    """Figures of one traced step; shares are within 0 to 1, speedups are ratios of time.
+
+    ``zeros`` is the share of elements that are zero by operand, ``idle_macs`` the share of multiply-accumulates that
+    have a zero operand by pass. ``tensordash`` is over `TensorCore`: by pass and as "compute" when DRAM never makes
+    either wait, as "step" with DRAM. ``spartann`` is over the same machine without skipping, in both backward passes
+    together; ``fabric`` is acf-512 over `TENSORCORE_512`; both with DRAM.
+    """
+
+    label: str
+    dense_macs: int
+    zeros: dict[str, float]
+    idle_macs: dict[str, float]
+    tensordash: dict[str, float]
+    spartann: float
+    fabric: float
+
+
+def figures_of(trace: Trace) -> TraceFigures:
+    """Count zeros and play ``trace`` on six machines."""
+    tensorcore, tensordash = simulate(trace, "tensorcore"), simulate(trace, "tensordash")
+    spartann, plain = simulate(trace, "spartann"), simulate(trace, replace(SparTANN(), skips_zeros=False))
+    backward = ("input_grad", "weight_grad")
+    return TraceFigures(
+        label=trace.label,
+        dense_macs=sum(op.dense_macs for op in tensorcore.ops),
+        zeros=_zeros(trace),
+        idle_macs=_idle_macs(tensorcore),
+        tensordash=_compute_speedups(tensordash, tensorcore) | {"step": tensordash.speedup_over(tensorcore)},
+        spartann=_speedup(spartann, plain, backward),
+        fabric=simulate(trace, "acf-512").speedup_over(simulate(trace, TENSORCORE_512)),
+    )
+
+
+def _zeros(trace: Trace) -> dict[str, float]:
+    """Share of zero elements of all activations, weights and gradients; each tensor counts once."""
+    role_of = {key: role for op in trace.ops for key, role in zip(op.operands, op.roles, strict=True)}
+    elements: Counter[str] = Counter()
+    nonzeros: Counter[str] = Counter()
+    for key, role in role_of.items():
+        elements[role] += trace.tensors[key].size
+        nonzeros[role] += trace.tensors[key].nonzeros
+    return {role: 1 - nonzeros[role] / size for role, size in elements.items() if size}
+
+
+def _idle_macs(result: Result) -> dict[str, float]:
+    dense: Counter[str] = Counter()
+    effectual: Counter[str] = Counter()
+    for op in result.ops:
+        dense[op.phase] += op.dense_macs
+        effectual[op.phase] += op.effectual_macs
+    return {phase: 1 - effectual[phase] / macs for phase, macs in dense.items() if macs}
+
+
+def _compute_speedups(fast: Result, slow: Result) -> dict[str, float]:
+    """By pass and "compute", all of them; cycles of waiting for memory are left out."""
+    computing = [
+        replace(result, ops=tuple(_without_waiting(op, result) for op in result.ops)) for result in (fast, slow)
+    ]
+    by_pass = {phase: _speedup(computing[0], computing[1], [phase]) for phase in PHASES}
+    return by_pass | {"compute": _speedup(computing[0], computing[1], PHASES)}
+
+
+def _without_waiting(op: OpResult, result: Result) -> OpResult:
+    waited = op.lost_slots.get("memory", 0) // result.macs_per_cycle
+    return replace(op, cycles=op.cycles - waited)
+
+
+def _speedup(fast: Result, slow: Result, phases: Iterable[str]) -> float:
+    """Ratio of the seconds that both spend in ``phases``; 1 where the trace has none of them."""
+    chosen = tuple(phases)
+    spent = [sum(op.cycles for op in result.ops if op.phase in chosen) / result.clock_hz for result in (slow, fast)]
+    return spent[0] / spent[1] if spent[1] else 1.0
