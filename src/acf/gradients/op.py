@@ -43,8 +43,10 @@ class SparsifyGradient(torch.autograd.Function):
         ctx: Any, y: Tensor, threshold: Tensor, sparsity: Tensor, step: Tensor, method: str, target: float, seed: int
     ) -> Tensor:
         """``y`` itself, not a view: activations that work in place may follow."""
-        ctx.mark_dirty(y)
         ctx.rule = (threshold, sparsity, step, method, target, seed)
+        if torch.compiler.is_compiling():
+            return y.clone()  # the compiler fuses the copy; torch before 2.13 would take y itself for a view
+        ctx.mark_dirty(y)
         return y
 
     @staticmethod
