@@ -57,7 +57,8 @@ def test_a_schedule_that_would_never_move_a_block_is_refused():
 
 @pytest.mark.parametrize("settings", [{"fraction": 1.0, "every": 7}, {"every": 10, "stop_at": 1.0}, {"every": 1}])
 def test_settings_at_the_edge_of_the_range_are_accepted(settings):
-    BlockDST(**{"total_steps": 10, **settings})
+    policy = BlockDST(**{"total_steps": 10, **settings})
+    assert any(policy.moves_at(step) for step in range(1, 11))
 
 
 def test_blocks_move_at_every_multiple_up_to_the_last_step_and_never_before_the_first():

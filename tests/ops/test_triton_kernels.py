@@ -35,7 +35,7 @@ if not INTERPRETING:
 
     def test_importing_the_package_does_not_import_triton() -> None:
         code = "import sys, acf.ops.triton; assert 'acf.ops.triton.product' not in sys.modules"
-        subprocess.run([sys.executable, "-c", code], check=True)
+        assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 else:
     import numpy as np
