@@ -15,7 +15,8 @@ class ComputeCount:
     """Counts of one matrix product when memory never makes it wait; ``lost_slots`` and ``energy_j`` by reason.
 
     ``effectual_macs + sum(lost_slots.values()) == cycles * macs_per_cycle``, checked when they are added up.
-    ``streamed_bytes`` cross the DRAM pins on a machine that keeps no tensors on chip.
+    ``streamed_bytes`` cross the DRAM pins on a machine that keeps no tensors on chip. ``other_cycles`` go to what is
+    no matrix product: normalisation, activation, optimizer, mask; 0 on machines that do not model it.
     """
 
     cycles: int
@@ -24,6 +25,7 @@ class ComputeCount:
     lost_slots: dict[str, int] = field(default_factory=dict)
     energy_j: dict[str, float] = field(default_factory=dict)
     streamed_bytes: int = 0
+    other_cycles: int = 0
 
     def __add__(self, other: "ComputeCount") -> "ComputeCount":
         lost, energy = Counter(self.lost_slots), Counter(self.energy_j)
@@ -36,6 +38,7 @@ class ComputeCount:
             dict(lost),
             dict(energy),
             self.streamed_bytes + other.streamed_bytes,
+            self.other_cycles + other.other_cycles,
         )
 
 
@@ -88,6 +91,10 @@ class AcceleratorSpec(ABC):
     @abstractmethod
     def count(self, gemm: Gemm) -> ComputeCount:
         """Cycles, slots and compute energy of one matrix product."""
+
+    def count_with_dram(self, gemm: Gemm, dram_bytes: int) -> ComputeCount:
+        """`count` while ``dram_bytes`` cross the pins, for machines whose memory controllers are part of the model."""
+        return self.count(gemm)
 
     def stored_bytes(self, bits: BitTensor, role: str) -> int:
         """Bytes of a tensor in memory: its non-zero values and one bit per element to say where they are.
