@@ -34,6 +34,7 @@ ROOMS = (
     "trace",
     "cost",
     "sim",
+    "rtl",
     "metrics",
     "report",
     "experiments",
