@@ -110,13 +110,13 @@ class VerilatorBackend:
 
     @classmethod
     def of_verilog(cls, verilog: str, ports: list[Port], clocked: bool) -> "VerilatorBackend":
-        """A backend over Verilog whose top module is called ``top``, with a record of toggles."""
+        """A backend over gates whose top module is called ``top``; they are reset first and toggles can be recorded."""
         made = cls.__new__(cls)
         made._start(verilog, ports, clocked, "-O1", saif=True)
         return made
 
     def _start(self, verilog: str, ports: list[Port], clocked: bool, optimise: str, saif: bool) -> None:
-        self._library = load_model(verilog, "top", harness_text(ports, clocked), optimise, saif)
+        self._library = load_model(verilog, "top", harness_text(ports, clocked, resets=saif), optimise, saif)
         self._library.acf_create.restype = ctypes.c_void_p
         self._handle = ctypes.c_void_p(self._library.acf_create())
         self._end = finalize(self, self._library.acf_destroy, self._handle)

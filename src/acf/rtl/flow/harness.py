@@ -23,6 +23,7 @@ struct Bench {{
         context.traceEverOn(VM_TRACE);
         {clear}
         model.eval();
+        {reset}
     }}
     void settle() {{
         model.eval();
@@ -66,12 +67,16 @@ EXPORT void acf_trace(void* handle, const char* path) {
 """
 
 
-def harness_text(ports: Sequence[Port], is_clocked: bool) -> str:
-    """C++ with a plain C ABI; columns of the arrays follow ``ports``, inputs and outputs apart."""
+def harness_text(ports: Sequence[Port], is_clocked: bool, resets: bool = False) -> str:
+    """C++ with a plain C ABI; columns of the arrays follow ``ports``, inputs and outputs apart.
+
+    With ``resets`` a model begins with a cycle of reset, as gates without power-on values must.
+    """
     inputs, outputs = [port for port in ports if port.is_input], [port for port in ports if not port.is_input]
     clock = "model.clk = 0; model.rst = 0;" if is_clocked else ""
     bench = _TEMPLATE.format(
         clear=clock + "".join(_clear(port) for port in inputs),
+        reset="model.rst = 1; model.eval(); model.clk = 1; model.eval(); model.rst = 0;" if resets and is_clocked else "",
         input_columns=sum(port.words for port in inputs),
         output_columns=sum(port.words for port in outputs),
         drive="\n        ".join(_assignments(inputs, is_input=True)),
