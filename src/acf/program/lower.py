@@ -49,6 +49,11 @@ def _slots(serial: TiledRows, parallel: TiledRows, shape: FabricShape) -> float:
     return float((serial.tile_nonzeros.sum(axis=0) * present).sum())
 
 
+def _row_cycles(work: Work, shape: FabricShape) -> NDArray[np.int64]:
+    """Cycles of one non-zero against every piece of output columns, int64 ``[pieces]``; its row comes by a shared port."""
+    return np.maximum(-(-work.parallel.widths // shape.lanes), shape.units_per_port)
+
+
 def _token_program(work: Work, mapping: TokenMapping, shape: FabricShape, swapped: bool) -> Program:
     parts = shape.mesh_rows * (shape.mesh_columns // mapping.groups)
     piece_first, piece_rows, part_first = _cut_rows(work, parts, shape)
@@ -65,7 +70,7 @@ def _token_program(work: Work, mapping: TokenMapping, shape: FabricShape, swappe
             piece_rows,
             part_first,
             work.parallel.tile_nonzeros,
-            -(-work.parallel.widths // shape.lanes),
+            _row_cycles(work, shape),
             no_needed if work.needed is None else work.needed,
             mapping.group_of,
             mapping.round_of,
@@ -145,7 +150,7 @@ def _reduction_program(work: Work, mapping: ReductionMapping, shape: FabricShape
             work.serial.tile_nonzeros,
             work.serial.row_nonzeros,
             work.parallel.tile_nonzeros,
-            -(-work.parallel.widths // shape.lanes),
+            _row_cycles(work, shape),
             mapping.output_rows[order],
             mapping.output_columns[order],
             mapping.column_of[order],

@@ -87,6 +87,26 @@ class FabricShape:
         return self.units * self.lanes
 
     @property
+    def units_per_port(self) -> int:
+        """Units of a cluster that share one read port of its stores: each needs a row of a block so rarely at least."""
+        return min(self.units_per_cluster, self.tile // self.lanes)
+
+    @property
+    def result_flit_cycles(self) -> int:
+        """Cycles in which the units of a cluster put together a flit of bf16 results, a word each in a cycle."""
+        return -(-self.link_bytes // (2 * self.units_per_cluster * self.lanes))
+
+    @property
+    def sum_flit_cycles(self) -> int:
+        """The same for a flit of fp32 partial sums."""
+        return -(-self.link_bytes // (4 * self.units_per_cluster * self.lanes))
+
+    @property
+    def result_period_cycles(self) -> int:
+        """Cycles between two results flits of one cluster: the clusters of a row take turns on its line."""
+        return max(self.mesh_columns, self.result_flit_cycles)
+
+    @property
     def ideal_links(self) -> bool:
         """Whether links take no time and have no width."""
         return self.interconnect == "crossbar"
