@@ -185,4 +185,5 @@ def _reduction_program(work: Work, mapping: ReductionMapping, shape: FabricShape
         piece_first=serial_first,
         piece_rows=work.serial.widths.astype(np.int32),
         swapped=swapped,
+        split=mapping.split,
     )

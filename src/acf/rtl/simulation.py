@@ -29,6 +29,9 @@ class Backend(Protocol):
     def run(self, inputs: Words, outputs: Words) -> None:
         """Drive ``inputs [cycles, words]`` and fill ``outputs [cycles, words]``."""
 
+    def restart(self) -> None:
+        """Go back to the initial state."""
+
 
 class Simulation:
     """A component in simulation, from its initial state.
@@ -65,6 +68,10 @@ class Simulation:
             return PySimBackend(component, self.inputs, self.outputs)
         self.backend = "verilator"
         return runner
+
+    def restart(self) -> None:
+        """Go back to the initial state."""
+        self._runner.restart()
 
     def run(self, inputs: Mapping[str, ArrayLike], cycles: int | None = None) -> dict[str, Words]:
         """Run as many cycles as the longest input has, or ``cycles``, and give every output of every cycle.
@@ -118,8 +125,16 @@ class VerilatorBackend:
     def _start(self, verilog: str, ports: list[Port], clocked: bool, optimise: str, saif: bool) -> None:
         self._library = load_model(verilog, "top", harness_text(ports, clocked, resets=saif), optimise, saif)
         self._library.acf_create.restype = ctypes.c_void_p
+        self._open()
+
+    def _open(self) -> None:
         self._handle = ctypes.c_void_p(self._library.acf_create())
         self._end = finalize(self, self._library.acf_destroy, self._handle)
+
+    def restart(self) -> None:
+        """Begin again with a new instance."""
+        self._end()
+        self._open()
 
     def run(self, inputs: Words, outputs: Words) -> None:
         """Drive ``inputs [cycles, words]`` and fill ``outputs [cycles, words]`` in one call."""
@@ -150,6 +165,11 @@ class PySimBackend:
         """Drive ``inputs [cycles, words]`` and fill ``outputs [cycles, words]``."""
         self._batch = inputs, outputs
         self._simulator.advance()
+
+    def restart(self) -> None:
+        """Reset the simulator."""
+        self._batch = None
+        self._simulator.reset()
 
     async def _bench(self, context: Any) -> None:
         while True:
