@@ -65,11 +65,12 @@ def measure_power(
 
 def _gates(rtlil: str, liberty: Liberty | None) -> Mapping[str, str]:
     """The mapped netlist as JSON, and as Verilog together with what its cells do."""
-    write = ["write_json gates.json"]
+    named = ["rename -enumerate -pattern net_%", "write_json gates.json"]  # names that the simulation keeps
+    write = "write_verilog -noattr gates.v"
     if liberty is None:
-        commands = ["read_rtlil top.il", "synth -top top", "abc -g simple", "clean", *write, "write_verilog -noattr gates.v"]
+        commands = ["read_rtlil top.il", "synth -top top", "abc -g simple", "clean", *named, write]
         return run_yosys(commands, {"top.il": rtlil}, ["gates.json", "gates.v"]).files
-    commands = [*gate_commands("top"), *write, "read_liberty -overwrite cells.lib", "write_verilog -noattr gates.v"]
+    commands = [*gate_commands("top"), *named, "read_liberty -overwrite cells.lib", write]
     return run_yosys(commands, {"top.il": rtlil, "cells.lib": liberty.text}, ["gates.json", "gates.v"]).files
 
 
@@ -90,9 +91,9 @@ def _run(verilog: str, rtlil: str, ports: list[Any], inputs: Mapping[str, ArrayL
 
 
 def parse_saif(text: str) -> Toggles:
-    """Toggle counts of a SAIF file; paths begin with ``top``, bits of a bus are summed under its name with its index.
+    """Toggle counts of a SAIF file, by instance path below Verilator's outermost scope.
 
-    >>> parse_saif("(SAIFILE (INSTANCE top (NET (a (T0 1) (T1 2) (TC 5)) (b\\\\[1\\\\] (T0 1) (TC 2)))))")
+    >>> parse_saif("(SAIFILE (INSTANCE TOP (INSTANCE top (NET (a (T0 1) (T1 2) (TC 5)) (b\\\\[1\\\\] (T0 1) (TC 2))))))")
     {'top': {'a': 5, 'b[1]': 2}}
     """
     toggles: Toggles = {}
@@ -106,8 +107,9 @@ def parse_saif(text: str) -> Toggles:
             net = token[2].replace("\\", "")
             scopes += ["", ""]
         elif token[3]:
-            path = ".".join(scope for scope in scopes if scope)
-            toggles.setdefault(path, {})[net] = int(token[3])
+            path = [scope for scope in scopes if scope][1:]
+            if path:
+                toggles.setdefault(".".join(path), {})[net] = int(token[3])
         elif token[0] == "(":
             scopes.append("")
         else:
