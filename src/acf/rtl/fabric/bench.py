@@ -7,6 +7,7 @@ from amaranth.utils import bits_for
 from acf.rtl.fabric.memory import FlitMemory
 from acf.rtl.fabric.sizes import FabricSizes
 from acf.rtl.fabric.top import Fabric
+from acf.rtl.flow.parts import place
 
 
 class FabricBench(Component):
@@ -41,7 +42,7 @@ class FabricBench(Component):
         m = Module()
         m.submodules.fabric = fabric = self._fabric
         for line in range(len(self.load_flit)):
-            m.submodules[f"memory_{line}"] = memory = FlitMemory(self.sizes)
+            memory = place(m, f"memory_{line}", FlitMemory(self.sizes), "flit_memory")
             m.d.comb += [
                 memory.run.eq(self.run),
                 memory.load.eq(self.load_flit[line]),

@@ -14,6 +14,7 @@ from acf.rtl.fabric.receiver import PieceReceiver
 from acf.rtl.fabric.results import FlitGatherer, SumChain, rounded_bf16
 from acf.rtl.fabric.sizes import REASON_BITS, ROUND_BITS, FabricSizes
 from acf.rtl.fabric.walker import Walker
+from acf.rtl.flow.parts import place
 from acf.sim.fabric.engine import REASONS
 
 
@@ -66,24 +67,26 @@ class Cluster(Component):
         """Receive, walk, fetch and accumulate, close, drain."""
         m, sizes, shape = Module(), self.sizes, self.sizes.shape
         units = shape.units_per_cluster
-        walkers = [Walker(sizes, unit) for unit in range(units)]
+        walkers = [Walker(sizes) for _ in range(units)]
         paths = [SumDatapath(sizes) for _ in range(units)]
         ports = [StorePort(sizes) for _ in range(sizes.ports)]
         for unit, (walker, path) in enumerate(zip(walkers, paths, strict=True)):
-            m.submodules[f"walker_{unit}"], m.submodules[f"datapath_{unit}"] = walker, path
-            port, place = ports[unit // shape.units_per_port], unit % shape.units_per_port
+            place(m, f"walker_{unit}", walker, "walker")
+            place(m, f"datapath_{unit}", path, "datapath")
+            port, turn = ports[unit // shape.units_per_port], unit % shape.units_per_port
             m.d.comb += [
                 path.operation.eq(walker.operation),
-                port.asks[place].eq(walker.asks),
-                port.requests[place].eq(walker.request),
-                path.fetched_valid.eq(port.fetched_valid[place]),
+                port.asks[turn].eq(walker.asks),
+                port.requests[turn].eq(walker.request),
+                path.fetched_valid.eq(port.fetched_valid[turn]),
                 path.fetched.eq(port.fetched),
+                walker.unit.eq(unit),
                 walker.edge_cycles.eq(self.edge_cycles),
                 self.begins[unit].eq(walker.begins),
                 self.ends[unit].eq(walker.ends),
             ]
         for index, port in enumerate(ports):
-            m.submodules[f"port_{index}"] = port
+            place(m, f"port_{index}", port, "port")
         arrived, block_reason = self._receive_blocks(m, ports)
         done_header = self._receive_items(m, walkers, ports)
         emptied = Signal(ROUND_BITS)
@@ -174,12 +177,12 @@ class Cluster(Component):
         """A piece is done when every unit has ended it; its place, and after a step its blocks, are free again."""
         queue = self.sizes.shape.queue_packets
         ahead = [Signal(range(queue + 1), name=f"ended_{unit}") for unit in range(len(walkers))]
-        done, place = Signal(), Signal(range(max(2, queue)))
+        done, oldest = Signal(), Signal(range(max(2, queue)))
         self._queued = queued = Signal(range(queue + 1))
         m.d.sync += queued.eq(queued + self.serial_arrives - done)
         m.d.comb += [
             done.eq(all_of([count != 0 for count in ahead])),
-            self._done_place.eq(place),
+            self._done_place.eq(oldest),
             self.queue_credit.eq(done),
             self.slot_credits.eq(masked(header["count"], done & header.last_of_step)),
             self.closes.eq(done & header.last_of_round),
@@ -187,7 +190,7 @@ class Cluster(Component):
         for count, walker in zip(ahead, walkers, strict=True):
             m.d.sync += count.eq(count + walker.ends - done)
         with m.If(done):
-            m.d.sync += place.eq(wrapped(place + 1, queue))
+            m.d.sync += oldest.eq(wrapped(oldest + 1, queue))
         return done
 
     def _drain(
@@ -281,7 +284,7 @@ class Cluster(Component):
 
     def _count(self, m: Module, walkers: list[Walker], block_reason: Signal) -> None:
         for unit, walker in enumerate(walkers):
-            m.submodules[f"counters_{unit}"] = counters = StallCounters()
+            counters = place(m, f"counters_{unit}", StallCounters(), "counters")
             m.d.comb += [
                 counters.enable.eq(self.enable),
                 counters.item_there.eq(walker.item_there),

@@ -13,6 +13,7 @@ from acf.rtl.fabric.controller import Controller
 from acf.rtl.fabric.counters import COUNTER_BITS
 from acf.rtl.fabric.line import CreditLine, PacketLine, ResultLine, SumLine, turns
 from acf.rtl.fabric.sizes import FabricSizes
+from acf.rtl.flow.parts import place
 from acf.sim.fabric.engine import REASONS
 
 
@@ -74,7 +75,7 @@ class Fabric(Component):
         rows, columns = range(shape.mesh_rows), range(shape.mesh_columns)
         clusters = {(row, column): Cluster(sizes, row == 0, self.counts) for row in rows for column in columns}
         for (row, column), cluster in clusters.items():
-            m.submodules[f"cluster_{row}_{column}"] = cluster
+            place(m, f"cluster_{row}_{column}", cluster, "first_cluster" if row == 0 else "cluster")
             self._expose(m, cluster, row * shape.mesh_columns + column)
         row_controllers = [self._controller(m, row, shape.mesh_columns, True) for row in rows]
         column_controllers = [
@@ -115,7 +116,8 @@ class Fabric(Component):
                     m.d.sync += getattr(self, name).eq(getattr(cluster, name))
 
     def _controller(self, m: Module, line: int, places: int, serial: bool) -> Controller:
-        m.submodules[f"controller_{line}"] = controller = Controller(self.sizes, places, serial)
+        kind = "row_controller" if serial else "column_controller"
+        controller: Controller = place(m, f"controller_{line}", Controller(self.sizes, places, serial), kind)
         m.d.comb += [
             controller.run.eq(self.run),
             controller.reduces.eq(self.reduces),
@@ -135,11 +137,12 @@ class Fabric(Component):
         return controller
 
     def _packets(self, m: Module, controller: Controller, clusters: list[Cluster], name: str) -> None:
-        m.submodules[f"{name}_packets"] = line = PacketLine(self.sizes, len(clusters), controller.serial)
+        kind = "row_line" if controller.serial else "column_line"
+        line = place(m, f"{name}_packets", PacketLine(self.sizes, len(clusters), controller.serial), kind)
         m.d.comb += line.sent.eq(controller.link)
-        for place, cluster in enumerate(clusters):
+        for distance, cluster in enumerate(clusters):
             arrival: Any = cluster.row_in if controller.serial else cluster.column_in
-            m.d.comb += arrival.eq(getattr(line, f"taken_{place}"))
+            m.d.comb += arrival.eq(getattr(line, f"taken_{distance}"))
 
     def _credits(self, m: Module, controller: Controller, clusters: list[Cluster], name: str) -> None:
         """Slots of blocks are given back to the controller that sends blocks."""
@@ -147,18 +150,18 @@ class Fabric(Component):
         m.submodules[f"{name}_slot_credits"] = slots = CreditLine(self.sizes, len(clusters), width)
         m.d.comb += controller.slot_credits.eq(slots.back)
         mine = self.reduces if controller.serial else ~self.reduces
-        for place, cluster in enumerate(clusters):
-            m.d.comb += slots.given[place].eq(cluster.slot_credits & mine.replicate(width))
+        for distance, cluster in enumerate(clusters):
+            m.d.comb += slots.given[distance].eq(cluster.slot_credits & mine.replicate(width))
         if controller.serial:
             m.submodules[f"{name}_queue_credits"] = queue = CreditLine(self.sizes, len(clusters), 1)
             m.d.comb += controller.queue_credits.eq(queue.back)
-            for place, cluster in enumerate(clusters):
-                m.d.comb += queue.given[place].eq(cluster.queue_credit)
+            for distance, cluster in enumerate(clusters):
+                m.d.comb += queue.given[distance].eq(cluster.queue_credit)
 
     def _results(self, m: Module, row: int, clusters: list[Cluster]) -> None:
-        m.submodules[f"row_{row}_results"] = line = ResultLine(self.sizes)
-        for place, cluster in enumerate(clusters):
-            m.d.comb += [line.valid[place].eq(cluster.result_valid), line.results[place].eq(cluster.result)]
+        line = place(m, f"row_{row}_results", ResultLine(self.sizes), "result_line")
+        for distance, cluster in enumerate(clusters):
+            m.d.comb += [line.valid[distance].eq(cluster.result_valid), line.results[distance].eq(cluster.result)]
         m.d.comb += [
             self.result_valid[row].eq(line.edge.valid),
             self.result_column[row].eq(line.edge.column),

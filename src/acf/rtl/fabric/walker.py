@@ -17,11 +17,12 @@ class Walker(Component):
     pair of non-zero and block ``asks`` is 1 with ``request``. ``unit`` says which rows are its own.
     """
 
-    def __init__(self, sizes: FabricSizes, unit: int) -> None:
-        self.sizes, self.unit = sizes, unit
+    def __init__(self, sizes: FabricSizes) -> None:
+        self.sizes = sizes
         shape = sizes.shape
         super().__init__(
             {
+                "unit": In(bits_for(shape.units_per_cluster - 1)),
                 "write": In(1),
                 "write_place": In(bits_for(shape.queue_packets - 1)),
                 "write_item": In(sizes.item),

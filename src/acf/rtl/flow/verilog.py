@@ -5,6 +5,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from acf.rtl.flow.parts import separate_parts
 from acf.rtl.flow.yosys import run_yosys
 from acf.rtl.requirements import require
 
@@ -18,7 +19,9 @@ def to_rtlil(component: Any, name: str) -> str:
     require("amaranth")
     from amaranth.back import rtlil
 
-    return merge_identical_modules(rtlil.convert(component, name=name, emit_src=False))
+    with separate_parts() as parts:
+        text = rtlil.convert(component, name=name, emit_src=False)
+    return merge_identical_modules("\n".join([*parts.values(), text]))
 
 
 def emit_verilog(component: Any, name: str) -> str:
