@@ -167,9 +167,10 @@ class PySimBackend:
         self._simulator.advance()
 
     def restart(self) -> None:
-        """Reset the simulator."""
-        self._batch = None
-        self._simulator.reset()
+        """Reset the simulator, unless nothing has run yet."""
+        if self._batch is not None:
+            self._batch = None
+            self._simulator.reset()
 
     async def _bench(self, context: Any) -> None:
         while True:
