@@ -6,13 +6,23 @@ from typing import Annotated, Any
 
 import typer
 
+from acf.errors import RtlError
 from acf.files import write_whole
+from acf.rtl.lockstep.commands import load_shape, lockstep, sim
 from acf.rtl.requirements import require
 
 app = typer.Typer(help="Components as hardware: Verilog, FPGA resources, area, power.", no_args_is_help=True)
 
 UnitName = Annotated[str, typer.Argument(help="A component's name; `acf rtl units` lists them.")]
+UnitOrConfig = Annotated[
+    str | None, typer.Argument(help="A component's name; `acf rtl units` lists them. Or --config.", show_default=False)
+]
+Config = Annotated[Path | None, typer.Option(help="A fabric's TOML file, for example configs/acf-512.toml.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of a table.")]
+
+
+app.command()(lockstep)
+app.command()(sim)
 
 
 @app.command()
@@ -31,27 +41,27 @@ def units(as_json: Json = False) -> None:
 
 @app.command()
 def emit(
-    unit: UnitName,
+    unit: UnitOrConfig = None,
+    config: Config = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="The Verilog file to write.")] = Path("acf.v"),
     lint: Annotated[bool, typer.Option(help="Let Verilator check it; exit code 1 if it finds something.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Write a component as Verilog-2005, the same text on every run."""
-    component = _build(unit)
+    """Write a component, or the whole fabric of a configuration, as Verilog-2005: the same text on every run."""
+    component, name = _component(unit, config)
     from acf.rtl.flow.lint import lint as check
     from acf.rtl.flow.verilator import find_verilator
     from acf.rtl.flow.verilog import emit_verilog
-    from acf.rtl.registry import module_name
 
-    text = emit_verilog(component, module_name(unit))
+    text = emit_verilog(component, name)
     write_whole(output, text.encode())
     found = check(text, find_verilator()) if lint else []
     modules = text.count("\nmodule ")
     if as_json:
-        facts = {"file": str(output), "top": module_name(unit), "modules": modules}
+        facts = {"file": str(output), "top": name, "modules": modules}
         _print_json(facts | {"warnings": [vars(each) for each in found]})
     else:
-        typer.echo(f"{output}: {modules} modules, top {module_name(unit)}")
+        typer.echo(f"{output}: {modules} modules, top {name}")
         for each in found:
             typer.echo(f"{each.kind}: {each.text}")
     if found:
@@ -60,17 +70,18 @@ def emit(
 
 @app.command()
 def synth(
-    unit: UnitName,
+    unit: UnitOrConfig = None,
+    config: Config = None,
     target: Annotated[str, typer.Option(help="The FPGA family: xcup (UltraScale+).")] = "xcup",
     as_json: Json = False,
 ) -> None:
     """Synthesise a component: LUTs, flip-flops, DSPs and memories per module, share of a VU9P, logic depth."""
-    component = _build(unit)
-    from acf.rtl.registry import module_name
+    component, name = _component(unit, config)
     from acf.rtl.synthesis import synthesise
     from acf.rtl.tables import synthesis_table
 
-    _show(synthesise(component, module_name(unit), target), synthesis_table, as_json)
+    report = synthesise(component, name, target, depth_of=None if config is None else "first_cluster")
+    _show(report, synthesis_table, as_json)
 
 
 @app.command()
@@ -108,6 +119,22 @@ def power(
     cells = None if liberty is None else Liberty.read(liberty)
     inputs = unit_named(unit).stimulus(component, cycles, zeros, seed)
     _show(measure_power(component, module_name(unit), inputs, cycles, cells), power_table, as_json)
+
+
+def _component(unit: str | None, config: Path | None) -> tuple[Any, str]:
+    """What is to be built and the name of its top module: a unit by name, or the fabric of a file."""
+    require("amaranth")
+    require("pyosys")
+    if (unit is None) == (config is None):
+        raise RtlError("name a unit or a fabric with --config, one of the two; `acf rtl units` lists the units")
+    if unit is not None:
+        from acf.rtl.registry import module_name
+
+        return _build(unit), module_name(unit)
+    from acf.rtl.fabric.sizes import FabricSizes
+    from acf.rtl.fabric.top import Fabric
+
+    return Fabric(FabricSizes(load_shape(config))), "acf_fabric"
 
 
 def _build(unit: str) -> Any:

@@ -124,7 +124,10 @@ class StorePort(Component):
         return value
 
     def _aligned(self, m: Module, located: data.View, at: Signal) -> Signal:
-        """``tile`` values from the place on, two cycles after it is known; they may lie in two words."""
+        """``tile`` values from the place on, two cycles after it is known; they may lie in two words.
+
+        What is read beyond the end of a piece is masked later, so the address may wrap.
+        """
         sizes = self.sizes
         depth = sizes.shape.parallel_slots * sizes.piece_flits
         lane_bits = bits_for(sizes.flit_values - 1)
@@ -133,7 +136,7 @@ class StorePort(Component):
         words = []
         for odd in (0, 1):
             m.submodules[f"block_store_{odd}"] = memory = Memory(
-                shape=sizes.flit_bits, depth=max(2, depth // 2 + 1), init=[]
+                shape=sizes.flit_bits, depth=max(2, -(-depth // 2)), init=[]
             )
             write, read = memory.write_port(), memory.read_port()
             m.d.comb += [

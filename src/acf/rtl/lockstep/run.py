@@ -1,6 +1,5 @@
 """Both sides of one product, and random products to run them on."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -77,11 +76,15 @@ def random_product(seed: int, tile: int, most: int = 5) -> Product:
     return Product(bf16_bits(a), bf16_bits(b), needed, seed_of_stalls)
 
 
-def random_products(seed: int, tile: int, most: int = 5) -> Iterator[Product]:
-    """Products without end, every one by its own seed."""
-    while True:
-        yield random_product(seed, tile, most)
-        seed += 1
+def layer_product(
+    tokens: int, inputs: int, outputs: int, tile: int, zeros: float, sparsity: float, seed: int
+) -> Product:
+    """The forward pass of a block-sparse layer: ``zeros`` of the left operand, ``sparsity`` of the right one's blocks."""
+    rng = np.random.default_rng(seed)
+    a = rng.standard_normal((tokens, inputs)) * (rng.random((tokens, inputs)) >= zeros)
+    blocks = rng.random((-(-inputs // tile), -(-outputs // tile))) >= sparsity
+    b = rng.standard_normal((inputs, outputs)) * np.kron(blocks, np.ones((tile, tile)))[:inputs, :outputs]
+    return Product(bf16_bits(a), bf16_bits(b))
 
 
 def sizes_for(shape: FabricShape, products: list[Product]) -> FabricSizes:
