@@ -50,7 +50,7 @@ def _slots(serial: TiledRows, parallel: TiledRows, shape: FabricShape) -> float:
 
 
 def _row_cycles(work: Work, shape: FabricShape) -> NDArray[np.int64]:
-    """Cycles of one non-zero against every piece of output columns, int64 ``[pieces]``; its row comes by a shared port."""
+    """Cycles of one non-zero against each piece of output columns, int64 ``[pieces]``; rows come by a shared port."""
     return np.maximum(-(-work.parallel.widths // shape.lanes), shape.units_per_port)
 
 

@@ -56,8 +56,8 @@ class Program:
     partial sums, added on their way to its end, instead of pieces of their own.
 
     ``piece_first``, ``piece_rows``: the first output row of every serial piece and how many it has. ``swapped``: the
-    serial operand is the right one, so the output is transposed. ``split``: groups of mesh columns that each hold a part
-    of a partial sum.
+    serial operand is the right one, so the output is transposed. ``split``: groups of mesh columns that each hold a
+    part of the partial sums.
     """
 
     rows: Stream

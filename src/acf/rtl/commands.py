@@ -8,7 +8,7 @@ import typer
 
 from acf.errors import RtlError
 from acf.files import write_whole
-from acf.rtl.lockstep.commands import load_shape, lockstep, sim
+from acf.rtl.lockstep.commands import describe, load_shape, lockstep, sim
 from acf.rtl.requirements import require
 
 app = typer.Typer(help="Components as hardware: Verilog, FPGA resources, area, power.", no_args_is_help=True)
@@ -21,8 +21,8 @@ Config = Annotated[Path | None, typer.Option(help="A fabric's TOML file, for exa
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of a table.")]
 
 
-app.command()(lockstep)
-app.command()(sim)
+for command in (lockstep, sim, describe):
+    app.command()(command)
 
 
 @app.command()

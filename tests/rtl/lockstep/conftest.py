@@ -5,10 +5,10 @@ import pytest
 pytest.importorskip("amaranth")
 pytest.importorskip("pyosys")
 
-from acf.program import FabricShape  # noqa: E402
-from acf.rtl.fabric.sizes import FabricSizes  # noqa: E402
-from acf.rtl.flow.verilator import VerilatorUnavailableError  # noqa: E402
-from acf.rtl.lockstep.fabric import FabricSimulation  # noqa: E402
+from acf.program import FabricShape
+from acf.rtl.fabric.sizes import FabricSizes
+from acf.rtl.flow.verilator import VerilatorUnavailableError
+from acf.rtl.lockstep.fabric import FabricSimulation
 
 FOUR_UNITS = FabricShape(
     mesh_rows=2,

@@ -8,14 +8,14 @@ import pytest
 pytest.importorskip("amaranth")
 pytest.importorskip("pyosys")
 
-from acf.program import FabricShape  # noqa: E402
-from acf.rtl.arithmetic.model import bf16_bits, bf16_values  # noqa: E402
-from acf.rtl.fabric.sizes import FabricSizes  # noqa: E402
-from acf.rtl.lockstep.fabric import FabricSimulation  # noqa: E402
-from acf.rtl.lockstep.record import Record, first_divergence  # noqa: E402
-from acf.rtl.lockstep.run import Product, random_product, run_lockstep  # noqa: E402
-from acf.rtl.lockstep.training import training_step  # noqa: E402
-from acf.sim.fabric import play  # noqa: E402
+from acf.program import FabricShape
+from acf.rtl.arithmetic.model import bf16_bits, bf16_values
+from acf.rtl.fabric.sizes import FabricSizes
+from acf.rtl.lockstep.fabric import FabricSimulation
+from acf.rtl.lockstep.record import Record, first_divergence
+from acf.rtl.lockstep.run import Product, random_product, run_lockstep
+from acf.rtl.lockstep.training import training_step
+from acf.sim.fabric import play
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -6,7 +6,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import Component, In, Out
 from amaranth.utils import bits_for
 
-from acf.rtl.fabric.bits import all_of, any_of, delayed, masked, wrapped
+from acf.rtl.fabric.bits import all_of, delayed, masked, wrapped
 from acf.rtl.fabric.counters import COUNTER_BITS, StallCounters
 from acf.rtl.fabric.datapath import SumDatapath
 from acf.rtl.fabric.port import StorePort
@@ -171,9 +171,7 @@ class Cluster(Component):
                 getattr(port, f"{name}_pattern").eq(receiver.pattern),
             ]
 
-    def _finish_items(
-        self, m: Module, walkers: list[Walker], header: data.View
-    ) -> Signal:
+    def _finish_items(self, m: Module, walkers: list[Walker], header: data.View) -> Signal:
         """A piece is done when every unit has ended it; its place, and after a step its blocks, are free again."""
         queue = self.sizes.shape.queue_packets
         ahead = [Signal(range(queue + 1), name=f"ended_{unit}") for unit in range(len(walkers))]
@@ -202,7 +200,7 @@ class Cluster(Component):
         header: data.View,
     ) -> None:
         """Decide when flits leave; the datapath does it ``datapath_delay`` + 1 cycles later."""
-        sizes, shape = self.sizes, self.sizes.shape
+        sizes = self.sizes
         result_values, sum_values = sizes.flit_values, sizes.flit_values // 2
         m.submodules.results = results = FlitGatherer(sizes, result_values)
         m.submodules.sums = sums = FlitGatherer(sizes, sum_values)
@@ -247,7 +245,10 @@ class Cluster(Component):
         """Flit that leaves, whether one does, whether it is the round's last; and banks that become empty."""
         sizes = self.sizes
         piece_flits = sizes.piece_values // sizes.flit_values
-        waiting, tiles = Signal(range(3)), [Signal(range(self.sizes.shape.accumulator_tiles + 1), name=f"tiles_{i}") for i in (0, 1)]
+        waiting, tiles = (
+            Signal(range(3)),
+            [Signal(range(self.sizes.shape.accumulator_tiles + 1), name=f"tiles_{i}") for i in (0, 1)],
+        )
         flit, active, limit = Signal(range(results.flits)), Signal(), Signal(range(results.flits + 1))
         closes = Signal()
         filled = Signal()  # the bank that closes next

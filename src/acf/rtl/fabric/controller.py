@@ -184,9 +184,7 @@ class Controller(Component):
             rooms.append(room | ~command.takers[place])
         return all_of(rooms)
 
-    def _order_sums(
-        self, m: Module, command: data.View, has_command: Value
-    ) -> tuple[Signal, Value]:
+    def _order_sums(self, m: Module, command: data.View, has_command: Value) -> tuple[Signal, Value]:
         """Let the sums of a round move once all clusters that take part have closed it; whether none are moving."""
         starts, left = Signal(), Signal(range(self.sizes.most_sum_cycles + 1))
         ready = []

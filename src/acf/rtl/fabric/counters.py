@@ -37,9 +37,7 @@ class StallCounters(Component):
         item_was_there, blocks_were_there = Signal(), Signal()
         m.d.sync += [item_was_there.eq(self.item_there), blocks_were_there.eq(self.blocks_there)]
         reason = Signal(3)
-        m.d.comb += reason.eq(
-            Mux(item_was_there, Mux(blocks_were_there, DRAIN, self.block_reason), self.item_reason)
-        )
+        m.d.comb += reason.eq(Mux(item_was_there, Mux(blocks_were_there, DRAIN, self.block_reason), self.item_reason))
         with m.If(self.works | self.scans):
             m.d.sync += self.idle.eq(0)
         with m.Elif(self.enable):

@@ -54,7 +54,10 @@ class SumDatapath(Component):
         drained_bank = Signal()
         m.d.sync += drained_bank.eq(self.drain_bank)
         read = Signal(32 * lanes)
-        m.d.comb += [read.eq(Mux(adds.bank, banks[1], banks[0])), self.drained.eq(Mux(drained_bank, banks[1], banks[0]))]
+        m.d.comb += [
+            read.eq(Mux(adds.bank, banks[1], banks[0])),
+            self.drained.eq(Mux(drained_bank, banks[1], banks[0])),
+        ]
         if sizes.shape.units_per_port > 1:  # the same word comes again after two cycles at least
             m.d.comb += sums.eq(read)
             return m

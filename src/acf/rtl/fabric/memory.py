@@ -56,7 +56,11 @@ class FlitMemory(Component):
         depth = sizes.shape.prefetch_packets
         m.submodules.requests = queue = Memory(shape=layout, depth=max(2, depth), init=[])
         push, head = queue.write_port(), queue.read_port(domain="comb")
-        level, write_place, read_place = Signal(range(depth + 1)), Signal(range(max(2, depth))), Signal(range(max(2, depth)))
+        level, write_place, read_place = (
+            Signal(range(depth + 1)),
+            Signal(range(max(2, depth))),
+            Signal(range(max(2, depth))),
+        )
         begins, left, address = Signal(), Signal.like(self.flits), Signal.like(self.address)
         request = head.data
         m.d.comb += [

@@ -81,7 +81,10 @@ class Walker(Component):
             chunk.eq(Mux(working, chunk_left, 0)),
         ]
         row, step = Signal(range(max(2, sizes.unit_rows))), Signal(range(tile))
-        block, tile_of_sums = Signal(range(max(2, shape.accumulator_tiles))), Signal(range(max(2, shape.accumulator_tiles)))
+        block, tile_of_sums = (
+            Signal(range(max(2, shape.accumulator_tiles))),
+            Signal(range(max(2, shape.accumulator_tiles))),
+        )
         row_bits = Signal(tile)
         m.d.comb += [
             row.eq(lowest_set([any_of(list(rows[place * tile :][:tile])) for place in range(sizes.unit_rows)])),

@@ -164,11 +164,15 @@ class _Encoder:
     ) -> Place:
         rows = self.program.rows
         items = []
-        numbers = {key: {pair: place for place, pair in enumerate(pairs)} for key, pairs in tiles.items() if key[0] == cluster}
+        numbers = {
+            key: {pair: place for place, pair in enumerate(pairs)} for key, pairs in tiles.items() if key[0] == cluster
+        }
         for packet in self._packets(cluster):
             number = numbers[cluster, int(rows.round[packet])]
             piece = int(rows.row[packet])
-            items.append(Item(packet, {rank: number[piece, column] for rank, column in self._met(packet, cluster, blocks)}))
+            items.append(
+                Item(packet, {rank: number[piece, column] for rank, column in self._met(packet, cluster, blocks)})
+            )
         return Place(items, blocks, sorted(number for key, number in tiles if key == cluster))
 
     def _headers(

@@ -52,7 +52,9 @@ def lockstep(
             typer.echo(f"program {seed + number}: {both.divergence}", err=True)
             raise typer.Exit(1)
     facts = {"programs": programs, "cycles": cycles, "units": shape.units, "backend": fabric.simulation.backend}
-    text = f"{programs} programs, {cycles} cycles on {shape.units} SCUs: model and {facts['backend']} agree on every event"
+    text = (
+        f"{programs} programs, {cycles} cycles on {shape.units} SCUs: model and {facts['backend']} agree on every event"
+    )
     typer.echo(json.dumps(facts) if as_json else f"{text}, counter and bit")
 
 
@@ -65,6 +67,7 @@ def sim(
     sparsity: Annotated[float, typer.Option(min=0.0, max=1.0, help="Share of absent blocks in the right.")] = 0.75,
     backend: Backend = "auto",
     seed: Annotated[int, typer.Option(min=0, help="Seed of the operands.")] = 0,
+    timing: Annotated[int, typer.Option(min=0, help="Draw the timing of so many cycles.")] = 0,
     as_json: Json = False,
 ) -> None:
     """Run one block-sparse layer on the gates: cycles, what units did with them, and whether the model agrees."""
@@ -92,9 +95,24 @@ def sim(
     else:
         typer.echo(f"{facts['cycles']} cycles on {shape.units} SCUs ({facts['backend']}, {facts['seconds']} s)")
         typer.echo(", ".join(f"{reason} {count}" for reason, count in by_reason.items()) + " unit cycles")
-        typer.echo("the model agrees on every event, counter and bit" if both.divergence is None else str(both.divergence))
+        typer.echo(
+            "the model agrees on every event, counter and bit" if both.divergence is None else str(both.divergence)
+        )
+        if timing:
+            from acf.rtl.lockstep.timing import timing_diagram
+
+            typer.echo(timing_diagram(both.fabric, 0, timing))
     if both.divergence is not None:
         raise typer.Exit(1)
+
+
+def describe(config: Config = None) -> None:
+    """Print drawing, command encoding and ports of a fabric as Markdown."""
+    shape = load_shape(config)
+    from acf.rtl.fabric.describe import describe as text_of
+    from acf.rtl.fabric.sizes import FabricSizes
+
+    typer.echo(text_of(FabricSizes(shape)))
 
 
 def load_shape(config: Path | None) -> Any:

@@ -131,9 +131,7 @@ class FabricSimulation:
             self._take_results(output, outputs, program, encoded)
         return oriented(program, output)
 
-    def _take_results(
-        self, output: NDArray[np.float32], outputs: Outputs, program: Program, encoded: Encoded
-    ) -> None:
+    def _take_results(self, output: NDArray[np.float32], outputs: Outputs, program: Program, encoded: Encoded) -> None:
         shape, sizes = self.sizes.shape, self.sizes
         column_bits = max(1, (shape.mesh_columns - 1).bit_length())
         column_of = split_bits(outputs["result_column"], column_bits, shape.mesh_rows)

@@ -157,7 +157,14 @@ def ordered_output(
             total = banks.get((column, number), _empty_bank(sizes))
             for row in range(1, shape.mesh_rows):
                 total = add_flushed(total, banks.get((row * shape.mesh_columns + column, number), _empty_bank(sizes)))
-            _scatter(program, sizes, output, encoded.tiles[column, number], total, adds=column >= columns_of_group(program, sizes))
+            _scatter(
+                program,
+                sizes,
+                output,
+                encoded.tiles[column, number],
+                total,
+                adds=column >= columns_of_group(program, sizes),
+            )
     return oriented(program, output)
 
 
@@ -189,7 +196,11 @@ def _fill_banks(
     banks: dict[tuple[int, int], NDArray[np.float32]] = {}
     for cluster, place in enumerate(encoded.places):
         for item in place.items:
-            number, depth, piece = int(rows.round[item.packet]), int(rows.depth[item.packet]), int(rows.row[item.packet])
+            number, depth, piece = (
+                int(rows.round[item.packet]),
+                int(rows.depth[item.packet]),
+                int(rows.row[item.packet]),
+            )
             bank = banks.setdefault((cluster, number), _empty_bank(sizes))
             first = int(program.piece_first[piece])
             left = serial[first : first + int(program.piece_rows[piece]), depth * tile : (depth + 1) * tile]
@@ -225,9 +236,7 @@ def add_flushed(one: NDArray[np.float32], other: NDArray[np.float32]) -> NDArray
 
 
 @compiled
-def _accumulate(
-    bank: NDArray[np.float32], left: NDArray[np.float32], right: NDArray[np.float32]
-) -> None:
+def _accumulate(bank: NDArray[np.float32], left: NDArray[np.float32], right: NDArray[np.float32]) -> None:
     """``bank[row, column] += left[row, k] * right[k, column]`` by rising k, pairs with a zero left out."""
     least = np.float32(2.0**-126)
     zero = np.float32(0.0)

@@ -30,7 +30,9 @@ class EventLog(NamedTuple):
     emptied_at: NDArray[np.int64]
 
     @classmethod
-    def of_size(cls, row_packets: int, column_packets: int, columns: int, units: int, rounds: int, clusters: int) -> "EventLog":
+    def of_size(
+        cls, row_packets: int, column_packets: int, columns: int, units: int, rounds: int, clusters: int
+    ) -> "EventLog":
         """A log in which nothing has happened yet."""
         return cls(
             np.full(row_packets + column_packets, -1, dtype=np.int64),
