@@ -40,7 +40,7 @@ class FabricSizes:
             ),
             (
                 4 * shape.lanes <= shape.link_bytes,
-                f"lanes {shape.lanes} make more partial sums a cycle than link_bytes {shape.link_bytes} carry; use fewer",
+                f"lanes {shape.lanes} make more sums a cycle than link_bytes {shape.link_bytes} carry; use fewer",
             ),
             (shape.sram_cycles >= 3, f"sram_cycles {shape.sram_cycles} must be at least 3 to be built; give more"),
             (
@@ -110,7 +110,8 @@ class FabricSizes:
     def due_bits(self) -> int:
         """Bits of a counter of blocks that tells blocks due from blocks there, whatever is queued."""
         shape = self.shape
-        return bits_for(2 * (shape.parallel_slots + (shape.queue_packets + 1) * shape.accumulator_tiles)) + 1
+        most = 2 * (shape.parallel_slots + (shape.queue_packets + 1) * shape.accumulator_tiles)
+        return most.bit_length() + 1
 
     @cached_property
     def header(self) -> data.StructLayout:

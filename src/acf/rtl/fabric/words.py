@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -139,7 +140,7 @@ class _Encoder:
                 key = scope, int(rows.round[packet])
                 met = self._met(packet, cluster, blocks[cluster])
                 pairs[key] |= {(int(rows.row[packet]), column) for _, column in met}
-                for (_, before), (_, after) in zip(met, met[1:], strict=False):
+                for (_, before), (_, after) in pairwise(met):
                     follows[key].add(after, before)
         numbered = {}
         for key, found in pairs.items():

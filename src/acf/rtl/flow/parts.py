@@ -1,7 +1,7 @@
 """Parts of a design that occur often: converted once, placed as often as they are needed.
 
-Amaranth elaborates every instance anew; a fabric of 64 equal clusters would take minutes. While a design is converted to
-RTLIL, `place` makes all instances of a part refer to one module. In Amaranth's own simulator parts are plain submodules.
+Amaranth elaborates every instance anew; a fabric of 64 equal clusters would take minutes. While a design is converted
+to RTLIL, `place` makes all instances of a part refer to one module. In Amaranth's simulator parts are plain submodules.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ _PARTS: ContextVar[dict[str, str] | None] = ContextVar("parts", default=None)
 
 @contextmanager
 def separate_parts() -> Iterator[dict[str, str]]:
-    """Within this context, `place` converts each part once; gives their RTLIL texts by module name, inner ones first."""
+    """Within this context `place` converts each part once; gives their RTLIL by module name, inner ones first."""
     parts: dict[str, str] = {}
     token = _PARTS.set(parts)
     try:
@@ -48,4 +48,5 @@ def place(m: Any, name: str, component: Any, module: str) -> Any:
 def _text(component: Any, module: str) -> str:
     from amaranth.back import rtlil
 
-    return rtlil.convert(component, name=module, emit_src=False).replace("attribute \\top 1\n", "")
+    text: str = rtlil.convert(component, name=module, emit_src=False)
+    return text.replace("attribute \\top 1\n", "")

@@ -165,7 +165,10 @@ class FabricSimulation:
                 self._scatter(output, program, encoded.tiles[column, number], bank, adds)
 
     def _bank(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Values in the order of leaving as pieces ``[tiles, tile, tile]``: word n is word n // units of unit n % units."""
+        """Values in the order of leaving as pieces ``[tiles, tile, tile]``.
+
+        Word n of a bank is word n // units of unit n % units.
+        """
         shape, sizes = self.sizes.shape, self.sizes
         units, lanes = shape.units_per_cluster, shape.lanes
         ordered = values.reshape(-1, sizes.unit_rows, sizes.chunks, units, lanes)

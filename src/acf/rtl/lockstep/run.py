@@ -79,7 +79,7 @@ def random_product(seed: int, tile: int, most: int = 5) -> Product:
 def layer_product(
     tokens: int, inputs: int, outputs: int, tile: int, zeros: float, sparsity: float, seed: int
 ) -> Product:
-    """The forward pass of a block-sparse layer: ``zeros`` of the left operand, ``sparsity`` of the right one's blocks."""
+    """A block-sparse layer's forward pass: ``zeros`` of the left operand, ``sparsity`` of the right one's blocks."""
     rng = np.random.default_rng(seed)
     a = rng.standard_normal((tokens, inputs)) * (rng.random((tokens, inputs)) >= zeros)
     blocks = rng.random((-(-inputs // tile), -(-outputs // tile))) >= sparsity

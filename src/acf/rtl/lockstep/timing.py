@@ -14,8 +14,8 @@ MARKS: dict[str, str] = {
 def timing_diagram(record: Record, first: int, last: int) -> str:
     """Events of cycles ``first`` to ``last`` by place; a unit's line is ``#`` while it works on a piece.
 
-    ``S`` a packet is sent, ``A`` a serial piece and ``B`` a block is there, ``[`` a unit begins a piece, ``L`` a flit of
-    results leaves, ``E`` a bank is empty again. ``record`` is that of a run on the gates.
+    ``S`` a packet is sent, ``A`` a serial piece and ``B`` a block is there, ``[`` a unit begins a piece, ``L`` a flit
+    of results leaves, ``E`` a bank is empty again.
     """
     cycles = range(first, last)
     marks = "".join("|" if cycle % 10 == 0 else "." for cycle in cycles)
@@ -26,9 +26,9 @@ def timing_diagram(record: Record, first: int, last: int) -> str:
                 row = "".join(mark if cycle in set(times) else "." for cycle in cycles)
                 lines.append(f"{name.replace('_arrival', '') + ' ' + str(place):18} {row}")
     for unit, (begins, ends) in enumerate(zip(record.events["begin"], record.events["end"], strict=True)):
-        row = ["."] * len(cycles)
+        cells = ["."] * len(cycles)
         for begin, end in zip(begins, ends, strict=True):
             for cycle in range(max(begin, first), min(end, last)):
-                row[cycle - first] = "[" if cycle == begin else "#"
-        lines.append(f"{'unit ' + str(unit):18} {''.join(row)}")
+                cells[cycle - first] = "[" if cycle == begin else "#"
+        lines.append(f"{'unit ' + str(unit):18} {''.join(cells)}")
     return "\n".join(lines)

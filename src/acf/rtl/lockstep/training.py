@@ -16,7 +16,7 @@ from acf.train import attach
 
 @dataclass(frozen=True, eq=False)
 class TrainingStep:
-    """Operands of a step after the topology has moved, bf16 bits: ``x [tokens, in]``, ``weight [out, in]``, ``gradient``.
+    """Operands of a step after blocks moved, bf16 bits: ``x [tokens, in]``, ``weight [out, in]``, ``gradient``.
 
     ``kept``: bool ``[out, in]``, the blocks that are present. ``moved_blocks``: those the last update brought in.
     """
@@ -64,7 +64,7 @@ def training_step(
     for _ in range(2):
         x = torch.relu(torch.randn(tokens, inputs, generator=generator))
         optimizer.zero_grad()
-        torch.nn.functional.mse_loss(model(x), target).backward()
+        torch.autograd.backward(torch.nn.functional.mse_loss(model(x), target))
         optimizer.step()
     topology.detach()
     after = _kept(model)
