@@ -1,0 +1,1 @@
+"""DRAM: timing and energy of every burst, and what long streams sustain."""
