@@ -2,7 +2,8 @@
 
 In every cycle of a channel, in this order: a request is accepted (`offer`); then `step` lets the refresh counter count,
 issues at most one column and one row command (one of the two where there is one command bus), and hands one waiting
-request to the queue of its bank. Banks are asked in turn, each from the one after that served last.
+request to the queue of its bank. Banks are asked in turn, beginning after the one that had the last command of either
+kind.
 """
 
 from acf.sim.dram.state import (
@@ -122,7 +123,7 @@ def column_command(state: DramState, rules: DramRules, channel: int, cycle: int,
     if cycle < read_ready[groups] and cycle < write_ready[groups]:
         return 0
     banks = state.open_row.shape[1]
-    first = state.column_turn[channel]
+    first = state.turn[channel]
     for offset in range(banks):
         bank = first + offset
         if bank >= banks:
@@ -137,7 +138,7 @@ def column_command(state: DramState, rules: DramRules, channel: int, cycle: int,
         if cycle < ready[groups] or cycle < ready[group]:
             continue
         take_column(state, rules, channel, bank, index, cycle, completion)
-        state.column_turn[channel] = bank + 1 if bank + 1 < banks else 0
+        state.turn[channel] = bank + 1 if bank + 1 < banks else 0
         return 1
     return 0
 
@@ -179,7 +180,7 @@ def take_column(
 def row_command(state: DramState, rules: DramRules, channel: int, cycle: int) -> None:
     """Activate the row, or close the wrong one, that the oldest request of some bank waits for."""
     banks = state.open_row.shape[1]
-    first = state.row_turn[channel]
+    first = state.turn[channel]
     window_open = state.activates[channel, state.next_activate[channel]] + rules.four_activates <= cycle
     may_activate = window_open and cycle >= state.group_activate_ready[channel, rules.groups]
     for offset in range(banks):
@@ -200,7 +201,7 @@ def row_command(state: DramState, rules: DramRules, channel: int, cycle: int) ->
             if state.hits[channel, bank] < rules.row_hit_limit and first_hit(state, channel, bank) >= 0:
                 continue
             close_row(state, rules, channel, bank, cycle)
-        state.row_turn[channel] = bank + 1 if bank + 1 < banks else 0
+        state.turn[channel] = bank + 1 if bank + 1 < banks else 0
         return
 
 

@@ -69,8 +69,7 @@ class DramState(NamedTuple):
     writes: Int64s  # [channel, depth, 4]
     write_count: Int64s  # [channel]
     draining: Int64s  # [channel]: writes still to be handed to banks before reads have their turn
-    column_turn: Int64s  # [channel]: the bank that a column command is looked for first
-    row_turn: Int64s  # [channel]
+    turn: Int64s  # [channel]: the bank asked first, after the one that was served last
     refresh_wanted: Int64s  # [channel], 0 or 1
     waiting: Int64s  # [channel]: requests in the queues of banks
     counts: Int64s  # [channel, COUNTERS]
@@ -135,8 +134,7 @@ def empty_state(spec: DramSpec) -> DramState:
         writes=zeros(depth, 4),
         write_count=zeros(),
         draining=zeros(),
-        column_turn=zeros(),
-        row_turn=zeros(),
+        turn=zeros(),
         refresh_wanted=zeros(),
         waiting=zeros(),
         counts=zeros(COUNTERS),
