@@ -1,0 +1,1 @@
+"""The mesh: packets between endpoints, routing tables, and what long flows reach."""
