@@ -143,15 +143,26 @@ def allocate(
 def choose_queues(
     state: MeshState, rules: MeshRules, router: int, port: int, wants: int, winners: Int32s
 ) -> None:
-    """Give the free output queues of a port, one after another, to the input queues in turn that want one."""
-    queues = PORTS * rules.virtual_channels
-    for channel in range(rules.virtual_channels):
-        if state.taken[router, port, channel] or wants == 0:
+    """Every free output queue of a port grants an input queue; an input queue that has two grants takes one."""
+    queues, channels = PORTS * rules.virtual_channels, rules.virtual_channels
+    for channel in range(channels):
+        if not state.taken[router, port, channel]:
+            winners[port, channel] = first_from(wants, state.queue_turn[router, port, channel], queues)
+    for channel in range(channels):
+        queue = winners[port, channel]
+        if queue < 0:
             continue
-        queue = first_from(wants, state.queue_turn[router, port], queues)
-        wants &= ~(1 << queue)
-        winners[port, channel] = queue
-        state.queue_turn[router, port] = (queue + 1) % queues
+        offered = 0
+        for other in range(channels):
+            if winners[port, other] == queue:
+                offered |= 1 << other
+        accepted = first_from(offered, state.channel_turn[router, queue], channels)
+        for other in range(channels):
+            if winners[port, other] == queue and other != accepted:
+                winners[port, other] = -1
+        if winners[port, accepted] == queue and accepted >= channel:
+            state.queue_turn[router, port, accepted] = (queue + 1) % queues
+            state.channel_turn[router, queue] = (accepted + 1) % channels
 
 
 @compiled
@@ -167,22 +178,29 @@ def grant_and_send(
 ) -> None:
     """Every output grants one queue; every input accepts one of its queues, at all outputs that grant it."""
     channels = rules.virtual_channels
-    queues = PORTS * channels
     granted = np.full(PORTS, -1, dtype=np.int32)
     offers = np.zeros(PORTS, dtype=np.int32)  # per input: outputs that grant one of its queues
     for port in range(PORTS):
         if sends[port]:
-            granted[port] = first_from(sends[port], state.grant_turn[router, port], queues)
-            offers[granted[port] // channels] |= 1 << port
+            inputs = 0
+            for source in range(PORTS):
+                if sends[port] >> source * channels & (1 << channels) - 1:
+                    inputs |= 1 << source
+            source = first_from(inputs, state.grant_turn[router, port], PORTS)
+            of_input = sends[port] >> source * channels & (1 << channels) - 1
+            channel = first_from(of_input, state.send_turn[router, source], channels)
+            granted[port] = source * channels + channel
+            offers[source] |= 1 << port
     for source in range(PORTS):
         if offers[source] == 0:
             continue
         first = first_from(offers[source], state.accept_turn[router, source], PORTS)
         state.accept_turn[router, source] = (first + 1) % PORTS
         queue = granted[first]
+        state.send_turn[router, source] = (queue + 1) % channels
         for port in range(PORTS):
             if granted[port] == queue:
-                state.grant_turn[router, port] = (queue + 1) % queues
+                state.grant_turn[router, port] = (source + 1) % PORTS
                 send(state, router, queue, port, cycle)
         if state.wanted[router, queue] == 0 and state.held[router, queue] == 0:
             dequeue(state, rules, ports, neighbours, route_of, router, queue, cycle)

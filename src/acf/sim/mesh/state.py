@@ -41,8 +41,10 @@ class MeshState(NamedTuple):
     holding: Int32s  # [router, queue, port]: which virtual channel that is
     taken: Int32s  # [router, port, virtual channel]: 1 while an output queue is allocated
     credits: Int32s  # [router, port, virtual channel]
-    queue_turn: Int32s  # [router, port]: input queue asked first when output queues are allocated
-    grant_turn: Int32s  # [router, port]: input queue asked first when the output is granted
+    queue_turn: Int32s  # [router, port, virtual channel]: input queue that an output queue asks first
+    channel_turn: Int32s  # [router, queue]: output queue that an input queue takes first
+    send_turn: Int32s  # [router, port]: virtual channel that an input offers first
+    grant_turn: Int32s  # [router, port]: input that an output grants first
     accept_turn: Int32s  # [router, port]: output asked first when an input accepts
     link_packet: Int32s  # [LINK_SLOTS, router, port]: what enters the queue behind that output, -1 for nothing
     link_channel: Int32s  # [LINK_SLOTS, router, port]: into which virtual channel
@@ -95,7 +97,9 @@ def empty_state(spec: MeshSpec) -> MeshState:
         holding=nothing(routers, queues, PORTS),
         taken=zeros(PORTS, channels),
         credits=credits,
-        queue_turn=zeros(PORTS),
+        queue_turn=zeros(PORTS, channels),
+        channel_turn=zeros(queues),
+        send_turn=zeros(PORTS),
         grant_turn=zeros(PORTS),
         accept_turn=zeros(PORTS),
         link_packet=nothing(LINK_SLOTS, routers, PORTS),
