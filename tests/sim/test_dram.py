@@ -142,7 +142,9 @@ def test_addresses_map_to_one_place_each() -> None:
 @settings(max_examples=60, deadline=None)
 @given(
     requests=st.lists(
-        st.tuples(st.integers(0, 5000), st.integers(0, 4095), st.booleans(), st.integers(0, 2)), min_size=1, max_size=150
+        st.tuples(st.integers(0, 5000), st.integers(0, 4095), st.booleans(), st.integers(0, 2)),
+        min_size=1,
+        max_size=150,
     ),
     kind=st.sampled_from(["hbm2", "ddr4-2400"]),
 )

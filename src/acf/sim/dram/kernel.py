@@ -245,9 +245,7 @@ def hand_to_bank(state: DramState, rules: DramRules, channel: int) -> None:
 
 
 @compiled
-def move_first(
-    state: DramState, rules: DramRules, channel: int, queue: Int64s, counts: Int64s, is_write: bool
-) -> int:
+def move_first(state: DramState, rules: DramRules, channel: int, queue: Int64s, counts: Int64s, is_write: bool) -> int:
     """1: a request moved; 0: all banks wanted are full; -1: a write waits for an older read of its burst."""
     count = counts[channel]
     for index in range(count):

@@ -94,9 +94,7 @@ def rules_of(spec: DramSpec) -> DramRules:
         four_activates=timing.four_activates,
         column_same_group=max(timing.burst_cycles, timing.column_to_column_same_group),
         column_other_group=max(timing.burst_cycles, timing.column_to_column_other_group),
-        read_to_write=max(
-            1, timing.read_latency + timing.burst_cycles - timing.write_latency + timing.bus_turnaround
-        ),
+        read_to_write=max(1, timing.read_latency + timing.burst_cycles - timing.write_latency + timing.bus_turnaround),
         write_to_read_same_group=timing.write_latency + timing.burst_cycles + timing.write_to_read_same_group,
         write_to_read_other_group=timing.write_latency + timing.burst_cycles + timing.write_to_read_other_group,
         read_to_precharge=timing.read_to_precharge,

@@ -50,7 +50,9 @@ def energy_per_bit(spec: DramSpec, run_bytes: int, write_share: float = 0.0) -> 
 @cache
 def sustained_rate(spec: DramSpec, run_bursts: int, write_share: float = 0.0) -> SustainedRate:
     """The stream of runs of ``run_bursts`` bursts, played on the cycle-exact model with a fixed seed."""
-    address, is_write = random_runs(spec, run_bursts * spec.burst_bytes, MEASURED_BURSTS, seed=0, write_share=write_share)
+    address, is_write = random_runs(
+        spec, run_bursts * spec.burst_bytes, MEASURED_BURSTS, seed=0, write_share=write_share
+    )
     run = simulate_requests(spec, np.arange(address.size), address, is_write)
     reads = ~is_write
     latency = run.completion_cycle[reads] - run.accepted_cycle[reads]

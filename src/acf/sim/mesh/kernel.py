@@ -10,9 +10,7 @@ LINK_CYCLES = 2  # from winning the crossbar to the queue of the next router: cr
 
 
 @compiled
-def inject(
-    state: MeshState, rules: MeshRules, ports: Int32s, route_of: Int32s, router: int, packet: int
-) -> bool:
+def inject(state: MeshState, rules: MeshRules, ports: Int32s, route_of: Int32s, router: int, packet: int) -> bool:
     """Put a flit of a packet into the local input of a router at the end of a cycle, after `step`, once per cycle.
 
     The virtual channel is the next in turn that has a credit; False where none has.
@@ -44,9 +42,7 @@ def enqueue(
 
 
 @compiled
-def step(
-    state: MeshState, rules: MeshRules, ports: Int32s, neighbours: Int32s, route_of: Int32s, cycle: int
-) -> None:
+def step(state: MeshState, rules: MeshRules, ports: Int32s, neighbours: Int32s, route_of: Int32s, cycle: int) -> None:
     """Let one cycle pass: credits and flits arrive at its end, so routers see what was there before.
 
     ``ports [routers, ids]`` is the routing table, ``route_of [packets]`` the id of every packet.
@@ -140,9 +136,7 @@ def allocate(
 
 
 @compiled
-def choose_queues(
-    state: MeshState, rules: MeshRules, router: int, port: int, wants: int, winners: Int32s
-) -> None:
+def choose_queues(state: MeshState, rules: MeshRules, router: int, port: int, wants: int, winners: Int32s) -> None:
     """Every free output queue of a port grants an input queue; an input queue that has two grants takes one."""
     queues, channels = PORTS * rules.virtual_channels, rules.virtual_channels
     for channel in range(channels):

@@ -1,6 +1,6 @@
 """Routing tables: for every router, which output ports a destination or a multicast group leaves by."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -112,13 +112,10 @@ def _check_group(spec: MeshSpec, group: MulticastGroup) -> None:
     members = (group.source, *group.destinations)
     outside = [member for member in members if not 0 <= member < spec.routers]
     if outside:
-        raise ArchitectureError(f"endpoint {outside[0]} of a group is not in the mesh of {spec.routers}; use one that is")
+        raise ArchitectureError(
+            f"endpoint {outside[0]} of a group is not in the mesh of {spec.routers}; use one that is"
+        )
     if not group.destinations or len(set(group.destinations)) != len(group.destinations):
         raise ArchitectureError(
             f"group destinations {group.destinations} are empty or named twice; name each destination once"
         )
-
-
-def group_ids(table: RoutingTable) -> Mapping[MulticastGroup, int]:
-    """The id of every group of a table."""
-    return {group: table.id_of_group(index) for index, group in enumerate(table.groups)}

@@ -122,7 +122,9 @@ def _check(
     limits = {"source": (sources, spec.routers), "route_id": (routes, table.ports.shape[1])}
     for name, (values, limit) in limits.items():
         if int(values.min()) < 0 or int(values.max()) >= limit:
-            raise ArchitectureError(f"{name} must lie in 0 to {limit - 1}; got {int(values.min())} to {int(values.max())}")
+            raise ArchitectureError(
+                f"{name} must lie in 0 to {limit - 1}; got {int(values.min())} to {int(values.max())}"
+            )
     if int(made.min()) < 0 or int(lengths.min()) < 1:
         raise ArchitectureError(
             f"inject cycle {int(made.min())} or length {int(lengths.min())} flits is too small; "
@@ -131,4 +133,6 @@ def _check(
     origins = np.array([group.source for group in table.groups], dtype=np.int64)
     multicast = routes >= spec.routers
     if not np.array_equal(origins[routes[multicast] - spec.routers], sources[multicast]):
-        raise ArchitectureError("a packet for a group comes from another endpoint than the group's source; use a group of it")
+        raise ArchitectureError(
+            "a packet for a group comes from another endpoint than the group's source; use a group of it"
+        )
