@@ -89,9 +89,8 @@ class DramSpec:
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
-            if isinstance(value, int | float):
-                if not isinstance(value, bool):
-                    _require_positive(field.name, value)
+            if isinstance(value, int | float) and not isinstance(value, bool):
+                _require_positive(field.name, value)
         if self.row_bytes % self.burst_bytes:
             raise ArchitectureError(
                 f"row_bytes {self.row_bytes} is no multiple of burst_bytes {self.burst_bytes}; use one that is"

@@ -16,7 +16,7 @@ SHORT_FLITS, LONG_FLITS = 48, 144
 """Flits of the longest flow in the two exact runs that long flows are extrapolated from."""
 
 HIGHEST_LOAD = 0.65
-"""Flits per cycle and link up to which the latency formula is meant: what the busiest link takes before it saturates."""
+"""Flits per cycle and link up to which the latency formula holds; a little more saturates the mesh."""
 
 
 @dataclass(frozen=True, eq=False)
