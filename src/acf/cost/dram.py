@@ -51,10 +51,13 @@ _ELECTRICAL: dict[str, tuple[float, float, str, str]] = {
 
 
 def _figures(column: int, source: str) -> dict[str, Figure]:
-    timings = {name: Figure(entry[column], "cycles", f"{source}; {entry[2]}") for name, entry in _CYCLES.items()}
+    timings = {
+        name: Figure((hbm2, ddr4)[column], "cycles", f"{source}; {meaning}")
+        for name, (hbm2, ddr4, meaning) in _CYCLES.items()
+    }
     others = {
-        name: Figure(entry[column], entry[2], f"{source}; {entry[3]}")
-        for name, entry in (_GEOMETRY | _ELECTRICAL).items()
+        name: Figure((hbm2, ddr4)[column], unit, f"{source}; {meaning}")
+        for name, (hbm2, ddr4, unit, meaning) in (_GEOMETRY | _ELECTRICAL).items()
     }
     return timings | others
 

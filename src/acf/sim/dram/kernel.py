@@ -49,7 +49,7 @@ def offer(
 @compiled
 def waits_in(queue: Int64s, count: int, place: Int64s) -> bool:
     """Whether a queue ``[depth, 4]`` holds a request for the same burst."""
-    for index in range(count):  # noqa: SIM110 - the compiler takes loops, not generators
+    for index in range(count):
         if queue[index, 1] == place[1] and queue[index, 2] == place[2] and queue[index, 3] == place[3]:
             return True
     return False

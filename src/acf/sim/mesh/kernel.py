@@ -32,10 +32,10 @@ def enqueue(
     state: MeshState, rules: MeshRules, ports: Int32s, route_of: Int32s, router: int, queue: int, packet: int
 ) -> None:
     """Write a flit into a queue; if it is the first there, look up where it goes."""
-    count = state.count[router, queue]
+    count = state.filled[router, queue]
     place = (state.first[router, queue] + count) % rules.queue_flits
     state.queue[router, queue, place] = packet
-    state.count[router, queue] = count + 1
+    state.filled[router, queue] = count + 1
     state.stored[router] += 1
     if count == 0:
         state.wanted[router, queue] = ports[router, route_of[packet]]
@@ -111,7 +111,7 @@ def allocate(
     wants = np.zeros(PORTS, dtype=np.int32)  # per output: queues whose first flit needs an output queue
     sends = np.zeros(PORTS, dtype=np.int32)  # per output: queues whose first flit has one, with a credit
     for queue in range(queues):
-        if state.count[router, queue] == 0:
+        if state.filled[router, queue] == 0:
             continue
         for port in range(PORTS):
             if state.wanted[router, queue] >> port & 1:
@@ -232,10 +232,10 @@ def dequeue(
     source, channel = queue // rules.virtual_channels, queue % rules.virtual_channels
     first = (state.first[router, queue] + 1) % rules.queue_flits
     state.first[router, queue] = first
-    state.count[router, queue] -= 1
+    state.filled[router, queue] -= 1
     state.stored[router] -= 1
     state.in_flight[0] -= 1
-    if state.count[router, queue] > 0:
+    if state.filled[router, queue] > 0:
         state.wanted[router, queue] = ports[router, route_of[state.queue[router, queue, first]]]
     slot = (cycle + rules.credit_cycles) % state.credit_wire.shape[0]
     if source == LOCAL:

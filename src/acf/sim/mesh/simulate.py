@@ -119,12 +119,10 @@ def _check(
         )
     if not made.size:
         return
-    limits = {"source": (sources, spec.routers), "route_id": (routes, table.ports.shape[1])}
-    for name, (values, limit) in limits.items():
-        if int(values.min()) < 0 or int(values.max()) >= limit:
-            raise ArchitectureError(
-                f"{name} must lie in 0 to {limit - 1}; got {int(values.min())} to {int(values.max())}"
-            )
+    for name, values, limit in (("source", sources, spec.routers), ("route_id", routes, table.ports.shape[1])):
+        low, high = int(np.min(values)), int(np.max(values))
+        if low < 0 or high >= limit:
+            raise ArchitectureError(f"{name} must lie in 0 to {limit - 1}; got {low} to {high}")
     if int(made.min()) < 0 or int(lengths.min()) < 1:
         raise ArchitectureError(
             f"inject cycle {int(made.min())} or length {int(lengths.min())} flits is too small; "

@@ -35,7 +35,7 @@ class MeshState(NamedTuple):
 
     queue: Int32s  # [router, queue, flits], a ring
     first: Int32s  # [router, queue]
-    count: Int32s  # [router, queue]
+    filled: Int32s  # [router, queue]: flits in it
     wanted: Int32s  # [router, queue]: ports that the first flit has no output queue for yet, as bits
     held: Int32s  # [router, queue]: ports that it has one for and has not yet left by, as bits
     holding: Int32s  # [router, queue, port]: which virtual channel that is
@@ -91,7 +91,7 @@ def empty_state(spec: MeshSpec) -> MeshState:
     return MeshState(
         queue=zeros(queues, spec.queue_flits),
         first=zeros(queues),
-        count=zeros(queues),
+        filled=zeros(queues),
         wanted=zeros(queues),
         held=zeros(queues),
         holding=nothing(routers, queues, PORTS),
