@@ -17,7 +17,7 @@ from acf.sim.dram.state import (
     DramState,
     Int64s,
 )
-from acf.sim.jit import compiled
+from acf.sim.jit import compiled, inlined
 
 
 @compiled
@@ -95,7 +95,7 @@ def refresh(state: DramState, rules: DramRules, channel: int, cycle: int) -> Non
     state.counts[channel, REFRESHES] += 1
 
 
-@compiled
+@inlined
 def close_row(state: DramState, rules: DramRules, channel: int, bank: int, cycle: int) -> None:
     """Precharge one bank."""
     state.open_row[channel, bank] = -1
@@ -105,7 +105,7 @@ def close_row(state: DramState, rules: DramRules, channel: int, bank: int, cycle
     state.activate_ready[channel, bank] = max(state.activate_ready[channel, bank], ready)
 
 
-@compiled
+@inlined
 def first_hit(state: DramState, channel: int, bank: int) -> int:
     """Place in the bank's queue of its oldest request for the open row; -1 without one."""
     row = state.open_row[channel, bank]
@@ -115,7 +115,7 @@ def first_hit(state: DramState, channel: int, bank: int) -> int:
     return -1
 
 
-@compiled
+@inlined
 def column_command(state: DramState, rules: DramRules, channel: int, cycle: int, completion: Int64s) -> int:
     """Read or write a burst of an open row, if a bank has one that may go; returns how many (0 or 1)."""
     groups = rules.groups
@@ -143,7 +143,7 @@ def column_command(state: DramState, rules: DramRules, channel: int, cycle: int,
     return 0
 
 
-@compiled
+@inlined
 def take_column(
     state: DramState, rules: DramRules, channel: int, bank: int, index: int, cycle: int, completion: Int64s
 ) -> None:
@@ -176,7 +176,7 @@ def take_column(
     state.waiting[channel] -= 1
 
 
-@compiled
+@inlined
 def row_command(state: DramState, rules: DramRules, channel: int, cycle: int) -> None:
     """Activate the row, or close the wrong one, that the oldest request of some bank waits for."""
     banks = state.open_row.shape[1]
@@ -205,7 +205,7 @@ def row_command(state: DramState, rules: DramRules, channel: int, cycle: int) ->
         return
 
 
-@compiled
+@inlined
 def open_bank(state: DramState, rules: DramRules, channel: int, bank: int, row: int, cycle: int) -> None:
     """Activate one row."""
     state.open_row[channel, bank] = row
@@ -223,7 +223,7 @@ def open_bank(state: DramState, rules: DramRules, channel: int, bank: int, row: 
     state.counts[channel, ACTIVATES] += 1
 
 
-@compiled
+@inlined
 def hand_to_bank(state: DramState, rules: DramRules, channel: int) -> None:
     """Move the oldest read (write, while the write buffer drains) whose bank has room into that bank's queue.
 
@@ -244,7 +244,7 @@ def hand_to_bank(state: DramState, rules: DramRules, channel: int) -> None:
     move_first(state, rules, channel, state.reads[channel], state.read_count, False)
 
 
-@compiled
+@inlined
 def move_first(state: DramState, rules: DramRules, channel: int, queue: Int64s, counts: Int64s, is_write: bool) -> int:
     """1: a request moved; 0: all banks wanted are full; -1: a write waits for an older read of its burst."""
     count = counts[channel]

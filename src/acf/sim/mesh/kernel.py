@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from acf.sim.jit import compiled
+from acf.sim.jit import compiled, inlined
 from acf.sim.mesh.spec import LOCAL, OPPOSITE, PORTS
 from acf.sim.mesh.state import LINK_SLOTS, Int32s, Int64s, MeshRules, MeshState
 
@@ -27,7 +27,7 @@ def inject(state: MeshState, rules: MeshRules, ports: Int32s, route_of: Int32s, 
     return False
 
 
-@compiled
+@inlined
 def enqueue(
     state: MeshState, rules: MeshRules, ports: Int32s, route_of: Int32s, router: int, queue: int, packet: int
 ) -> None:
@@ -54,7 +54,7 @@ def step(state: MeshState, rules: MeshRules, ports: Int32s, neighbours: Int32s, 
     receive_flits(state, rules, ports, neighbours, route_of, cycle)
 
 
-@compiled
+@inlined
 def receive_credits(state: MeshState, rules: MeshRules, cycle: int) -> None:
     """Count the credits that have come to the end of their wire."""
     slot = (cycle + 1) % state.credit_wire.shape[0]
@@ -70,7 +70,7 @@ def receive_credits(state: MeshState, rules: MeshRules, cycle: int) -> None:
                 state.credit_wire[slot, router, port] = -1
 
 
-@compiled
+@inlined
 def receive_flits(
     state: MeshState, rules: MeshRules, ports: Int32s, neighbours: Int32s, route_of: Int32s, cycle: int
 ) -> None:
@@ -101,45 +101,48 @@ def first_from(bits: int, turn: int, size: int) -> int:
     return -1
 
 
-@compiled
+@inlined
 def allocate(
     state: MeshState, rules: MeshRules, ports: Int32s, neighbours: Int32s, route_of: Int32s, router: int, cycle: int
 ) -> None:
     """Both allocations of one router, on what was there when the cycle began."""
     channels = rules.virtual_channels
-    queues = PORTS * channels
-    wants = np.zeros(PORTS, dtype=np.int32)  # per output: queues whose first flit needs an output queue
-    sends = np.zeros(PORTS, dtype=np.int32)  # per output: queues whose first flit has one, with a credit
-    for queue in range(queues):
+    wants, sends, winners = state.wants, state.sends, state.winners
+    for port in range(PORTS):
+        wants[port] = sends[port] = 0
+    any_sends = False
+    for queue in range(PORTS * channels):
         if state.filled[router, queue] == 0:
             continue
+        wanted, held = state.wanted[router, queue], state.held[router, queue]
         for port in range(PORTS):
-            if state.wanted[router, queue] >> port & 1:
+            if wanted >> port & 1:
                 wants[port] |= 1 << queue
-            if state.held[router, queue] >> port & 1:
-                channel = state.holding[router, queue, port]
-                if state.credits[router, port, channel] > 0:
-                    sends[port] |= 1 << queue
-    winners = np.full((PORTS, channels), -1, dtype=np.int32)
+            elif held >> port & 1 and state.credits[router, port, state.holding[router, queue, port]] > 0:
+                sends[port] |= 1 << queue
+                any_sends = True
     for port in range(PORTS):
         if wants[port]:
             choose_queues(state, rules, router, port, wants[port], winners)
-    grant_and_send(state, rules, ports, neighbours, route_of, router, sends, cycle)
+    if any_sends:
+        grant_and_send(state, rules, ports, neighbours, route_of, router, sends, cycle)
     for port in range(PORTS):
-        for channel in range(channels):
-            queue = winners[port, channel]
-            if queue >= 0:
-                state.taken[router, port, channel] = 1
-                state.holding[router, queue, port] = channel
-                state.wanted[router, queue] &= ~(1 << port)
-                state.held[router, queue] |= 1 << port
+        if wants[port]:
+            for channel in range(channels):
+                queue = winners[port, channel]
+                if queue >= 0:
+                    state.taken[router, port, channel] = 1
+                    state.holding[router, queue, port] = channel
+                    state.wanted[router, queue] &= ~(1 << port)
+                    state.held[router, queue] |= 1 << port
 
 
-@compiled
+@inlined
 def choose_queues(state: MeshState, rules: MeshRules, router: int, port: int, wants: int, winners: Int32s) -> None:
     """Every free output queue of a port grants an input queue; an input queue that has two grants takes one."""
     queues, channels = PORTS * rules.virtual_channels, rules.virtual_channels
     for channel in range(channels):
+        winners[port, channel] = -1
         if not state.taken[router, port, channel]:
             winners[port, channel] = first_from(wants, state.queue_turn[router, port, channel], queues)
     for channel in range(channels):
@@ -159,7 +162,7 @@ def choose_queues(state: MeshState, rules: MeshRules, router: int, port: int, wa
             state.channel_turn[router, queue] = (accepted + 1) % channels
 
 
-@compiled
+@inlined
 def grant_and_send(
     state: MeshState,
     rules: MeshRules,
@@ -172,8 +175,9 @@ def grant_and_send(
 ) -> None:
     """Every output grants one queue; every input accepts one of its queues, at all outputs that grant it."""
     channels = rules.virtual_channels
-    granted = np.full(PORTS, -1, dtype=np.int32)
-    offers = np.zeros(PORTS, dtype=np.int32)  # per input: outputs that grant one of its queues
+    granted, offers = state.granted, state.offers
+    for port in range(PORTS):
+        granted[port], offers[port] = -1, 0
     for port in range(PORTS):
         if sends[port]:
             inputs = 0
@@ -200,7 +204,7 @@ def grant_and_send(
             dequeue(state, rules, ports, neighbours, route_of, router, queue, cycle)
 
 
-@compiled
+@inlined
 def send(state: MeshState, router: int, queue: int, port: int, cycle: int) -> None:
     """Pass the first flit of a queue through the crossbar to one output and free the output queue for the next."""
     channel = state.holding[router, queue, port]
@@ -217,7 +221,7 @@ def send(state: MeshState, router: int, queue: int, port: int, cycle: int) -> No
         state.credits[router, port, channel] -= 1
 
 
-@compiled
+@inlined
 def dequeue(
     state: MeshState,
     rules: MeshRules,

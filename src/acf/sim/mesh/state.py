@@ -56,6 +56,12 @@ class MeshState(NamedTuple):
     delivered: Int32s  # [router]: packet of the flit its endpoint was given in the last step, -1 for none
     flits_sent: Int64s  # [router, port]: flits that left by each output
     in_flight: Int64s  # [1]: flits in queues and on links
+    # Of one router and cycle only, here so that no step has to allocate them:
+    wants: Int32s  # [port]: queues whose first flit needs an output queue there, as bits
+    sends: Int32s  # [port]: queues whose first flit has one, with a credit, as bits
+    winners: Int32s  # [port, virtual channel]: queue that is given an output queue, -1 for none
+    granted: Int32s  # [port]: queue that an output grants, -1 for none
+    offers: Int32s  # [port]: outputs that grant a queue of this input, as bits
 
 
 def rules_of(spec: MeshSpec) -> MeshRules:
@@ -112,6 +118,11 @@ def empty_state(spec: MeshSpec) -> MeshState:
         delivered=nothing(routers),
         flits_sent=np.zeros((routers, PORTS), dtype=np.int64),
         in_flight=np.zeros(1, dtype=np.int64),
+        wants=nothing(PORTS),
+        sends=nothing(PORTS),
+        winners=nothing(PORTS, channels),
+        granted=nothing(PORTS),
+        offers=nothing(PORTS),
     )
 
 
