@@ -7,7 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from acf.errors import ArchitectureError
+from acf.sim.jit import compiled
 from acf.sim.mesh.spec import EAST, LOCAL, NORTH, SOUTH, WEST, MeshSpec
+
+STRIDES = (0, 1, -1, 1, -1)
+"""Columns, or rows, that lie behind each port."""
 
 
 @dataclass(frozen=True)
@@ -40,12 +44,12 @@ class RoutingTable:
         place = np.full((routers + len(groups), routers), -1, dtype=np.int32)
         ports[:, :routers] = 1 << _next_ports(spec)
         np.fill_diagonal(place, 0)
-        for index, group in enumerate(groups):
+        for group in groups:
             _check_group(spec, group)
-            for position, destination in enumerate(group.destinations):
-                place[routers + index, destination] = position
-                for router, port in route(spec, group.source, destination):
-                    ports[router, routers + index] |= 1 << port
+        sources = np.array([group.source for group in groups], dtype=np.int64)
+        sizes = [0, *(len(group.destinations) for group in groups)]
+        members = np.array([member for group in groups for member in group.destinations], dtype=np.int64)
+        add_groups(spec.columns, sources, np.cumsum(sizes), members, ports, place)
         return cls(spec=spec, ports=ports, groups=tuple(groups), place=place)
 
     def id_of_group(self, group: int) -> int:
@@ -82,16 +86,41 @@ def route(spec: MeshSpec, source: int, destination: int) -> list[tuple[int, int]
     """
     steps, router = [], source
     while True:
-        port = _next_port(spec, router, destination)
+        port = next_port(spec.columns, router, destination)
         steps.append((router, port))
         if port == LOCAL:
             return steps
         router = spec.neighbour(router, port)
 
 
-def _next_port(spec: MeshSpec, router: int, destination: int) -> int:
-    across = destination % spec.columns - router % spec.columns
-    along = destination // spec.columns - router // spec.columns
+@compiled
+def add_groups(
+    columns: int,
+    sources: NDArray[np.int64],
+    first_member: NDArray[np.int64],
+    members: NDArray[np.int64],
+    ports: NDArray[np.uint8],
+    place: NDArray[np.int32],
+) -> None:
+    """Write the trees of groups, whose destinations are ``members[first_member[g] : first_member[g + 1]]``."""
+    routers = ports.shape[0]
+    for group in range(sources.size):
+        for index in range(first_member[group], first_member[group + 1]):
+            place[routers + group, members[index]] = index - first_member[group]
+            router = sources[group]
+            while True:
+                port = next_port(columns, router, members[index])
+                ports[router, routers + group] |= np.uint8(1 << port)
+                if port == LOCAL:
+                    break
+                router += STRIDES[port] * (columns if port >= NORTH else 1)
+
+
+@compiled
+def next_port(columns: int, router: int, destination: int) -> int:
+    """The output by which a router sends a flit on to a destination: along the row first."""
+    across = destination % columns - router % columns
+    along = destination // columns - router // columns
     if across:
         return EAST if across > 0 else WEST
     if along:
@@ -100,7 +129,7 @@ def _next_port(spec: MeshSpec, router: int, destination: int) -> int:
 
 
 def _next_ports(spec: MeshSpec) -> NDArray[np.uint8]:
-    """`_next_port` for all pairs: ``[routers, destinations]``."""
+    """`next_port` for all pairs: ``[routers, destinations]``."""
     numbers = np.arange(spec.routers)
     across = numbers[None, :] % spec.columns - numbers[:, None] % spec.columns
     along = numbers[None, :] // spec.columns - numbers[:, None] // spec.columns
