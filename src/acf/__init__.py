@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from acf.trace import capture as capture
     from acf.train import LayerFigures as LayerFigures
     from acf.train import attach as attach
+    from acf.train import load_checkpoint as load_checkpoint
+    from acf.train import save_checkpoint as save_checkpoint
     from acf.train import write_scalars as write_scalars
     from acf.train.adapters import hugging_face_callback as hugging_face_callback
     from acf.train.adapters import lightning_callback as lightning_callback
@@ -59,7 +61,9 @@ _HOME_OF = {
     "faster_layers": "acf.nn",
     "hugging_face_callback": "acf.train.adapters",
     "lightning_callback": "acf.train.adapters",
+    "load_checkpoint": "acf.train",
     "report": "acf.report",
+    "save_checkpoint": "acf.train",
     "simulate": "acf.sim",
     "sparsify_": "acf.nn",
     "weight_sparsity": "acf.nn",

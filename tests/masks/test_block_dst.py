@@ -134,10 +134,11 @@ def test_a_move_of_many_equal_scores_takes_the_first_of_them():
 def test_scores_that_are_ranked_in_several_pieces_are_ranked_as_one():
     generator = torch.Generator().manual_seed(0)
     scores = torch.randint(0, 500, (40_000,), generator=generator).float()
+    values = scores.tolist()
     indices = torch.arange(40_000, dtype=torch.int32)
     move = plan_move(scores, scores, indices, indices, count=20_000)
-    assert move.new_rows.tolist() == sorted(range(40_000), key=lambda index: (-scores[index], index))[:20_000]
-    assert move.slots.tolist() == sorted(range(40_000), key=lambda index: (scores[index], index))[:20_000]
+    assert move.new_rows.tolist() == sorted(range(40_000), key=lambda index: (-values[index], index))[:20_000]
+    assert move.slots.tolist() == sorted(range(40_000), key=lambda index: (values[index], index))[:20_000]
 
 
 def test_blocks_whose_weights_or_gradients_are_not_numbers_leave_the_count_right():

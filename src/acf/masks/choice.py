@@ -111,7 +111,7 @@ def _highest(scores: Tensor, count: int) -> Tensor:
 def _highest_values(scores: Tensor, count: int) -> Tensor:
     """The ``count`` highest scores, descending, piece by piece: on a CPU top-k takes 16 bytes for every score."""
     best = scores[:0]
-    for piece in scores.split(SCORES_AT_ONCE):
+    for piece in torch.split(scores, SCORES_AT_ONCE):
         best = torch.cat([best, piece])
         best = best.topk(min(count, best.numel())).values
     return best
