@@ -5,6 +5,7 @@ All scenarios share one pair of processes, because starting them takes longer th
 
 import gc
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -112,12 +113,24 @@ def same_weights_from_a_full_checkpoint(model: nn.Module, *specs: Any) -> bool:
     return all(torch.equal(value, full[name]) for name, value in plain.state_dict().items())
 
 
-def refusal_to_save(folder: str) -> str:
-    try:
-        acf.save_checkpoint(Path(folder) / "shards.pt", model=sharded(new_model(NM_SPECS["bdwp"])))
-    except acf.AcfError as error:
-        return str(error)
-    return ""
+def refusals(folder: str) -> dict[str, str]:
+    """What is refused for a sharded model, and what is said."""
+    path = Path(folder) / "shards.pt"
+    attempts: dict[str, Callable[[], object]] = {
+        "save": lambda: acf.save_checkpoint(path, model=sharded(new_model(NM_SPECS["bdwp"]))),
+        **{
+            f"sparsify {name}": partial(acf.sparsify_, sharded(new_model()), each)
+            for name, each in WEIGHT_SPECS.items()
+        },
+        **{f"densify {name}": partial(acf.densify_, sharded(new_model(each))) for name, each in WEIGHT_SPECS.items()},
+    }
+    said = {}
+    for name, attempt in attempts.items():
+        try:
+            attempt()
+        except acf.AcfError as error:
+            said[name] = str(error)
+    return said
 
 
 WEIGHT_SPECS = {**NM_SPECS, "block": acf.BlockSparsity(0.7, block=4)}
@@ -147,7 +160,7 @@ def work(rank: int, folder: str) -> None:
     outcome["full checkpoints"] = {
         name: same_weights_from_a_full_checkpoint(sharded(new_model(spec)), spec) for name, spec in WEIGHT_SPECS.items()
     }
-    outcome["refusal to save"] = refusal_to_save(folder)
+    outcome["refusals"] = refusals(folder)
     torch.save(outcome, Path(folder) / f"rank{rank}.pt")
     gc.collect()  # the wrappers must be gone before their process group is
     torch.distributed.barrier()
@@ -230,7 +243,14 @@ def test_a_sharded_model_gathers_into_a_checkpoint_that_a_plain_one_loads(ranks)
 
 
 def test_one_file_of_one_rank_is_refused_for_a_sharded_model(ranks):
-    assert all(rank["refusal to save"].startswith("model is sharded over processes") for rank in ranks)
+    assert all(rank["refusals"]["save"].startswith("model is sharded over processes") for rank in ranks)
+
+
+@pytest.mark.parametrize("kind", WEIGHT_SPECS)
+def test_a_sharded_model_is_neither_sparsified_nor_densified_but_told_what_to_do(ranks, kind):
+    for rank in ranks:
+        assert rank["refusals"][f"sparsify {kind}"].endswith("call sparsify_ before fully_shard")
+        assert "0.weight is sharded over processes" in rank["refusals"][f"densify {kind}"]
 
 
 def test_one_process_keeps_its_thresholds_when_they_are_averaged():
