@@ -15,7 +15,8 @@ from acf.train.controller import TopologyController
 def save_checkpoint(path: str | Path, **parts: Any) -> None:
     """Write the ``state_dict`` of every part that has one, and other parts as they are, to ``path``.
 
-    The file takes the place of an older one in a single step: a process that dies while writing leaves the old one.
+    The file takes the place of an older one in a single step: a process that is killed while writing leaves the old
+    one, and beside it a hidden ``.tmp`` file.
     In a distributed run one process writes, of the model inside DistributedDataParallel. Other parts are numbers,
     strings, tensors and containers of these (``torch.get_rng_state()``, an epoch), so that ``torch.load`` with
     ``weights_only`` reads the file.
