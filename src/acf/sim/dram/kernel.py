@@ -17,7 +17,7 @@ from acf.sim.dram.state import (
     DramState,
     Int64s,
 )
-from acf.sim.jit import compiled, inlined
+from acf.jit import compiled, inlined
 
 
 @compiled

@@ -108,8 +108,8 @@ class AdaptiveFabric(FabricShape, AcceleratorSpec):
     def _walked_slots(self, work: Work, played: Played, effectual: int) -> int:
         """MACs of every non-zero of the serial operand against the width of every block it meets.
 
-        Where zeros of both are skipped: the slots that were issued, or, if they were issued several at a time, only those
-        that had to be.
+        Where zeros of both are skipped: the slots that were issued, or, if they were issued several at a time, only
+        those that had to be.
         """
         if self.skip == "both":
             return played.by_reason["work"] if self.lanes == 1 else effectual

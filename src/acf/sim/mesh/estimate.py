@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from acf.errors import ArchitectureError
-from acf.sim.jit import compiled
+from acf.jit import compiled
 from acf.sim.mesh.routing import RoutingTable
 from acf.sim.mesh.simulate import simulate_packets
 from acf.sim.mesh.spec import ENDPOINT_CYCLES, LOCAL, PORTS, ROUTER_CYCLES, MeshSpec

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from acf.sim.jit import compiled, inlined
+from acf.jit import compiled, inlined
 from acf.sim.mesh.spec import LOCAL, OPPOSITE, PORTS
 from acf.sim.mesh.state import LINK_SLOTS, Int32s, Int64s, MeshRules, MeshState
 

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from acf.errors import ArchitectureError
-from acf.sim.jit import compiled
+from acf.jit import compiled
 from acf.sim.mesh.spec import EAST, LOCAL, NORTH, SOUTH, WEST, MeshSpec
 
 STRIDES = (0, 1, -1, 1, -1)
