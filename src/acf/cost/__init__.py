@@ -4,6 +4,7 @@ from acf.cost.data_types import DATA_TYPES, DataType
 from acf.cost.figures import (
     DRAM_PJ_PER_BIT,
     FIGURES,
+    MAC_65NM_MM2,
     MAC_65NM_PJ,
     REGISTER_65NM_PJ_PER_BYTE,
     Figure,
@@ -16,6 +17,7 @@ __all__ = [
     "DATA_TYPES",
     "DRAM_PJ_PER_BIT",
     "FIGURES",
+    "MAC_65NM_MM2",
     "MAC_65NM_PJ",
     "REGISTER_65NM_PJ_PER_BYTE",
     "DataType",
