@@ -104,9 +104,9 @@ def test_the_large_fabric_has_the_peak_of_the_dense_baseline() -> None:
     assert ACF_16384.peak_flops == ARCHITECTURES["tensorcore"].peak_flops
 
 
-@pytest.mark.parametrize(("kind", "memory"), [("ddr", "ddr4-2400"), ("hbm2", "hbm2")])
-def test_dram_gives_the_share_of_its_peak_that_the_dram_model_sustains(kind: str, memory: str) -> None:
-    spec = dram_spec(memory, channels=2)
+@pytest.mark.parametrize(("kind", "memory", "channels"), [("ddr", "ddr4-2400", 4), ("hbm2", "hbm2", 2)])
+def test_dram_gives_the_share_of_its_peak_that_the_dram_model_sustains(kind: str, memory: str, channels: int) -> None:
+    spec = dram_spec(memory, channels)
     assert sustained_bandwidth(spec, 512) / spec.peak_bytes_per_s == pytest.approx(SUSTAINED_SHARE[kind], rel=0.02)
 
 
