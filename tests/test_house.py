@@ -36,6 +36,7 @@ ROOMS = (
     "program",
     "cost",
     "sim",
+    "rtl",
     "metrics",
     "report",
     "experiments",

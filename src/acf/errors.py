@@ -21,6 +21,10 @@ class ArchitectureError(AcfError, ValueError):
     """An architecture name, configuration file or Spec is not usable."""
 
 
+class RtlError(AcfError, ValueError):
+    """A hardware description, a tool of its flow or what was asked of them is not usable."""
+
+
 class ReportError(AcfError, ValueError):
     """A report cannot be made of what was given."""
 

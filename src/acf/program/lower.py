@@ -54,15 +54,20 @@ def _slots(serial: TiledRows, parallel: TiledRows, shape: FabricShape) -> float:
 
 
 def _operands(work: Work, shape: FabricShape) -> Operands:
-    """The operands as the packets need them: how long a non-zero takes at each place of every parallel piece."""
+    """The operands as the packets need them: how long a non-zero takes at each place of every parallel piece.
+
+    A row of a block comes by a port that several units share, so it takes at least as many cycles as there are of them.
+    """
     present = work.present
-    widths = np.where(present, -(-work.parallel.widths // shape.lanes)[:, None], 0)
+    at_least = np.maximum(-(-work.parallel.widths // shape.lanes), shape.units_per_port)
+    widths = np.where(present, at_least[:, None], 0)
     if shape.skip != "both":
         nothing = np.zeros((0, 0, 0), dtype=np.uint8)
         return Operands(
             work.serial.patterns, work.parallel.tile_nonzeros, nothing, widths.astype(np.int8), shape.skip == "gate"
         )
     cycles = (work.parallel.depth_nonzeros + np.uint8(shape.lanes - 1)) // np.uint8(shape.lanes)
+    cycles = np.where(cycles > 0, np.maximum(cycles, np.uint8(shape.units_per_port)), np.uint8(0))
     same = np.where((cycles == cycles[:, :, :1]).all(axis=2), cycles[:, :, 0].astype(np.int8), np.int8(-1))
     return Operands(work.serial.patterns, work.parallel.tile_nonzeros, cycles, same, False)
 

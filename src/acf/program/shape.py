@@ -21,8 +21,9 @@ class FabricShape:
 
     An operand is cut into ``tile`` x ``tile`` pieces. A cluster queues ``queue_packets`` pieces of the serial operand,
     keeps ``parallel_slots`` pieces of the parallel one, and owns ``accumulator_tiles`` pieces of the output in each of
-    two banks. A memory controller fetches up to ``prefetch_packets`` ahead, puts ``link_bytes`` a cycle on its first
-    link, and a flit takes ``hop_cycles`` from one router to the next; on-chip memory answers after ``sram_cycles``.
+    two banks; its units read ``store_ports`` rows of blocks in a cycle. A memory controller fetches up to
+    ``prefetch_packets`` ahead, puts ``link_bytes`` a cycle on its first link, and a flit takes ``hop_cycles`` from one
+    router to the next; on-chip memory answers after ``sram_cycles``.
     """
 
     mesh_rows: int = 8
@@ -33,6 +34,7 @@ class FabricShape:
     queue_packets: int = 16
     parallel_slots: int = 64
     accumulator_tiles: int = 16
+    store_ports: int = 1
     prefetch_packets: int = 32
     link_bytes: int = 32
     hop_cycles: int = 2
@@ -85,6 +87,27 @@ class FabricShape:
     def macs_per_cycle(self) -> int:
         """Multiply-accumulate slots in one clock cycle."""
         return self.units * self.lanes
+
+    @property
+    def units_per_port(self) -> int:
+        """Units of a cluster that share one read port of its stores, and so the fewest cycles for a row of a block."""
+        shared = -(-self.units_per_cluster // self.store_ports)
+        return min(shared, self.tile // self.lanes)
+
+    @property
+    def result_flit_cycles(self) -> int:
+        """Cycles in which the units of a cluster put together a flit of bf16 results, a word each in a cycle."""
+        return -(-self.link_bytes // (2 * self.units_per_cluster * self.lanes))
+
+    @property
+    def sum_flit_cycles(self) -> int:
+        """The same for a flit of fp32 partial sums."""
+        return -(-self.link_bytes // (4 * self.units_per_cluster * self.lanes))
+
+    @property
+    def result_period_cycles(self) -> int:
+        """Cycles between two results flits of one cluster: the clusters of a row take turns on its line."""
+        return max(self.mesh_columns, self.result_flit_cycles)
 
     @property
     def ideal_links(self) -> bool:

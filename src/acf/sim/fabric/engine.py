@@ -47,6 +47,9 @@ def play_program(
     hop_cycles: int,
     sram_cycles: int,
     dram_cycles: int,
+    result_period: int,
+    result_flit_cycles: int,
+    sum_flit_cycles: int,
     unit_cycles: NDArray[np.int64],
 ) -> int:
     """Cycles of a program; adds to ``unit_cycles [clusters * units, reasons]``.
@@ -172,12 +175,12 @@ def play_program(
                 if reduces:
                     left = max(done, drain_free[cluster])
                     if not ideal_links:
-                        left += hop * mesh_rows + flits
+                        left += hop * mesh_rows + flits * sum_flit_cycles
                     home = left
                 else:
                     left = max(last_free[cluster], drain_free[cluster])
                     if not ideal_links and flits:
-                        left += (column - left) % mesh_columns + (flits - 1) * mesh_columns + 1
+                        left += (column - left) % result_period + (flits - 1) * result_period + 1 + result_flit_cycles
                     home = left + hop * (column + 1)
                 bank_free[cluster, bank[cluster]] = left
                 bank[cluster] = 1 - bank[cluster]

@@ -67,6 +67,9 @@ def play(
         shape.hop_cycles,
         shape.sram_cycles,
         dram.latency_cycles if dram else 0,
+        shape.result_period_cycles,
+        shape.result_flit_cycles,
+        shape.sum_flit_cycles,
         unit_cycles,
     )
     return Played(int(cycles), unit_cycles)

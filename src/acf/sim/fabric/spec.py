@@ -94,7 +94,7 @@ class AdaptiveFabric(FabricShape, AcceleratorSpec):
         program = lower_work(work, swapped, self)
         played = play(program, self, self.dram_port, dram_bytes, self.engine)
         effectual = gemm.effectual_macs()
-        walked = self._walked_slots(work, played, effectual)
+        walked = self._walked_slots(work, effectual)
         return ComputeCount(
             cycles=played.cycles,
             dense_macs=gemm.dense_macs,
@@ -117,14 +117,13 @@ class AdaptiveFabric(FabricShape, AcceleratorSpec):
         beyond = "gated" if self.skip == "gate" else "edge"
         return {beyond: issued - walked, "ineffectual": walked - effectual} | lost
 
-    def _walked_slots(self, work: Work, played: Played, effectual: int) -> int:
+    def _walked_slots(self, work: Work, effectual: int) -> int:
         """MACs of every non-zero of the serial operand against the width of every block it meets.
 
-        Where zeros of both are skipped: the slots that were issued, or, if they were issued several at a time, only
-        those that had to be.
+        Where zeros of both are skipped, only the effectual ones.
         """
         if self.skip == "both":
-            return played.by_reason["work"] if self.lanes == 1 else effectual
+            return effectual
         widths = work.parallel.widths.astype(np.float64)
         present = work.present.astype(np.float64)
         if work.needed is None:

@@ -4,6 +4,8 @@ Nothing here looks ahead: a controller knows its credits, a cluster what has arr
 pipelines of fixed length, so a flit or a credit on its way is a time of arrival.
 """
 
+from typing import Any, NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -13,8 +15,40 @@ from acf.sim.fabric.engine import DRAIN, FILL, IMBALANCE, MEMORY, MESH, SCAN, WO
 NEVER = 1 << 62
 
 
+class EventLog(NamedTuple):
+    """When things happened, in cycles; -1: not at all. An empty log (no packets) records nothing.
+
+    ``sent_at [row packets + column packets]``; ``begun_at [row packets, mesh_columns, units]``; by round and cluster
+    ``first_left``, ``last_left`` (the first and last flit of results; of partial sums when they begin to move) and
+    ``emptied_at``, int64 all.
+    """
+
+    sent_at: NDArray[np.int64]
+    begun_at: NDArray[np.int64]
+    first_left: NDArray[np.int64]
+    last_left: NDArray[np.int64]
+    emptied_at: NDArray[np.int64]
+
+    @classmethod
+    def of_size(
+        cls, row_packets: int, column_packets: int, columns: int, units: int, rounds: int, clusters: int
+    ) -> "EventLog":
+        """A log in which nothing has happened yet."""
+        return cls(
+            np.full(row_packets + column_packets, -1, dtype=np.int64),
+            np.full((row_packets, columns, units), -1, dtype=np.int64),
+            *(np.full((rounds, clusters), -1, dtype=np.int64) for _ in range(3)),
+        )
+
+
+def step_program(*arguments: Any) -> int:
+    """Cycles of a program; adds to ``unit_cycles [clusters * units, reasons]``. Arguments as of `play_program`."""
+    log: Any = EventLog.of_size(0, 0, 0, 0, 0, 0)
+    return step_and_log(*arguments, log)
+
+
 @compiled
-def step_program(
+def step_and_log(
     row_first: NDArray[np.int64],
     row_kind: NDArray[np.uint8],
     row_step: NDArray[np.int32],
@@ -37,9 +71,14 @@ def step_program(
     hop_cycles: int,
     sram_cycles: int,
     dram_cycles: int,
+    result_period: int,
+    result_flit_cycles: int,
+    sum_flit_cycles: int,
     unit_cycles: NDArray[np.int64],
+    log: EventLog,
 ) -> int:
-    """Cycles of a program; adds to ``unit_cycles [clusters * units, reasons]``. Arguments as of `play_program`."""
+    """As `step_program`, and writes into ``log`` when everything happened."""
+    logs = log.sent_at.size > 0
     mesh_rows, mesh_columns = round_flits.shape[1], round_flits.shape[2]
     clusters, units = mesh_rows * mesh_columns, item_cycles.shape[1]
     hop = 0 if ideal_links else hop_cycles
@@ -55,6 +94,7 @@ def step_program(
                     item_count[line * mesh_columns + place] += 1
     most = max(1, item_count.max())
     item_of = np.zeros((clusters, most), dtype=np.int64)
+    item_packet = np.zeros((clusters, most), dtype=np.int64)
     item_blocks = np.zeros((clusters, most), dtype=np.int64)
     item_round = np.zeros((clusters, most), dtype=np.int64)
     filled = np.zeros(clusters, dtype=np.int64)
@@ -79,6 +119,7 @@ def step_program(
                     cluster = line * mesh_columns + place if is_row else place * mesh_columns + line - mesh_rows
                     if is_row and row_kind[packet] == 0:
                         item_of[cluster, filled[cluster]] = item
+                        item_packet[cluster, filled[cluster]] = packet
                         item += 1
                         item_blocks[cluster, filled[cluster]] = blocks_due[cluster]
                         item_round[cluster, filled[cluster]] = round_of_step[step]
@@ -177,18 +218,27 @@ def step_program(
                         break
                     drain_left[cluster] = 0 if ideal_links else round_flits[number, cluster // mesh_columns, place]
                     drain_until[cluster] = NEVER
+                    if logs:
+                        log.first_left[number, cluster] = time if reduces else -1
                     if reduces:
-                        drain_until[cluster] = time if ideal_links else time + hop * mesh_rows + drain_left[cluster]
+                        busy = 0 if ideal_links else hop * mesh_rows + drain_left[cluster] * sum_flit_cycles
+                        drain_until[cluster] = time + busy
                         drain_left[cluster] = 0
                     elif drain_left[cluster] == 0:
                         drain_until[cluster] = time
                 if drain_until[cluster] > time:
-                    if drain_left[cluster] > 0 and time % mesh_columns == place:  # this cycle's slot is its own
+                    if drain_left[cluster] > 0 and time % result_period == place:  # this cycle's slot is its own
+                        if logs:
+                            if log.first_left[number, cluster] < 0:
+                                log.first_left[number, cluster] = time
+                            log.last_left[number, cluster] = time
                         drain_left[cluster] -= 1
                         if drain_left[cluster] == 0:
-                            drain_until[cluster] = time + 1
+                            drain_until[cluster] = time + 1 + result_flit_cycles
                     break
                 emptied[cluster] += 1
+                if logs:
+                    log.emptied_at[number, cluster] = time
                 end = max(end, time if reduces else time + hop * (place + 1))
                 drain_round[cluster] += 1
                 drain_left[cluster] = -1
@@ -257,6 +307,8 @@ def step_program(
                         blocks_sent[cluster] += 1
                 link_free[line] = time if ideal_links else time + flits
                 head[line] += 1
+                if logs:
+                    log.sent_at[packet if is_row else packet + row_first[-1]] = time
                 sends = ideal_links
             if asked[line] < stop[line] and asked[line] - head[line] < prefetch_packets:
                 place = (asked[line] - begin[line]) % prefetch_packets
@@ -298,6 +350,8 @@ def step_program(
                 unit_cycles[who, WORK if work else SCAN] += cost
                 busy_until[cluster, unit] = time + cost
                 unit_item[cluster, unit] += 1
+                if logs:
+                    log.begun_at[item_packet[cluster, item], cluster % mesh_columns, unit] = time
             pending |= items_done[cluster] < item_count[cluster]
         if not pending:
             break

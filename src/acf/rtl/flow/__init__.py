@@ -1,0 +1,1 @@
+"""From an Amaranth component to Verilog, a compiled model and a synthesised netlist."""

@@ -1,0 +1,96 @@
+"""The flat ports of a component: what a harness drives and reads, cycle by cycle."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from acf.errors import RtlError
+
+WORD_BITS = 64
+
+Words = NDArray[np.uint64]
+
+
+@dataclass(frozen=True, eq=False)
+class Port:
+    """A port by its flat name, ``width`` bits; ``signal`` is Amaranth's, ``words`` its columns in an array."""
+
+    name: str
+    width: int
+    is_input: bool
+    signal: Any
+
+    @property
+    def words(self) -> int:
+        """Words of 64 bits that hold a value."""
+        return -(-self.width // WORD_BITS)
+
+
+def ports_of(component: Any) -> list[Port]:
+    """Every port of a component, names of nested interfaces joined by two underscores as in the Verilog."""
+    from amaranth.hdl import Value
+    from amaranth.lib.wiring import Flow
+
+    found = []
+    for path, member, value in component.signature.flatten(component):
+        signal = Value.cast(value)
+        if len(signal):
+            found.append(Port("__".join(map(str, path)), len(signal), member.flow == Flow.In, signal))
+    return found
+
+
+def columns_of(ports: Sequence[Port]) -> int:
+    """Words of one cycle of all these ports."""
+    return sum(port.words for port in ports)
+
+
+def pack_values(port: Port, values: ArrayLike, cycles: int) -> Words:
+    """Values of a port as uint64 ``[cycles, words]``; ``values`` is one for all cycles, ``[cycles]`` or packed."""
+    array = np.asarray(values)
+    if array.dtype == bool:
+        array = array.astype(np.uint64)
+    if not np.issubdtype(array.dtype, np.integer):
+        raise RtlError(f"port {port.name} is given {array.dtype} values; give integers, floats as their bits")
+    if array.ndim < 2 and port.words > 1:
+        raise RtlError(
+            f"port {port.name} has {port.width} bits; give [cycles, {port.words}] words of 64 bits, least first"
+        )
+    packed = np.broadcast_to(array.astype(np.uint64).reshape(-1, port.words), (cycles, port.words))
+    top_bits = port.width - (port.words - 1) * WORD_BITS
+    if cycles and top_bits < WORD_BITS and int(packed[:, -1].max()) >> top_bits:
+        raise RtlError(f"port {port.name} has {port.width} bits and is given a value that needs more; mask it first")
+    return packed
+
+
+def unpack_values(words: Words) -> Words:
+    """Words of a port as a caller gets them: ``[cycles]`` where one word holds a value, ``[cycles, words]`` else."""
+    return words[:, 0].copy() if words.shape[1] == 1 else words.copy()
+
+
+def split_bits(packed: NDArray[np.uint64], width: int, count: int) -> Words:
+    """Cut ``count`` fields of ``width`` bits, the first lowest, out of a port: uint64 ``[cycles, count]``.
+
+    >>> split_bits(np.array([0x321], dtype=np.uint64), width=4, count=3).tolist()
+    [[1, 2, 3]]
+    """
+    rows = packed.reshape(len(packed), -1).astype("<u8")
+    bits = np.unpackbits(rows.view(np.uint8), axis=1, bitorder="little")[:, : width * count]
+    weights = np.uint64(1) << np.arange(width, dtype=np.uint64)
+    return (bits.reshape(-1, count, width) * weights).sum(axis=2, dtype=np.uint64)
+
+
+def join_bits(fields: ArrayLike, width: int) -> Words:
+    """The inverse of `split_bits`: ``fields [cycles, count]`` of ``width`` bits as ``[cycles]`` or ``[cycles, words]``.
+
+    >>> join_bits([[1, 2, 3]], width=4).tolist() == [0x321]
+    True
+    """
+    values = np.asarray(fields).astype(np.uint64)
+    shifts = np.arange(width, dtype=np.uint64)
+    bits = ((values[:, :, None] >> shifts) & np.uint64(1)).astype(np.uint8).reshape(len(values), -1)
+    padded = np.zeros((len(values), -(-bits.shape[1] // WORD_BITS) * WORD_BITS), dtype=np.uint8)
+    padded[:, : bits.shape[1]] = bits
+    return unpack_values(np.packbits(padded, axis=1, bitorder="little").view("<u8").astype(np.uint64))

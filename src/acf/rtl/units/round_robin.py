@@ -1,0 +1,38 @@
+"""Round-robin choice: the first that asks, from a pointer on."""
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
+
+
+def first_from(m: Module, asking: Value, turn: Value, name: str) -> Signal:
+    """One-hot: the first set bit of ``asking`` at or after ``turn``, round the end; 0 where none is set."""
+    width = len(asking)
+    ahead, chosen = Signal(width, name=f"{name}_ahead"), Signal(width, name=name)
+    m.d.comb += ahead.eq(asking & Cat(*(turn <= place for place in range(width))))
+    m.d.comb += chosen.eq(Mux(ahead.any(), lowest_set(ahead), lowest_set(asking)))
+    return chosen
+
+
+def lowest_set(bits: Value) -> Value:
+    """One-hot: the lowest set bit."""
+    return bits & (~bits + 1)[: len(bits)]
+
+
+def index_of(one_hot: Value) -> Value:
+    """The place of the only set bit; 0 where none is set."""
+    width = max(1, (len(one_hot) - 1).bit_length())
+    bits = [Cat(*(one_hot[place] for place in range(len(one_hot)) if place >> bit & 1)).any() for bit in range(width)]
+    return Cat(*bits)
+
+
+def after(one_hot: Value) -> Value:
+    """The place behind the only set bit, round the end."""
+    return index_of(Cat(one_hot[-1], one_hot[:-1])) if len(one_hot) > 1 else Const(0, 1)
+
+
+def select(one_hot: Value, values: list[Value]) -> Value:
+    """The value at the only set bit; 0 where none is set."""
+    terms = [value & bit.replicate(len(value)) for bit, value in zip(one_hot, values, strict=True)]
+    while len(terms) > 1:
+        pairs = [terms[place : place + 2] for place in range(0, len(terms), 2)]
+        terms = [pair[0] | pair[1] if len(pair) == 2 else pair[0] for pair in pairs]
+    return terms[0]
