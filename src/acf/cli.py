@@ -10,6 +10,7 @@ import typer
 from acf import __version__
 from acf.errors import AcfError, ArchitectureError
 from acf.files import write_whole
+from acf.rtl.commands import app as rtl
 
 if TYPE_CHECKING:
     from acf.nn import LayerTiming
@@ -24,6 +25,7 @@ app = typer.Typer(
 )
 bench = typer.Typer(help="Measure this machine.", no_args_is_help=True)
 app.add_typer(bench, name="bench")
+app.add_typer(rtl, name="rtl")
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of a table.")]
 TraceFile = Annotated[Path, typer.Argument(help="A trace that `acf capture`, `acf demo` or Trace.save wrote.")]

@@ -51,7 +51,7 @@ def measure_power(
     ports = ports_of(component)
     toggles = _run(files["gates.v"], rtlil, ports, inputs, cycles)
     modules = json.loads(files["gates.json"])["modules"]
-    own = dict.fromkeys(_paths("top", "top", modules), 0.0)
+    own = {path: 0.0 for path in _paths("top", "top", modules)}
     clock = 0.0
     for path, module in _paths("top", "top", modules).items():
         for net, load in _loads(modules[module], modules, liberty).items():
@@ -65,30 +65,20 @@ def measure_power(
 
 def _gates(rtlil: str, liberty: Liberty | None) -> Mapping[str, str]:
     """The mapped netlist as JSON, and as Verilog together with what its cells do."""
-    write = ["write_json gates.json"]
+    named = ["rename -enumerate -pattern net_%", "write_json gates.json"]  # names that the simulation keeps
+    write = "write_verilog -noattr gates.v"
     if liberty is None:
-        commands = [
-            "read_rtlil top.il",
-            "synth -top top",
-            "abc -g simple",
-            "clean",
-            *write,
-            "write_verilog -noattr gates.v",
-        ]
+        commands = ["read_rtlil top.il", "synth -top top", "abc -g simple", "clean", *named, write]
         return run_yosys(commands, {"top.il": rtlil}, ["gates.json", "gates.v"]).files
-    commands = [*gate_commands("top"), *write, "read_liberty -overwrite cells.lib", "write_verilog -noattr gates.v"]
+    commands = [*gate_commands("top"), *named, "read_liberty -overwrite cells.lib", write]
     return run_yosys(commands, {"top.il": rtlil, "cells.lib": liberty.text}, ["gates.json", "gates.v"]).files
 
 
 def _run(verilog: str, rtlil: str, ports: list[Any], inputs: Mapping[str, ArrayLike], cycles: int) -> Toggles:
     """Toggles of all nets while the gates compute ``inputs``."""
     driven = [port for port in ports if port.is_input]
-    columns = [
-        pack_values(port, inputs.get(port.name, 0), cycles)
-        if port.name in inputs or port.words == 1
-        else np.zeros((cycles, port.words), dtype=np.uint64)
-        for port in driven
-    ]
+    columns = [pack_values(port, inputs.get(port.name, 0), cycles) if port.name in inputs or port.words == 1
+               else np.zeros((cycles, port.words), dtype=np.uint64) for port in driven]
     words = np.ascontiguousarray(np.concatenate(columns, axis=1))
     read = np.zeros((cycles, columns_of([port for port in ports if not port.is_input])), dtype=np.uint64)
     backend = VerilatorBackend.of_verilog(verilog, ports, is_clocked(rtlil))
@@ -101,16 +91,14 @@ def _run(verilog: str, rtlil: str, ports: list[Any], inputs: Mapping[str, ArrayL
 
 
 def parse_saif(text: str) -> Toggles:
-    """Toggle counts of a SAIF file; paths begin with ``top``, bits of a bus are summed under its name with its index.
+    """Toggle counts of a SAIF file, by instance path below Verilator's outermost scope.
 
-    >>> parse_saif("(SAIFILE (INSTANCE top (NET (a (T0 1) (T1 2) (TC 5)) (b\\\\[1\\\\] (T0 1) (TC 2)))))")
+    >>> parse_saif("(SAIFILE (INSTANCE TOP (INSTANCE top (NET (a (T0 1) (T1 2) (TC 5)) (b\\\\[1\\\\] (T0 1) (TC 2))))))")
     {'top': {'a': 5, 'b[1]': 2}}
     """
     toggles: Toggles = {}
     scopes: list[str] = []  # instance names, and "" for every other group
-    tokens = re.finditer(
-        r"\(\s*INSTANCE\s+(?:\"[^\"]*\"\s+)?(\S+)|\(\s*([^\s()]+)\s*\(T0|\(\s*TC\s+(\d+)\s*\)|[()]", text
-    )
+    tokens = re.finditer(r"\(\s*INSTANCE\s+(?:\"[^\"]*\"\s+)?(\S+)|\(\s*([^\s()]+)\s*\(T0|\(\s*TC\s+(\d+)\s*\)|[()]", text)
     net = ""
     for token in tokens:
         if token[1]:
@@ -119,8 +107,9 @@ def parse_saif(text: str) -> Toggles:
             net = token[2].replace("\\", "")
             scopes += ["", ""]
         elif token[3]:
-            path = ".".join(scope for scope in scopes if scope)
-            toggles.setdefault(path, {})[net] = int(token[3])
+            path = [scope for scope in scopes if scope][1:]
+            if path:
+                toggles.setdefault(".".join(path), {})[net] = int(token[3])
         elif token[0] == "(":
             scopes.append("")
         else:

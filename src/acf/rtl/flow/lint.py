@@ -9,9 +9,12 @@ from pathlib import Path
 from acf.rtl.flow.verilator import Verilator
 
 WAIVED_WARNINGS: dict[str, str] = {
+    "CASEOVERLAP": "multiplexers are written as casez over select bits of which at most one is set",
     "DECLFILENAME": "all modules stand in one file, so a file cannot be named like each of them",
     "PROCASSINIT": "registers have initial values for FPGAs and are reset by `rst` too",
     "UNUSEDSIGNAL": "the carry bit of an addition that cannot overflow is computed and dropped",
+    "WIDTHEXPAND": "the shorter operand of an operator is extended, as Verilog defines and as Amaranth meant it",
+    "WIDTHTRUNC": "`!` of a vector asks whether it is zero",
 }
 """Kinds of warnings that `acf rtl emit` may show, and why they stay; anything else is a defect."""
 

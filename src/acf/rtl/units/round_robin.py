@@ -7,7 +7,9 @@ def first_from(m: Module, asking: Value, turn: Value, name: str) -> Signal:
     """One-hot: the first set bit of ``asking`` at or after ``turn``, round the end; 0 where none is set."""
     width = len(asking)
     ahead, chosen = Signal(width, name=f"{name}_ahead"), Signal(width, name=name)
-    m.d.comb += ahead.eq(asking & Cat(*(turn <= place for place in range(width))))
+    highest = (1 << len(turn)) - 1
+    reached = [turn <= place if place < highest else Const(1, 1) for place in range(width)]
+    m.d.comb += ahead.eq(asking & Cat(*reached))
     m.d.comb += chosen.eq(Mux(ahead.any(), lowest_set(ahead), lowest_set(asking)))
     return chosen
 

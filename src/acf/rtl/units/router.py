@@ -13,6 +13,7 @@ from amaranth.lib.wiring import Component, In, Out, Signature
 
 from acf.errors import RtlError
 from acf.rtl.units.round_robin import after, first_from, index_of, select
+from acf.rtl.units.routing_table import RoutingTable
 
 
 @dataclass(frozen=True)
@@ -227,18 +228,16 @@ class MeshRouter(Component):
     def _arrive(self, m: Module, queues: list[_Queue]) -> None:
         """Look up the outputs of every arriving flit and write it to its queue."""
         spec = self.spec
-        m.submodules.table = table = Memory(shape=spec.ports, depth=2 << spec.id_bits, init=[])
-        write = table.write_port()
+        m.submodules.table = table = RoutingTable(spec.ports, spec.ports, spec.id_bits)
         m.d.comb += [
-            write.en.eq(self.table_write),
-            write.addr.eq(Cat(self.table_id, ~self.bank)),
-            write.data.eq(self.table_ports),
+            table.write.eq(self.table_write),
+            table.write_id.eq(self.table_id),
+            table.write_ports.eq(self.table_ports),
+            table.swap.eq(self.swap),
+            self.bank.eq(table.bank),
         ]
-        with m.If(self.swap):
-            m.d.sync += self.bank.eq(~self.bank)
         for port, arriving in enumerate(self.inputs):
-            lookup = table.read_port(domain="comb")
-            m.d.comb += lookup.addr.eq(Cat(arriving.id, self.bank))
+            m.d.comb += table.ids[port].eq(arriving.id)
             for channel in range(spec.virtual_channels):
                 number = port * spec.virtual_channels + channel
                 queue = queues[number]
@@ -246,7 +245,7 @@ class MeshRouter(Component):
                 m.submodules[f"flits_{number}"] = flits = Memory(
                     shape=spec.id_bits + spec.data_bits, depth=max(2, spec.queue_flits), init=[]
                 )
-                self._ring(m, queue, flits, Cat(arriving.id, arriving.data), lookup.data)
+                self._ring(m, queue, flits, Cat(arriving.id, arriving.data), table.ports[port])
 
     def _ring(self, m: Module, queue: _Queue, flits: Memory, flit: Value, mask: Value) -> None:
         """A queue's storage: flits in distributed memory, their outputs in registers."""

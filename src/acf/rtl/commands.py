@@ -1,0 +1,131 @@
+"""The commands `acf rtl ...`: thin, and quick to import."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from acf.files import write_whole
+from acf.rtl.requirements import require
+
+app = typer.Typer(help="Components as hardware: Verilog, FPGA resources, area, power.", no_args_is_help=True)
+
+UnitName = Annotated[str, typer.Argument(help="A component's name; `acf rtl units` lists them.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of a table.")]
+
+
+@app.command()
+def units(as_json: Json = False) -> None:
+    """List the components by name."""
+    require("amaranth")
+    from acf.rtl.registry import UNITS
+    from acf.rtl.tables import units_table
+    from acf.terminal import show
+
+    if as_json:
+        _print_json({name: unit.about for name, unit in UNITS.items()})
+    else:
+        show(units_table(UNITS))
+
+
+@app.command()
+def emit(
+    unit: UnitName,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The Verilog file to write.")] = Path("acf.v"),
+    lint: Annotated[bool, typer.Option(help="Let Verilator check it; exit code 1 if it finds something.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Write a component as Verilog-2005, the same text on every run."""
+    component = _build(unit)
+    from acf.rtl.flow.lint import lint as check
+    from acf.rtl.flow.verilator import find_verilator
+    from acf.rtl.flow.verilog import emit_verilog
+    from acf.rtl.registry import module_name
+
+    text = emit_verilog(component, module_name(unit))
+    write_whole(output, text.encode())
+    found = check(text, find_verilator()) if lint else []
+    modules = text.count("\nmodule ")
+    if as_json:
+        facts = {"file": str(output), "top": module_name(unit), "modules": modules}
+        _print_json(facts | {"warnings": [vars(each) for each in found]})
+    else:
+        typer.echo(f"{output}: {modules} modules, top {module_name(unit)}")
+        for each in found:
+            typer.echo(f"{each.kind}: {each.text}")
+    if found:
+        raise typer.Exit(1)
+
+
+@app.command()
+def synth(
+    unit: UnitName,
+    target: Annotated[str, typer.Option(help="The FPGA family: xcup (UltraScale+).")] = "xcup",
+    as_json: Json = False,
+) -> None:
+    """Synthesise a component: LUTs, flip-flops, DSPs and memories per module, share of a VU9P, logic depth."""
+    component = _build(unit)
+    from acf.rtl.registry import module_name
+    from acf.rtl.synthesis import synthesise
+    from acf.rtl.tables import synthesis_table
+
+    _show(synthesise(component, module_name(unit), target), synthesis_table, as_json)
+
+
+@app.command()
+def area(
+    unit: UnitName,
+    liberty: Annotated[Path, typer.Option(help="The liberty file of a cell library.")],
+    as_json: Json = False,
+) -> None:
+    """Area of a component in gate equivalents, with the cells of a liberty file."""
+    component = _build(unit)
+    from acf.rtl.area import measure_area
+    from acf.rtl.liberty import Liberty
+    from acf.rtl.registry import module_name
+    from acf.rtl.tables import area_table
+
+    _show(measure_area(component, module_name(unit), Liberty.read(liberty)), area_table, as_json)
+
+
+@app.command()
+def power(
+    unit: UnitName,
+    liberty: Annotated[Path | None, typer.Option(help="The liberty file; without it gate inputs are counted.")] = None,
+    cycles: Annotated[int, typer.Option(min=1, help="Cycles to run.")] = 2000,
+    zeros: Annotated[float, typer.Option(min=0.0, max=1.0, help="mac: share of zeros in one operand.")] = 0.5,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the inputs.")] = 0,
+    as_json: Json = False,
+) -> None:
+    """Relative power of a component, from the toggles of a run on its gates; before layout."""
+    component = _build(unit)
+    from acf.rtl.liberty import Liberty
+    from acf.rtl.power import measure_power
+    from acf.rtl.registry import module_name, unit_named
+    from acf.rtl.tables import power_table
+
+    cells = None if liberty is None else Liberty.read(liberty)
+    inputs = unit_named(unit).stimulus(component, cycles, zeros, seed)
+    _show(measure_power(component, module_name(unit), inputs, cycles, cells), power_table, as_json)
+
+
+def _build(unit: str) -> Any:
+    require("amaranth")
+    require("pyosys")
+    from acf.rtl.registry import unit_named
+
+    return unit_named(unit).build()
+
+
+def _show(report: Any, table: Any, as_json: bool) -> None:
+    from acf.terminal import show
+
+    if as_json:
+        _print_json(report.to_dict())
+    else:
+        show(table(report))
+
+
+def _print_json(values: Any) -> None:
+    typer.echo(json.dumps(values, indent=2))

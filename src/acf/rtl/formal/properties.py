@@ -1,0 +1,266 @@
+"""What is proved of the units, as components that watch them; inputs are free, ``holds`` must stay 1."""
+
+from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value
+from amaranth.lib.wiring import Component, In, Out
+
+from acf.rtl.units.fifo import BoundedFifo, CreditCounter
+from acf.rtl.units.router import MeshRouter, RouterSpec
+from acf.rtl.units.routing_table import RoutingTable
+from acf.rtl.units.scheduler import NARROW, ScheduleLogic, SchedulerSpec
+
+
+class EachPairOnce(Component):
+    """The scheduler takes effectual pairs alone, each by one lane, leaves the rest, and always drains a step.
+
+    What is taken is read off ``select`` and ``taken`` as a PE's multiplexers do.
+    """
+
+    def __init__(self, spec: SchedulerSpec = NARROW) -> None:
+        self.spec = spec
+        super().__init__({"staged": In(spec.staged_bits), "holds": Out(1)})
+
+    def elaborate(self, platform: object) -> Module:
+        """Decode every lane's choice and compare with what is left."""
+        m = Module()
+        spec, width = self.spec, self.spec.select_bits
+        m.submodules.logic = logic = ScheduleLogic(spec)
+        m.d.comb += logic.staged.eq(self.staged)
+        claims: list[list[Value]] = [[] for _ in range(spec.staged_bits)]
+        for lane in range(spec.lanes):
+            for option, place in enumerate(spec.places(lane)):
+                chosen = logic.select[lane * width : (lane + 1) * width] == option
+                claims[place].append(logic.taken[lane] & chosen)
+        checks = [logic.drained != 0, (logic.left & ~self.staged) == 0]
+        for place, takers in enumerate(claims):
+            once = Cat(*(takers[one] & takers[other] for one in range(len(takers)) for other in range(one)))
+            gone = self.staged[place] & ~logic.left[place]
+            checks += [~once.any(), Cat(*takers).any() == gone]
+        m.d.comb += self.holds.eq(Cat(*checks).all())
+        return m
+
+
+class CreditsCoverTheQueue(Component):
+    """A sender with credits, a link of ``delay`` cycles there and back, and a queue: it never overflows.
+
+    The invariant, which makes the proof inductive: credits, words on the link, words in the queue and credits on their
+    way back add up to the depth. A sender that begins with ``extra_credits`` must break it.
+    """
+
+    def __init__(self, depth: int = 3, delay: int = 2, extra_credits: int = 0) -> None:
+        self.depth, self.delay, self.extra_credits = depth, delay, extra_credits
+        super().__init__({"send": In(1), "read": In(1), "holds": Out(1)})
+
+    def elaborate(self, platform: object) -> Module:
+        """The chain, and the sum over it."""
+        m = Module()
+        m.submodules.counter = counter = CreditCounter(self.depth + self.extra_credits)
+        m.submodules.fifo = fifo = BoundedFifo(1, self.depth)
+        there, back = Signal(self.delay), Signal(self.delay)
+        m.d.comb += [
+            counter.send.eq(self.send),
+            counter.credit.eq(back[-1]),
+            fifo.write_valid.eq(there[-1]),
+            fifo.read_ready.eq(self.read),
+        ]
+        m.d.sync += [
+            there.eq(Cat(self.send & counter.available, there[:-1])),
+            back.eq(Cat(fifo.read_valid & self.read, back[:-1])),
+        ]
+        on_wires = sum((bit for bit in [*there, *back]), Const(0, 1))
+        total = Signal(8)
+        m.d.comb += [
+            total.eq(counter.left + fifo.level + on_wires),
+            self.holds.eq((total == self.depth + self.extra_credits) & ~(there[-1] & ~fifo.write_ready)),
+        ]
+        return m
+
+
+class QueueKeepsOrder(Component):
+    """Any word that enters a queue leaves it once, unchanged, after the words that were there before it."""
+
+    def __init__(self, depth: int = 3, width: int = 2) -> None:
+        self.depth, self.width = depth, width
+        super().__init__(
+            {"write_valid": In(1), "write_data": In(width), "read_ready": In(1), "mark": In(1), "holds": Out(1)}
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        """Follow one word, chosen by ``mark``, by the number of words ahead of it."""
+        m = Module()
+        m.submodules.fifo = fifo = BoundedFifo(self.width, self.depth)
+        followed, gone, word, ahead = Signal(), Signal(), Signal(self.width), Signal(range(self.depth + 1))
+        enters, leaves = fifo.write_valid & fifo.write_ready, fifo.read_valid & fifo.read_ready
+        m.d.comb += [
+            fifo.write_valid.eq(self.write_valid),
+            fifo.write_data.eq(self.write_data),
+            fifo.read_ready.eq(self.read_ready),
+        ]
+        waits = followed & ~gone
+        with m.If(self.mark & enters & ~followed):
+            m.d.sync += [followed.eq(1), word.eq(self.write_data), ahead.eq(fifo.level - leaves)]
+        with m.Elif(waits & leaves):
+            m.d.sync += [ahead.eq(ahead - 1), gone.eq(ahead == 0)]
+        is_first = waits & (ahead == 0)
+        m.d.comb += self.holds.eq(~waits | ((fifo.level > ahead) & (~is_first | (fifo.read_data == word))))
+        return m
+
+
+class WritesDoNotDisturbReads(Component):
+    """What a routing table answers for an id changes in no cycle but the one after a swap."""
+
+    def __init__(self, outputs: int = 2, id_bits: int = 2) -> None:
+        self.outputs, self.id_bits = outputs, id_bits
+        super().__init__(
+            {"id": In(id_bits), "write": In(1), "write_id": In(id_bits), "write_ports": In(outputs), "swap": In(1)}
+            | {"holds": Out(1)}
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        """Ask for the same id in two cycles; the second read asks for the id of the cycle before."""
+        m = Module()
+        m.submodules.table = table = RoutingTable(2, self.outputs, self.id_bits)
+        asked, answer, swapped, started = Signal(self.id_bits), Signal(self.outputs), Signal(), Signal()
+        m.d.comb += [
+            table.ids[0].eq(self.id),
+            table.ids[1].eq(asked),
+            table.write.eq(self.write),
+            table.write_id.eq(self.write_id),
+            table.write_ports.eq(self.write_ports),
+            table.swap.eq(self.swap),
+            self.holds.eq(~started | swapped | (table.ports[1] == answer)),
+        ]
+        m.d.sync += [asked.eq(self.id), answer.eq(table.ports[0]), swapped.eq(self.swap), started.eq(1)]
+        return m
+
+
+class SwapShowsWhatWasWritten(Component):
+    """After a swap every id answers what was last written for it while its bank was not in use; all ids at once."""
+
+    def __init__(self, outputs: int = 2, id_bits: int = 1) -> None:
+        self.outputs, self.id_bits = outputs, id_bits
+        super().__init__({"write": In(1), "write_id": In(id_bits), "write_ports": In(outputs), "swap": In(1), "holds": Out(1)})
+
+    def elaborate(self, platform: object) -> Module:
+        """A second table of registers, exchanged whole."""
+        m = Module()
+        ids = 1 << self.id_bits
+        m.submodules.table = table = RoutingTable(ids, self.outputs, self.id_bits)
+        used = [Signal(self.outputs, name=f"used_{number}") for number in range(ids)]
+        spare = [Signal(self.outputs, name=f"spare_{number}") for number in range(ids)]
+        m.d.comb += [
+            *(table.ids[number].eq(number) for number in range(ids)),
+            table.write.eq(self.write),
+            table.write_id.eq(self.write_id),
+            table.write_ports.eq(self.write_ports),
+            table.swap.eq(self.swap),
+            self.holds.eq(Cat(*(table.ports[number] == used[number] for number in range(ids))).all()),
+        ]
+        for number in range(ids):
+            written = Signal(self.outputs, name=f"written_{number}")
+            m.d.comb += written.eq(Mux(self.write & (self.write_id == number), self.write_ports, spare[number]))
+            with m.If(self.swap):
+                m.d.sync += [used[number].eq(written), spare[number].eq(used[number])]
+            with m.Else():
+                m.d.sync += spare[number].eq(written)
+        return m
+
+
+class NoFlitLostOrDuplicated(Component):
+    """One followed flit among any others leaves a router once by each of its outputs and by no other.
+
+    The neighbours keep to their credits and return them when they like; every flit carries the outputs that it is for
+    in its id, which is what the table answers. Nothing is lost: when the router is idle, all copies have left. With
+    ``extra_credits`` the neighbours believe in room that is not there, which must break it.
+    """
+
+    def __init__(self, spec: RouterSpec | None = None, extra_credits: int = 0) -> None:
+        self.extra_credits = extra_credits
+        self.spec = spec = spec or RouterSpec(ports=2, virtual_channels=1, queue_flits=2, ids=4, data_bits=1)
+        ports = spec.ports
+        super().__init__(
+            {
+                "arrives": In(ports),
+                "channel": In(spec.channel_bits).array(ports),
+                "id": In(spec.id_bits).array(ports),
+                "mark": In(ports),
+                "returns": In(ports * spec.virtual_channels),
+                "holds": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        """Neighbours with counters around a router whose table maps an id to its own bits."""
+        m = Module()
+        spec = self.spec
+        m.submodules.router = router = MeshRouter(spec)
+        loaded = self._load_table(m, router)
+        followed, outputs, delivered, twice = Signal(), Signal(spec.ports), Signal(spec.ports), Signal()
+        marks = []
+        for port in range(spec.ports):
+            sends = self._sender(m, router, port, loaded)
+            marks.append(sends & self.mark[port])
+            self._receiver(m, router, port)
+        first = [mark & ~followed & ~Cat(*marks[:port]).any() for port, mark in enumerate(marks)]
+        for port, mark in enumerate(first):
+            m.d.comb += router.inputs[port].data.eq(mark)
+            with m.If(mark):
+                m.d.sync += [followed.eq(1), outputs.eq(self.id[port])]
+        copies = Cat(*(output.valid & output.data[0] for output in router.outputs))
+        m.d.sync += [delivered.eq(delivered | copies), twice.eq(twice | (delivered & copies).any())]
+        m.d.comb += self.holds.eq(
+            ~twice & ((delivered & ~outputs) == 0) & ~(followed & router.idle & (delivered != outputs))
+        )
+        return m
+
+    def _load_table(self, m: Module, router: MeshRouter) -> Value:
+        """Write id k to entry k in the first cycles, then swap; 1 once that is done."""
+        entries = 1 << self.spec.ports
+        step = Signal(range(entries + 2))
+        with m.If(step <= entries):
+            m.d.sync += step.eq(step + 1)
+        m.d.comb += [
+            router.table_write.eq(step < entries),
+            router.table_id.eq(step),
+            router.table_ports.eq(step),
+            router.swap.eq(step == entries),
+        ]
+        return step > entries
+
+    def _sender(self, m: Module, router: MeshRouter, port: int, loaded: Value) -> Value:
+        """A neighbour that sends when the environment wants and a credit is there; 1 in a cycle in which it sends."""
+        spec, room = self.spec, self.spec.queue_flits + self.extra_credits
+        counters = [
+            Signal(range(room + 1), init=room, name=f"room_{port}_{channel}")
+            for channel in range(spec.virtual_channels)
+        ]
+        channel = self.channel[port] if spec.virtual_channels > 1 else Const(0, 1)
+        sends = Signal(name=f"sends_{port}")
+        known = channel < spec.virtual_channels
+        m.d.comb += [
+            sends.eq(loaded & self.arrives[port] & known & self.id[port].any() & (Array(counters)[channel] != 0)),
+            router.inputs[port].valid.eq(sends),
+            router.inputs[port].channel.eq(channel),
+            router.inputs[port].id.eq(self.id[port]),
+        ]
+        back = router.credits_out[port]
+        for number, counter in enumerate(counters):
+            gains, uses = back.valid & (back.channel == number), sends & (channel == number)
+            m.d.sync += counter.eq(counter + gains - uses)
+        return sends
+
+    def _receiver(self, m: Module, router: MeshRouter, port: int) -> None:
+        """A neighbour that returns a credit for what it was given, one per cycle, when the environment wants."""
+        spec = self.spec
+        if port == 0:
+            return
+        output, back = router.outputs[port], router.credits_in[port]
+        given: Value = Const(0, 1)
+        for channel in range(spec.virtual_channels):
+            owed = Signal(range(spec.queue_flits + 1), name=f"owed_{port}_{channel}")
+            gives = Signal(name=f"gives_{port}_{channel}")
+            wanted = self.returns[port * spec.virtual_channels + channel]
+            m.d.comb += gives.eq(wanted & (owed != 0) & ~given)
+            m.d.sync += owed.eq(owed + (output.valid & (output.channel == channel)) - gives)
+            with m.If(gives):
+                m.d.comb += [back.valid.eq(1), back.channel.eq(channel)]
+            given = given | gives

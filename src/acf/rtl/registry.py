@@ -1,0 +1,66 @@
+"""The components that the commands know by name. Needs Amaranth: `acf.rtl.requirements.require` it first."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from acf.errors import RtlError
+from acf.rtl.arithmetic.add import Fp32Adder
+from acf.rtl.arithmetic.multiply import Bf16Multiplier
+from acf.rtl.mac import MacUnit
+from acf.rtl.stimuli import Stimulus, mac_stimulus, random_stimulus
+from acf.rtl.units.block_walker import BlockWalker
+from acf.rtl.units.csc_walker import RelativeCscWalker
+from acf.rtl.units.fifo import BoundedFifo, CreditCounter
+from acf.rtl.units.mesh import Injector, MeshNetwork
+from acf.rtl.units.prefix_sum import PrefixSum
+from acf.rtl.units.router import MeshRouter
+from acf.rtl.units.scheduler import WIDE, TensorDashScheduler
+from acf.rtl.units.sorter import SorterSpec, TopKSorter
+from acf.rtl.units.threshold import ThresholdUnit
+
+
+@dataclass(frozen=True)
+class Unit:
+    """How to build a component, what it is, and the inputs that its power is measured with."""
+
+    build: Callable[[], Any]
+    about: str
+    stimulus: Stimulus = random_stimulus
+
+
+UNITS: dict[str, Unit] = {
+    "multiplier": Unit(Bf16Multiplier, "bfloat16 x bfloat16 to float32"),
+    "adder": Unit(Fp32Adder, "float32 + float32"),
+    "mac": Unit(MacUnit, "the SCU's datapath: multiply-accumulate that skips zeros", mac_stimulus),
+    "scheduler": Unit(TensorDashScheduler, "TensorDash scheduler, 4 lanes, 4 deep"),
+    "scheduler-wide": Unit(lambda: TensorDashScheduler(WIDE), "TensorDash scheduler, 16 lanes, 3 deep"),
+    "sorter": Unit(TopKSorter, "SORE lane, 2 of 8"),
+    "sorter-wide": Unit(lambda: TopKSorter(SorterSpec(kept=4, group_size=16)), "SORE lane, 4 of 16"),
+    "threshold": Unit(ThresholdUnit, "DTS: comparator, counter, divider, multiplier"),
+    "prefix-sum": Unit(PrefixSum, "offsets of 8 rows per cycle"),
+    "block-walker": Unit(BlockWalker, "block-CSR addresses, along rows or columns"),
+    "csc-walker": Unit(RelativeCscWalker, "compressed columns with relative indices"),
+    "fifo": Unit(BoundedFifo, "queue of 4 words of 32 bits"),
+    "credits": Unit(CreditCounter, "a sender's credits"),
+    "injector": Unit(Injector, "an endpoint's way into its router"),
+    "router": Unit(MeshRouter, "5 ports, 2 virtual channels of 4 flits, 64 ids in two banks"),
+    "mesh": Unit(MeshNetwork, "2 x 2 routers with injectors"),
+}
+"""Components by name."""
+
+
+def unit_named(name: str) -> Unit:
+    """The unit of a name; refuses an unknown one with the known ones."""
+    if name not in UNITS:
+        raise RtlError(f"unit {name!r} is not one of {', '.join(UNITS)}; use one of these names")
+    return UNITS[name]
+
+
+def module_name(name: str) -> str:
+    """The name of a unit's top module.
+
+    >>> module_name("prefix-sum")
+    'acf_prefix_sum'
+    """
+    return "acf_" + name.replace("-", "_")

@@ -1,0 +1,66 @@
+"""Tables of the RTL commands."""
+
+from typing import TYPE_CHECKING
+
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from acf.rtl.area import AreaReport
+    from acf.rtl.power import PowerReport
+    from acf.rtl.registry import Unit
+    from acf.rtl.synthesis import SynthesisReport
+
+
+def units_table(units: "dict[str, Unit]") -> Table:
+    """The units by name."""
+    table = Table(title="Components")
+    table.add_column("unit")
+    table.add_column("what it is")
+    for name, unit in units.items():
+        table.add_row(name, unit.about)
+    return table
+
+
+def synthesis_table(report: "SynthesisReport") -> Table:
+    """Resources of every module, and shares of the devices of the family."""
+    from acf.rtl.devices import DEVICES
+
+    table = Table(
+        title=f"{report.name} on {report.family}",
+        caption=f"one instance of each module, with all in it; logic depth {report.logic_depth} primitives between "
+        "registers; before placement, so the clock rate is unmeasured",
+    )
+    for heading in ("module", "instances", "LUTs", "FFs", "DSPs", "BRAMs", "URAMs"):
+        table.add_column(heading, justify="left" if heading == "module" else "right")
+    for name, use in report.modules.items():
+        table.add_row(name, f"{use.instances:,}", *(f"{value:,g}" for value in vars(use.resources).values()))
+    for name, device in DEVICES.items():
+        if device.family == report.family:
+            shares = report.resources.share_of(device)
+            table.add_row(f"share of a {name.upper()}", "", *(f"{share:.3%}" for share in shares.values()))
+    return table
+
+
+def area_table(report: "AreaReport") -> Table:
+    """Gate equivalents of every module."""
+    table = Table(title=f"{report.name}: {report.gate_equivalents:,.0f} gate equivalents", caption="cells, before layout")
+    table.add_column("module")
+    table.add_column("gate equivalents, all instances", justify="right")
+    for name, area in report.modules.items():
+        table.add_row(name, f"{area:,.0f}")
+    return table
+
+
+def power_table(report: "PowerReport") -> Table:
+    """Switched capacitance of every instance."""
+    table = Table(
+        title=f"{report.name}: {report.switched_per_cycle:,.1f} switched per cycle, "
+        f"of that {report.clock_per_cycle:,.1f} by the clock",
+        caption=f"{report.cycles:,} cycles; in {report.unit}; before layout: compare with each other only",
+    )
+    table.add_column("instance")
+    table.add_column("switched per cycle", justify="right")
+    table.add_column("share", justify="right")
+    for name, switched in report.instances.items():
+        table.add_row(name, f"{switched:,.1f}", f"{switched / report.switched_per_cycle:.0%}")
+    return table

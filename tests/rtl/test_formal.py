@@ -1,0 +1,61 @@
+"""What is proved of the units, and that the proofs can fail."""
+
+import pytest
+
+from acf.rtl.formal.properties import (
+    CreditsCoverTheQueue,
+    EachPairOnce,
+    NoFlitLostOrDuplicated,
+    QueueKeepsOrder,
+    SwapShowsWhatWasWritten,
+    WritesDoNotDisturbReads,
+)
+from acf.rtl.formal.prove import prove_always, prove_by_induction, prove_within
+from acf.rtl.units.router import RouterSpec
+from acf.rtl.units.scheduler import NARROW, WIDE, SchedulerSpec
+
+
+@pytest.mark.parametrize("spec", [NARROW, WIDE], ids=["4 lanes, 4 deep", "16 lanes, 3 deep"])
+def test_the_scheduler_picks_each_pair_exactly_once(spec: SchedulerSpec) -> None:
+    assert prove_always(EachPairOnce(spec)).holds
+
+
+def test_a_scheduler_whose_lanes_decide_at_the_same_time_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("acf.rtl.units.scheduler.lane_levels", lambda lanes, moves: (tuple(range(lanes)),))
+    proof = prove_always(EachPairOnce())
+    assert not proof.holds
+    assert "staged" in proof.counterexample
+
+
+@pytest.mark.parametrize(("depth", "delay"), [(1, 1), (3, 2), (4, 3)])
+def test_a_queue_with_credits_never_overflows(depth: int, delay: int) -> None:
+    assert prove_by_induction(CreditsCoverTheQueue(depth, delay)).holds
+
+
+def test_one_credit_too_many_overflows_the_queue() -> None:
+    assert not prove_within(CreditsCoverTheQueue(3, 2, extra_credits=1), cycles=12).holds
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3])
+def test_a_queue_neither_loses_nor_reorders_words(depth: int) -> None:
+    assert prove_within(QueueKeepsOrder(depth), cycles=3 * depth + 3).holds
+
+
+def test_writing_the_spare_bank_changes_no_route() -> None:
+    assert prove_by_induction(WritesDoNotDisturbReads()).holds
+
+
+def test_a_swap_shows_the_whole_new_table_at_once() -> None:
+    assert prove_within(SwapShowsWhatWasWritten(), cycles=10).holds
+
+
+@pytest.mark.parametrize(
+    ("ports", "channels", "flits", "cycles"), [(2, 1, 2, 16), (2, 2, 1, 14), (3, 1, 2, 16)], ids=["two", "vc", "three"]
+)
+def test_a_router_neither_loses_nor_duplicates_a_flit(ports: int, channels: int, flits: int, cycles: int) -> None:
+    spec = RouterSpec(ports=ports, virtual_channels=channels, queue_flits=flits, ids=1 << ports, data_bits=1)
+    assert prove_within(NoFlitLostOrDuplicated(spec), cycles).holds
+
+
+def test_a_neighbour_that_overruns_its_credits_loses_a_flit() -> None:
+    assert not prove_within(NoFlitLostOrDuplicated(extra_credits=1), cycles=20).holds
