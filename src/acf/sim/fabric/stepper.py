@@ -4,6 +4,7 @@ Nothing here looks ahead: a controller knows its credits, a cluster what has arr
 pipelines of fixed length, so a flit or a credit on its way is a time of arrival.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -43,8 +44,8 @@ class EventLog(NamedTuple):
 
 def step_program(*arguments: Any) -> int:
     """Cycles of a program; adds to ``unit_cycles [clusters * units, reasons]``. Arguments as of `play_program`."""
-    log: Any = EventLog.of_size(0, 0, 0, 0, 0, 0)
-    return step_and_log(*arguments, log)
+    stepped: Callable[..., int] = step_and_log
+    return stepped(*arguments, EventLog.of_size(0, 0, 0, 0, 0, 0))
 
 
 @compiled
