@@ -1,6 +1,7 @@
 """Playing every operation of a trace on one architecture, memory included."""
 
 from collections import Counter
+from collections.abc import Iterable
 from functools import reduce
 from math import ceil
 from operator import add
@@ -21,16 +22,25 @@ def simulate(trace: Trace, architecture: str | Path | AcceleratorSpec) -> Result
     Operations run one after another. Within one, DRAM traffic overlaps with compute, and the slower of the two
     decides; what compute waits is charged as the stall "memory".
     """
+    return simulate_parts([trace], architecture)
+
+
+def simulate_parts(traces: Iterable[Trace], architecture: str | Path | AcceleratorSpec) -> Result:
+    """Play a step that comes in parts, in their order, with one on-chip memory; each part may be let go once played."""
     name, spec = find_architecture(architecture)
     memory = OnChipMemory(spec.on_chip_bytes)
-    ops = tuple(_play(trace, op, spec, memory) for op in trace.ops)
+    ops: list[OpResult] = []
+    label = ""
+    for trace in traces:
+        ops += [_play(trace, op, spec, memory) for op in trace.ops]
+        label = trace.label
     return Result(
         architecture=name,
-        workload=trace.label,
+        workload=label,
         clock_hz=spec.clock_hz,
         technology_nm=spec.technology_nm,
         macs_per_cycle=spec.macs_per_cycle,
-        ops=ops,
+        ops=tuple(ops),
         notes=spec.notes,
         area_mm2=spec.area_mm2,
     )
