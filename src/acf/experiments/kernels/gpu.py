@@ -153,9 +153,9 @@ def measure_layers(ceilings: dict[str, float]) -> list[dict[str, Any]]:
             times = medians(
                 library
                 | {
-                    "forward": partial(linear_ops._block_linear, x, weight, *topology),
-                    "input_grad": partial(linear_ops._block_linear_input_grad, gradient, weight, *topology),
-                    "weight_grad": partial(linear_ops._block_linear_weight_grad, gradient, x, *topology),
+                    "forward": partial(linear_ops.block_linear_forward, x, weight, *topology),
+                    "input_grad": partial(linear_ops.block_linear_input_grad, gradient, weight, *topology),
+                    "weight_grad": partial(linear_ops.block_linear_weight_grad, gradient, x, *topology),
                 }
             )
             rows.append(layer_row(block, sparsity, topology.block_rows.numel(), times, ceilings))
@@ -236,9 +236,9 @@ def sparse_conv_passes(
     """Our three passes of the same convolution."""
     pairs = THREE_BY_THREE.as_lists()
     return {
-        "forward": lambda: conv_ops._block_conv2d(x, weight, *topology, *pairs),
-        "input_grad": lambda: conv_ops._block_conv2d_input_grad(gradient, weight, *topology, list(x.shape), *pairs),
-        "weight_grad": lambda: conv_ops._block_conv2d_weight_grad(gradient, x, *topology, *pairs),
+        "forward": lambda: conv_ops.block_conv2d_forward(x, weight, *topology, *pairs),
+        "input_grad": lambda: conv_ops.block_conv2d_input_grad(gradient, weight, *topology, list(x.shape), *pairs),
+        "weight_grad": lambda: conv_ops.block_conv2d_weight_grad(gradient, x, *topology, *pairs),
     }
 
 
@@ -277,9 +277,9 @@ def measure_overhead() -> dict[str, float]:
     weight, dense = random_tensor(topology.block_rows.numel(), 64, 64), random_tensor(512, 512)
     functions: dict[str, Callable[[], object]] = {
         "dense_matmul": lambda: x @ dense,
-        "forward": lambda: linear_ops._block_linear(x, weight, *topology),
-        "input_grad": lambda: linear_ops._block_linear_input_grad(gradient, weight, *topology),
-        "weight_grad": lambda: linear_ops._block_linear_weight_grad(gradient, x, *topology),
+        "forward": lambda: linear_ops.block_linear_forward(x, weight, *topology),
+        "input_grad": lambda: linear_ops.block_linear_input_grad(gradient, weight, *topology),
+        "weight_grad": lambda: linear_ops.block_linear_weight_grad(gradient, x, *topology),
         "forward_without_op": lambda: product.linear(x, weight, *topology),
         "weight_grad_without_op": lambda: weight_grad.linear_weight_grad(gradient, x, *topology),
     }

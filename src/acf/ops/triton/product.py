@@ -1,17 +1,20 @@
 """Launching the forward and input-gradient products of linear layers."""
 
+from collections.abc import Hashable
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from triton.tools.tensor_descriptor import TensorDescriptor
 
 from acf.ops import reference
 from acf.ops.triton.configs import product_configs
+from acf.ops.triton.launch import Launched, PreparedLaunch, Tiled, launch
 from acf.ops.triton.product_kernels import product_descriptor_kernel, product_gather_kernel
 from acf.ops.triton.support import ceil_div, dot_precision, readable, supports
 from acf.ops.triton.tuning import TUNER, LaunchConfig, ProblemKey, density_bucket, token_bucket
 from acf.sparse import BlockTopology
+
+_PREPARED: dict[Hashable, PreparedLaunch] = {}
 
 
 class Walk(NamedTuple):
@@ -29,18 +32,12 @@ class Walk(NamedTuple):
 
 def linear(x: Tensor, weight: Tensor, *tensors: Tensor) -> Tensor:
     """`reference.linear` on the GPU."""
-    topology = BlockTopology(*tensors)
-    if not supports((weight.shape[1], weight.shape[2]), x, weight):
-        return reference.linear(x, weight, topology)
-    return _product(x, weight, topology, forward=True)
+    return _product(x, weight, BlockTopology(*tensors), forward=True)
 
 
 def linear_input_grad(output_grad: Tensor, weight: Tensor, *tensors: Tensor) -> Tensor:
     """`reference.linear_input_grad` on the GPU."""
-    topology = BlockTopology(*tensors)
-    if not supports((weight.shape[1], weight.shape[2]), output_grad, weight):
-        return reference.linear_input_grad(output_grad, weight, topology)
-    return _product(output_grad, weight, topology, forward=False)
+    return _product(output_grad, weight, BlockTopology(*tensors), forward=False)
 
 
 def walk_of(topology: BlockTopology, forward: bool) -> Walk:
@@ -51,10 +48,27 @@ def walk_of(topology: BlockTopology, forward: bool) -> Walk:
 
 
 def _product(x: Tensor, weight: Tensor, topology: BlockTopology, forward: bool) -> Tensor:
+    walk, precision = walk_of(topology, forward), dot_precision(x.dtype)
+    groups = walk.groups
+    signature = (forward, x.shape, weight.shape, groups, x.dtype, weight.dtype, precision, x.get_device())
+    prepared = _PREPARED.get(signature)
+    if prepared is not None:
+        x, weight = readable(x), readable(weight)
+        out = x.new_empty((x.shape[0], groups * weight.shape[1]))
+        if prepared(x, weight, out, *walk):
+            return out
+    return _first_product(x, weight, topology, forward, signature)
+
+
+def _first_product(
+    x: Tensor, weight: Tensor, topology: BlockTopology, forward: bool, signature: Hashable
+) -> Tensor:
+    """The product of a problem that has not been prepared."""
+    block, groups, precision = weight.shape[1], walk_of(topology, forward).groups, dot_precision(x.dtype)
+    if not supports((block, weight.shape[2]), x, weight):
+        return (reference.linear if forward else reference.linear_input_grad)(x, weight, topology)
     x, weight = readable(x), readable(weight)
-    block, groups = weight.shape[1], walk_of(topology, forward).groups
-    out = torch.empty((x.shape[0], groups * block), dtype=x.dtype, device=x.device)
-    precision = dot_precision(x.dtype)
+    out = x.new_empty((x.shape[0], groups * block))
 
     def describe() -> ProblemKey:
         return ProblemKey(
@@ -69,40 +83,49 @@ def _product(x: Tensor, weight: Tensor, topology: BlockTopology, forward: bool) 
         )
 
     config = TUNER.choose(
-        (forward, x.shape, weight.shape, groups, x.dtype, precision),
+        signature,
         describe,
         product_configs(block, x.itemsize, precision),
         lambda candidate: launch_product(candidate, x, weight, out, topology, forward),
     )
-    launch_product(config, x, weight, out, topology, forward)
+    launched = launch_product(config, x, weight, out, topology, forward)
+    prepared = launched.prepare() if launched and TUNER.remembers(signature) else None
+    if prepared:
+        _PREPARED[signature] = prepared
     return out
 
 
 def launch_product(
     config: LaunchConfig, x: Tensor, weight: Tensor, out: Tensor, topology: BlockTopology, forward: bool
-) -> None:
-    """Fill ``out [tokens, groups * block]`` from contiguous ``x [tokens, width]`` and ``weight [nnz, B, B]``."""
+) -> Launched | None:
+    """Fill ``out [tokens, groups * block]`` from contiguous ``x [tokens, width]`` and ``weight [nnz, B, B]``.
+
+    The launch takes ``x``, ``weight``, ``out`` and the walk as its operands; None where the library's product ran.
+    """
     if config.kernel == "dense":
         dense = reference.unpack(weight, topology)
         torch.mm(x, dense.T if forward else dense, out=out)
-        return
+        return None
     (tokens, width), block, walk = x.shape, weight.shape[1], walk_of(topology, forward)
-    grid = (walk.groups * ceil_div(tokens, config.tile),)
+    programs = walk.groups * ceil_div(tokens, config.tile)
     precision = dot_precision(x.dtype)
     if config.kernel == "gather":
-        product_gather_kernel[grid](
-            x, weight, out, *walk, walk.groups, tokens, width, out.shape[1],
+        return launch(
+            product_gather_kernel, programs, (x, weight, out, *walk), (walk.groups, tokens, width, out.shape[1]),
             block=block, token_tile=config.tile, pack=config.pack, forward=forward, swap=config.swap,
             precision=precision, num_warps=config.warps, num_stages=config.stages,
         )  # fmt: skip
-        return
     weight_rows = weight.view(-1, block)
-    weight_tile = [block, config.depth] if forward else [config.depth, block]
-    product_descriptor_kernel[grid](
-        TensorDescriptor.from_tensor(x, [config.tile, config.depth]),
-        TensorDescriptor.from_tensor(weight_rows, weight_tile),
-        TensorDescriptor.from_tensor(out, [config.tile, block]),
-        *walk, walk.groups, width, weight_rows.shape[0],
+    return launch(
+        product_descriptor_kernel,
+        programs,
+        (
+            Tiled(x, [config.tile, config.depth]),
+            Tiled(weight_rows, [block, config.depth] if forward else [config.depth, block]),
+            Tiled(out, [config.tile, block]),
+            *walk,
+        ),
+        (walk.groups, width, weight_rows.shape[0]),
         block=block, token_tile=config.tile, depth=config.depth, pack=config.pack, forward=forward,
         swap=config.swap, precision=precision, num_warps=config.warps, num_stages=config.stages,
     )  # fmt: skip

@@ -116,6 +116,10 @@ class Tuner:
         self._chosen[signature] = config
         return config
 
+    def remembers(self, signature: Hashable) -> bool:
+        """Whether the choice for ``signature`` is made, and not a stand-in for one that could not be timed."""
+        return signature in self._chosen
+
     def _fastest(self, candidates: Sequence[LaunchConfig], launch: Launch) -> LaunchConfig:
         times = [time_launch(config, launch) for config in candidates]
         best = min(range(len(candidates)), key=times.__getitem__)

@@ -1,13 +1,14 @@
 """Launching the weight gradient of linear layers."""
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from triton.tools.tensor_descriptor import TensorDescriptor
 
 from acf.ops import reference
 from acf.ops.triton.configs import weight_grad_configs
+from acf.ops.triton.launch import Launched, PreparedLaunch, Tiled, launch
 from acf.ops.triton.pixels import ConvProblem
 from acf.ops.triton.support import ceil_div, dot_precision, next_power_of_two, readable, supports
 from acf.ops.triton.tuning import TUNER, LaunchConfig, ProblemKey, density_bucket, token_bucket
@@ -39,6 +40,12 @@ class Owners:
         """Number of block columns, or of block rows."""
         return self.offsets.numel() - 1
 
+    def operands(self, parts: Tensor) -> tuple[Tensor, ...]:
+        """The tensors of a launch that leaves its result in ``parts``, in the kernels' order."""
+        return (
+            self.shared, self.gathered, parts, self.offsets, self.slots, self.shared_index, self.gathered_index
+        )  # fmt: skip
+
 
 def owners_of(topology: BlockTopology, output_grad: Tensor, x: Tensor, by_input: bool) -> Owners:
     """Blocks grouped by input column (``by_input``) or by output row."""
@@ -59,17 +66,54 @@ def split_choices(blocks: int, pack: int = 2) -> tuple[int, ...]:
     return (1,) if fill == 1 else (fill, 2 * fill)
 
 
+@dataclass(frozen=True)
+class PreparedWeightGrad:
+    """The launches of one problem: the parts of the gradient, and their sum where there are several."""
+
+    by_input: bool
+    splits: int
+    parts: PreparedLaunch
+    total: PreparedLaunch | None
+
+    def __call__(self, output_grad: Tensor, x: Tensor, out: Tensor, topology: BlockTopology) -> bool:
+        """Fill ``out``; False where Triton has to launch."""
+        owners = owners_of(topology, output_grad, x, self.by_input)
+        parts = split_buffer(out, self.splits)
+        if not self.parts(*owners.operands(parts)):
+            return False
+        return self.total is None or self.total(parts, out)
+
+
+_PREPARED: dict[Hashable, PreparedWeightGrad] = {}
+
+
 def linear_weight_grad(output_grad: Tensor, x: Tensor, *tensors: Tensor) -> Tensor:
     """`reference.linear_weight_grad` on the GPU."""
-    topology = BlockTopology(*tensors)
+    topology, precision = BlockTopology(*tensors), dot_precision(x.dtype)
+    grid_rows, blocks = topology.row_offsets.shape[0] - 1, topology.block_rows.shape[0]
+    signature = (
+        output_grad.shape, x.shape, blocks, grid_rows, topology.col_offsets.shape[0],
+        x.dtype, output_grad.dtype, precision, x.get_device(),
+    )  # fmt: skip
+    prepared = _PREPARED.get(signature)
+    if prepared is not None:
+        output_grad, x = readable(output_grad), readable(x)
+        block = output_grad.shape[1] // grid_rows
+        out = x.new_empty((blocks, block, block))
+        if prepared(output_grad, x, out, topology):
+            return out
+    return _first_weight_grad(output_grad, x, topology, signature)
+
+
+def _first_weight_grad(output_grad: Tensor, x: Tensor, topology: BlockTopology, signature: Hashable) -> Tensor:
+    """The weight gradient of a problem that has not been prepared."""
     grid_rows, grid_cols = topology.row_offsets.numel() - 1, topology.col_offsets.numel() - 1
     block = output_grad.shape[1] // grid_rows
-    blocks = topology.block_rows.numel()
+    blocks, precision = topology.block_rows.numel(), dot_precision(x.dtype)
     if blocks == 0 or not supports((block, x.shape[1] // grid_cols), output_grad, x):
         return reference.linear_weight_grad(output_grad, x, topology)
     output_grad, x = readable(output_grad), readable(x)
-    out = torch.empty((blocks, block, block), dtype=x.dtype, device=x.device)
-    precision = dot_precision(x.dtype)
+    out = x.new_empty((blocks, block, block))
 
     def describe() -> ProblemKey:
         return ProblemKey(
@@ -84,32 +128,50 @@ def linear_weight_grad(output_grad: Tensor, x: Tensor, *tensors: Tensor) -> Tens
         )
 
     config = TUNER.choose(
-        (output_grad.shape, x.shape, blocks, block, x.dtype, precision),
+        signature,
         describe,
         weight_grad_configs(block, x.itemsize, precision, split_choices(blocks)),
         lambda candidate: launch_weight_grad(candidate, output_grad, x, out, topology),
     )
-    launch_weight_grad(config, output_grad, x, out, topology)
+    launched = launch_weight_grad(config, output_grad, x, out, topology)
+    if TUNER.remembers(signature):
+        _remember(signature, config, launched)
     return out
+
+
+def _remember(signature: Hashable, config: LaunchConfig, launched: list[Launched]) -> None:
+    prepared = [one.prepare() for one in launched]
+    if not prepared or None in prepared:
+        return
+    parts, total = prepared[0], prepared[1] if len(prepared) > 1 else None
+    assert parts is not None
+    splits = launched[1].values["splits"] if total else 1
+    _PREPARED[signature] = PreparedWeightGrad(config.by_input, splits, parts, total)
 
 
 def launch_weight_grad(
     config: LaunchConfig, output_grad: Tensor, x: Tensor, out: Tensor, topology: BlockTopology
-) -> None:
-    """Fill ``out [nnz, block, block]`` from contiguous ``output_grad [tokens, out]`` and ``x [tokens, in]``."""
+) -> list[Launched]:
+    """Fill ``out [nnz, block, block]`` from contiguous ``output_grad [tokens, out]`` and ``x [tokens, in]``.
+
+    Gives the launch of the parts, with the operands of `Owners.operands`, and that of their sum if there was one;
+    neither where the library's product ran.
+    """
     if config.kernel == "dense":
         out.copy_(reference.linear_weight_grad(output_grad, x, topology))
-        return
+        return []
     owners = owners_of(topology, output_grad, x, config.by_input)
     tokens_per_split = ceil_div(ceil_div(x.shape[0], config.splits), config.depth) * config.depth
     splits = ceil_div(x.shape[0], tokens_per_split)
-    parts = out if splits == 1 else torch.empty((splits, *out.shape), dtype=torch.float32, device=out.device)
-    if config.kernel == "gather":
-        _launch_gather(config, owners, parts, out.shape[0], splits, tokens_per_split)
-    else:
-        _launch_descriptor(config, owners, parts, out.shape[0], splits, tokens_per_split)
-    if splits > 1:
-        add_splits(parts, out)
+    parts = split_buffer(out, splits)
+    start = _launch_gather if config.kernel == "gather" else _launch_descriptor
+    launched = start(config, owners, parts, out.shape[0], splits, tokens_per_split)
+    return [launched] if splits == 1 else [launched, add_splits(parts, out)]
+
+
+def split_buffer(out: Tensor, splits: int) -> Tensor:
+    """Where programs leave their parts: ``out`` itself, or float32 ``[splits, *out.shape]``."""
+    return out if splits == 1 else out.new_empty((splits, *out.shape), dtype=torch.float32)
 
 
 def pack_count(blocks: int, owners: int, pack: int) -> int:
@@ -117,22 +179,26 @@ def pack_count(blocks: int, owners: int, pack: int) -> int:
     return min(blocks, (blocks + owners * (pack - 1)) // pack)
 
 
-def add_splits(parts: Tensor, out: Tensor) -> None:
+def add_splits(parts: Tensor, out: Tensor) -> Launched:
     """``out`` is the sum of ``parts [splits, *out.shape]``."""
-    sum_splits_kernel[(ceil_div(out.numel(), SUM_WIDTH),)](
-        parts, out, out.numel(), parts.shape[0], width=SUM_WIDTH, num_warps=4
-    )
+    return launch(
+        sum_splits_kernel, ceil_div(out.numel(), SUM_WIDTH), (parts, out), (out.numel(), parts.shape[0]),
+        width=SUM_WIDTH, num_warps=4,
+    )  # fmt: skip
 
 
 def _launch_gather(
     config: LaunchConfig, owners: Owners, parts: Tensor, blocks: int, splits: int, tokens_per_split: int
-) -> None:
+) -> Launched:
     works, block = pack_count(blocks, owners.count, config.pack), parts.shape[-1]
-    shared, gathered, tokens = owners.shared, owners.gathered, owners.shared.shape[0]
-    weight_grad_gather_kernel[(works * splits,)](
-        shared, gathered, parts, owners.offsets, owners.slots,
-        owners.shared_index, owners.gathered_index, owners.count, works, blocks,
-        tokens, tokens_per_split, shared.shape[1], gathered.shape[1], 1, 1, 1, 1, 1, **ConvProblem.identity_constants(),
+    shared, gathered = owners.shared, owners.gathered
+    return launch(
+        weight_grad_gather_kernel, works * splits, owners.operands(parts),
+        (
+            owners.count, works, blocks, shared.shape[0], tokens_per_split, shared.shape[1], gathered.shape[1],
+            1, 1, 1, 1, 1,
+        ),
+        **ConvProblem.identity_constants(),
         block=block, depth=config.depth, pack=config.pack, owner_span=next_power_of_two(owners.count),
         shared_is_input=config.by_input, convolution=False, wide=config.swap,
         precision=dot_precision(owners.shared.dtype), num_warps=config.warps, num_stages=config.stages,
@@ -141,14 +207,14 @@ def _launch_gather(
 
 def _launch_descriptor(
     config: LaunchConfig, owners: Owners, parts: Tensor, blocks: int, splits: int, tokens_per_split: int
-) -> None:
+) -> Launched:
     works = pack_count(blocks, owners.count, config.pack)
     tile = [config.depth, parts.shape[-1]]
-    weight_grad_descriptor_kernel[(works * splits,)](
-        TensorDescriptor.from_tensor(owners.shared, tile), TensorDescriptor.from_tensor(owners.gathered, tile), parts,
-        owners.offsets, owners.slots, owners.shared_index, owners.gathered_index, owners.count, works, blocks,
-        owners.gathered.shape[1], owners.shared.shape[0], tokens_per_split,
+    shared, gathered, *rest = owners.operands(parts)
+    return launch(
+        weight_grad_descriptor_kernel, works * splits, (Tiled(shared, tile), Tiled(gathered, tile), *rest),
+        (owners.count, works, blocks, gathered.shape[1], shared.shape[0], tokens_per_split),
         block=parts.shape[-1], depth=config.depth, pack=config.pack, owner_span=next_power_of_two(owners.count),
-        shared_is_input=config.by_input, precision=dot_precision(owners.shared.dtype),
+        shared_is_input=config.by_input, precision=dot_precision(shared.dtype),
         num_warps=config.warps, num_stages=config.stages,
     )  # fmt: skip
