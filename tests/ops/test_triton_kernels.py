@@ -207,6 +207,10 @@ if INTERPRETING:
         expected = reference.gradient_norms(output_grad, x, rows, cols, (block, block))
         by_list = norms.norms_of_list(output_grad, x, rows, cols, block, None)
         by_tiles = norms.norms_by_tiles(output_grad, x, rows, cols, block)
+        by_groups = norms.norms_of_groups(output_grad, x, rows, cols, block, None)
+        assert_close(by_groups, expected, x.dtype)
+        transposed = norms.norms_of_groups(x, output_grad, cols, rows, block, None)
+        assert_close(transposed, expected, x.dtype)
         assert_close(by_list, expected, x.dtype)
         assert_close(by_tiles, expected, x.dtype)
 
@@ -242,6 +246,7 @@ if INTERPRETING:
         found = expected.square().sum((1, 2)).sqrt()
         for computed in (
             norms.norms_of_list(flat, source, topology.block_rows, topology.block_cols, block, problem),
+            norms.norms_of_groups(flat, source, topology.block_rows, topology.block_cols, block, problem),
             norms.conv_norms_by_tiles(flat, source, topology.block_rows, topology.block_cols, block, problem),
         ):
             assert_close(computed, found, dtype)

@@ -174,7 +174,7 @@ class _BlockConv2d(torch.autograd.Function):
         return block_conv2d_forward(x, weight, *rest)
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, output_grad: Tensor) -> tuple[Tensor | None, ...]:
         x, weight, *topology = ctx.saved_tensors
         input_grad = weight_grad = None

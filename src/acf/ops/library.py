@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 NAMESPACE = "acf"
-_LIBRARY = torch.library.Library(NAMESPACE, "FRAGMENT")
+_LIBRARY: Any = torch.library.Library(NAMESPACE, "FRAGMENT")  # type: ignore[no-untyped-call]
 
 Kernel = Callable[..., Tensor]
 

@@ -83,7 +83,9 @@ def _gradient_norms(
     return reference.gradient_norms(output_grad, x, candidate_rows, candidate_cols, (height, width))
 
 
-def _fake_gradient_norms(output_grad: Tensor, x: Tensor, candidate_rows: Tensor, candidate_cols: Tensor, block_shape: list[int]) -> Tensor:
+def _fake_gradient_norms(
+    output_grad: Tensor, x: Tensor, candidate_rows: Tensor, candidate_cols: Tensor, block_shape: list[int]
+) -> Tensor:
     return x.new_empty(candidate_rows.shape[0], dtype=torch.float32)
 
 
@@ -100,7 +102,7 @@ class _BlockLinear(torch.autograd.Function):
         return block_linear_forward(x, weight, *topology)
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, output_grad: Tensor) -> tuple[Tensor | None, ...]:
         x, weight, *topology = ctx.saved_tensors
         output_grad = output_grad.contiguous()

@@ -135,7 +135,8 @@ def launch_conv_weight_grad(
         topology.col_offsets.numel() - 1, blocks, blocks, pixels, pixels_per_split,
         problem.in_channels, problem.out_channels, problem.in_channels // block, *problem.sizes, **problem.constants,
         block=block, depth=config.depth, pack=1, owner_span=1, shared_is_input=True, convolution=True,
-        wide=config.swap, precision=dot_precision(source.dtype), num_warps=config.warps, num_stages=config.stages,
+        wide=config.swap, norms=False, precision=dot_precision(source.dtype),
+        num_warps=config.warps, num_stages=config.stages,
     )  # fmt: skip
     if splits > 1:
         add_splits(parts, out)

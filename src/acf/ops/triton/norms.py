@@ -1,14 +1,20 @@
 """Launching the gradient norms of candidate blocks, of linear layers and convolutions."""
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from acf.ops import reference
+from acf.ops.triton.configs import weight_grad_configs
+from acf.ops.triton.launch import launch
 from acf.ops.triton.norm_kernels import norm_list_kernel, norm_tiles_conv_kernel, norm_tiles_descriptor_kernel
 from acf.ops.triton.pixels import ConvProblem, geometry_of
-from acf.ops.triton.support import ceil_div, dot_precision, readable, supports
+from acf.ops.triton.support import ceil_div, dot_precision, next_power_of_two, readable, supports
 from acf.ops.triton.tuning import LaunchConfig
+from acf.ops.triton.weight_grad import pack_count
+from acf.ops.triton.weight_grad_kernels import weight_grad_gather_kernel
 
 TILE_HEIGHT, TILE_WIDTH = 128, 256
 BAND = 8
@@ -59,6 +65,50 @@ def prefers_list(candidates: int, block: int, rows: int, cols: int) -> bool:
     width = TILE_WIDTH
     tiles = min(candidates, ceil_div(rows, TILE_HEIGHT) * ceil_div(cols, width))
     return candidates * block * block / LIST_EFFICIENCY[block] < tiles * TILE_HEIGHT * width
+
+
+def norms_of_groups(
+    output_grad: Tensor,
+    x: Tensor,
+    candidate_rows: Tensor,
+    candidate_cols: Tensor,
+    block: int,
+    problem: ConvProblem | None,
+) -> Tensor:
+    """Candidates grouped by column or by row, whichever groups are longer, so that a group shares its reads.
+
+    ``output_grad`` and ``x`` are ``[positions, channels]``. A convolution groups by column.
+    """
+    candidates, rows, cols = candidate_rows.numel(), output_grad.shape[1] // block, x.shape[1] // block
+    by_input = problem is not None or cols <= rows
+    owners = cols * (problem.taps if problem else 1) if by_input else rows
+    owner, other = (candidate_cols, candidate_rows) if by_input else (candidate_rows, candidate_cols)
+    owner, other = owner.contiguous(), other.contiguous()
+    shared, gathered = (x, output_grad) if by_input else (output_grad, x)
+    ordered, order = torch.sort(owner)
+    offsets = torch.searchsorted(ordered, torch.arange(owners + 1, dtype=owner.dtype, device=owner.device))
+    config = group_config(block, x.itemsize, dot_precision(x.dtype), ceil_div(candidates, owners))
+    works = pack_count(candidates, owners, config.pack)
+    norms = torch.empty(candidates, dtype=torch.float32, device=x.device)
+    sizes = problem.sizes if problem else (1, 1, 1, 1)
+    launch(
+        weight_grad_gather_kernel, works, (shared, gathered, norms, offsets, order, owner, other),
+        (
+            owners, works, candidates, output_grad.shape[0], output_grad.shape[0],
+            shared.shape[1], gathered.shape[1], cols, *sizes,
+        ),
+        **(problem.constants if problem else ConvProblem.identity_constants()),
+        block=block, depth=config.depth, pack=config.pack, owner_span=next_power_of_two(owners),
+        shared_is_input=by_input, convolution=problem is not None, wide=config.swap, norms=True,
+        precision=dot_precision(x.dtype), num_warps=config.warps, num_stages=config.stages,
+    )  # fmt: skip
+    return norms
+
+
+def group_config(block: int, itemsize: int, precision: str, mean_length: int) -> LaunchConfig:
+    """The weight gradient's default launch, with packs no longer than the groups are on average."""
+    config = weight_grad_configs(block, itemsize, precision, (1,))[0]
+    return replace(config, pack=min(config.pack, next_power_of_two(mean_length)))
 
 
 def norms_of_list(

@@ -60,9 +60,7 @@ def _product(x: Tensor, weight: Tensor, topology: BlockTopology, forward: bool) 
     return _first_product(x, weight, topology, forward, signature)
 
 
-def _first_product(
-    x: Tensor, weight: Tensor, topology: BlockTopology, forward: bool, signature: Hashable
-) -> Tensor:
+def _first_product(x: Tensor, weight: Tensor, topology: BlockTopology, forward: bool, signature: Hashable) -> Tensor:
     """The product of a problem that has not been prepared."""
     block, groups, precision = weight.shape[1], walk_of(topology, forward).groups, dot_precision(x.dtype)
     if not supports((block, weight.shape[2]), x, weight):

@@ -200,7 +200,7 @@ def _launch_gather(
         ),
         **ConvProblem.identity_constants(),
         block=block, depth=config.depth, pack=config.pack, owner_span=next_power_of_two(owners.count),
-        shared_is_input=config.by_input, convolution=False, wide=config.swap,
+        shared_is_input=config.by_input, convolution=False, wide=config.swap, norms=False,
         precision=dot_precision(owners.shared.dtype), num_warps=config.warps, num_stages=config.stages,
     )  # fmt: skip
 

@@ -33,6 +33,25 @@ def find_work(
 
 
 @jit
+def store_norms(
+    accumulator: tl.tensor,
+    norms: tl.tensor,
+    slots: tl.tensor,
+    first: tl.tensor,
+    end: tl.tensor,
+    block: tl.constexpr,
+    pack: tl.constexpr,
+    wide: tl.constexpr,
+) -> None:
+    """The norm of each of the ``pack`` blocks beside each other in ``accumulator``, to the place of its slot."""
+    by_lane = tl.sum(accumulator * accumulator, 0 if wide else 1)
+    squares = tl.sum(tl.reshape(by_lane, (pack, block)), 1)
+    entries = first + tl.arange(0, pack)
+    slot = tl.load(slots + entries, mask=entries < end, other=0)
+    tl.store(norms + slot, tl.sqrt(squares), mask=entries < end)
+
+
+@jit
 def weight_grad_gather_kernel(
     shared: tl.tensor,
     gathered: tl.tensor,
@@ -67,6 +86,7 @@ def weight_grad_gather_kernel(
     shared_is_input: tl.constexpr,
     convolution: tl.constexpr,
     wide: tl.constexpr,
+    norms: tl.constexpr,
     precision: tl.constexpr,
 ) -> None:
     """``pack`` blocks of one owner over one split of the positions, operands as pointers.
@@ -74,7 +94,8 @@ def weight_grad_gather_kernel(
     ``shared [positions, channels]`` is x where the owner is a block column (``shared_is_input``), else the
     output gradient; ``gathered`` is the other one. A convolution shares x and shifts it by the column's tap.
     ``wide`` puts the gathered blocks on the matrix unit's wide dimension, else on its dimension of 64.
-    ``out [splits, blocks, block, block]`` takes each split's part.
+    ``out [splits, blocks, block, block]`` takes each split's part; with ``norms``, which allow one split only,
+    ``out [blocks]`` takes the Frobenius norms.
     """
     work = tl.program_id(0) % works  # splits vary slowest: programs in flight read the same positions
     split = tl.program_id(0) // works
@@ -82,6 +103,8 @@ def weight_grad_gather_kernel(
     lane_block, lane_inner = lanes // block, lanes % block
     shared_lanes = tl.arange(0, block)
     if pack == 1:
+        first = work
+        end = work + 1
         slot = tl.load(slots + work + lane_block)
         owner = tl.load(shared_index + tl.load(slots + work))
         present = lanes >= 0
@@ -89,7 +112,8 @@ def weight_grad_gather_kernel(
         owner, first = find_work(offsets, owners, work, pack, owner_span)
         if owner >= owners:
             return
-        present = first + lane_block < tl.load(offsets + owner + 1)
+        end = tl.load(offsets + owner + 1)
+        present = first + lane_block < end
         slot = tl.load(slots + first + lane_block, mask=present, other=0)
     # The compiler cannot see that a gathered block is contiguous; without the hint loads are 2 bytes wide.
     gathered_columns = tl.load(gathered_index + slot, mask=present, other=0) * block + lane_inner
@@ -128,6 +152,9 @@ def weight_grad_gather_kernel(
             accumulator = tl.dot(shared_tile.T, gathered_tile, accumulator, input_precision=precision)
         else:
             accumulator = tl.dot(gathered_tile.T, shared_tile, accumulator, input_precision=precision)
+    if norms:
+        store_norms(accumulator, out, slots, first, end, block, pack, wide)
+        return
     slot_start = (split.to(tl.int64) * blocks + slot) * (block * block)
     if shared_is_input:
         gathered_part, shared_part = slot_start + lane_inner * block, shared_lanes
