@@ -292,9 +292,8 @@ def measure_overhead() -> dict[str, float]:
         "forward_backward": forward_and_backward(partial(block_linear, topology=topology), x, weight, gradient),
     }
     result = {name: host_microseconds(function) for name, function in functions.items()}
-    with patch.object(launch, "READ_VERSIONS", ()), patch.dict(product._PREPARED), patch.dict(weight_grad._PREPARED):
-        product._PREPARED.clear()
-        weight_grad._PREPARED.clear()
+    memories = [patch.dict(module._PREPARED, clear=True) for module in (launch, product, weight_grad)]
+    with patch.object(launch, "READ_VERSIONS", ()), memories[0], memories[1], memories[2]:
         for name in ("forward", "input_grad", "weight_grad", "forward_backward"):
             result[f"{name}_by_triton"] = host_microseconds(functions[name])
     print({name: round(value, 1) for name, value in result.items()}, flush=True)

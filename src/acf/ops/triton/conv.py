@@ -4,7 +4,6 @@ from typing import cast
 
 import torch
 from torch import Tensor
-from triton.tools.tensor_descriptor import TensorDescriptor
 
 from acf.ops import reference
 from acf.ops.conv import Conv2dGeometry
@@ -16,6 +15,7 @@ from acf.ops.triton.conv_kernels import (
     conv_weight_grad_descriptor_kernel,
 )
 from acf.ops.triton.geometry_kernels import merge_taps_kernel
+from acf.ops.triton.launch import Tiled, launch
 from acf.ops.triton.pixels import ConvProblem, geometry_of, pixel_box
 from acf.ops.triton.support import ceil_div, dot_precision, next_power_of_two, readable, supports
 from acf.ops.triton.tuning import TUNER, LaunchConfig, ProblemKey, density_bucket, token_bucket
@@ -112,8 +112,9 @@ def merge_taps(topology: BlockTopology, channel_blocks: int, taps: int) -> tuple
     offsets = torch.empty(channel_blocks + 1, dtype=torch.int32, device=topology.col_slots.device)
     slots = torch.empty_like(topology.col_slots)
     columns = channel_blocks * taps
-    merge_taps_kernel[(channel_blocks,)](
-        topology.col_offsets, topology.col_slots, offsets, slots, channel_blocks, columns, taps,
+    launch(
+        merge_taps_kernel, channel_blocks, (topology.col_offsets, topology.col_slots, offsets, slots),
+        (channel_blocks, columns, taps),
         column_span=next_power_of_two(columns), copy_width=64, num_warps=1,
     )  # fmt: skip
     return offsets, slots
@@ -130,10 +131,17 @@ def launch_conv_weight_grad(
     pixels_per_split = ceil_div(ceil_div(pixels, config.splits), config.depth) * config.depth
     splits = ceil_div(pixels, pixels_per_split)
     parts = out if splits == 1 else torch.empty((splits, *out.shape), dtype=torch.float32, device=out.device)
-    weight_grad_gather_kernel[(blocks * splits,)](
-        source, gradient, parts, topology.col_offsets, topology.col_slots, topology.block_cols, topology.block_rows,
-        topology.col_offsets.numel() - 1, blocks, blocks, pixels, pixels_per_split,
-        problem.in_channels, problem.out_channels, problem.in_channels // block, *problem.sizes, **problem.constants,
+    launch(
+        weight_grad_gather_kernel, blocks * splits,
+        (
+            source, gradient, parts,
+            topology.col_offsets, topology.col_slots, topology.block_cols, topology.block_rows,
+        ),
+        (
+            topology.col_offsets.numel() - 1, blocks, blocks, pixels, pixels_per_split,
+            problem.in_channels, problem.out_channels, problem.in_channels // block, *problem.sizes,
+        ),
+        **problem.constants,
         block=block, depth=config.depth, pack=1, owner_span=1, shared_is_input=True, convolution=True,
         wide=config.swap, norms=False, precision=dot_precision(source.dtype),
         num_warps=config.warps, num_stages=config.stages,
@@ -159,20 +167,25 @@ def _launch_product(
         box = pixel_box(config.tile, problem.batch, target_size)
         boxes = [ceil_div(size, part) for size, part in zip((problem.batch, *target_size), box, strict=True)]
         weight_tile = [block, config.depth] if forward else [config.depth, block]
-        conv_product_descriptor_kernel[(groups * boxes[0] * boxes[1] * boxes[2],)](
-            _image_descriptor(source, problem.batch, source_size, [*box, config.depth]),
-            TensorDescriptor.from_tensor(weight.view(-1, block), weight_tile),
-            _image_descriptor(out, problem.batch, target_size, [*box, block]),
-            offsets, slots, topology.block_rows, topology.block_cols, groups, problem.in_channels // block,
-            boxes[1], boxes[2], source.shape[1], **problem.unstrided_constants,
+        launch(
+            conv_product_descriptor_kernel, groups * boxes[0] * boxes[1] * boxes[2],
+            (
+                _images(source, problem.batch, source_size, [*box, config.depth]),
+                Tiled(weight.view(-1, block), weight_tile),
+                _images(out, problem.batch, target_size, [*box, block]),
+                offsets, slots, topology.block_rows, topology.block_cols,
+            ),
+            (groups, problem.in_channels // block, boxes[1], boxes[2], source.shape[1]),
+            **problem.unstrided_constants,
             block=block, images=box[0], height=box[1], width=box[2], depth=config.depth, forward=forward,
             swap=config.swap, precision=dot_precision(source.dtype), num_warps=config.warps, num_stages=config.stages,
         )  # fmt: skip
         return
     sizes = problem.sizes if forward else problem.sizes[2:] + problem.sizes[:2]
-    conv_product_kernel[(groups * ceil_div(out.shape[0], config.tile),)](
-        source, weight, out, offsets, slots, topology.block_rows, topology.block_cols,
-        groups, out.shape[0], source.shape[1], out.shape[1], problem.in_channels // block, *sizes,
+    launch(
+        conv_product_kernel, groups * ceil_div(out.shape[0], config.tile),
+        (source, weight, out, offsets, slots, topology.block_rows, topology.block_cols),
+        (groups, out.shape[0], source.shape[1], out.shape[1], problem.in_channels // block, *sizes),
         **problem.constants, block=block, token_tile=config.tile, depth=config.depth, pack=config.pack,
         forward=forward, swap=config.swap, precision=dot_precision(source.dtype),
         num_warps=config.warps, num_stages=config.stages,
@@ -189,11 +202,15 @@ def _launch_boxed_weight_grad(
     per_split = ceil_div(count, config.splits)
     splits = ceil_div(count, per_split)
     parts = out if splits == 1 else torch.empty((splits, *out.shape), dtype=torch.float32, device=out.device)
-    conv_weight_grad_descriptor_kernel[(blocks * splits,)](
-        _image_descriptor(gradient, problem.batch, problem.out_size, [*box, block]),
-        _image_descriptor(source, problem.batch, problem.in_size, [*box, block]),
-        parts, topology.row_slots, topology.block_rows, topology.block_cols, blocks,
-        problem.in_channels // block, count, boxes[1], boxes[2], per_split, **problem.unstrided_constants,
+    launch(
+        conv_weight_grad_descriptor_kernel, blocks * splits,
+        (
+            _images(gradient, problem.batch, problem.out_size, [*box, block]),
+            _images(source, problem.batch, problem.in_size, [*box, block]),
+            parts, topology.row_slots, topology.block_rows, topology.block_cols,
+        ),
+        (blocks, problem.in_channels // block, count, boxes[1], boxes[2], per_split),
+        **problem.unstrided_constants,
         block=block, images=box[0], height=box[1], width=box[2], precision=dot_precision(source.dtype),
         num_warps=config.warps, num_stages=config.stages,
     )  # fmt: skip
@@ -201,9 +218,9 @@ def _launch_boxed_weight_grad(
         add_splits(parts, out)
 
 
-def _image_descriptor(pixels: Tensor, batch: int, size: tuple[int, int], box: list[int]) -> TensorDescriptor:
-    """``[pixels, channels]`` as a descriptor of ``[batch, height, width, channels]``."""
-    return TensorDescriptor.from_tensor(pixels.view(batch, *size, -1), box)
+def _images(pixels: Tensor, batch: int, size: tuple[int, int], box: list[int]) -> Tiled:
+    """``[pixels, channels]`` in boxes of ``[batch, height, width, channels]``."""
+    return Tiled(pixels.view(batch, *size, -1), box)
 
 
 def _unpack_arguments(rest: tuple[Tensor | list[int], ...]) -> tuple[BlockTopology, Conv2dGeometry]:

@@ -6,7 +6,7 @@ that is known but the addresses of its tensors: a `PreparedLaunch` holds it and 
 What it calls is internal to Triton, so only versions read for it are used that way; others launch as usual.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from inspect import getclosurevars
 from types import SimpleNamespace
@@ -31,45 +31,10 @@ class Tiled:
     tensor: Tensor
     box: list[int]
 
-
-@dataclass(frozen=True)
-class Launched:
-    """One launch as it was made: enough to make it again with other tensors of the same shapes and dtypes."""
-
-    kernel: Any
-    compiled: Any
-    programs: int
-    operands: Sequence[Tensor | Tiled]
-    values: Mapping[str, Any]
-
-    def prepare(self) -> "PreparedLaunch | None":
-        """The same launch without Triton's Python; None where this version of Triton launches in another way."""
-        if self.compiled is None or not triton.__version__.startswith(READ_VERSIONS):
-            return None
-        run, described = self.compiled.run, [operand for operand in self.operands if isinstance(operand, Tiled)]
-        layouts = list(getattr(self.compiled.metadata, "tensordesc_meta", None) or ())
-        launcher = getclosurevars(run.launch).nonlocals.get("launcher") if described else run.launch
-        if launcher is None or len(layouts) != len(described) or run.global_scratch_size or run.profile_scratch_size:
-            return None
-        tensors = [operand.tensor if isinstance(operand, Tiled) else operand for operand in self.operands]
-        if any(tensor.data_ptr() % 16 for tensor in tensors):
-            return None
-        return PreparedLaunch(
-            launcher,
-            self.programs,
-            tensors[0].get_device(),
-            (
-                self.compiled.function, run.launch_cooperative_grid, run.launch_pdl, None, None,
-                self.compiled.packed_metadata, None, None, None,
-            ),
-            [
-                Described(tuple(operand.tensor.shape), operand.tensor.stride(), layouts.pop(0))
-                if isinstance(operand, Tiled)
-                else None
-                for operand in self.operands
-            ],
-            tuple(self.values[name] for name in self.kernel.arg_names[len(tensors) :]),
-        )  # fmt: skip
+    @property
+    def key(self) -> Hashable:
+        """What a launch depends on, beside the tensor's address."""
+        return (self.tensor.dtype, self.tensor.shape, self.tensor.stride(), tuple(self.box))
 
 
 @dataclass(frozen=True)
@@ -128,6 +93,9 @@ class PreparedLaunch:
         return True
 
 
+_PREPARED: dict[Hashable, PreparedLaunch] = {}
+
+
 def launch(
     kernel: Any,
     programs: int,
@@ -137,12 +105,52 @@ def launch(
     num_warps: int,
     num_stages: int = 3,
     **constants: Any,
-) -> Launched:
-    """Run ``kernel`` in ``programs`` programs. Its parameters are the operands, the ``sizes``, then the constants."""
+) -> PreparedLaunch | None:
+    """Run ``kernel`` in ``programs`` programs. Its parameters are the operands, the ``sizes``, then the constants.
+
+    Gives the same launch for other tensors of the same shapes and dtypes; None where Triton has to launch them.
+    """
+    key = (
+        kernel.fn, programs, num_warps, num_stages, *sizes, *constants.items(),
+        *[operand.key if isinstance(operand, Tiled) else operand.dtype for operand in operands],
+    )  # fmt: skip
+    tensors = [operand.tensor if isinstance(operand, Tiled) else operand for operand in operands]
+    known = _PREPARED.get((tensors[0].get_device(), key))
+    if known is not None and known(*tensors):
+        return known
     arguments = [
         TensorDescriptor.from_tensor(operand.tensor, operand.box) if isinstance(operand, Tiled) else operand
         for operand in operands
     ]
     compiled = kernel[(programs,)](*arguments, *sizes, **constants, num_warps=num_warps, num_stages=num_stages)
-    names = kernel.arg_names[len(arguments) : len(arguments) + len(sizes)]
-    return Launched(kernel, compiled, programs, operands, dict(zip(names, sizes, strict=True)) | constants)
+    if compiled is None or not triton.__version__.startswith(READ_VERSIONS):
+        return None
+    values = dict(zip(kernel.arg_names[len(tensors) :], sizes, strict=False)) | constants
+    prepared = _prepare(compiled, programs, operands, tuple(values[name] for name in kernel.arg_names[len(tensors) :]))
+    if prepared is not None:
+        _PREPARED[tensors[0].get_device(), key] = prepared
+    return prepared
+
+
+def _prepare(
+    compiled: Any, programs: int, operands: Sequence[Tensor | Tiled], tail: tuple[Any, ...]
+) -> PreparedLaunch | None:
+    """The launch of a compiled kernel without Triton's Python; None where it takes more than that."""
+    run, tiled = compiled.run, [operand for operand in operands if isinstance(operand, Tiled)]
+    layouts = list(getattr(compiled.metadata, "tensordesc_meta", None) or ())
+    launcher = getclosurevars(run.launch).nonlocals.get("launcher") if tiled else run.launch
+    if launcher is None or len(layouts) != len(tiled) or run.global_scratch_size or run.profile_scratch_size:
+        return None
+    tensors = [operand.tensor if isinstance(operand, Tiled) else operand for operand in operands]
+    if any(tensor.data_ptr() % 16 for tensor in tensors):
+        return None
+    flags = (compiled.function, run.launch_cooperative_grid, run.launch_pdl)
+    described = [
+        Described(tuple(operand.tensor.shape), operand.tensor.stride(), layouts.pop(0))
+        if isinstance(operand, Tiled)
+        else None
+        for operand in operands
+    ]
+    # No scratch memory, then what the compiler recorded of the kernel, then no hooks.
+    head = (*flags, None, None, compiled.packed_metadata, None, None, None)
+    return PreparedLaunch(launcher, programs, tensors[0].get_device(), head, described, tail)

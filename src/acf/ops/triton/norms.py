@@ -4,11 +4,10 @@ from dataclasses import replace
 
 import torch
 from torch import Tensor
-from triton.tools.tensor_descriptor import TensorDescriptor
 
 from acf.ops import reference
 from acf.ops.triton.configs import weight_grad_configs
-from acf.ops.triton.launch import launch
+from acf.ops.triton.launch import Tiled, launch
 from acf.ops.triton.norm_kernels import norm_list_kernel, norm_tiles_conv_kernel, norm_tiles_descriptor_kernel
 from acf.ops.triton.pixels import ConvProblem, geometry_of
 from acf.ops.triton.support import ceil_div, dot_precision, next_power_of_two, readable, supports
@@ -151,10 +150,13 @@ def norms_by_tiles(
     squares = torch.empty((rows // block, cols // block), dtype=torch.float32, device=x.device)
     precision = dot_precision(x.dtype)
     config = tile_config(x.itemsize, precision)
-    norm_tiles_descriptor_kernel[(tile_rows * tile_cols,)](
-        TensorDescriptor.from_tensor(output_grad, [config.depth, TILE_HEIGHT]),
-        TensorDescriptor.from_tensor(x, [config.depth, width]),
-        needed_tiles(tile_of, tile_rows * tile_cols), squares, tile_rows, tile_cols, *squares.shape, tokens,
+    launch(
+        norm_tiles_descriptor_kernel, tile_rows * tile_cols,
+        (
+            Tiled(output_grad, [config.depth, TILE_HEIGHT]), Tiled(x, [config.depth, width]),
+            needed_tiles(tile_of, tile_rows * tile_cols), squares,
+        ),
+        (tile_rows, tile_cols, *squares.shape, tokens),
         block=block, height=TILE_HEIGHT, width=width, depth=config.depth, band=BAND, precision=precision,
         num_warps=config.warps, num_stages=config.stages,
     )  # fmt: skip
@@ -176,10 +178,14 @@ def conv_norms_by_tiles(
     squares = torch.empty((grid_rows, grid_cols), dtype=torch.float32, device=x.device)
     precision = dot_precision(x.dtype)
     config = tile_config(x.itemsize, precision)
-    norm_tiles_conv_kernel[(tile_rows * tile_cols,)](
-        output_grad, x, needed_tiles(tile_of, tile_rows * tile_cols), squares, tile_rows, tile_cols,
-        grid_rows, grid_cols, output_grad.shape[0], problem.out_channels, problem.in_channels, tiles_per_tap,
-        *problem.sizes, **problem.constants, block=block, height=TILE_HEIGHT, width=width, depth=config.depth,
+    launch(
+        norm_tiles_conv_kernel, tile_rows * tile_cols,
+        (output_grad, x, needed_tiles(tile_of, tile_rows * tile_cols), squares),
+        (
+            tile_rows, tile_cols, grid_rows, grid_cols, output_grad.shape[0], problem.out_channels,
+            problem.in_channels, tiles_per_tap, *problem.sizes,
+        ),
+        **problem.constants, block=block, height=TILE_HEIGHT, width=width, depth=config.depth,
         band=BAND, precision=precision, num_warps=config.warps, num_stages=min(config.stages, 3),
     )  # fmt: skip
     return squares[candidate_rows.long(), candidate_cols.long()].sqrt_()

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from acf.ops import reference
 from acf.ops.triton.configs import product_configs
-from acf.ops.triton.launch import Launched, PreparedLaunch, Tiled, launch
+from acf.ops.triton.launch import PreparedLaunch, Tiled, launch
 from acf.ops.triton.product_kernels import product_descriptor_kernel, product_gather_kernel
 from acf.ops.triton.support import ceil_div, dot_precision, readable, supports
 from acf.ops.triton.tuning import TUNER, LaunchConfig, ProblemKey, density_bucket, token_bucket
@@ -86,19 +86,18 @@ def _first_product(x: Tensor, weight: Tensor, topology: BlockTopology, forward: 
         product_configs(block, x.itemsize, precision),
         lambda candidate: launch_product(candidate, x, weight, out, topology, forward),
     )
-    launched = launch_product(config, x, weight, out, topology, forward)
-    prepared = launched.prepare() if launched and TUNER.remembers(signature) else None
-    if prepared:
+    prepared = launch_product(config, x, weight, out, topology, forward)
+    if prepared is not None and TUNER.remembers(signature):
         _PREPARED[signature] = prepared
     return out
 
 
 def launch_product(
     config: LaunchConfig, x: Tensor, weight: Tensor, out: Tensor, topology: BlockTopology, forward: bool
-) -> Launched | None:
+) -> PreparedLaunch | None:
     """Fill ``out [tokens, groups * block]`` from contiguous ``x [tokens, width]`` and ``weight [nnz, B, B]``.
 
-    The launch takes ``x``, ``weight``, ``out`` and the walk as its operands; None where the library's product ran.
+    The operands of the launch are ``x``, ``weight``, ``out`` and the walk; None where it cannot be made again.
     """
     if config.kernel == "dense":
         dense = reference.unpack(weight, topology)

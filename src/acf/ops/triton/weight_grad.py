@@ -8,7 +8,7 @@ from torch import Tensor
 
 from acf.ops import reference
 from acf.ops.triton.configs import weight_grad_configs
-from acf.ops.triton.launch import Launched, PreparedLaunch, Tiled, launch
+from acf.ops.triton.launch import PreparedLaunch, Tiled, launch
 from acf.ops.triton.pixels import ConvProblem
 from acf.ops.triton.support import ceil_div, dot_precision, next_power_of_two, readable, supports
 from acf.ops.triton.tuning import TUNER, LaunchConfig, ProblemKey, density_bucket, token_bucket
@@ -133,40 +133,32 @@ def _first_weight_grad(output_grad: Tensor, x: Tensor, topology: BlockTopology, 
         weight_grad_configs(block, x.itemsize, precision, split_choices(blocks)),
         lambda candidate: launch_weight_grad(candidate, output_grad, x, out, topology),
     )
-    launched = launch_weight_grad(config, output_grad, x, out, topology)
-    if TUNER.remembers(signature):
-        _remember(signature, config, launched)
+    prepared = launch_weight_grad(config, output_grad, x, out, topology)
+    if prepared is not None and TUNER.remembers(signature):
+        _PREPARED[signature] = prepared
     return out
-
-
-def _remember(signature: Hashable, config: LaunchConfig, launched: list[Launched]) -> None:
-    prepared = [one.prepare() for one in launched]
-    if not prepared or None in prepared:
-        return
-    parts, total = prepared[0], prepared[1] if len(prepared) > 1 else None
-    assert parts is not None
-    splits = launched[1].values["splits"] if total else 1
-    _PREPARED[signature] = PreparedWeightGrad(config.by_input, splits, parts, total)
 
 
 def launch_weight_grad(
     config: LaunchConfig, output_grad: Tensor, x: Tensor, out: Tensor, topology: BlockTopology
-) -> list[Launched]:
+) -> PreparedWeightGrad | None:
     """Fill ``out [nnz, block, block]`` from contiguous ``output_grad [tokens, out]`` and ``x [tokens, in]``.
 
-    Gives the launch of the parts, with the operands of `Owners.operands`, and that of their sum if there was one;
-    neither where the library's product ran.
+    Gives the same launches for another problem of the same shapes; None where they cannot be made again.
     """
     if config.kernel == "dense":
         out.copy_(reference.linear_weight_grad(output_grad, x, topology))
-        return []
+        return None
     owners = owners_of(topology, output_grad, x, config.by_input)
     tokens_per_split = ceil_div(ceil_div(x.shape[0], config.splits), config.depth) * config.depth
     splits = ceil_div(x.shape[0], tokens_per_split)
     parts = split_buffer(out, splits)
     start = _launch_gather if config.kernel == "gather" else _launch_descriptor
-    launched = start(config, owners, parts, out.shape[0], splits, tokens_per_split)
-    return [launched] if splits == 1 else [launched, add_splits(parts, out)]
+    prepared = start(config, owners, parts, out.shape[0], splits, tokens_per_split)
+    total = add_splits(parts, out) if splits > 1 else None
+    if prepared is None or (splits > 1 and total is None):
+        return None
+    return PreparedWeightGrad(config.by_input, splits, prepared, total)
 
 
 def split_buffer(out: Tensor, splits: int) -> Tensor:
@@ -179,7 +171,7 @@ def pack_count(blocks: int, owners: int, pack: int) -> int:
     return min(blocks, (blocks + owners * (pack - 1)) // pack)
 
 
-def add_splits(parts: Tensor, out: Tensor) -> Launched:
+def add_splits(parts: Tensor, out: Tensor) -> PreparedLaunch | None:
     """``out`` is the sum of ``parts [splits, *out.shape]``."""
     return launch(
         sum_splits_kernel, ceil_div(out.numel(), SUM_WIDTH), (parts, out), (out.numel(), parts.shape[0]),
@@ -189,7 +181,7 @@ def add_splits(parts: Tensor, out: Tensor) -> Launched:
 
 def _launch_gather(
     config: LaunchConfig, owners: Owners, parts: Tensor, blocks: int, splits: int, tokens_per_split: int
-) -> Launched:
+) -> PreparedLaunch | None:
     works, block = pack_count(blocks, owners.count, config.pack), parts.shape[-1]
     shared, gathered = owners.shared, owners.gathered
     return launch(
@@ -207,7 +199,7 @@ def _launch_gather(
 
 def _launch_descriptor(
     config: LaunchConfig, owners: Owners, parts: Tensor, blocks: int, splits: int, tokens_per_split: int
-) -> Launched:
+) -> PreparedLaunch | None:
     works = pack_count(blocks, owners.count, config.pack)
     tile = [config.depth, parts.shape[-1]]
     shared, gathered, *rest = owners.operands(parts)
