@@ -79,7 +79,7 @@ def check_linear(log: ErrorLog, block: int, dtype: torch.dtype, tokens: int) -> 
 
 
 def check_norms(log: ErrorLog, gradient: Tensor, x: Tensor, block: int, tolerance: float) -> None:
-    """Both ways of computing norms."""
+    """All ways of computing norms."""
     rows, cols = torch.nonzero(torch.rand(9, 7, device="cuda") < 0.7, as_tuple=True)
     rows, cols = rows.int(), cols.int()
     dense = gradient.double().T @ x.double()
@@ -87,6 +87,7 @@ def check_norms(log: ErrorLog, gradient: Tensor, x: Tensor, block: int, toleranc
     expected = expected[rows.long(), cols.long()]
     for name, result in (
         ("list", norms.norms_of_list(gradient, x, rows, cols, block, None)),
+        ("groups", norms.norms_of_groups(gradient, x, rows, cols, block, None)),
         ("tiles", norms.norms_by_tiles(gradient, x, rows, cols, block)),
     ):
         log.add(f"norms {name} {x.dtype}", result, expected, tolerance)
@@ -119,10 +120,8 @@ def check_conv(log: ErrorLog, block: int, dtype: torch.dtype, geometry: Conv2dGe
         log.add(f"conv weight gradient {dtype}", out, expected, tolerance)
     rows, cols = topology.block_rows, topology.block_cols
     found = expected.square().sum((1, 2)).sqrt()
-    log.add(f"conv norms {dtype}", norms.norms_of_list(flat, source, rows, cols, block, problem), found, tolerance)
-    log.add(
-        f"conv norms {dtype}", norms.conv_norms_by_tiles(flat, source, rows, cols, block, problem), found, tolerance
-    )
+    for way in (norms.norms_of_list, norms.norms_of_groups, norms.conv_norms_by_tiles):
+        log.add(f"conv norms {dtype}", way(flat, source, rows, cols, block, problem), found, tolerance)
 
 
 def check_large_index(log: ErrorLog) -> None:

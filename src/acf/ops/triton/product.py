@@ -9,12 +9,29 @@ from torch import Tensor
 from acf.ops import reference
 from acf.ops.triton.configs import product_configs
 from acf.ops.triton.launch import PreparedLaunch, Tiled, launch
-from acf.ops.triton.product_kernels import product_descriptor_kernel, product_gather_kernel
+from acf.ops.triton.product_kernels import (
+    product_descriptor_kernel,
+    product_gather_kernel,
+    product_transposed_kernel,
+)
 from acf.ops.triton.support import ceil_div, dot_precision, readable, supports
+from acf.ops.triton.transpose import transposed
 from acf.ops.triton.tuning import TUNER, LaunchConfig, ProblemKey, density_bucket, token_bucket
 from acf.sparse import BlockTopology
 
-_PREPARED: dict[Hashable, PreparedLaunch] = {}
+
+class PreparedProduct(NamedTuple):
+    """The launch of one problem, and whether it reads the transpose of x."""
+
+    launch: PreparedLaunch
+    transposes: bool
+
+    def __call__(self, x: Tensor, *rest: Tensor) -> bool:
+        """Fill the output; False where Triton has to launch."""
+        return self.launch(transposed(x) if self.transposes else x, *rest)
+
+
+_PREPARED: dict[Hashable, PreparedProduct] = {}
 
 
 class Walk(NamedTuple):
@@ -88,7 +105,7 @@ def _first_product(x: Tensor, weight: Tensor, topology: BlockTopology, forward: 
     )
     prepared = launch_product(config, x, weight, out, topology, forward)
     if prepared is not None and TUNER.remembers(signature):
-        _PREPARED[signature] = prepared
+        _PREPARED[signature] = PreparedProduct(prepared, config.kernel == "transposed")
     return out
 
 
@@ -97,7 +114,8 @@ def launch_product(
 ) -> PreparedLaunch | None:
     """Fill ``out [tokens, groups * block]`` from contiguous ``x [tokens, width]`` and ``weight [nnz, B, B]``.
 
-    The operands of the launch are ``x``, ``weight``, ``out`` and the walk; None where it cannot be made again.
+    The operands of the launch are ``x`` or its transpose, ``weight``, ``out`` and the walk; None where it cannot be
+    made again.
     """
     if config.kernel == "dense":
         dense = reference.unpack(weight, topology)
@@ -113,6 +131,13 @@ def launch_product(
             precision=precision, num_warps=config.warps, num_stages=config.stages,
         )  # fmt: skip
     weight_rows = weight.view(-1, block)
+    if config.kernel == "transposed":
+        operands = (Tiled(transposed(x), [block, config.tile]), Tiled(weight_rows, [block, block]))
+        return launch(
+            product_transposed_kernel, programs, (*operands, Tiled(out, [config.tile, block]), *walk), (walk.groups,),
+            block=block, token_tile=config.tile, forward=forward, precision=precision,
+            num_warps=config.warps, num_stages=config.stages,
+        )  # fmt: skip
     return launch(
         product_descriptor_kernel,
         programs,

@@ -11,11 +11,13 @@ from acf.ops.triton.configs import weight_grad_configs
 from acf.ops.triton.launch import PreparedLaunch, Tiled, launch
 from acf.ops.triton.pixels import ConvProblem
 from acf.ops.triton.support import ceil_div, dot_precision, next_power_of_two, readable, supports
+from acf.ops.triton.transpose import transposed
 from acf.ops.triton.tuning import TUNER, LaunchConfig, ProblemKey, density_bucket, token_bucket
 from acf.ops.triton.weight_grad_kernels import (
     sum_splits_kernel,
     weight_grad_descriptor_kernel,
     weight_grad_gather_kernel,
+    weight_grad_transposed_kernel,
 )
 from acf.sparse import BlockTopology
 
@@ -34,6 +36,7 @@ class Owners:
     gathered: Tensor
     shared_index: Tensor
     gathered_index: Tensor
+    transposed: bool
 
     @property
     def count(self) -> int:
@@ -42,17 +45,18 @@ class Owners:
 
     def operands(self, parts: Tensor) -> tuple[Tensor, ...]:
         """The tensors of a launch that leaves its result in ``parts``, in the kernels' order."""
-        return (
-            self.shared, self.gathered, parts, self.offsets, self.slots, self.shared_index, self.gathered_index
-        )  # fmt: skip
+        indices = (self.gathered_index,) if self.transposed else (self.shared_index, self.gathered_index)
+        return (self.shared, self.gathered, parts, self.offsets, self.slots, *indices)
 
 
-def owners_of(topology: BlockTopology, output_grad: Tensor, x: Tensor, by_input: bool) -> Owners:
-    """Blocks grouped by input column (``by_input``) or by output row."""
-    rows, cols = topology.block_rows, topology.block_cols
-    if by_input:
-        return Owners(topology.col_offsets, topology.col_slots, x, output_grad, cols, rows)
-    return Owners(topology.row_offsets, topology.row_slots, output_grad, x, rows, cols)
+def owners_of(topology: BlockTopology, output_grad: Tensor, x: Tensor, config: LaunchConfig) -> Owners:
+    """Blocks grouped as ``config`` has it; its kernel says whether the gathered operand is transposed."""
+    rows, cols, turned = topology.block_rows, topology.block_cols, config.kernel == "transposed"
+    if config.by_input:
+        gathered = transposed(output_grad) if turned else output_grad
+        return Owners(topology.col_offsets, topology.col_slots, x, gathered, cols, rows, turned)
+    gathered = transposed(x) if turned else x
+    return Owners(topology.row_offsets, topology.row_slots, output_grad, gathered, rows, cols, turned)
 
 
 def split_choices(blocks: int, pack: int = 2) -> tuple[int, ...]:
@@ -70,14 +74,14 @@ def split_choices(blocks: int, pack: int = 2) -> tuple[int, ...]:
 class PreparedWeightGrad:
     """The launches of one problem: the parts of the gradient, and their sum where there are several."""
 
-    by_input: bool
+    config: LaunchConfig
     splits: int
     parts: PreparedLaunch
     total: PreparedLaunch | None
 
     def __call__(self, output_grad: Tensor, x: Tensor, out: Tensor, topology: BlockTopology) -> bool:
         """Fill ``out``; False where Triton has to launch."""
-        owners = owners_of(topology, output_grad, x, self.by_input)
+        owners = owners_of(topology, output_grad, x, self.config)
         parts = split_buffer(out, self.splits)
         if not self.parts(*owners.operands(parts)):
             return False
@@ -149,16 +153,16 @@ def launch_weight_grad(
     if config.kernel == "dense":
         out.copy_(reference.linear_weight_grad(output_grad, x, topology))
         return None
-    owners = owners_of(topology, output_grad, x, config.by_input)
+    owners = owners_of(topology, output_grad, x, config)
     tokens_per_split = ceil_div(ceil_div(x.shape[0], config.splits), config.depth) * config.depth
     splits = ceil_div(x.shape[0], tokens_per_split)
     parts = split_buffer(out, splits)
-    start = _launch_gather if config.kernel == "gather" else _launch_descriptor
+    start = {"gather": _launch_gather, "transposed": _launch_transposed}.get(config.kernel, _launch_descriptor)
     prepared = start(config, owners, parts, out.shape[0], splits, tokens_per_split)
     total = add_splits(parts, out) if splits > 1 else None
     if prepared is None or (splits > 1 and total is None):
         return None
-    return PreparedWeightGrad(config.by_input, splits, prepared, total)
+    return PreparedWeightGrad(config, splits, prepared, total)
 
 
 def split_buffer(out: Tensor, splits: int) -> Tensor:
@@ -194,6 +198,21 @@ def _launch_gather(
         block=block, depth=config.depth, pack=config.pack, owner_span=next_power_of_two(owners.count),
         shared_is_input=config.by_input, convolution=False, wide=config.swap, norms=False,
         precision=dot_precision(owners.shared.dtype), num_warps=config.warps, num_stages=config.stages,
+    )  # fmt: skip
+
+
+def _launch_transposed(
+    config: LaunchConfig, owners: Owners, parts: Tensor, blocks: int, splits: int, tokens_per_split: int
+) -> PreparedLaunch | None:
+    works, shared = pack_count(blocks, owners.count, config.pack), owners.shared
+    return launch(
+        weight_grad_transposed_kernel, works * splits, owners.operands(parts),
+        (
+            owners.count, works, blocks, shared.shape[0], tokens_per_split, shared.shape[1], owners.gathered.shape[1],
+        ),
+        block=parts.shape[-1], depth=config.depth, pack=config.pack, owner_span=next_power_of_two(owners.count),
+        shared_is_input=config.by_input, norms=False, precision=dot_precision(shared.dtype),
+        num_warps=config.warps, num_stages=config.stages,
     )  # fmt: skip
 
 

@@ -168,6 +168,71 @@ def weight_grad_gather_kernel(
 
 
 @jit
+def weight_grad_transposed_kernel(
+    shared: tl.tensor,
+    gathered: tl.tensor,
+    out: tl.tensor,
+    offsets: tl.tensor,
+    slots: tl.tensor,
+    gathered_index: tl.tensor,
+    owners: tl.tensor,
+    works: tl.tensor,
+    blocks: tl.tensor,
+    positions_end: tl.tensor,
+    positions_per_split: tl.tensor,
+    shared_width: tl.tensor,
+    gathered_stride: tl.tensor,
+    block: tl.constexpr,
+    depth: tl.constexpr,
+    pack: tl.constexpr,
+    owner_span: tl.constexpr,
+    shared_is_input: tl.constexpr,
+    norms: tl.constexpr,
+    precision: tl.constexpr,
+) -> None:
+    """As the gather kernel, from the transpose ``gathered [channels, gathered_stride]``, zeros past the last position.
+
+    Its blocks are rows, read in whole lines, where blocks of 16 columns would be read in pieces of 32 bytes.
+    """
+    work = tl.program_id(0) % works
+    split = tl.program_id(0) // works
+    lanes = tl.arange(0, pack * block)
+    lane_block, lane_inner = lanes // block, lanes % block
+    shared_lanes = tl.arange(0, block)
+    owner, first = find_work(offsets, owners, work, pack, owner_span)
+    if owner >= owners:
+        return
+    end = tl.load(offsets + owner + 1)
+    present = first + lane_block < end
+    slot = tl.load(slots + first + lane_block, mask=present, other=0)
+    gathered_rows = tl.load(gathered_index + slot, mask=present, other=0) * block + lane_inner
+    accumulator = tl.zeros((pack * block, block), dtype=tl.float32)
+    split_begin = split * positions_per_split
+    split_end = tl.minimum(split_begin + positions_per_split, positions_end)
+    first_positions = split_begin + tl.arange(0, depth).to(tl.int64)
+    row_starts = gathered_rows.to(tl.int64) * gathered_stride + split_begin
+    gathered_pointers = gathered + row_starts[:, None] + tl.arange(0, depth)[None, :]
+    shared_pointers = shared + (first_positions * shared_width)[:, None] + (owner * block + shared_lanes)[None, :]
+    for start in range(split_begin, split_end, depth):
+        inside = start + tl.arange(0, depth) < positions_end
+        gathered_tile = tl.load(gathered_pointers, mask=present[:, None], other=0.0)
+        shared_tile = tl.load(shared_pointers, mask=inside[:, None], other=0.0)
+        accumulator = tl.dot(gathered_tile, shared_tile, accumulator, input_precision=precision)
+        gathered_pointers += depth
+        shared_pointers += depth * shared_width
+    if norms:
+        store_norms(accumulator, out, slots, first, end, block, pack, False)
+        return
+    slot_start = (split.to(tl.int64) * blocks + slot) * (block * block)
+    if shared_is_input:
+        gathered_part, shared_part = slot_start + lane_inner * block, shared_lanes
+    else:
+        gathered_part, shared_part = slot_start + lane_inner, shared_lanes * block
+    target = out + gathered_part[:, None] + shared_part[None, :]
+    tl.store(target, accumulator.to(out.dtype.element_ty), mask=present[:, None])
+
+
+@jit
 def weight_grad_descriptor_kernel(
     shared: tl.tensor,
     gathered: tl.tensor,

@@ -1,0 +1,131 @@
+"""Launching a problem again gives the launcher what Triton gave it, with new addresses, or leaves it to Triton."""
+
+import importlib.util
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+if importlib.util.find_spec("triton") is None:
+    pytest.skip("triton is not installed (it comes with CUDA builds of torch)", allow_module_level=True)
+
+import torch
+import triton
+from torch import Tensor
+
+from acf.ops.triton import launch as launching
+from acf.ops.triton.launch import Tiled, launch
+
+
+class FakeKernel:
+    """A kernel ``(x, out, rows, block)`` that counts Triton's launches and keeps the launcher's arguments."""
+
+    arg_names = ("x", "out", "rows", "block")
+
+    def __init__(self, scratch_bytes: int = 0) -> None:
+        self.fn = object()
+        self.by_triton = 0
+        self.direct: list[tuple[Any, ...]] = []
+        launcher = self.record
+
+        def launch_with_descriptors(*args: Any) -> None:
+            launcher(*args)
+
+        self.compiled = SimpleNamespace(
+            function=77,
+            packed_metadata=(4, 1, 1024),
+            metadata=SimpleNamespace(tensordesc_meta=[{"swizzle": 1}]),
+            run=SimpleNamespace(
+                launch=launch_with_descriptors,
+                global_scratch_size=scratch_bytes,
+                profile_scratch_size=0,
+                launch_cooperative_grid=False,
+                launch_pdl=False,
+            ),
+        )
+
+    def record(self, *args: Any) -> None:
+        self.direct.append(args)
+
+    def __getitem__(self, grid: tuple[int]) -> Any:
+        def run(*args: Any, **constants: Any) -> Any:
+            self.by_triton += 1
+            return self.compiled
+
+        return run
+
+
+@pytest.fixture(autouse=True)
+def _a_device_with_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
+    driver = pytest.importorskip("triton.backends.nvidia.driver")
+    monkeypatch.setattr(triton, "__version__", "3.6.0")
+    monkeypatch.setattr(launching, "_PREPARED", {})
+    monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda device: 5, raising=False)
+    monkeypatch.setattr(
+        driver, "make_tensordesc_arg", lambda source, layout: ["map", source.base.data_ptr(), *source.shape]
+    )
+
+
+def matrices() -> tuple[Tensor, Tensor]:
+    return torch.zeros(64, 32), torch.zeros(64, 32)
+
+
+def launch_on(kernel: FakeKernel, x: Tensor, out: Tensor, block: int = 16) -> Any:
+    return launch(kernel, 3, (Tiled(x, [16, 16]), out), (64,), block=block, num_warps=4)
+
+
+def test_the_second_launch_gives_the_launcher_the_new_addresses_and_all_else_unchanged():
+    kernel = FakeKernel()
+    launch_on(kernel, *matrices())
+    x, out = matrices()
+    assert launch_on(kernel, x, out) is not None
+    assert kernel.by_triton == 1
+    flags = (77, False, False, None, None, (4, 1, 1024), None, None, None)
+    assert kernel.direct == [(3, 1, 1, 5, *flags, "map", x.data_ptr(), 64, 32, out.data_ptr(), 64, 16)]
+
+
+def test_another_constant_size_or_dtype_goes_through_triton():
+    kernel = FakeKernel()
+    x, out = matrices()
+    launch_on(kernel, x, out)
+    launch_on(kernel, x, out, block=32)
+    launch_on(kernel, x[:32], out)
+    launch_on(kernel, x.half(), out)
+    launch_on(kernel, x, out.half())
+    assert (kernel.by_triton, len(kernel.direct)) == (5, 0)
+
+
+def test_an_operand_off_the_boundary_goes_through_triton():
+    kernel = FakeKernel()
+    x, out = matrices()
+    launch_on(kernel, x, out)
+    launch_on(kernel, x, torch.zeros(1 + 64 * 32)[1:].view(64, 32))
+    assert (kernel.by_triton, len(kernel.direct)) == (2, 0)
+
+
+def test_a_profiler_that_listens_to_triton_hears_every_launch(monkeypatch: pytest.MonkeyPatch):
+    kernel = FakeKernel()
+    launch_on(kernel, *matrices())
+    monkeypatch.setattr(triton.knobs.runtime.launch_enter_hook, "calls", [print])
+    launch_on(kernel, *matrices())
+    assert (kernel.by_triton, len(kernel.direct)) == (2, 0)
+
+
+@pytest.mark.parametrize("version", ["3.4.0", "3.7.0", "4.0.0"])
+def test_a_triton_whose_launcher_was_not_read_launches_everything(monkeypatch: pytest.MonkeyPatch, version: str):
+    monkeypatch.setattr(triton, "__version__", version)
+    kernel = FakeKernel()
+    assert [launch_on(kernel, *matrices()) for _ in range(2)] == [None, None]
+    assert kernel.by_triton == 2
+
+
+def test_a_kernel_that_needs_scratch_memory_is_launched_by_triton():
+    kernel = FakeKernel(scratch_bytes=64)
+    assert [launch_on(kernel, *matrices()) for _ in range(2)] == [None, None]
+
+
+def test_descriptions_of_old_addresses_do_not_pile_up(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(launching, "REMEMBERED_ADDRESSES", 3)
+    kernel, kept = FakeKernel(), [matrices() for _ in range(9)]
+    prepared = [launch_on(kernel, x, out) for x, out in kept][-1]
+    assert len(prepared._operands[0].by_address) <= 3
