@@ -168,26 +168,32 @@ conv2d_gradient_norms = Op("block_conv2d_gradient_norms", _gradient_norms, _fake
 
 class _BlockConv2d(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, *rest: Any) -> Tensor:
+    def forward(ctx: Any, x: Tensor, weight: Tensor, rest: tuple[Any, ...]) -> Tensor:
         ctx.save_for_backward(x, weight, *rest[:6])
         ctx.geometry = rest[6:]
         return block_conv2d_forward(x, weight, *rest)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, output_grad: Tensor) -> tuple[Tensor | None, ...]:
-        x, weight, *topology = ctx.saved_tensors
-        input_grad = weight_grad = None
-        if ctx.needs_input_grad[0]:
-            input_grad = block_conv2d_input_grad(output_grad, weight, *topology, list(x.shape), *ctx.geometry)
-        if ctx.needs_input_grad[1]:
-            weight_grad = block_conv2d_weight_grad(output_grad, x, *topology, *ctx.geometry)
-        return input_grad, weight_grad, *[None] * 10
+        return (_gradients_once if torch.is_grad_enabled() else _gradients)(ctx, output_grad)
+
+
+def _gradients(ctx: Any, output_grad: Tensor) -> tuple[Tensor | None, ...]:
+    x, weight, *topology = ctx.saved_tensors
+    input_grad = weight_grad = None
+    if ctx.needs_input_grad[0]:
+        input_grad = block_conv2d_input_grad(output_grad, weight, *topology, list(x.shape), *ctx.geometry)
+    if ctx.needs_input_grad[1]:
+        weight_grad = block_conv2d_weight_grad(output_grad, x, *topology, *ctx.geometry)
+    return input_grad, weight_grad, None
+
+
+_gradients_once = once_differentiable(_gradients)  # refuses second derivatives; costs more than it is worth otherwise
 
 
 def _differentiable_product(x: Tensor, weight: Tensor, *rest: Any) -> Tensor:
     if torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad):
-        y: Tensor = _BlockConv2d.apply(x, weight, *rest)  # type: ignore[no-untyped-call]
+        y: Tensor = _BlockConv2d.apply(x, weight, rest)  # type: ignore[no-untyped-call]
         return y
     return block_conv2d_forward(x, weight, *rest)
 

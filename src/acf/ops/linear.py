@@ -97,26 +97,30 @@ linear_gradient_norms = Op("block_gradient_norms", _gradient_norms, _fake_gradie
 
 class _BlockLinear(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, *topology: Tensor) -> Tensor:
+    def forward(ctx: Any, x: Tensor, weight: Tensor, topology: tuple[Tensor, ...]) -> Tensor:
         ctx.save_for_backward(x, weight, *topology)
         return block_linear_forward(x, weight, *topology)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, output_grad: Tensor) -> tuple[Tensor | None, ...]:
-        x, weight, *topology = ctx.saved_tensors
-        output_grad = output_grad.contiguous()
-        input_grad = weight_grad = None
-        if ctx.needs_input_grad[0]:
-            input_grad = block_linear_input_grad(output_grad, weight, *topology)
-        if ctx.needs_input_grad[1]:
-            weight_grad = block_linear_weight_grad(output_grad, x, *topology)
-        return input_grad, weight_grad, None, None, None, None, None, None
+        return (_gradients_once if torch.is_grad_enabled() else _gradients)(ctx, output_grad)
+
+
+def _gradients(ctx: Any, output_grad: Tensor) -> tuple[Tensor | None, ...]:
+    x, weight, *topology = ctx.saved_tensors
+    output_grad = output_grad.contiguous()
+    needs_input_grad, needs_weight_grad, _ = ctx.needs_input_grad
+    input_grad = block_linear_input_grad(output_grad, weight, *topology) if needs_input_grad else None
+    weight_grad = block_linear_weight_grad(output_grad, x, *topology) if needs_weight_grad else None
+    return input_grad, weight_grad, None
+
+
+_gradients_once = once_differentiable(_gradients)  # refuses second derivatives; costs more than it is worth otherwise
 
 
 def _differentiable_product(x: Tensor, weight: Tensor, *topology: Tensor) -> Tensor:
     if torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad):
-        y: Tensor = _BlockLinear.apply(x, weight, *topology)  # type: ignore[no-untyped-call]
+        y: Tensor = _BlockLinear.apply(x, weight, topology)  # type: ignore[no-untyped-call]
         return y
     return block_linear_forward(x, weight, *topology)
 
