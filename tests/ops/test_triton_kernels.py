@@ -50,6 +50,7 @@ else:
         weight_grad_configs,
     )
     from acf.ops.triton.pixels import ConvProblem, pixel_box
+    from acf.ops.triton.transpose import transposed
     from acf.ops.triton.tuning import LaunchConfig
 
     BLOCK_SIZES = (16, 32, 64, 128)
@@ -198,6 +199,14 @@ if INTERPRETING:
         result = product.linear(x, weight, *topology).isnan().view(9, 4, 16)
         assert torch.equal(result[4].all(1), hit)
         assert not result[torch.arange(9) != 4].any()
+
+    @pytest.mark.parametrize("shape", [(1, 16), (128, 64), (130, 80)], ids=str)
+    def test_a_transpose_is_padded_with_zeros(shape: tuple[int, int]) -> None:
+        x = torch.randn(shape).bfloat16()
+        result = transposed(x)
+        assert result.shape[1] % 128 == 0
+        assert torch.equal(result[:, : shape[0]], x.T)
+        assert not result[:, shape[0] :].any()
 
     @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
     @pytest.mark.parametrize("block", BLOCK_SIZES)
