@@ -49,12 +49,14 @@ class Walk(NamedTuple):
 
 def linear(x: Tensor, weight: Tensor, *tensors: Tensor) -> Tensor:
     """`reference.linear` on the GPU."""
-    return _product(x, weight, BlockTopology(*tensors), forward=True)
+    _, block_cols, row_offsets, row_slots, _, _ = tensors
+    return _product(x, weight, (row_offsets, row_slots, block_cols), tensors, True)
 
 
 def linear_input_grad(output_grad: Tensor, weight: Tensor, *tensors: Tensor) -> Tensor:
     """`reference.linear_input_grad` on the GPU."""
-    return _product(output_grad, weight, BlockTopology(*tensors), forward=False)
+    block_rows, _, _, _, col_offsets, col_slots = tensors
+    return _product(output_grad, weight, (col_offsets, col_slots, block_rows), tensors, False)
 
 
 def walk_of(topology: BlockTopology, forward: bool) -> Walk:
@@ -64,17 +66,19 @@ def walk_of(topology: BlockTopology, forward: bool) -> Walk:
     return Walk(topology.col_offsets, topology.col_slots, topology.block_rows)
 
 
-def _product(x: Tensor, weight: Tensor, topology: BlockTopology, forward: bool) -> Tensor:
-    walk, precision = walk_of(topology, forward), dot_precision(x.dtype)
-    groups = walk.groups
+def _product(
+    x: Tensor, weight: Tensor, walk: tuple[Tensor, Tensor, Tensor], tensors: tuple[Tensor, ...], forward: bool
+) -> Tensor:
+    """A known problem takes no more here than a look-up: for small layers Python is the slowest part."""
+    groups, precision = walk[0].shape[0] - 1, dot_precision(x.dtype)
     signature = (forward, x.shape, weight.shape, groups, x.dtype, weight.dtype, precision, x.get_device())
     prepared = _PREPARED.get(signature)
     if prepared is not None:
-        x, weight = readable(x), readable(weight)
+        x, weight = x.contiguous(), weight.contiguous()
         out = x.new_empty((x.shape[0], groups * weight.shape[1]))
         if prepared(x, weight, out, *walk):
             return out
-    return _first_product(x, weight, topology, forward, signature)
+    return _first_product(x, weight, BlockTopology(*tensors), forward, signature)
 
 
 def _first_product(x: Tensor, weight: Tensor, topology: BlockTopology, forward: bool, signature: Hashable) -> Tensor:

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from acf.ops.triton.jit import jit
 from acf.ops.triton.launch import Tiled, launch
-from acf.ops.triton.support import ceil_div
+from acf.ops.triton.support import ceil_div, readable
 
 PADDING = 128
 """Positions are filled up to a multiple of this, the deepest step of any kernel that reads them."""
@@ -25,7 +25,8 @@ def transpose_kernel(
 
 
 def transposed(x: Tensor) -> Tensor:
-    """Contiguous ``x [positions, channels]`` as ``[channels, positions]``, positions padded with zeros."""
+    """``x [positions, channels]`` as contiguous ``[channels, positions]``, positions padded with zeros."""
+    x = readable(x)
     positions, channels = x.shape
     padded = ceil_div(positions, PADDING) * PADDING
     target = torch.empty((channels, padded), dtype=x.dtype, device=x.device)

@@ -101,7 +101,7 @@ def linear_weight_grad(output_grad: Tensor, x: Tensor, *tensors: Tensor) -> Tens
     )  # fmt: skip
     prepared = _PREPARED.get(signature)
     if prepared is not None:
-        output_grad, x = readable(output_grad), readable(x)
+        output_grad, x = output_grad.contiguous(), x.contiguous()
         block = output_grad.shape[1] // grid_rows
         out = x.new_empty((blocks, block, block))
         if prepared(output_grad, x, out, topology):
