@@ -14,7 +14,10 @@ import triton
 from torch import Tensor
 
 from acf.ops.triton import launch as launching
+from acf.ops.triton import product, weight_grad
 from acf.ops.triton.launch import Tiled, launch
+from acf.ops.triton.tuning import LaunchConfig
+from acf.sparse import BlockLayout, BlockTopology
 
 
 class FakeKernel:
@@ -129,3 +132,35 @@ def test_descriptions_of_old_addresses_do_not_pile_up(monkeypatch: pytest.Monkey
     kernel, kept = FakeKernel(), [matrices() for _ in range(9)]
     prepared = [launch_on(kernel, x, out) for x, out in kept][-1]
     assert len(prepared._operands[0].by_address) <= 3
+
+
+TOPOLOGY = BlockTopology.build(BlockLayout(64, 32, 16, 16), torch.tensor([3, 0, 1]), torch.tensor([0, 1, 1]))
+
+
+@pytest.mark.parametrize("by_input", [False, True])
+@pytest.mark.parametrize("kernel", ["gather", "transposed"])
+def test_a_known_weight_gradient_is_launched_with_the_operands_of_the_first(
+    monkeypatch: pytest.MonkeyPatch, kernel: str, by_input: bool
+):
+    monkeypatch.setattr(weight_grad, "transposed", lambda tensor: tensor)
+    config = LaunchConfig(kernel, by_input=by_input)
+    launched: list[tuple[Tensor, ...]] = []
+    known = weight_grad.PreparedWeightGrad(config, 1, lambda *operands: launched.append(operands) or True, None)
+    output_grad, x, out = torch.zeros(8, 64), torch.zeros(8, 32), torch.zeros(3, 16, 16)
+    assert known(output_grad, x, out, TOPOLOGY)
+    first = weight_grad.owners_of(TOPOLOGY, output_grad, x, config).operands(out)
+    assert [id(operand) for operand in launched[0]] == [id(operand) for operand in first]
+
+
+@pytest.mark.parametrize("forward", [True, False], ids=["forward", "input_grad"])
+def test_a_known_product_is_launched_with_the_walk_of_its_pass(monkeypatch: pytest.MonkeyPatch, forward: bool):
+    launched: list[tuple[Tensor, ...]] = []
+    x, weight = torch.zeros(8, 32 if forward else 64), torch.zeros(3, 16, 16)
+    groups = 4 if forward else 2
+    key = (forward, x.shape, weight.shape, groups, x.dtype, weight.dtype, "ieee", -1)
+    known = product.PreparedProduct(lambda *operands: launched.append(operands) or True, transposes=False)
+    monkeypatch.setattr(product, "_PREPARED", {key: known})
+    run = product.linear if forward else product.linear_input_grad
+    assert run(x, weight, *TOPOLOGY).shape == (8, 16 * groups)
+    walk = product.walk_of(TOPOLOGY, forward)
+    assert [id(operand) for operand in launched[0][3:]] == [id(tensor) for tensor in walk]

@@ -292,6 +292,9 @@ def measure_overhead() -> dict[str, float]:
         "forward_backward": forward_and_backward(partial(block_linear, topology=topology), x, weight, gradient),
     }
     result = {name: host_microseconds(function) for name, function in functions.items()}
+    with torch.autograd.set_multithreading_enabled(False):  # the backward pass on the calling thread
+        for name in ("dense_forward_backward", "forward_backward"):
+            result[f"{name}_on_calling_thread"] = host_microseconds(functions[name])
     memories = [patch.dict(module._PREPARED, clear=True) for module in (launch, product, weight_grad)]
     with patch.object(launch, "READ_VERSIONS", ()), memories[0], memories[1], memories[2]:
         for name in ("forward", "input_grad", "weight_grad", "forward_backward"):

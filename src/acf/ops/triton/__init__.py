@@ -47,14 +47,16 @@ def _on_first_call(module: str, name: str) -> Callable[..., Tensor]:
 
     Triton itself launches on the current device.
     """
-    loaded: list[Callable[..., Tensor]] = []
+    loaded: list[tuple[Callable[..., Tensor], bool]] = []
 
     def launch(first: Tensor, *rest: Any) -> Tensor:
         if not loaded:
-            loaded.append(getattr(import_module(f"acf.ops.triton.{module}"), name))
-        if first.get_device() == torch.cuda.current_device():
-            return loaded[0](first, *rest)
-        with torch.cuda.device(first.device):
-            return loaded[0](first, *rest)
+            kernel = getattr(import_module(f"acf.ops.triton.{module}"), name)
+            loaded.append((kernel, torch.cuda.device_count() > 1))
+        kernel, several_devices = loaded[0]
+        if several_devices and first.get_device() != torch.cuda.current_device():
+            with torch.cuda.device(first.device):
+                return kernel(first, *rest)
+        return kernel(first, *rest)
 
     return launch

@@ -79,11 +79,17 @@ class PreparedWeightGrad:
     parts: PreparedLaunch
     total: PreparedLaunch | None
 
-    def __call__(self, output_grad: Tensor, x: Tensor, out: Tensor, topology: BlockTopology) -> bool:
-        """Fill ``out``; False where Triton has to launch."""
-        owners = owners_of(topology, output_grad, x, self.config)
+    def __call__(self, output_grad: Tensor, x: Tensor, out: Tensor, topology: tuple[Tensor, ...]) -> bool:
+        """Fill ``out``; False where Triton has to launch. The operands are those of `Owners`, without the object."""
+        rows, cols, row_offsets, row_slots, col_offsets, col_slots = topology
         parts = split_buffer(out, self.splits)
-        if not self.parts(*owners.operands(parts)):
+        operands = [output_grad, x, parts, row_offsets, row_slots, rows, cols]
+        if self.config.by_input:
+            operands = [x, output_grad, parts, col_offsets, col_slots, cols, rows]
+        if self.config.kernel == "transposed":
+            operands[1] = transposed(operands[1])
+            del operands[5]
+        if not self.parts(*operands):
             return False
         return self.total is None or self.total(parts, out)
 
@@ -93,10 +99,10 @@ _PREPARED: dict[Hashable, PreparedWeightGrad] = {}
 
 def linear_weight_grad(output_grad: Tensor, x: Tensor, *tensors: Tensor) -> Tensor:
     """`reference.linear_weight_grad` on the GPU."""
-    topology, precision = BlockTopology(*tensors), dot_precision(x.dtype)
-    grid_rows, blocks = topology.row_offsets.shape[0] - 1, topology.block_rows.shape[0]
+    precision = dot_precision(x.dtype)
+    blocks, grid_rows, grid_cols = tensors[0].shape[0], tensors[2].shape[0] - 1, tensors[4].shape[0] - 1
     signature = (
-        output_grad.shape, x.shape, blocks, grid_rows, topology.col_offsets.shape[0],
+        output_grad.shape, x.shape, blocks, grid_rows, grid_cols,
         x.dtype, output_grad.dtype, precision, x.get_device(),
     )  # fmt: skip
     prepared = _PREPARED.get(signature)
@@ -104,9 +110,9 @@ def linear_weight_grad(output_grad: Tensor, x: Tensor, *tensors: Tensor) -> Tens
         output_grad, x = output_grad.contiguous(), x.contiguous()
         block = output_grad.shape[1] // grid_rows
         out = x.new_empty((blocks, block, block))
-        if prepared(output_grad, x, out, topology):
+        if prepared(output_grad, x, out, tensors):
             return out
-    return _first_weight_grad(output_grad, x, topology, signature)
+    return _first_weight_grad(output_grad, x, BlockTopology(*tensors), signature)
 
 
 def _first_weight_grad(output_grad: Tensor, x: Tensor, topology: BlockTopology, signature: Hashable) -> Tensor:
