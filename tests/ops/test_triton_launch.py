@@ -13,8 +13,8 @@ import torch
 import triton
 from torch import Tensor
 
+from acf.ops.triton import conv, product, weight_grad
 from acf.ops.triton import launch as launching
-from acf.ops.triton import product, weight_grad
 from acf.ops.triton.launch import Tiled, launch
 from acf.ops.triton.tuning import LaunchConfig
 from acf.sparse import BlockLayout, BlockTopology
@@ -164,3 +164,61 @@ def test_a_known_product_is_launched_with_the_walk_of_its_pass(monkeypatch: pyte
     assert run(x, weight, *TOPOLOGY).shape == (8, 16 * groups)
     walk = product.walk_of(TOPOLOGY, forward)
     assert [id(operand) for operand in launched[0][3:]] == [id(tensor) for tensor in walk]
+
+
+def convolution_passes() -> dict[str, tuple[Any, tuple[Any, ...]]]:
+    """Each pass of a 3 x 3 convolution from 32 to 64 channels with its arguments, channels last."""
+    layout = BlockLayout(64, 9 * 32, 16, 16)
+    topology = BlockTopology.build(layout, torch.tensor([3, 0, 1]), torch.tensor([0, 17, 4]))
+    x, output_grad = (
+        torch.zeros(2, channels, 6, 5).contiguous(memory_format=torch.channels_last) for channels in (32, 64)
+    )
+    weight, pairs = torch.zeros(3, 16, 16), ([3, 3], [1, 1], [1, 1], [1, 1])
+    return {
+        "forward": (conv.conv2d, (x, weight, *topology, *pairs)),
+        "input_grad": (conv.conv2d_input_grad, (output_grad, weight, *topology, list(x.shape), *pairs)),
+        "weight_grad": (conv.conv2d_weight_grad, (output_grad, x, *topology, *pairs)),
+    }
+
+
+@pytest.mark.parametrize("splits", [1, 2])
+@pytest.mark.parametrize("kernel", ["gather", "descriptor"])
+@pytest.mark.parametrize("name", ["forward", "input_grad", "weight_grad"])
+def test_a_known_convolution_is_launched_with_the_operands_of_the_first(
+    monkeypatch: pytest.MonkeyPatch, name: str, kernel: str, splits: int
+):
+    run, arguments = convolution_passes()[name]
+    launches: dict[str, list[list[Tensor]]] = {"by launch": [], "prepared": []}
+
+    def prepared(*operands: Tensor) -> bool:
+        launches["prepared"].append(list(operands))
+        return True
+
+    def launched(kernel: Any, programs: int, operands: Any, sizes: Any, **constants: Any) -> Any:
+        launches["by launch"].append([o.tensor if isinstance(o, Tiled) else o for o in operands])
+        return prepared
+
+    for module in (conv, weight_grad):
+        monkeypatch.setattr(module, "launch", launched)
+    monkeypatch.setattr(conv, "_PREPARED", {})
+    monkeypatch.setattr(conv, "_PREPARED_WEIGHT_GRADS", {})
+    config = LaunchConfig(kernel, tile=16, depth=16, splits=splits)
+    monkeypatch.setattr(conv.TUNER, "choose", lambda *rest: config)
+    monkeypatch.setattr(conv.TUNER, "remembers", lambda signature: True)
+
+    first = run(*arguments)
+    expected = launches["by launch"].copy()
+    launches["by launch"].clear()
+    second = run(*arguments)
+    merging = launches["by launch"]  # the input gradient merges the lists of its taps anew
+    assert (len(expected), len(merging)) == (
+        {"input_grad": 2, "weight_grad": splits}.get(name, 1),
+        name == "input_grad",
+    )
+
+    known = {argument.data_ptr() for argument in arguments if isinstance(argument, Tensor)}
+    for before, now in zip(expected[len(merging) :], launches["prepared"], strict=True):
+        assert [operand.numel() for operand in now] == [operand.numel() for operand in before]
+        addresses = [operand.data_ptr() if operand.data_ptr() in known else None for operand in before]
+        assert [operand.data_ptr() if operand.data_ptr() in known else None for operand in now] == addresses
+    assert (second.shape, second.stride()) == (first.shape, first.stride())

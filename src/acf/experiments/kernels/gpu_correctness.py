@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
@@ -161,6 +162,32 @@ def check_determinism() -> None:
         raise ArithmeticError("a NaN in x did not reach exactly the outputs that have a block for it")
 
 
+def check_relaunch(block: int) -> None:
+    """The same bits from the first launch of a problem, which Triton makes, and from later ones, which are prepared."""
+    topology, conv_topology = odd_topology(9, 7, block), odd_topology(2, 18, block)
+    x, gradient = (torch.randn(333, n * block, device="cuda").bfloat16() for n in (7, 9))
+    images = torch.randn(8, 2 * block, 9, 9, device="cuda").bfloat16().contiguous(memory_format=torch.channels_last)
+    images_grad, sizes = torch.randn_like(images), list(images.shape)
+    weight, kernel = (
+        torch.randn(one.block_rows.numel(), block, block, device="cuda").bfloat16() for one in (topology, conv_topology)
+    )
+    pairs = Conv2dGeometry((3, 3), (1, 1), (1, 1), (1, 1)).as_lists()
+    passes: list[tuple[Callable[..., Tensor], tuple[Tensor, Tensor], tuple[Any, ...]]] = [
+        (product.linear, (x, weight), topology),
+        (product.linear_input_grad, (gradient, weight), topology),
+        (weight_grad.linear_weight_grad, (gradient, x), topology),
+        (conv.conv2d, (images, kernel), (*conv_topology, *pairs)),
+        (conv.conv2d_input_grad, (images_grad, kernel), (*conv_topology, sizes, *pairs)),
+        (conv.conv2d_weight_grad, (images_grad, images), (*conv_topology, *pairs)),
+    ]
+    for run, operands, rest in passes:
+        first = run(*operands, *rest)
+        for _ in range(2):
+            moved = [operand.clone() for operand in operands]
+            if not torch.equal(run(*moved, *rest), first):
+                raise ArithmeticError(f"{run.__name__}, blocks of {block}: a later launch differs from the first")
+
+
 def check_block_size(block: int, dtype_name: str, allow_tf32: bool) -> dict[str, float]:
     """The linear checks of one block size and dtype, in a process of its own."""
     torch.manual_seed(block)
@@ -189,6 +216,8 @@ def check_once() -> dict[str, float]:
     log = ErrorLog()
     check_large_index(log)
     check_determinism()
+    for block in BLOCK_SIZES:
+        check_relaunch(block)
     return log.largest
 
 
