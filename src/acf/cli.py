@@ -81,16 +81,18 @@ def demo(
 def simulate(
     trace: TraceFile,
     on: Annotated[str, typer.Option("--on", help="An architecture's name, or a .toml file.")] = "acf-512",
+    exact: Annotated[bool, typer.Option("--exact", help="Fabrics: step every queue in every cycle.")] = False,
     save: SaveFile = None,
     as_json: Json = False,
 ) -> None:
     """Play a trace on one architecture and show every operation."""
     from acf.sim import simulate as play
+    from acf.sim.exact import exact_engine
     from acf.tables import result_table
     from acf.terminal import show
     from acf.trace import Trace
 
-    result = play(Trace.load(trace), on)
+    result = play(Trace.load(trace), exact_engine(on) if exact else on)
     _save_results([result], save)
     if as_json:
         _print_json(result.to_dict())
@@ -263,6 +265,40 @@ def simulators(as_json: Json = False) -> None:
         show(simulator_table(timings))
 
 
+@bench.command()
+def fabric(
+    network: Annotated[str, typer.Option(help="resnet50 or transformer-base.")] = "transformer-base",
+    examples: Annotated[int, typer.Option(help="Images or tokens of a step; 0: 32 images, 4096 tokens.")] = 0,
+    sparsities: Annotated[str, typer.Option(help="Shares of blocks to drop.")] = "0,0.5,0.75,0.9",
+    block: Annotated[int, typer.Option(help="Side of a block.")] = 16,
+    on: Annotated[str, typer.Option("--on", help="acf-512 or acf-16384.")] = "acf-512",
+    gpus: Annotated[bool, typer.Option(help="Also the GPU rooflines.")] = True,
+    layers: Annotated[bool, typer.Option(help="Also every product on the fabric, and what it lost most to.")] = False,
+    save: Annotated[Path | None, typer.Option(help="Write all figures as JSON.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Play whole training steps on a fabric and on machines of equal peak: time, energy, utilisation, and why."""
+    from acf.experiments.fabric.comparison import compare_steps
+    from acf.experiments.fabric.workloads import EXAMPLES, StepSpec
+    from acf.tables import fabric_layers_table, fabric_table
+    from acf.terminal import progress, show
+
+    shares = _numbers(sparsities, "sparsities")
+    steps = [StepSpec(network, examples or EXAMPLES.get(network, 1), share, block) for share in shares]
+    with progress(visible=not as_json) as on_progress:
+        played = compare_steps(steps, on, gpus, on_progress)
+    if save is not None:
+        write_whole(save, json.dumps([each.to_dict() for each in played], indent=1).encode())
+    if as_json:
+        _print_json([each.to_dict() for each in played])
+        return
+    show(fabric_table(played, on))
+    if layers:
+        for each in played:
+            if each.machine == on:
+                show(fabric_layers_table(each))
+
+
 @app.command()
 def doctor(
     layers: Annotated[
@@ -299,6 +335,14 @@ def _time_layers(builder: str, sparsity: float, block: int) -> "list[LayerTiming
     spec = BlockSparsity(sparsity, block=block)
     model, example = load_builder(builder)()
     return time_layers(model, example, spec)
+
+
+def _numbers(text: str, name: str) -> list[float]:
+    """The numbers of an option that takes several, separated by commas."""
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise ArchitectureError(f"--{name} {text!r} are not numbers with commas between; write 0.5,0.9") from None
 
 
 def _print_json(values: Any) -> None:

@@ -4,9 +4,10 @@ import resource
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
+from acf.errors import ArchitectureError
 from acf.experiments.fabric.workloads import StepSpec, step_traces
 from acf.experiments.trace_figures import TENSORCORE_512
 from acf.sim import ARCHITECTURES, Result, simulate_parts
@@ -105,6 +106,8 @@ def _by_op(result: Result) -> tuple[dict[str, Any], ...]:
 
 def compare_steps(steps: Sequence[StepSpec], fabric: str, gpus: bool, on_progress: OnProgress) -> list[PlayedStep]:
     """Every step on ``fabric``, on its peers and, if asked, on the GPU rooflines."""
+    if fabric not in PEERS:
+        raise ArchitectureError(f"fabric {fabric!r} is not one of {', '.join(PEERS)}; use one of these names")
     machines: dict[str, AcceleratorSpec | str] = {fabric: ARCHITECTURES[fabric], **PEERS[fabric]}
     if gpus:
         machines |= {name: name for name in GPUS}
@@ -115,9 +118,3 @@ def compare_steps(steps: Sequence[StepSpec], fabric: str, gpus: bool, on_progres
             played.append(play_step(step, name, spec))
     on_progress("done", 1.0)
     return played
-
-
-def exact_engine(fabric: str) -> AcceleratorSpec:
-    """``fabric`` with the engine that steps every cycle."""
-    spec: AcceleratorSpec = replace(ARCHITECTURES[fabric], engine="exact")  # type: ignore[call-arg]
-    return spec

@@ -96,6 +96,10 @@ NETWORKS: dict[str, Callable[[], list[StepLayer]]] = {"resnet50": resnet50, "tra
 """The networks by name."""
 
 
+EXAMPLES: dict[str, int] = {"resnet50": 32, "transformer-base": 4096}
+"""Images, or tokens, of a step where nothing else is asked for."""
+
+
 def layer_traces(spec: StepSpec) -> Iterator[Trace]:
     """All passes of every layer, one trace per layer, so that one layer is in memory at a time."""
     layers = NETWORKS[spec.network]()
