@@ -10,6 +10,7 @@ from acf.units import binary_bytes, si
 if TYPE_CHECKING:
     from acf.doctor import Finding
     from acf.experiments.demo import DemoOutcome
+    from acf.experiments.epoch_figures import EpochFigures
     from acf.experiments.reproduce import Row
     from acf.experiments.simulator_bench import SimulatorTiming
     from acf.experiments.trace_figures import TraceFigures
@@ -200,5 +201,26 @@ def figures_table(figures: "Sequence[TraceFigures]") -> Table:
             each.label.split(":")[0],
             *("-" if share is None else f"{share:.0%}" for share in shares),
             *(f"{speedup:.2f}x" for speedup in speedups),
+        )
+    return table
+
+
+def epochs_table(points: "Sequence[EpochFigures]") -> Table:
+    """Zeros and speedups of steps captured over the epochs of one training run."""
+    table = Table(
+        title="What skipping zeros gains as training goes on",
+        caption=f"A, G: zero activations and output gradients; accuracy: on held-out examples\n{points[-1].figures.label}",
+    )
+    speedups = ("tensordash FP", "BP", "WU", "compute", "step", "spartann", "acf-512")
+    for heading in ("epochs", "loss", "accuracy", "A", "G", *speedups):
+        table.add_column(heading, justify="right")
+    for point in points:
+        shares = [point.accuracy, *(point.figures.zeros.get(role, 0.0) for role in ("activation", "gradient"))]
+        gains = [*point.figures.tensordash.values(), point.figures.spartann, point.figures.fabric]
+        table.add_row(
+            str(point.epoch),
+            f"{point.loss:.2f}",
+            *(f"{share:.1%}" for share in shares),
+            *(f"{gain:.2f}x" for gain in gains),
         )
     return table
