@@ -209,7 +209,8 @@ def epochs_table(points: "Sequence[EpochFigures]") -> Table:
     """Zeros and speedups of steps captured over the epochs of one training run."""
     table = Table(
         title="What skipping zeros gains as training goes on",
-        caption=f"A, G: zero activations and output gradients; accuracy: on held-out examples\n{points[-1].figures.label}",
+        caption="A, G: zero activations and output gradients; accuracy: on held-out examples\n"
+        f"{points[-1].figures.label}",
     )
     speedups = ("tensordash FP", "BP", "WU", "compute", "step", "spartann", "acf-512")
     for heading in ("epochs", "loss", "accuracy", "A", "G", *speedups):

@@ -51,7 +51,9 @@ def play_traces(folder: Path, on_progress: OnProgress) -> list[EpochFigures]:
         known = json.loads(path.read_text(encoding="utf-8"))
         points = [(int(each["epoch"]), float(each["loss"]), float(each["accuracy"]), each["trace"]) for each in known]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{path} does not say which traces to play ({error!r}); train into this folder first") from error
+        raise DataError(
+            f"{path} does not say which traces to play ({error!r}); train into this folder first"
+        ) from error
     played = []
     for epoch, loss, accuracy, name in points:
         played.append(EpochFigures(epoch, loss, accuracy, figures_of(Trace.load(folder / name))))

@@ -114,7 +114,7 @@ def _initialise(model: nn.Module) -> None:
     for layer in model.modules():
         if isinstance(layer, nn.Conv2d | nn.Linear):
             nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
-            nn.init.zeros_(layer.bias)
+            layer.bias = nn.Parameter(torch.zeros(len(layer.weight), device=layer.weight.device))
 
 
 def learning_rate(spec: EpochSpec, progress: float) -> float:
@@ -176,7 +176,7 @@ def _accuracy(spec: EpochSpec, model: nn.Module, data: TrainingData) -> float:
     """Share of ``data`` whose class has the highest score."""
     model.eval()
     right = 0
-    for indices in torch.arange(len(data.inputs), device=spec.device).split(500):
+    for indices in torch.split(torch.arange(len(data.inputs), device=spec.device), 500):
         images, labels = data.batch(indices, IMAGE_SIZE, spec.device)
         right += int((model(images).argmax(dim=1) == labels).sum())
     return right / len(data.inputs)

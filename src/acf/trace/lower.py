@@ -42,7 +42,7 @@ def _lower_matrices(op: TracedOp, a: BoolArray, b: BoolArray, needed: BoolArray 
             f"{op.name}: the mask of kept outputs is {list(needed.shape)}, the output [{a.shape[0]}, {b.shape[1]}]; "
             "the trace is damaged, capture the step again"
         )
-    return Gemm(a, b, needed, op.phase)
+    return Gemm(a, b, needed, op.phase, transposed=(op.transpose_a, not op.transpose_b))
 
 
 def _check_conv(op: TracedOp, conv: ConvShape, a: BoolArray, b: BoolArray) -> None:
@@ -77,7 +77,7 @@ def _lower_conv(phase: str, conv: ConvShape, a: BoolArray, b: BoolArray, needed:
     if phase == "forward":
         yield Gemm(window_rows(a, conv), b.T, phase=phase, taps=taps)
     elif phase == "weight_grad":
-        yield Gemm(pixel_columns(a), window_columns(b, conv), needed, phase, taps)
+        yield Gemm(pixel_columns(a), window_columns(b, conv), needed, phase, taps, transposed=(True, True))
     else:
         yield from _input_gradient(conv, a, b)
 
@@ -96,7 +96,8 @@ def _input_gradient(conv: ConvShape, gradient: BoolArray, weight: BoolArray) -> 
             cols = _output_positions(conv, 1, col_residue, col_taps, gradient.shape[3])
             filters = [by_tap[:, row, col] for row in row_taps for col in col_taps]
             gathered = gathered_rows(gradient, rows, cols)
-            yield Gemm(gathered, np.concatenate(filters, axis=0), phase="input_grad", taps=len(filters))
+            matrix = np.concatenate(filters, axis=0)
+            yield Gemm(gathered, matrix, phase="input_grad", taps=len(filters), transposed=(False, True))
 
 
 def _taps_of_residue(conv: ConvShape, axis: int, residue: int) -> list[int]:
