@@ -148,14 +148,15 @@ class TensorDash(TensorCore):
         effectual = gemm.effectual_macs()
         tile_slots = self.rows * self.columns * self.lanes
         control_pj = self._pj_per_core_cycle(self._control_figures("mw")) if skips else 0.0
-        conflicts = (core_cycles - unhindered) * tile_slots
+        # A greedy schedule can now and then be quicker with fewer banks; that is no conflict of negative length.
+        conflicts = max(0, core_cycles - unhindered) * tile_slots
         return ComputeCount(
             cycles=cycles + sum(waits.values()),
             dense_macs=gemm.dense_macs,
             effectual_macs=effectual,
             lost_slots={
                 "ineffectual": multiplied_pairs - effectual,
-                "no_pair": unhindered * tile_slots - multiplied_pairs,
+                "no_pair": core_cycles * tile_slots - conflicts - multiplied_pairs,
                 "imbalance": (cycles * self.cores - core_cycles) * tile_slots,
             }
             | ({"scratchpad_banks": conflicts} if conflicts else {})
