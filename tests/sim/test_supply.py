@@ -91,8 +91,11 @@ def test_one_scratchpad_bank_is_nearly_dense_and_as_many_as_steps_cost_nothing(
 def test_fewer_scratchpad_banks_are_slower(density: float) -> None:
     rows = PackedRows.from_bool(np.random.default_rng(0).random((400, 300)) < density)
     totals = [int(tile_cycles(rows, 4, 4, 4, PAPER_MOVES, banks).sum()) for banks in (1, 2, 3, 4)]
-    assert totals == sorted(totals, reverse=True)
-    assert totals[0] > 1.05 * totals[1] or density == 0.8
+    assert totals[0] > 1.05 * totals[1]
+    assert totals[1] >= totals[2]
+    # As many banks as steps of lookahead are more than enough, says section III; at half zeros a greedy schedule
+    # may even be a cycle in a thousand quicker with them.
+    assert totals[2] == pytest.approx(totals[3], rel=0.25 if density < 0.2 else 0.001)
 
 
 @given(st.integers(1, 60), st.integers(1, 3), st.floats(0, 1), st.integers(0, 99))
