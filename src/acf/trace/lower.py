@@ -20,6 +20,10 @@ def lower(op: TracedOp, tensors: Mapping[str, BitTensor]) -> Iterator[Gemm]:
     """The matrix products of ``op``, one at a time so that one window matrix is in memory."""
     a, b = tensors[op.a].to_bool(), tensors[op.b].to_bool()
     needed = tensors[op.needed].to_bool() if op.needed else None
+    if op.batched:
+        _check_batch(op, a, b)
+        yield from (_lower_matrices(op, a_matrix, b_matrix, None) for a_matrix, b_matrix in zip(a, b, strict=True))
+        return
     if op.conv is None:
         yield _lower_matrices(op, a, b, needed)
         return
@@ -29,6 +33,15 @@ def lower(op: TracedOp, tensors: Mapping[str, BitTensor]) -> Iterator[Gemm]:
         parts = [_group_part(array, group, conv.groups, axis) for array, axis in _group_axes(op, a, b)]
         part_needed = None if needed is None else _group_part(needed, group, conv.groups, 0)
         yield from _lower_conv(op.phase, conv, parts[0], parts[1], part_needed)
+
+
+def _check_batch(op: TracedOp, a: BoolArray, b: BoolArray) -> None:
+    """Refuse operands that are no batches of equal length."""
+    if a.ndim != 3 or b.ndim != 3 or a.shape[0] != b.shape[0]:
+        raise TraceError(
+            f"{op.name} {op.phase}: operands {list(a.shape)} and {list(b.shape)} are no batches of as many matrices; "
+            "the trace is damaged, capture the step again"
+        )
 
 
 def _lower_matrices(op: TracedOp, a: BoolArray, b: BoolArray, needed: BoolArray | None) -> Gemm:
@@ -42,7 +55,7 @@ def _lower_matrices(op: TracedOp, a: BoolArray, b: BoolArray, needed: BoolArray 
             f"{op.name}: the mask of kept outputs is {list(needed.shape)}, the output [{a.shape[0]}, {b.shape[1]}]; "
             "the trace is damaged, capture the step again"
         )
-    return Gemm(a, b, needed, op.phase, transposed=(op.transpose_a, not op.transpose_b))
+    return Gemm(a, b, needed, op.phase, transposed=(op.transpose_a, not op.transpose_b), weighted=op.weighted)
 
 
 def _check_conv(op: TracedOp, conv: ConvShape, a: BoolArray, b: BoolArray) -> None:

@@ -89,8 +89,8 @@ class Sat(AcceleratorSpec):
 
     def count(self, gemm: Gemm) -> ComputeCount:
         """Cycles, slots and compute energy of one matrix product."""
-        sparse = gemm.phase != "weight_grad" and self.follows_groups(gemm.b, gemm.taps)
-        product = Product(gemm.phase, gemm.m, gemm.k, gemm.n, gemm.taps, sparse)
+        sparse = gemm.phase != "weight_grad" and gemm.weighted and self.follows_groups(gemm.b, gemm.taps)
+        product = Product(gemm.phase, gemm.m, gemm.k, gemm.n, gemm.taps, sparse, updates_weights=gemm.weighted)
         mapping, engine_cycles = self.map_product(product), self.engine_cycles(product)
         multiplied = gemm.m * gemm.n * self._steps(product)
         effectual = gemm.effectual_macs()
