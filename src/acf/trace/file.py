@@ -1,12 +1,18 @@
-"""Trace files: safetensors with packed bits, and the operations as JSON in its header. Nothing is ever unpickled."""
+"""Trace files: safetensors with packed bits, and the operations as JSON in its header. Nothing is ever unpickled.
+
+A file is mapped, not read: the bits of an operand come from the disk when it is played, and leave memory after it.
+"""
 
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import TypeAdapter, ValidationError
-from safetensors import SafetensorError
-from safetensors.numpy import load_file, save
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
 
 from acf.errors import TraceError
 from acf.files import write_whole
@@ -42,7 +48,6 @@ def read_trace(path: Path) -> Trace:
     if not path.is_file():
         raise TraceError(f"{path} is not a file; pass a trace that `acf capture`, `acf demo` or Trace.save wrote")
     try:
-        packed = load_file(path)
         header_text = _metadata(path).get(FORMAT)
     except (SafetensorError, OSError, ValueError, UnicodeDecodeError) as error:
         raise TraceError(
@@ -56,6 +61,7 @@ def read_trace(path: Path) -> Trace:
         problem = error.errors()[0]
         where = ".".join(str(part) for part in problem["loc"])
         raise TraceError(f"{path}: {where}: {problem['msg']}; the header is damaged, capture the step again") from error
+    packed = _mapped(path)
     if set(packed) != set(header.shapes):
         raise TraceError(f"{path}: the header and the tensors differ; the file is damaged, capture the step again")
     tensors = {key: BitTensor(shape, packed[key]) for key, shape in header.shapes.items()}
@@ -63,12 +69,18 @@ def read_trace(path: Path) -> Trace:
 
 
 def _metadata(path: Path) -> dict[str, str]:
-    """The ``__metadata__`` of a safetensors file: eight bytes of length, then JSON."""
-    with path.open("rb") as file:
-        length = int.from_bytes(file.read(8), "little")
-        values = json.loads(file.read(length))
-    metadata = values.get("__metadata__", {})
-    return metadata if isinstance(metadata, dict) else {}
+    """The texts beside the tensors; safetensors refuses a file that is not whole."""
+    with safe_open(path, framework="numpy") as file:
+        return file.metadata() or {}
+
+
+def _mapped(path: Path) -> dict[str, NDArray[np.uint8]]:
+    """Every tensor as bytes of the mapped file: eight bytes of length, a JSON header with offsets, then the data."""
+    content = np.memmap(path, dtype=np.uint8, mode="r")
+    start = 8 + int.from_bytes(content[:8].tobytes(), "little")
+    entries: dict[str, dict[str, Any]] = json.loads(content[8:start].tobytes())
+    offsets = {name: entry["data_offsets"] for name, entry in entries.items() if name != "__metadata__"}
+    return {name: np.asarray(content[start + first : start + end]) for name, (first, end) in offsets.items()}
 
 
 def _first_line(error: Exception) -> str:
