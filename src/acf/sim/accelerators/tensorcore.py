@@ -3,15 +3,27 @@
 from dataclasses import dataclass, field
 from math import ceil
 
-from acf.cost import DATA_TYPES, FIGURES, sram_leakage_mw, sram_pj_per_byte
+from acf.cost import (
+    DATA_TYPES,
+    FIGURES,
+    LOGIC_ENERGY,
+    logic_area_scale,
+    logic_energy_scale,
+    sram_leakage_mw,
+    sram_mm2,
+    sram_pj_per_byte,
+)
 from acf.cost.figures import PUBLISHED_CLOCK_HZ, PUBLISHED_CORES, PUBLISHED_MACS_PER_CORE, PUBLISHED_ON_CHIP_BYTES
 from acf.errors import ArchitectureError
 from acf.sim.accelerator import AcceleratorSpec, ComputeCount
 from acf.sim.accelerators.supply import Supply
-from acf.trace import Gemm
+from acf.trace import BitTensor, Gemm
 
 PUBLISHED_TRANSPOSERS = 128
 """Assumed of the published chip, see `TensorCore.transposers`."""
+
+TECHNOLOGY_NODES = tuple(node for node in LOGIC_ENERGY if node >= 22)
+"""Nodes that the machine can be asked for; it is published at 65 nm, and CACTI's figures end at 22 nm."""
 
 FEEDING_RATE = 4
 """Times the dense rate that transposers can feed by default: the depth of TensorDash's staging buffers."""
@@ -50,11 +62,16 @@ class TensorCore(AcceleratorSpec):
     # says that there are enough to keep the tiles busy: 128 feed both operands of tiles that skip three of four steps.
     transposers: int = field(default=0, metadata={"zero_allowed": True})
     data_type: str = "fp16"
+    compresses_off_chip: bool = True  # zeros, as both published machines do
     scratchpads_mm2: float = FIGURES["tensorcore_scratchpads_mm2"].value  # of the published 256 cores
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.require_65nm()
+        if self.technology_nm not in TECHNOLOGY_NODES:
+            raise ArchitectureError(
+                f"technology_nm {self.technology_nm} is not one of {', '.join(map(str, TECHNOLOGY_NODES))}, for which "
+                "both logic and SRAM have figures; use one of these"
+            )
         if self.data_type not in DATA_TYPES:
             raise ArchitectureError(
                 f"data_type {self.data_type!r} is not one of {', '.join(DATA_TYPES)}; use one of these names"
@@ -76,7 +93,8 @@ class TensorCore(AcceleratorSpec):
         return (
             f"{self.cores} tensor cores, {self.macs_per_cycle} MACs per cycle, {self.technology_nm} nm.",
             f"Assumed: a read of on-chip memory serves {self.multicast} cores; DRAM is 4 x 32 bit LPDDR4-3200; "
-            "values compress to their non-zeros and a bit mask off chip; DRAM overlaps with compute; "
+            f"values {'compress to their non-zeros and a bit mask' if self.compresses_off_chip else 'stay dense'} "
+            "off chip; DRAM overlaps with compute; "
             f"{self.transposer_count} transposers give a group of {self.layout_values} x {self.layout_values} a cycle, "
             f"each of {self.memory_banks} banks {self.bank_blocks_per_cycle} blocks of {self.layout_values}.",
             "Not modelled: reduction split over cores, bank conflicts of strided windows, normalisation, activation, "
@@ -151,7 +169,9 @@ class TensorCore(AcceleratorSpec):
         """Square millimetres by component: published areas, scaled by MACs, memory by bytes, transposers by count."""
         compute = self._per_published_mac(self._published("tensorcore_compute_mm2"))
         transposers = self._published("tensorcore_transposers_mm2") * self.transposer_count / PUBLISHED_TRANSPOSERS
+        transposers *= logic_area_scale(self.technology_nm)
         memory = 3 * FIGURES["on_chip_memory_mm2"].value * self.on_chip_bytes / PUBLISHED_ON_CHIP_BYTES
+        memory *= sram_mm2(self.technology_nm, self.bank_bytes) / sram_mm2(65, self.bank_bytes)
         return {
             "mac": compute + transposers,
             "sram": memory + self._per_published_mac(self._scratchpads_mm2()),
@@ -160,6 +180,10 @@ class TensorCore(AcceleratorSpec):
     def _scratchpads_mm2(self) -> float:
         """Scratchpads of the published 256 cores."""
         return self.scratchpads_mm2
+
+    def stored_bytes(self, bits: BitTensor, role: str) -> int:
+        """Bytes of a tensor in memory: compressed where that is smaller, unless ``compresses_off_chip`` is False."""
+        return super().stored_bytes(bits, role) if self.compresses_off_chip else bits.size * self.value_bytes
 
     @property
     def leakage_w(self) -> float:
@@ -178,10 +202,11 @@ class TensorCore(AcceleratorSpec):
         return FIGURES[name].value * wider
 
     def _per_published_mac(self, published: float) -> float:
-        """A figure of the published chip, scaled by this machine's MACs."""
-        return published * self.macs_per_cycle / (PUBLISHED_CORES * PUBLISHED_MACS_PER_CORE)
+        """An area of the published chip, scaled by this machine's MACs and its node."""
+        macs = self.macs_per_cycle / (PUBLISHED_CORES * PUBLISHED_MACS_PER_CORE)
+        return published * macs * logic_area_scale(self.technology_nm)
 
     def _pj_per_core_cycle(self, published_mw: float) -> float:
-        """Picojoules of one of this machine's cores in one cycle, scaled by its MACs from the published chip."""
-        scale = self.rows * self.columns * self.lanes / PUBLISHED_MACS_PER_CORE
+        """Picojoules of one of this machine's cores in one cycle, scaled from the published chip by MACs and node."""
+        scale = self.rows * self.columns * self.lanes / PUBLISHED_MACS_PER_CORE * logic_energy_scale(self.technology_nm)
         return published_mw * 1e9 / PUBLISHED_CLOCK_HZ / PUBLISHED_CORES * scale
