@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import TypeAdapter, ValidationError
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
@@ -30,9 +29,6 @@ class TraceHeader:
     label: str
     ops: tuple[TracedOp, ...]
     shapes: dict[str, tuple[int, ...]]
-
-
-_HEADER = TypeAdapter(TraceHeader)
 
 
 def write_trace(trace: Trace, path: Path) -> None:
@@ -55,17 +51,23 @@ def read_trace(path: Path) -> Trace:
         ) from error
     if header_text is None:
         raise TraceError(f"{path} is a safetensors file but no {FORMAT} trace; pass a file that Trace.save wrote")
-    try:
-        header = _HEADER.validate_json(header_text, extra="forbid")
-    except ValidationError as error:
-        problem = error.errors()[0]
-        where = ".".join(str(part) for part in problem["loc"])
-        raise TraceError(f"{path}: {where}: {problem['msg']}; the header is damaged, capture the step again") from error
+    header = _parse_header(header_text, path)
     packed = _mapped(path)
     if set(packed) != set(header.shapes):
         raise TraceError(f"{path}: the header and the tensors differ; the file is damaged, capture the step again")
     tensors = {key: BitTensor(shape, packed[key]) for key, shape in header.shapes.items()}
     return Trace(header.ops, tensors, header.label)
+
+
+def _parse_header(text: str, path: Path) -> TraceHeader:
+    from pydantic import TypeAdapter, ValidationError  # machines that only train may lack it
+
+    try:
+        return TypeAdapter(TraceHeader).validate_json(text, extra="forbid")
+    except ValidationError as error:
+        problem = error.errors()[0]
+        where = ".".join(str(part) for part in problem["loc"])
+        raise TraceError(f"{path}: {where}: {problem['msg']}; the header is damaged, capture the step again") from error
 
 
 def _metadata(path: Path) -> dict[str, str]:
