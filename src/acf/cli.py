@@ -300,14 +300,17 @@ def reproduce(
 
 
 @bench.command()
-def simulators(as_json: Json = False) -> None:
+def simulators(
+    trace: Annotated[list[Path] | None, typer.Option(help="A captured trace to time too; may be repeated.")] = None,
+    as_json: Json = False,
+) -> None:
     """Time the TensorDash model: one 512-filter layer at growing batch, and a whole ResNet-50 training step."""
     from acf.experiments.simulator_bench import run_simulator_bench
     from acf.tables import simulator_table
     from acf.terminal import progress, show
 
     with progress(visible=not as_json) as on_progress:
-        timings = run_simulator_bench(on_progress)
+        timings = run_simulator_bench(on_progress, captured=trace or ())
     if as_json:
         _print_json([timing.to_dict() for timing in timings])
     else:
