@@ -135,5 +135,7 @@ def test_transposers_are_charged_with_what_they_take_longer_than_the_banks() -> 
     supply = Supply(layout_values=4, sharing_cores=1, blocks_per_memory_cycle=2, transposed_blocks_per_cycle=1)
     gemm = Gemm(np.ones((4, 16), dtype=bool), np.ones((16, 4), dtype=bool), transposed=(False, True))
     # 16 blocks of either operand: 8 cycles of their own memory's banks, 16 of the transposers.
-    assert supply.waits(gemm, (4, 4), 4) == {"on_chip_banks": 4, "transposers": 8}
-    assert supply.waits(gemm, (4, 4), 20) == {}
+    demand = supply.demand(gemm, (4, 4))
+    assert supply.waits([demand], 4) == {"on_chip_banks": 4, "transposers": 8}
+    assert supply.waits([demand], 20) == {}
+    assert supply.waits([demand, demand], 20) == {"transposers": 12}

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 import acf
 from acf.experiments.models.transformer import SelfAttention
 from acf.sim import ARCHITECTURES
-from acf.sim.accelerators import Sat
+from acf.sim.accelerators import Sat, TensorCore, TensorDash
 from acf.trace import BitTensor, TracedOp
 
 BATCH, HEADS, TOKENS, WIDTH = 2, 2, 5, 8
@@ -180,6 +180,23 @@ def test_no_engine_updates_what_is_no_weight() -> None:
     waits = {op.name: op.lost_slots["engines"] for op in result.ops if op.phase == "weight_grad"}
     assert waits["SelfAttention.scores"] == waits["SelfAttention.context"] == 0
     assert waits["output"] > 0
+
+
+@pytest.mark.parametrize("spec", [TensorCore(), TensorDash()], ids=["dense", "dash"])
+def test_heads_share_the_cores_of_a_machine(spec: TensorCore) -> None:
+    rng = np.random.default_rng(0)
+    tensors = {name: BitTensor.from_array(rng.random((64, 8, 64)) < 0.5) for name in ("a", "b")}
+    op = TracedOp("scores", "forward", "a", "b", transpose_b=True, batched=True, weighted=False)
+    together = acf.simulate(acf.Trace([op], tensors), spec)
+    alone = [
+        acf.simulate(acf.Trace.from_matmuls([acf.Matmul("head", "forward", a, b.T)]), spec)
+        for a, b in zip(tensors["a"].to_bool(), tensors["b"].to_bool(), strict=True)
+    ]
+    # 4 tiles of a head leave 252 of 256 cores idle; 64 heads fill them all, once.
+    assert sum(op.effectual_macs for op in together.ops) == sum(each.ops[0].effectual_macs for each in alone)
+    assert together.ops[0].cycles - together.stalls["memory"] == max(
+        each.cycles - each.stalls["memory"] for each in alone
+    )
 
 
 def test_batches_of_different_length_are_refused() -> None:

@@ -79,5 +79,8 @@ class Gemm:
         """Multiply-accumulates of kept outputs whose operands are both non-zero, counted exactly."""
         if self.needed is None:
             return self.nonzero_pairs
-        counts = self.a.astype(np.float32) @ self.b.astype(np.float32)  # exact: k < 2**24
-        return int(counts[self.needed].sum(dtype=np.float64))
+        pairs = 0
+        for row, columns in enumerate(self.needed):  # the bits that a kept output's row and column share
+            if columns.any():
+                pairs += int(np.bitwise_count(self.left.words[row] & self.right.words[columns]).sum(dtype=np.int64))
+        return pairs

@@ -44,6 +44,21 @@ def _check_batch(op: TracedOp, a: BoolArray, b: BoolArray) -> None:
         )
 
 
+def gemm_count(op: TracedOp, tensors: Mapping[str, BitTensor]) -> int:
+    """How many matrix products `lower` makes of ``op``."""
+    if op.batched:
+        return max(1, tensors[op.a].shape[0])
+    if op.conv is None:
+        return 1
+    if op.phase != "input_grad":
+        return op.conv.groups
+    residues = [
+        sum(bool(_taps_of_residue(op.conv, axis, residue)) for residue in range(op.conv.stride[axis]))
+        for axis in (0, 1)
+    ]
+    return op.conv.groups * residues[0] * residues[1]
+
+
 def _lower_matrices(op: TracedOp, a: BoolArray, b: BoolArray, needed: BoolArray | None) -> Gemm:
     a, b = a.T if op.transpose_a else a, b.T if op.transpose_b else b
     if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[0]:

@@ -1,7 +1,11 @@
 """The dense baseline: tensor cores as TensorDash's authors describe them (their Table III)."""
 
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from math import ceil
+
+import numpy as np
 
 from acf.cost import (
     DATA_TYPES,
@@ -17,6 +21,7 @@ from acf.cost.figures import PUBLISHED_CLOCK_HZ, PUBLISHED_CORES, PUBLISHED_MACS
 from acf.errors import ArchitectureError
 from acf.sim.accelerator import AcceleratorSpec, ComputeCount
 from acf.sim.accelerators.supply import Supply
+from acf.sim.accelerators.tiles import TileWork, pooled_cycles
 from acf.trace import BitTensor, Gemm
 
 PUBLISHED_TRANSPOSERS = 128
@@ -124,28 +129,45 @@ class TensorCore(AcceleratorSpec):
 
     def count(self, gemm: Gemm) -> ComputeCount:
         """Cycles, slots and compute energy of one matrix product."""
-        tiles = ceil(gemm.m / self.rows) * ceil(gemm.n / self.columns)
-        steps = ceil(gemm.k / self.lanes)
-        cycles = ceil(tiles / self.cores) * steps
-        waits = self.supply.waits(gemm, (self.rows, self.columns), cycles)
-        effectual = gemm.effectual_macs()
-        tile_slots = self.rows * self.columns * self.lanes
+        return self.count_batch([gemm], 0)
+
+    def count_batch(self, gemms: Iterable[Gemm], dram_bytes: int) -> ComputeCount:
+        """Independent products side by side: a core that has done its tile takes the next one, of whichever product."""
+        works = [self.tile_work(gemm) for gemm in gemms]
+        cycles = pooled_cycles(works, self.cores)
+        waits = self.supply.waits([work.demand for work in works], cycles)
+        lost, energy = Counter[str](), Counter[str]()
+        for work in works:
+            lost.update(work.lost_slots)
+            energy.update(work.energy_j)
+        idle = cycles * self.cores - sum(work.core_cycles for work in works)
         return ComputeCount(
             cycles=cycles + sum(waits.values()),
+            dense_macs=sum(work.dense_macs for work in works),
+            effectual_macs=sum(work.effectual_macs for work in works),
+            lost_slots=dict(lost)
+            | {"imbalance": idle * self.rows * self.columns * self.lanes}
+            | {reason: waited * self.macs_per_cycle for reason, waited in waits.items()},
+            energy_j=dict(energy),
+        )
+
+    def tile_work(self, gemm: Gemm) -> TileWork:
+        """The tiles of one product: all alike."""
+        tiles = ceil(gemm.m / self.rows) * ceil(gemm.n / self.columns)
+        steps = ceil(gemm.k / self.lanes)
+        effectual = gemm.effectual_macs()
+        return TileWork(
+            job_cycles=np.array([steps], dtype=np.int64),
+            repeats=tiles,
             dense_macs=gemm.dense_macs,
             effectual_macs=effectual,
             lost_slots={
                 "ineffectual": gemm.dense_macs - effectual,
-                "edge": tiles * steps * tile_slots - gemm.dense_macs,
-                "imbalance": (cycles * self.cores - tiles * steps) * tile_slots,
-            }
-            | self._lost_waiting(waits),
+                "edge": tiles * steps * self.rows * self.columns * self.lanes - gemm.dense_macs,
+            },
             energy_j=self.energy_j(tiles * steps, tiles * steps, tiles),
+            demand=self.supply.demand(gemm, (self.rows, self.columns)),
         )
-
-    def _lost_waiting(self, waits: dict[str, int]) -> dict[str, int]:
-        """Slots lost while all cores wait, by reason."""
-        return {reason: cycles * self.macs_per_cycle for reason, cycles in waits.items()}
 
     def energy_j(self, core_cycles: int, staged_steps: int, tiles: int) -> dict[str, float]:
         """Joules by component: ``core_cycles`` of compute, ``staged_steps`` operand reads, ``tiles`` written.

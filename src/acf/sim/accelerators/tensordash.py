@@ -10,11 +10,10 @@ from numpy.typing import NDArray
 from acf.cost import FIGURES, overhead_scales
 from acf.cost.overheads import PUBLISHED_DEPTH
 from acf.errors import ArchitectureError
-from acf.sim.accelerator import ComputeCount
 from acf.sim.accelerators.moves import PAPER_MOVES, Moves, check_moves, lane_levels
 from acf.sim.accelerators.scheduler import MAXIMUM_LANES, pair_cycles, tile_cycles
 from acf.sim.accelerators.tensorcore import TensorCore
-from acf.sim.dispatch import makespan
+from acf.sim.accelerators.tiles import TileWork
 from acf.trace import Gemm, PackedRows
 
 OPERAND_CHOICES = ("sparser", "paper")
@@ -89,17 +88,17 @@ class TensorDash(TensorCore):
         one_bank = FIGURES["tensorcore_scratchpads_mm2"].value
         return one_bank + (self.scratchpads_mm2 - one_bank) * (self.refilled_steps - 1) / (PUBLISHED_DEPTH - 1)
 
-    def count(self, gemm: Gemm) -> ComputeCount:
-        """Cycles, slots and compute energy of one matrix product."""
+    def tile_work(self, gemm: Gemm) -> TileWork:
+        """The tiles of one product: one schedule for every group of rows, two-sided one for every tile."""
         if self.sides == 2:
-            return self._count_pairs(gemm)
+            return self._pair_tiles(gemm)
         turned = self._skips_right(gemm)
         rows, columns = (gemm.right, gemm.left) if turned else (gemm.left, gemm.right)
         skips = rows.zeros_share > self.bypass_zeros_share
         pairs = rows.nonzeros * columns.rows if skips else gemm.dense_macs
         tile = (self.columns, self.rows) if turned else (self.rows, self.columns)
         repeats = ceil(columns.rows / self.columns)
-        return self._counted(gemm, lambda banks: self._row_jobs(rows, skips, banks), repeats, pairs, skips, tile)
+        return self._tiles(gemm, lambda banks: self._row_jobs(rows, skips, banks), repeats, pairs, skips, tile)
 
     def _skips_right(self, gemm: Gemm) -> bool:
         """Whether the zeros of the right operand are skipped; then it lies in the rows of the tiles."""
@@ -113,21 +112,21 @@ class TensorDash(TensorCore):
             return np.full(ceil(rows.rows / self.rows), ceil(rows.length / self.lanes), dtype=np.int64)
         return tile_cycles(rows, self.rows, self.lanes, self.depth, self.moves, banks)
 
-    def _count_pairs(self, gemm: Gemm) -> ComputeCount:
+    def _pair_tiles(self, gemm: Gemm) -> TileWork:
         """Two-sided: every tile has a schedule of its own."""
         tile = self.rows, self.columns
         if gemm.nonzero_pairs >= (1 - self.bypass_zeros_share) * gemm.dense_macs:
             repeats = ceil(gemm.n / self.columns)
-            return self._counted(
+            return self._tiles(
                 gemm, lambda banks: self._row_jobs(gemm.left, False, banks), repeats, gemm.dense_macs, False, tile
             )
 
         def jobs(banks: int) -> NDArray[np.int64]:
             return pair_cycles(gemm.left, gemm.right, tile, self.lanes, self.depth, self.moves, banks)
 
-        return self._counted(gemm, jobs, 1, gemm.nonzero_pairs, True, tile)
+        return self._tiles(gemm, jobs, 1, gemm.nonzero_pairs, True, tile)
 
-    def _counted(
+    def _tiles(
         self,
         gemm: Gemm,
         jobs_with: Callable[[int], NDArray[np.int64]],
@@ -135,7 +134,7 @@ class TensorDash(TensorCore):
         multiplied_pairs: int,
         skips: bool,
         tile: tuple[int, int],
-    ) -> ComputeCount:
+    ) -> TileWork:
         """Slots and energy when every job, by its number of banks, runs ``repeats`` times.
 
         ``multiplied_pairs`` are multiplied in all; ``tile`` is how many vectors of the left and the right operand meet.
@@ -143,26 +142,24 @@ class TensorDash(TensorCore):
         jobs = jobs_with(self.refilled_steps)
         core_cycles, tiles = int(jobs.sum()) * repeats, jobs.size * repeats
         unhindered = core_cycles if self.refilled_steps == self.depth else int(jobs_with(self.depth).sum()) * repeats
-        cycles = int(makespan(jobs, repeats, self.cores))
-        waits = self.supply.waits(gemm, tile, cycles)
         effectual = gemm.effectual_macs()
         tile_slots = self.rows * self.columns * self.lanes
         control_pj = self._pj_per_core_cycle(self._control_figures("mw")) if skips else 0.0
         # A greedy schedule can now and then be quicker with fewer banks; that is no conflict of negative length.
         conflicts = max(0, core_cycles - unhindered) * tile_slots
-        return ComputeCount(
-            cycles=cycles + sum(waits.values()),
+        return TileWork(
+            job_cycles=jobs,
+            repeats=repeats,
             dense_macs=gemm.dense_macs,
             effectual_macs=effectual,
             lost_slots={
                 "ineffectual": multiplied_pairs - effectual,
                 "no_pair": core_cycles * tile_slots - conflicts - multiplied_pairs,
-                "imbalance": (cycles * self.cores - core_cycles) * tile_slots,
             }
-            | ({"scratchpad_banks": conflicts} if conflicts else {})
-            | self._lost_waiting(waits),
+            | ({"scratchpad_banks": conflicts} if conflicts else {}),
             energy_j=self.energy_j(core_cycles, tiles * ceil(gemm.k / self.lanes), tiles)
             | {"control": core_cycles * control_pj * 1e-12},
+            demand=self.supply.demand(gemm, tile),
         )
 
     def _control_figures(self, unit: str) -> float:
