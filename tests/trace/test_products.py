@@ -146,6 +146,13 @@ def test_every_call_has_a_name_of_its_own_and_layers_are_not_seen_twice() -> Non
     assert trace.tensors["Bare.matmul.left"].shape == (2, 3, 6)
 
 
+def test_attention_that_hides_its_products_is_named_in_a_warning() -> None:
+    model = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+    with pytest.warns(UserWarning, match=r"self_attn is an nn\.MultiheadAttention"), acf.capture(model) as trace:
+        model(torch.randn(2, 3, 8)).sum().backward()
+    assert {op.name for op in trace.ops} == {"linear1", "linear2"}
+
+
 def test_products_outside_the_model_are_not_part_of_its_step() -> None:
     model = nn.Linear(4, 4)
     with acf.capture(model) as trace:

@@ -1,5 +1,6 @@
 """Recording the operands of a real training step."""
 
+import warnings
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,8 +28,10 @@ def capture(model: nn.Module, label: str = "step") -> Iterator[Trace]:
     does not compute are not recorded: no input gradient for a layer fed with data, no weight
     gradient for a frozen one. Products without a layer are recorded where the model calls ``matmul``, ``bmm`` or
     ``scaled_dot_product_attention``, named after the module that does; attention runs unfused meanwhile. Those inside
-    ``nn.MultiheadAttention``, whose projections are no layers either, and of ``einsum`` are not seen.
+    ``nn.MultiheadAttention``, whose projections are no layers either, and of ``einsum`` are not seen; a model with the
+    former is captured with a warning.
     """
+    _warn_of_hidden_products(model)
     recorder = _Recorder(Trace([], {}, label))
     running = _RunningModules(model)
     handles = running.handles + [
@@ -50,6 +53,18 @@ def capture(model: nn.Module, label: str = "step") -> Iterator[Trace]:
             handle.remove()
     if not recorder.trace.ops:
         raise TraceError("no layer ran inside the capture block; call the model and backward() inside it")
+
+
+def _warn_of_hidden_products(model: nn.Module) -> None:
+    hidden = [
+        name or "the model" for name, module in model.named_modules() if isinstance(module, nn.MultiheadAttention)
+    ]
+    if hidden:
+        warnings.warn(
+            f"{hidden[0]} is an nn.MultiheadAttention, one of {len(hidden)}; what it multiplies is not in the trace: "
+            "build attention from nn.Linear and scaled_dot_product_attention to have it there",
+            stacklevel=4,
+        )
 
 
 class _RunningModules:
