@@ -206,8 +206,7 @@ def epochs(
     as_json: Json = False,
 ) -> None:
     """Train a small VGG for whole epochs, capture a step on the way, and show what skipping zeros gains over time."""
-    from acf.experiments.epoch_figures import PLOT_FILE, keep_traces, play_traces
-    from acf.experiments.epoch_training import EpochSpec, captured_epochs
+    from acf.experiments.epoch_training import EpochSpec, captured_epochs, keep_traces
     from acf.experiments.training_data import load_training_data
     from acf.tables import epochs_table
     from acf.terminal import progress, show
@@ -230,10 +229,17 @@ def epochs(
             )
             training_data = load_training_data("image", data, data_set)
             keep_traces(captured_epochs(spec, training_data), folder, on_progress, spec.epochs)
-        points = play_traces(folder, on_progress) if stage != "train" else []
+        if stage == "train":
+            return
+        from acf.experiments.epoch_figures import (
+            PLOT_FILE,
+            play_traces,
+        )  # a machine that only trains may lack its parts
+
+        points = play_traces(folder, on_progress)
     if as_json:
         _print_json([point.to_dict() for point in points])
-    elif points:
+    else:
         show(epochs_table(points))
         typer.echo(f"plot: {folder / PLOT_FILE}")
 

@@ -1,6 +1,8 @@
 """Training over epochs: what is captured when, what is kept, and the shape of the published curve."""
 
 import json
+import subprocess
+import sys
 from dataclasses import asdict
 from pathlib import Path
 
@@ -10,10 +12,11 @@ from typer.testing import CliRunner
 
 from acf.cli import app
 from acf.errors import DataError
-from acf.experiments.epoch_figures import keep_traces, play_traces
-from acf.experiments.epoch_training import EpochSpec, captured_epochs
+from acf.experiments.epoch_figures import play_traces
+from acf.experiments.epoch_training import EpochSpec, captured_epochs, keep_traces
 from acf.experiments.reproduce.epoch_rows import curve_shape, t14, vgg_record
 from acf.experiments.training_data import TrainingData
+from acf.trace import Trace
 
 RUNNER = CliRunner()
 
@@ -91,6 +94,25 @@ def test_the_command_plays_what_was_captured_elsewhere(tmp_path: Path) -> None:
     keep_traces(captured_epochs(small(epochs=1), stripes()), tmp_path, quiet, 1)
     done = RUNNER.invoke(app, ["epochs", "--stage", "play", "--folder", str(tmp_path), "--json"])
     assert [point["epoch"] for point in json.loads(done.output)] == [0, 1]
+
+
+TRAIN_ALONE = """
+import sys
+sys.modules.update(dict.fromkeys(("pydantic", "numba", "plotly", "jinja2", "typer", "rich")))
+from pathlib import Path
+import torch
+from acf.experiments.epoch_training import EpochSpec, captured_epochs, keep_traces
+from acf.experiments.training_data import TrainingData
+data = TrainingData("noise", torch.randint(0, 255, (24, 3, 32, 32), dtype=torch.uint8), torch.arange(24) % 10)
+spec = EpochSpec("vgg8", epochs=1, batch=8, captured=2, held_out=8)
+keep_traces(captured_epochs(spec, data), Path(sys.argv[1]), lambda *_: None, 1)
+"""
+
+
+def test_training_needs_no_part_of_the_simulator(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-c", TRAIN_ALONE, str(tmp_path)], check=True)
+    assert [each["epoch"] for each in json.loads((tmp_path / "training.json").read_text())] == [0, 1]
+    assert len(Trace.load(tmp_path / "epoch-001.safetensors").ops) == 3 * 8 - 1
 
 
 def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:

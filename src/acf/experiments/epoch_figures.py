@@ -1,21 +1,18 @@
 """What skipping zeros gains as training goes on: traces of many epochs played, kept as one record, and drawn."""
 
 import json
-from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from acf.errors import DataError
-from acf.experiments.epoch_training import CapturedEpoch
+from acf.experiments.epoch_training import TRAINING_FILE, OnProgress
 from acf.experiments.trace_figures import TraceFigures, figures_of
 from acf.files import write_whole
 from acf.trace import Trace
 
-TRAINING_FILE = "training.json"
 RECORD_FILE = "epochs.json"
 PLOT_FILE = "epochs.html"
-OnProgress = Callable[[str, float], None]
 
 
 @dataclass(frozen=True)
@@ -30,18 +27,6 @@ class EpochFigures:
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
         return asdict(self)
-
-
-def keep_traces(epochs: Iterable[CapturedEpoch], folder: Path, on_progress: OnProgress, last_epoch: int) -> None:
-    """Save every trace in ``folder`` as it comes, and what is known about each in ``training.json``."""
-    known: list[dict[str, Any]] = []
-    for each in epochs:
-        name = f"epoch-{each.epoch:03d}.safetensors"
-        each.trace.save(folder / name)
-        facts = {"epoch": each.epoch, "loss": each.loss, "accuracy": each.accuracy, "seconds": each.seconds}
-        known.append(facts | {"trace": name})
-        write_whole(folder / TRAINING_FILE, json.dumps(known, indent=2).encode())
-        on_progress(f"epoch {each.epoch}: accuracy {each.accuracy:.1%}", each.epoch / last_epoch)
 
 
 def play_traces(folder: Path, on_progress: OnProgress) -> list[EpochFigures]:

@@ -1,10 +1,16 @@
-"""Training a small network for whole epochs and capturing a step on the way, on a CPU or a GPU."""
+"""Training a small network for whole epochs and capturing a step on the way, on a CPU or a GPU.
 
+Nothing here needs the simulator or what it stands on: machines with a GPU often have torch and little else.
+"""
+
+import json
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -14,9 +20,12 @@ from acf.errors import DataError
 from acf.experiments.model_traces import capture_step, check_device
 from acf.experiments.models import SMALL_NETWORKS
 from acf.experiments.training_data import TrainingData
+from acf.files import write_whole
 from acf.trace import Trace
 
 IMAGE_SIZE = 32
+TRAINING_FILE = "training.json"
+OnProgress = Callable[[str, float], None]
 _MOMENTUM = 0.9
 _WEIGHT_DECAY = 5e-4
 _SHIFT = 4  # pixels that an image is moved at most
@@ -90,6 +99,18 @@ def captured_epochs(spec: EpochSpec, data: TrainingData) -> Iterator[CapturedEpo
             yield _captured(spec, model, traced, held_out, epoch, start, data.name)
         if epoch < spec.epochs:
             _train_epoch(spec, model, optimizer, training, epoch)
+
+
+def keep_traces(epochs: Iterable[CapturedEpoch], folder: Path, on_progress: OnProgress, last_epoch: int) -> None:
+    """Save every trace in ``folder`` as it comes, and what is known about each in ``training.json``."""
+    known: list[dict[str, Any]] = []
+    for each in epochs:
+        name = f"epoch-{each.epoch:03d}.safetensors"
+        each.trace.save(folder / name)
+        facts = {"epoch": each.epoch, "loss": each.loss, "accuracy": each.accuracy, "seconds": each.seconds}
+        known.append(facts | {"trace": name})
+        write_whole(folder / TRAINING_FILE, json.dumps(known, indent=2).encode())
+        on_progress(f"epoch {each.epoch}: accuracy {each.accuracy:.1%}", each.epoch / last_epoch)
 
 
 def _split(spec: EpochSpec, data: TrainingData) -> tuple[TrainingData, TrainingData]:
