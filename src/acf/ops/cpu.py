@@ -195,11 +195,13 @@ def _norms(
     grid_cols: int,
 ) -> Tensor:
     """Norms of the candidates' gradients, a bounded chunk of blocks at a time, those of a row together."""
-    order = torch.argsort(candidate_rows.long() * grid_cols + candidate_cols.long())
+    order = torch.argsort(candidate_rows.long() * grid_cols + candidate_cols)
     norms = torch.empty(order.numel(), dtype=torch.float32)
-    for chosen in torch.split(order, max(1, NORM_CHUNK_ELEMENTS // block**2)):
+    blocks_at_once = max(1, NORM_CHUNK_ELEMENTS // block**2)
+    buffer = x.new_empty(min(blocks_at_once, order.numel()), block, block)
+    for chosen in torch.split(order, blocks_at_once):
         topology = _row_topology(candidate_rows[chosen], candidate_cols[chosen], grid_rows)
-        gradient = x.new_empty(chosen.numel(), block, block)
+        gradient = buffer[: chosen.numel()]
         write_gradient(gradient, topology)
         norms[chosen] = torch.linalg.vector_norm(gradient, dim=(1, 2), dtype=torch.float32)
     return norms

@@ -3,6 +3,7 @@
 A piece without a non-zero is never sent, and a piece goes out once for all clusters of a line that need it.
 """
 
+from collections.abc import Callable
 from itertools import pairwise
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from acf.program.mapping import ReductionMapping, TokenMapping, Work, choose_mapping
 from acf.program.program import Program, Stream
 from acf.program.shape import FabricShape
-from acf.program.streams import empty_arrays, reduction_packets, token_packets
+from acf.program.streams import Operands, Packets, Sizes, reduction_packets, token_packets
 from acf.program.tiles import TiledRows, tiles_any
 from acf.trace import Gemm
 
@@ -42,11 +43,55 @@ def choose_work(gemm: Gemm, shape: FabricShape) -> tuple[Work, bool]:
 
 
 def _slots(serial: TiledRows, parallel: TiledRows, shape: FabricShape) -> float:
-    """MAC slots if ``serial`` is walked: its non-zeros, or all its values where zeros are only gated."""
+    """MAC slots if ``serial`` is walked: its non-zeros, or all its values where zeros are only gated.
+
+    Where zeros of both are skipped the slots are the same either way, but a piece is dense along the serial walk.
+    """
     present = ((parallel.tile_nonzeros > 0) * parallel.widths[:, None]).sum(axis=0)
     if shape.skip == "gate":
         return float(present.sum()) * serial.rows * shape.tile
     return float((serial.tile_nonzeros.sum(axis=0) * present).sum())
+
+
+def _operands(work: Work, shape: FabricShape) -> Operands:
+    """The operands as the packets need them: how long a non-zero takes at each place of every parallel piece."""
+    present = work.present
+    widths = np.where(present, -(-work.parallel.widths // shape.lanes)[:, None], 0)
+    if shape.skip != "both":
+        nothing = np.zeros((0, 0, 0), dtype=np.uint8)
+        return Operands(
+            work.serial.patterns, work.parallel.tile_nonzeros, nothing, widths.astype(np.int8), shape.skip == "gate"
+        )
+    cycles = (work.parallel.depth_nonzeros + np.uint8(shape.lanes - 1)) // np.uint8(shape.lanes)
+    same = np.where((cycles == cycles[:, :, :1]).all(axis=2), cycles[:, :, 0].astype(np.int8), np.int8(-1))
+    return Operands(work.serial.patterns, work.parallel.tile_nonzeros, cycles, same, False)
+
+
+def _sizes(shape: FabricShape) -> Sizes:
+    return Sizes(shape.mesh_rows, shape.mesh_columns, shape.units_per_cluster, shape.tile, shape.link_bytes)
+
+
+def _fill(
+    lines: tuple[int, ...],
+    shape: FabricShape,
+    write: Callable[[NDArray[np.int64], NDArray[np.int64], bool, list[Packets]], None],
+) -> list[Stream]:
+    """Streams of so many controllers each: ``write`` runs once to count packets and items, once to fill them in."""
+    cursor, items = np.zeros(sum(lines), dtype=np.int64), np.zeros(lines[0], dtype=np.int64)
+    write(cursor, items, False, [Packets.empty(0, 0, shape.mesh_columns, shape.units_per_cluster) for _ in lines])
+    item_total, item_starts = int(items.sum()), np.concatenate(([0], np.cumsum(items)[:-1]))
+    firsts, packets, starts = [], [], []
+    begin = 0
+    for index, count in enumerate(lines):
+        first = np.concatenate(([0], np.cumsum(cursor[begin : begin + count])))
+        begin += count
+        total = item_total if index == 0 else 0
+        packets.append(Packets.empty(int(first[-1]), total, shape.mesh_columns, shape.units_per_cluster))
+        packets[-1].item_first[:] = total
+        firsts.append(first)
+        starts.append(first[:-1])
+    write(np.concatenate(starts), item_starts, True, packets)
+    return [Stream(first, *filled) for first, filled in zip(firsts, packets, strict=True)]
 
 
 def _token_program(work: Work, mapping: TokenMapping, shape: FabricShape, swapped: bool) -> Program:
@@ -54,44 +99,36 @@ def _token_program(work: Work, mapping: TokenMapping, shape: FabricShape, swappe
     piece_first, piece_rows, part_first = _cut_rows(work, parts, shape)
     batches = max(1, -(-int(np.diff(part_first).max()) // mapping.batch))
     column_rounds = int(mapping.round_of.max(initial=0)) + 1
-    no_needed = np.zeros((0, work.parallel.tiles), dtype=bool)
-    cursor = np.zeros(shape.mesh_rows + shape.mesh_columns, dtype=np.int64)
-    rows, columns = (empty_arrays(0, shape.tile, shape.mesh_columns) for _ in range(2))
-    row_first, column_first = (np.zeros(lines + 1, dtype=np.int64) for lines in (shape.mesh_rows, shape.mesh_columns))
-    for write in (False, True):
+    needed = np.zeros((0, work.parallel.tiles), dtype=bool) if work.needed is None else work.needed
+    operands, sizes, orders = _operands(work, shape), _sizes(shape), mapping.depth_order(work.present)
+
+    def write(cursor: NDArray[np.int64], items: NDArray[np.int64], writes: bool, packets: list[Packets]) -> None:
         token_packets(
-            work.serial.row_nonzeros,
+            operands,
+            sizes,
             piece_first,
             piece_rows,
             part_first,
-            work.parallel.tile_nonzeros,
-            -(-work.parallel.widths // shape.lanes),
-            no_needed if work.needed is None else work.needed,
+            needed,
             mapping.group_of,
             mapping.round_of,
+            orders,
             mapping.groups,
             mapping.batch,
             batches,
             column_rounds,
-            shape.mesh_rows,
-            shape.mesh_columns,
-            shape.tile,
-            shape.link_bytes,
             cursor,
-            write,
-            rows,
-            columns,
+            items,
+            writes,
+            packets[0],
+            packets[1],
         )
-        if not write:
-            row_first[1:] = np.cumsum(cursor[: shape.mesh_rows])
-            column_first[1:] = np.cumsum(cursor[shape.mesh_rows :])
-            rows = empty_arrays(int(row_first[-1]), shape.tile, shape.mesh_columns)
-            columns = empty_arrays(int(column_first[-1]), shape.tile, shape.mesh_columns)
-            cursor = np.concatenate((row_first[:-1], column_first[:-1]))
+
+    rows, columns = _fill((shape.mesh_rows, shape.mesh_columns), shape, write)
     rounds = column_rounds * batches
     return Program(
-        rows=Stream(row_first, *rows),
-        columns=Stream(column_first, *columns),
+        rows=rows,
+        columns=columns,
         round_of_step=np.repeat(np.arange(rounds, dtype=np.int32), work.serial.steps),
         round_flits=_token_result_flits(work, mapping, part_first, batches, shape),
         reduces=False,
@@ -125,7 +162,8 @@ def _token_result_flits(
     """Flits of results of every round, int32 ``[rounds, mesh_rows, mesh_columns]``; absent output columns send none."""
     column_rounds = int(mapping.round_of.max(initial=0)) + 1
     owned = np.zeros((column_rounds, mapping.groups), dtype=np.int64)
-    np.add.at(owned, (mapping.round_of, mapping.group_of), work.present.any(axis=1))
+    filled = np.flatnonzero(mapping.round_of >= 0)
+    np.add.at(owned, (mapping.round_of[filled], mapping.group_of[filled]), 1)
     left = np.diff(part_first)[None, :] - np.arange(batches)[:, None] * mapping.batch
     pieces = np.clip(left, 0, mapping.batch).reshape(batches, shape.mesh_rows, -1)
     tiles = pieces[None, :, :, :, None] * owned[:, None, None, None, :]
@@ -137,47 +175,37 @@ def _reduction_program(work: Work, mapping: ReductionMapping, shape: FabricShape
     order = np.lexsort((np.arange(mapping.round_of.size), mapping.round_of))
     rounds = int(mapping.round_of.max()) + 1
     round_first = np.searchsorted(mapping.round_of[order], np.arange(rounds + 1)).astype(np.int64)
-    cursor = np.zeros(shape.mesh_rows, dtype=np.int64)
-    first = np.zeros(shape.mesh_rows + 1, dtype=np.int64)
-    rows = empty_arrays(0, shape.tile, shape.mesh_columns)
-    for write in (False, True):
+    operands, sizes = _operands(work, shape), _sizes(shape)
+
+    def write(cursor: NDArray[np.int64], items: NDArray[np.int64], writes: bool, packets: list[Packets]) -> None:
         reduction_packets(
-            work.serial.tile_nonzeros,
-            work.serial.row_nonzeros,
-            work.parallel.tile_nonzeros,
-            -(-work.parallel.widths // shape.lanes),
+            operands,
+            sizes,
             mapping.output_rows[order],
             mapping.output_columns[order],
             mapping.column_of[order],
             round_first,
             mapping.split,
-            shape.mesh_rows,
-            shape.mesh_columns,
-            shape.tile,
-            shape.link_bytes,
             cursor,
-            write,
-            rows,
+            items,
+            writes,
+            packets[0],
         )
-        if not write:
-            first[1:] = np.cumsum(cursor)
-            rows = empty_arrays(int(first[-1]), shape.tile, shape.mesh_columns)
-            cursor = first[:-1].copy()
+
+    (rows,) = _fill((shape.mesh_rows,), shape, write)
     groups = shape.mesh_columns // mapping.split
     pieces = np.zeros((rounds, groups), dtype=np.int64)
     np.add.at(pieces, (mapping.round_of, mapping.column_of), 1)
     flits = np.tile(-(-pieces * shape.tile**2 * SUM_BYTES // shape.link_bytes), (1, mapping.split)) * mapping.split
     local_steps = -(-work.serial.steps // (shape.mesh_rows * mapping.split))
-    serial_first = np.arange(0, work.serial.rows, shape.tile, dtype=np.int64)
+    no_packets = Packets.empty(0, 0, shape.mesh_columns, shape.units_per_cluster)
     return Program(
-        rows=Stream(first, *rows),
-        columns=Stream(
-            np.zeros(shape.mesh_columns + 1, dtype=np.int64), *empty_arrays(0, shape.tile, shape.mesh_columns)
-        ),
+        rows=rows,
+        columns=Stream(np.zeros(shape.mesh_columns + 1, dtype=np.int64), *no_packets),
         round_of_step=np.repeat(np.arange(rounds, dtype=np.int32), local_steps),
         round_flits=np.repeat(flits[:, None, :], shape.mesh_rows, axis=1).astype(np.int32),
         reduces=True,
-        piece_first=serial_first,
+        piece_first=np.arange(0, work.serial.rows, shape.tile, dtype=np.int64),
         piece_rows=work.serial.widths.astype(np.int32),
         swapped=swapped,
     )

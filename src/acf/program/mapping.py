@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from acf.errors import ArchitectureError
-from acf.program.balance import BALANCERS, Shares
+from acf.program.balance import BALANCERS, Shares, even_order
 from acf.program.shape import FabricShape
 from acf.program.tiles import TiledRows
 
@@ -34,8 +34,8 @@ class TokenMapping:
     """Output rows over mesh rows and groups of mesh columns; output columns over the columns of a group.
 
     ``group_of``: the mesh column within its group, ``round_of``: the filling of the accumulators, for every piece of
-    output columns. ``groups`` mesh columns share one part of the rows. ``batch`` pieces of rows are accumulated at a
-    time. ``cycles`` is an estimate that only ranks mappings.
+    output columns, -1 where it has no block. ``groups`` mesh columns share one part of the rows. ``batch`` pieces of
+    rows are accumulated at a time. ``cycles`` is an estimate that only ranks mappings.
     """
 
     groups: int
@@ -43,6 +43,19 @@ class TokenMapping:
     round_of: NDArray[np.int64]
     batch: int
     cycles: float
+
+    def depth_order(self, present: NDArray[np.bool_]) -> NDArray[np.int64]:
+        """For every column round the order of the reduction that keeps clusters abreast, int64 ``[rounds, steps]``.
+
+        ``present``: bool ``[output columns, steps]``.
+        """
+        orders = []
+        for index in range(int(self.round_of.max(initial=0)) + 1):
+            loads = np.zeros((self.groups, present.shape[1]), dtype=np.int64)
+            mine = self.round_of == index
+            np.add.at(loads, self.group_of[mine], present[mine])
+            orders.append(even_order(np.ascontiguousarray(loads.T)))
+        return np.stack(orders)
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +74,7 @@ class ReductionMapping:
 
 
 def choose_mapping(work: Work, shape: FabricShape) -> TokenMapping | ReductionMapping:
-    """The mapping with the fewest estimated cycles; the first of equals, tokens before reduction."""
+    """The mapping with the fewest estimated cycles; a reduction must be better by 5 %, for it sends and adds more."""
     if shape.balancer not in BALANCERS:
         raise ArchitectureError(
             f"balancer {shape.balancer!r} is not one of {', '.join(BALANCERS)}; use one of these names"
@@ -69,8 +82,9 @@ def choose_mapping(work: Work, shape: FabricShape) -> TokenMapping | ReductionMa
     divisors = [count for count in range(shape.mesh_columns, 0, -1) if shape.mesh_columns % count == 0]
     tokens = [_token_mapping(work, shape, groups) for groups in divisors]
     reductions = [_reduction_mapping(work, shape, shape.mesh_columns // groups) for groups in divisors]
-    mappings: list[TokenMapping | ReductionMapping] = [*tokens, *reductions]
-    return min(mappings, key=lambda mapping: mapping.cycles)
+    best_tokens = min(tokens, key=lambda mapping: mapping.cycles)
+    best_reduction = min(reductions, key=lambda mapping: mapping.cycles)
+    return best_reduction if best_reduction.cycles < 0.95 * best_tokens.cycles else best_tokens
 
 
 def _share(weights: NDArray[np.int64], touches: NDArray[np.bool_], bins: int, shape: FabricShape) -> Shares:
@@ -81,14 +95,17 @@ def _token_mapping(work: Work, shape: FabricShape, groups: int) -> TokenMapping:
     present = work.present
     columns = present.shape[0]
     weights = present.sum(axis=1, dtype=np.int64)
+    group_of, round_of = np.zeros(columns, dtype=np.int64), np.full(columns, -1, dtype=np.int64)
+    filled = np.flatnonzero(weights)
     if shape.interconnect == "static":
-        group_of = np.arange(columns, dtype=np.int64) * groups // max(1, columns)
+        group_of[filled] = filled * groups // max(1, columns)
     else:
-        group_of = _share(weights, present, groups, shape)
-    position = _positions(group_of, groups)
-    most = int(position.max()) + 1 if columns else 1
+        group_of[filled] = _share(weights[filled], present[filled], groups, shape)
+    position = _positions(group_of[filled], groups)
+    most = int(position.max()) + 1 if filled.size else 1
     rounds = -(-most // shape.accumulator_tiles)
     per_round = -(-most // rounds)
+    round_of[filled] = position // per_round
     parts = shape.mesh_rows * (shape.mesh_columns // groups)
     if work.needed is None:
         heaviest = float(np.bincount(group_of, weights, groups).max()) if columns else 0.0
@@ -100,7 +117,7 @@ def _token_mapping(work: Work, shape: FabricShape, groups: int) -> TokenMapping:
         by_cluster = np.zeros((groups, parts))
         np.add.at(by_cluster, group_of, by_part.T)
         cycles = float(by_cluster.max()) * -(-shape.tile // shape.units_per_cluster) if columns else 0.0
-    return TokenMapping(groups, group_of, position // per_round, shape.accumulator_tiles // per_round, cycles)
+    return TokenMapping(groups, group_of, round_of, shape.accumulator_tiles // per_round, cycles)
 
 
 def _reduction_mapping(work: Work, shape: FabricShape, split: int) -> ReductionMapping:

@@ -5,8 +5,8 @@ from dataclasses import dataclass, fields
 from acf.errors import ArchitectureError
 
 TILES = (8, 16, 32)
-SKIP_MODES = ("skip", "gate")
-"""skip: a zero of the serial operand takes no time; gate: it takes its slot and saves only energy."""
+SKIP_MODES = ("both", "serial", "gate")
+"""both: a zero of either operand takes no time; serial: one of the serial operand; gate: zeros save only energy."""
 
 INTERCONNECTS = ("mesh", "static", "crossbar")
 """mesh: work is balanced anew for every topology; static: as if all blocks were present; crossbar: ideal links."""
@@ -37,7 +37,7 @@ class FabricShape:
     link_bytes: int = 32
     hop_cycles: int = 2
     sram_cycles: int = 4
-    skip: str = "skip"
+    skip: str = "both"
     interconnect: str = "mesh"
     balancer: str = "longest-first"
 

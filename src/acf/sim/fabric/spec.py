@@ -80,14 +80,15 @@ class AdaptiveFabric(FabricShape, AcceleratorSpec):
         work, swapped = choose_work(gemm, self)
         program = lower_work(work, swapped, self)
         played = play(program, self, self.dram_port, dram_bytes, self.engine)
-        effectual, walked = gemm.effectual_macs(), self._walked_slots(work)
+        effectual = gemm.effectual_macs()
+        walked = self._walked_slots(work, played, effectual)
         return ComputeCount(
             cycles=played.cycles,
             dense_macs=gemm.dense_macs,
             effectual_macs=effectual,
             lost_slots=self._lost_slots(played, walked, effectual),
             energy_j=self._energy_j(program, walked),
-            other_cycles=self._other_cycles(gemm, work),
+            other_cycles=self._other_cycles(gemm, work, program.reduces),
         )
 
     @property
@@ -104,8 +105,14 @@ class AdaptiveFabric(FabricShape, AcceleratorSpec):
         beyond = "gated" if self.skip == "gate" else "edge"
         return {beyond: issued - walked, "ineffectual": walked - effectual} | lost
 
-    def _walked_slots(self, work: Work) -> int:
-        """MACs of every non-zero of the serial operand against the width of every block it meets."""
+    def _walked_slots(self, work: Work, played: Played, effectual: int) -> int:
+        """MACs of every non-zero of the serial operand against the width of every block it meets.
+
+        Where zeros of both are skipped: the slots that were issued, or, if they were issued several at a time, only
+        those that had to be.
+        """
+        if self.skip == "both":
+            return played.by_reason["work"] if self.lanes == 1 else effectual
         widths = work.parallel.widths.astype(np.float64)
         present = work.present.astype(np.float64)
         if work.needed is None:
@@ -114,14 +121,24 @@ class AdaptiveFabric(FabricShape, AcceleratorSpec):
         columns: NDArray[np.float64] = (met * work.needed).sum(axis=0)
         return int(np.dot(columns, widths))
 
-    def _other_cycles(self, gemm: Gemm, work: Work) -> int:
+    def _other_cycles(self, gemm: Gemm, work: Work, reduces: bool) -> int:
         """Cycles of the vector unit on the outputs, and this step's share of working out a new routing table."""
         kept = gemm.m * gemm.n if gemm.needed is None else int(gemm.needed.sum())
         vector = ceil(kept * VECTOR_PASSES[gemm.phase] / self.vector_lanes)
-        items, features = work.present.shape
-        control = BALANCERS[self.balancer].controller_cycles(int(items), int(features), self.mesh_columns)
-        table = int(features) * self.mesh_rows  # one entry per depth and mesh row, all columns wide
-        return vector + ceil((control + table) / self.topology_every_steps)
+        return vector + ceil(self.update_cycles(work, reduces) / self.topology_every_steps)
+
+    def update_cycles(self, work: Work, reduces: bool) -> int:
+        """Cycles of the small controller when blocks have moved: sharing the work anew and writing the table.
+
+        A cycle per compare, add or access. The order of the reduction compares all bins at once; an entry of the table
+        is one depth for one mesh row, as wide as the mesh.
+        """
+        columns, steps = (int(size) for size in work.present.shape)
+        share = BALANCERS[self.balancer].controller_cycles
+        if reduces:
+            pieces = columns * work.serial.tiles if work.needed is None else int(work.needed.sum())
+            return share(pieces, columns + work.serial.tiles, self.mesh_columns) + pieces
+        return share(columns, steps, self.mesh_columns) + steps**2 + steps * self.mesh_rows
 
     def _energy_j(self, program: Program, slots: int) -> dict[str, float]:
         """Joules by component for ``slots`` MACs; a unit without work, or with a zero, is clock-gated.
@@ -141,11 +158,10 @@ class AdaptiveFabric(FabricShape, AcceleratorSpec):
         return {name: value * 1e-12 for name, value in picojoules.items()}
 
     def _compute_pj(self, program: Program, slots: int) -> dict[str, float]:
-        rows = program.rows
-        rows_met = (rows.row_nonzeros > 0).sum(axis=1) @ rows.row_cycles.astype(np.int64).sum(axis=1)  # row-lane words
+        met = int(np.bitwise_count(program.rows.blocks).sum())  # a serial piece and a parallel one in a cluster
         sums_pj = (
-            int(rows_met)
-            * self.lanes
+            met
+            * self.tile**2
             * 4
             * (self._sram_pj(self._accumulator_bytes) + self._sram_pj(self._accumulator_bytes, True))
         )
