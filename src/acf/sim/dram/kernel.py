@@ -6,6 +6,7 @@ request to the queue of its bank. Banks are asked in turn, beginning after the o
 kind.
 """
 
+from acf.jit import compiled, inlined
 from acf.sim.dram.state import (
     ACTIVATES,
     ACTIVE_CYCLES,
@@ -17,7 +18,6 @@ from acf.sim.dram.state import (
     DramState,
     Int64s,
 )
-from acf.jit import compiled, inlined
 
 
 @compiled
