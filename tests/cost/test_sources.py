@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import acf.cost
-from acf.cost import DATA_TYPES, LOGIC_ENERGY, MAC_65NM_UM2, Figure
+from acf.cost import DATA_TYPES, LOGIC_ENERGY, MAC_65NM_MM2, Figure
 from acf.cost.sram import SOURCE as SRAM_SOURCE
 
 FILES = sorted(Path(acf.cost.__file__).parent.glob("*.py"))
@@ -70,6 +70,6 @@ def test_the_sram_tables_have_a_source() -> None:
 
 
 def test_figures_of_data_types_and_nodes_have_sources() -> None:
-    figures = [*LOGIC_ENERGY.values(), MAC_65NM_UM2]
+    figures = [*LOGIC_ENERGY.values(), MAC_65NM_MM2]
     figures += [part for data_type in DATA_TYPES.values() for part in (data_type.compute_mw, data_type.compute_mm2)]
     assert all(isinstance(figure, Figure) and figure.unit and len(figure.source) > 10 for figure in figures)

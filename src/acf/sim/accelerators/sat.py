@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from acf.cost import (
+    MAC_65NM_MM2,
     MAC_65NM_PJ,
-    MAC_65NM_UM2,
     REGISTER_65NM_PJ_PER_BYTE,
     sram_leakage_mw,
     sram_mm2,
@@ -99,7 +99,7 @@ class Sat(AcceleratorSpec):
         """Square millimetres by component: MACs of the published tensor cores, CACTI's banks; an ASIC's, no FPGA's."""
         banks = self.on_chip_bytes / self.bank_bytes
         return {
-            "mac": self.macs_per_cycle * MAC_65NM_UM2.value * 1e-6,
+            "mac": self.macs_per_cycle * MAC_65NM_MM2.value,
             "sram": banks * sram_mm2(self.technology_nm, self.bank_bytes),
         }
 

@@ -1,13 +1,20 @@
 """The Adaptive Compute Fabric as an accelerator: cycles, energy and area of one matrix product."""
 
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
 
-from acf.cost import FIGURES, MAC_65NM_PJ, REGISTER_65NM_PJ_PER_BYTE, sram_leakage_mw, sram_mm2, sram_pj_per_byte
-from acf.cost.figures import PUBLISHED_CORES, PUBLISHED_MACS_PER_CORE
+from acf.cost import (
+    MAC_65NM_MM2,
+    MAC_65NM_PJ,
+    REGISTER_65NM_PJ_PER_BYTE,
+    sram_leakage_mw,
+    sram_mm2,
+    sram_pj_per_byte,
+)
+from acf.cost.mesh import link_pj, router_mm2, router_pass_pj
 from acf.errors import ArchitectureError
 from acf.program import BALANCERS, SERIAL, FabricShape, Program, Stream
 from acf.program.lower import choose_work, lower_work
@@ -21,6 +28,12 @@ VECTOR_PASSES: dict[str, int] = {"forward": 3, "input_grad": 4, "weight_grad": 8
 
 forward: a normalisation's sums and its affine map, then the activation; input_grad: the activation's derivative, two
 sums and their combination; weight_grad: AdamW on every kept weight.
+"""
+
+SUSTAINED_SHARE: dict[str, float] = {"ddr": 0.862, "hbm2": 0.870}
+"""Share of the pins' peak that pieces of 512 bytes at random places sustain, by kind of memory.
+
+Measured with `acf.sim.dram.sustained_bandwidth` on DDR4-2400 and HBM2; a test measures them again.
 """
 
 
@@ -94,9 +107,8 @@ class AdaptiveFabric(FabricShape, AcceleratorSpec):
     @property
     def dram_port(self) -> DramPort:
         """What memory outside the chip gives to one mesh row."""
-        return DramPort(
-            self.dram_bytes_per_s / self.clock_hz / self.mesh_rows, ceil(self.dram_latency_s * self.clock_hz)
-        )
+        sustained = self.dram_bytes_per_s * SUSTAINED_SHARE.get(self.dram_kind, 1.0)
+        return DramPort(sustained / self.clock_hz / self.mesh_rows, ceil(self.dram_latency_s * self.clock_hz))
 
     def _lost_slots(self, played: Played, walked: int, effectual: int) -> dict[str, int]:
         """MAC slots that were no effectual MAC, by reason."""
@@ -190,13 +202,15 @@ class AdaptiveFabric(FabricShape, AcceleratorSpec):
 
     @property
     def area_mm2(self) -> dict[str, float]:
-        """Square millimetres by component: published MACs, memories of the SRAM table."""
-        published_macs = PUBLISHED_CORES * PUBLISHED_MACS_PER_CORE
-        macs = FIGURES["tensorcore_compute_mm2"].value * self.macs_per_cycle / published_macs
-        cluster = sum(sram_mm2(self.technology_nm, size) for size in (self._queue_bytes, self._block_store_bytes))
+        """Square millimetres by component: published MACs, memories of the SRAM table, routers as derived."""
         accumulators = sram_mm2(self.technology_nm, self._accumulator_bytes) * self.units
         on_chip = sram_mm2(self.technology_nm, self.bank_bytes) * self.on_chip_bytes / self.bank_bytes
-        return {"mac": macs, "sram": cluster * self.clusters + accumulators + on_chip}
+        routers = router_mm2(self.link_bytes, virtual_channels=1, queue_flits=self.hop_cycles, groups=0)
+        return {
+            "mac": MAC_65NM_MM2.value * self.macs_per_cycle,
+            "sram": self._cluster_memory_mm2 * self.clusters + accumulators + on_chip,
+            "mesh": routers * self.clusters,
+        }
 
     @property
     def leakage_w(self) -> float:
@@ -224,8 +238,20 @@ class AdaptiveFabric(FabricShape, AcceleratorSpec):
 
     @property
     def _hop_pj_per_byte(self) -> float:
-        """A byte from router to router: written to a register and read."""
-        return 2 * REGISTER_65NM_PJ_PER_BYTE.value
+        """A byte through a router and over a link as long as a cluster's side; the table is read by the controller."""
+        return (router_pass_pj(self.link_bytes, groups=0) + link_pj(self.link_bytes, self._link_mm)) / self.link_bytes
+
+    @property
+    def _link_mm(self) -> float:
+        """Side of a cluster: its MACs and its memories."""
+        macs = self.units_per_cluster * self.lanes * MAC_65NM_MM2.value
+        units = self.units_per_cluster * sram_mm2(self.technology_nm, self._accumulator_bytes)
+        return sqrt(macs + units + self._cluster_memory_mm2)
+
+    @property
+    def _cluster_memory_mm2(self) -> float:
+        """Queue and block store of a cluster."""
+        return sum(sram_mm2(self.technology_nm, size) for size in (self._queue_bytes, self._block_store_bytes))
 
     def _sram_pj(self, size_bytes: int, write: bool = False) -> float:
         return sram_pj_per_byte(self.technology_nm, size_bytes, write)
