@@ -190,6 +190,65 @@ def traces(
 
 
 @app.command()
+def epochs(
+    network: Annotated[str, typer.Argument(help="vgg16, vgg16-bn or vgg8, for images of 32 x 32.")] = "vgg16",
+    folder: Annotated[Path, typer.Option(help="Where traces, record and plot go.")] = Path("runs/epochs"),
+    epochs: Annotated[int, typer.Option(help="Passes over the training data.")] = 60,
+    every: Annotated[int, typer.Option(help="Capture a step after every so many epochs, and before the first.")] = 1,
+    batch: Annotated[int, typer.Option(help="Examples of a training step.")] = 128,
+    captured: Annotated[int, typer.Option(help="Examples of a captured step.")] = 8,
+    learning_rate: Annotated[float, typer.Option(help="Highest rate; it falls to 0 as a cosine.")] = 0.05,
+    examples: Annotated[int, typer.Option(help="Examples to train on; 0: all that are not held out.")] = 0,
+    held_out: Annotated[int, typer.Option(help="Examples that are only scored.")] = 5000,
+    seed: Annotated[int, typer.Option(help="Seed of weights and batches.")] = 0,
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    data: Annotated[
+        Path | None, typer.Option(envvar="ACF_DATA", help="Folder of the data sets; without it: scikit-learn's digits.")
+    ] = None,
+    data_set: Annotated[str, typer.Option(help="Which set of the folder; default: the first that fits.")] = "",
+    stage: Annotated[str, typer.Option(help="both; train: only capture; play: only play what was captured.")] = "both",
+    as_json: Json = False,
+) -> None:
+    """Train a small VGG for whole epochs, capture a step on the way, and show what skipping zeros gains over time."""
+    from acf.experiments.epoch_training import EpochSpec, captured_epochs, keep_traces
+    from acf.experiments.training_data import load_training_data
+    from acf.tables import epochs_table
+    from acf.terminal import progress, show
+
+    if stage not in ("both", "train", "play"):
+        raise AcfError(f"stage {stage!r} is not one of both, train, play; use one of these names")
+    with progress(visible=not as_json) as on_progress:
+        if stage != "play":
+            spec = EpochSpec(
+                network,
+                epochs=epochs,
+                every=every,
+                batch=batch,
+                captured=captured,
+                learning_rate=learning_rate,
+                held_out=held_out,
+                examples=examples,
+                seed=seed,
+                device=device,
+            )
+            training_data = load_training_data("image", data, data_set)
+            keep_traces(captured_epochs(spec, training_data), folder, on_progress, spec.epochs)
+        if stage == "train":
+            return
+        from acf.experiments.epoch_figures import (
+            PLOT_FILE,
+            play_traces,
+        )  # a machine that only trains may lack its parts
+
+        points = play_traces(folder, on_progress)
+    if as_json:
+        _print_json([point.to_dict() for point in points])
+    else:
+        show(epochs_table(points))
+        typer.echo(f"plot: {folder / PLOT_FILE}")
+
+
+@app.command()
 def report(
     results: Annotated[list[Path], typer.Argument(help="Files that --save of simulate or compare wrote.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="The HTML file to write.")] = Path("report.html"),
@@ -251,14 +310,17 @@ def reproduce(
 
 
 @bench.command()
-def simulators(as_json: Json = False) -> None:
+def simulators(
+    trace: Annotated[list[Path] | None, typer.Option(help="A captured trace to time too; may be repeated.")] = None,
+    as_json: Json = False,
+) -> None:
     """Time the TensorDash model: one 512-filter layer at growing batch, and a whole ResNet-50 training step."""
     from acf.experiments.simulator_bench import run_simulator_bench
     from acf.tables import simulator_table
     from acf.terminal import progress, show
 
     with progress(visible=not as_json) as on_progress:
-        timings = run_simulator_bench(on_progress)
+        timings = run_simulator_bench(on_progress, captured=trace or ())
     if as_json:
         _print_json([timing.to_dict() for timing in timings])
     else:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from acf.doctor import Finding
     from acf.experiments.demo import DemoOutcome
     from acf.experiments.fabric.comparison import PlayedStep
+    from acf.experiments.epoch_figures import EpochFigures
     from acf.experiments.reproduce import Row
     from acf.experiments.simulator_bench import SimulatorTiming
     from acf.experiments.trace_figures import TraceFigures
@@ -156,17 +157,7 @@ def fabric_table(played: "Sequence[PlayedStep]", fabric: str) -> Table:
     )
     table.add_column("step")
     table.add_column("machine")
-    for heading in (
-        "U",
-        "products",
-        "whole step",
-        "energy",
-        "DRAM",
-        "faster",
-        "less energy",
-        "most lost to",
-        "played in",
-    ):
+    for heading in ("U", "products", "whole step", "energy", "faster", "less energy", "most lost to"):
         table.add_column(heading, justify="right")
     own = {(each.network, each.sparsity): each for each in played if each.machine == fabric}
     for each in played:
@@ -180,11 +171,9 @@ def fabric_table(played: "Sequence[PlayedStep]", fabric: str) -> Table:
             si(each.seconds, "s"),
             si(each.step_seconds, "s"),
             si(each.energy_j, "J"),
-            si(each.dram_bytes, "B"),
             f"{each.seconds / mine.seconds:.2f}x" if rival else "",
             f"{each.energy_j / mine.energy_j:.2f}x" if rival else "",
             f"{reason} {share:.1%}",
-            si(each.host_seconds, "s"),
         )
     return table
 
@@ -257,5 +246,27 @@ def figures_table(figures: "Sequence[TraceFigures]") -> Table:
             each.label.split(":")[0],
             *("-" if share is None else f"{share:.0%}" for share in shares),
             *(f"{speedup:.2f}x" for speedup in speedups),
+        )
+    return table
+
+
+def epochs_table(points: "Sequence[EpochFigures]") -> Table:
+    """Zeros and speedups of steps captured over the epochs of one training run."""
+    table = Table(
+        title="What skipping zeros gains as training goes on",
+        caption="A, G: zero activations and output gradients; accuracy: on held-out examples\n"
+        f"{points[-1].figures.label}",
+    )
+    speedups = ("tensordash FP", "BP", "WU", "compute", "step", "spartann", "acf-512")
+    for heading in ("epochs", "loss", "accuracy", "A", "G", *speedups):
+        table.add_column(heading, justify="right")
+    for point in points:
+        shares = [point.accuracy, *(point.figures.zeros.get(role, 0.0) for role in ("activation", "gradient"))]
+        gains = [*point.figures.tensordash.values(), point.figures.spartann, point.figures.fabric]
+        table.add_row(
+            str(point.epoch),
+            f"{point.loss:.2f}",
+            *(f"{share:.1%}" for share in shares),
+            *(f"{gain:.2f}x" for gain in gains),
         )
     return table

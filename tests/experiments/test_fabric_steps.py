@@ -66,9 +66,7 @@ def test_every_machine_does_the_same_effectual_work(tiny: StepSpec) -> None:
     played = compare_steps([tiny], "acf-512", gpus=True, on_progress=lambda what, share: None)
     peaks = {each.machine: each.utilization * each.cycles for each in played[:1]}
     assert [each.machine for each in played] == ["acf-512", "tensorcore", "tensordash", "gpu-v100", "gpu-h200"]
-    effectual = sum(
-        gemm.effectual_macs() for trace in layer_traces(tiny) for op in trace.ops for gemm in trace.gemms(op)
-    )
+    effectual = sum(trace.effectual_macs for trace in layer_traces(tiny))
     assert peaks["acf-512"] * 512 == pytest.approx(effectual)
     for each in played:
         assert each.utilization + sum(each.lost.values()) == pytest.approx(1.0)

@@ -48,9 +48,12 @@ def simulate_parts(traces: Iterable[Trace], architecture: str | Path | Accelerat
 
 def _play(trace: Trace, op: TracedOp, spec: AcceleratorSpec, memory: OnChipMemory) -> OpResult:
     dram_bytes = _touch_operands(trace, op, spec, memory) if spec.keeps_tensors else 0
-    share = ceil(dram_bytes / gemm_count(op))
-    counts = (spec.count_with_dram(gemm, share) for gemm in trace.gemms(op) if gemm.dense_macs)
-    count = reduce(add, counts, ComputeCount(0, 0, 0))
+    share = ceil(dram_bytes / gemm_count(op, trace.tensors))
+    gemms = (gemm for gemm in trace.gemms(op) if gemm.dense_macs)
+    if op.batched:
+        count = spec.count_batch(gemms, share)
+    else:
+        count = reduce(add, (spec.count_with_dram(gemm, share) for gemm in gemms), ComputeCount(0, 0, 0))
     _check_slots(op, spec, count)
     dram_bytes = dram_bytes if spec.keeps_tensors else count.streamed_bytes
     memory_cycles = ceil(dram_bytes / spec.dram_bytes_per_s * spec.clock_hz)
