@@ -139,6 +139,8 @@ def capture(
     learning_rate: Annotated[float, typer.Option(help="Of AdamW, constant.")] = 1e-4,
     seed: Annotated[int, typer.Option(help="Seed of weights and batches.")] = 0,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    sparsity: Annotated[float, typer.Option(help="Share of blocks to train without; blocks move meanwhile.")] = 0.0,
+    block: Annotated[int, typer.Option(help="With --sparsity: side of a block.")] = 16,
     data: Annotated[
         Path | None, typer.Option(envvar="ACF_DATA", help="Folder of the data sets; without it: scikit-learn's digits.")
     ] = None,
@@ -159,6 +161,8 @@ def capture(
         learning_rate=learning_rate,
         seed=seed,
         device=device,
+        sparsity=sparsity,
+        block=block,
     )
     training_data = load_training_data(spec.kind, data, data_set)
     for step in captured_steps(spec, training_data):
