@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from acf.ops import reference
+from acf.ops import dense, reference
 from acf.ops.triton.norm_kernels import norm_list_kernel, norm_tiles_conv_kernel, norm_tiles_descriptor_kernel
 from acf.ops.triton.pixels import ConvProblem, geometry_of
 from acf.ops.triton.support import ceil_div, dot_precision, readable, supports
@@ -20,6 +20,8 @@ def linear_gradient_norms(
     output_grad: Tensor, x: Tensor, candidate_rows: Tensor, candidate_cols: Tensor, block_shape: list[int]
 ) -> Tensor:
     """`reference.gradient_norms` on the GPU."""
+    if dense.dense_chosen():
+        return dense.linear_gradient_norms(output_grad, x, candidate_rows, candidate_cols, block_shape)
     height, width = block_shape
     if candidate_rows.numel() == 0 or not supports((height, width), output_grad, x):
         return reference.gradient_norms(output_grad, x, candidate_rows, candidate_cols, (height, width))
@@ -41,6 +43,10 @@ def conv2d_gradient_norms(
     dilation: list[int],
 ) -> Tensor:
     """`reference.conv2d_gradient_norms` on the GPU."""
+    if dense.dense_chosen():
+        return dense.conv2d_gradient_norms(
+            output_grad, x, candidate_rows, candidate_cols, block_shape, kernel_size, stride, padding, dilation
+        )
     height, width = block_shape
     if candidate_rows.numel() == 0 or not supports((height, width), output_grad, x):
         return reference.conv2d_gradient_norms(
