@@ -2,7 +2,8 @@
 
 import datetime
 import platform
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from math import inf
 from pathlib import Path
 
 import torch
@@ -12,33 +13,48 @@ from acf.experiments.accuracy.comparison import Comparison
 from acf.experiments.accuracy.images import load_images
 from acf.experiments.accuracy.methods import recipe_of
 from acf.experiments.accuracy.pool import run_tasks
+from acf.experiments.accuracy.table import markdown
 from acf.experiments.accuracy.training import TrainingSpec
+from acf.files import write_whole
 from acf.terminal import progress
 
-METHODS = "dense,dst-50,dst-75,dst-90,static-90,set-90,bdwp-2:4,bdwp-2:8,dts-0.5,dts-0.7"
+_NO_OPTION = ("weight_decay",)
+METHODS = (
+    "dense",
+    "dst-50",
+    "dst-75",
+    "dst-90",
+    "static-90",
+    "set-90",
+    "bdwp-2:4",
+    "bdwp-2:8",
+    "dts-0.5",
+    "dts-0.7",
+)
+"""What is compared unless other methods are named."""
 
 
 @dataclass(frozen=True)
 class AccuracyOptions:
     """What is compared and how: names of methods, number of seeds, where the data and the results are."""
 
-    methods: str = METHODS
+    methods: str = ""
     seeds: int = 3
     data: Path | None = None
     device: str = "auto"
     workers: int = 1
-    budget_s: float = float("inf")
+    budget_s: float = 0.0
     out: Path | None = None
-    command: str = ""
 
     @property
     def names(self) -> list[str]:
-        """The methods, each once."""
-        return list(dict.fromkeys(name.strip() for name in self.methods.split(",") if name.strip()))
+        """The methods, each once; those of `METHODS` if none is named."""
+        given = [name.strip() for name in self.methods.split(",") if name.strip()]
+        return list(dict.fromkeys(given or METHODS))
 
 
 def compare_methods(spec: TrainingSpec, options: AccuracyOptions, visible: bool = True) -> Comparison:
-    """Do the runs that ``options.out`` does not hold yet; after each the file is written anew."""
+    """Do the runs that ``options.out`` does not hold yet; after each, file and table are written anew."""
     for name in options.names:
         recipe_of(name, spec.block)
     device = choose_device(options.device)
@@ -49,16 +65,28 @@ def compare_methods(spec: TrainingSpec, options: AccuracyOptions, visible: bool 
     images = load_images(spec.data_set, options.data, spec.examples, spec.held_out)
     comparison.data, comparison.machine = images.name, machine_name(device)
     comparison.date = datetime.date.today().isoformat()
-    if options.command and options.command not in comparison.commands:
-        comparison.commands.append(options.command)
+    command = command_of(spec, options)
+    if command not in comparison.commands:
+        comparison.commands.append(command)
     with progress(visible) as on_progress:
-        records = run_tasks(spec, images, tasks, device, options.workers, options.budget_s)
+        records = run_tasks(spec, images, tasks, device, options.workers, options.budget_s or inf)
         for finished, record in enumerate(records, start=1):
             comparison.runs.append(record)
             if options.out is not None:
                 comparison.save(options.out)
+                write_whole(options.out.with_suffix(".md"), markdown(comparison).encode())
             on_progress(f"{record.method} seed {record.seed}: {record.accuracy:.2f} %", finished / len(tasks))
     return comparison
+
+
+def command_of(spec: TrainingSpec, options: AccuracyOptions) -> str:
+    """The command that does these runs anew, wherever data and results lie."""
+    given = {field.name: getattr(spec, field.name) for field in fields(spec)}
+    changed = {name: value for name, value in given.items() if name not in _NO_OPTION}
+    parts = [f"--{name.replace('_', '-')} {value}" for name, value in changed.items()]
+    if tuple(options.names) != METHODS:
+        parts.insert(0, f"--methods {','.join(options.names)}")
+    return " ".join(["acf bench accuracy", *parts, f"--seeds {options.seeds}", f"--workers {options.workers}"])
 
 
 def choose_device(device: str) -> str:

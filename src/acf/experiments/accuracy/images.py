@@ -74,7 +74,7 @@ def _part(data: TrainingData, part: slice) -> TrainingData:
 
 
 def _last_channels(images: Tensor) -> Tensor:
-    return images.permute(0, 2, 3, 1).contiguous()
+    return images.permute(0, 2, 3, 1).clone(memory_format=torch.contiguous_format)  # not a view of the whole set
 
 
 class DeviceImages:

@@ -25,7 +25,8 @@ def run_tasks(
 ) -> Iterator[RunRecord]:
     """The record of every task (method and seed) as it finishes; none is begun that might end after ``budget_s``.
 
-    A run is expected to take as long as the longest so far.
+    A run is expected to take as long as the longest so far. A run that fails does not stop the others; its error is
+    raised when they are done.
     """
     watch = _Watch(budget_s)
     if workers == 1:
@@ -46,15 +47,19 @@ def _run_in_processes(
     context = multiprocessing.get_context("spawn")  # CUDA does not survive a fork
     with ProcessPoolExecutor(workers, context, _Worker.start, (spec, path, device)) as pool:
         running: set[Future[RunRecord]] = set()
+        failed: list[Future[RunRecord]] = []
         waiting = iter(tasks)
         while True:
             while len(running) < workers and watch.has_time and (task := next(waiting, None)) is not None:
                 running.add(pool.submit(_Worker.run, *task))
             if not running:
-                return
+                break
             done, running = wait(running, return_when=FIRST_COMPLETED)
-            for future in done:
+            failed += [future for future in done if future.exception() is not None]
+            for future in done.difference(failed):
                 yield watch.note(future.result())
+        for future in failed:
+            future.result()
 
 
 class _Worker:
@@ -67,7 +72,6 @@ class _Worker:
     @classmethod
     def start(cls, spec: TrainingSpec, path: Path, device: str) -> None:
         torch.set_num_threads(1)
-        torch.backends.cudnn.benchmark = True
         cls.spec, cls.device = spec, torch.device(device)
         cls.images = DeviceImages(ImageSet.load(path), cls.device)
 

@@ -32,8 +32,8 @@ class TrainingSpec:
     network: str = "resnet18"
     width: int = 64
     epochs: int = 16
-    batch: int = 512
-    learning_rate: float = 0.4
+    batch: int = 256
+    learning_rate: float = 0.2
     weight_decay: float = 5e-4
     block: int = 16
     examples: int = 0
