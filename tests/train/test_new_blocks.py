@@ -1,5 +1,7 @@
 """Blocks that have just been regrown: how they are chosen, and how long they are left in peace."""
 
+from itertools import pairwise
+
 import torch
 from torch import Tensor, nn
 
@@ -56,7 +58,7 @@ def test_grace_moves_keep_new_blocks_for_that_many_moves_and_no_longer():
 def test_no_more_blocks_move_than_have_no_grace():
     policy = BlockDST(total_steps=100, every=1, fraction=0.75, schedule="constant", grace_moves=5)
     masks = masks_after_moves(policy, moves=3)
-    assert [int((b & ~a).sum()) for a, b in zip(masks, masks[1:], strict=False)] == [12, 4, 0]
+    assert [int((b & ~a).sum()) for a, b in pairwise(masks)] == [12, 4, 0]
 
 
 def test_score_steps_sum_the_squared_gradient_norms_of_the_steps_before_a_move():

@@ -91,7 +91,7 @@ def pass_through_sparsifier(layer: nn.Module, args: Any, output: Tensor) -> Tens
 
 
 def pass_input_through_sparsifier(layer: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The forward pre-hook of a layer whose input gradient is sparsified: that of this layer, not of others beside it."""
+    """The forward pre-hook of a layer whose input gradient is sparsified: its own, not that of others beside it."""
     if not (args and torch.is_grad_enabled() and args[0].requires_grad):
         return args
     own = args[0].view_as(args[0])  # others may read the same tensor; the sparsifier makes a copy of a view

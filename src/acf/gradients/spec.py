@@ -6,7 +6,6 @@ from math import isfinite
 from acf.errors import SparsityError
 from acf.gradients.rules import RULES
 
-
 PLACES = ("output", "input")
 
 
@@ -14,9 +13,9 @@ PLACES = ("output", "input")
 class GradientSparsity:
     """Zero small elements of the gradient at each layer's output, or input, up to a share ``target`` of zeros.
 
-    Zeros that are there already (of a ReLU, of max pooling) count. ``at="output"`` takes the gradient that arrives at the
-    layer: both its gradient products, and the layers before it, see the sparse gradient. ``at="input"`` takes the gradient
-    that the layer sends back, as SparTANN does: the layers before it see it. Use that where a batch normalisation
+    Zeros that are there already (of a ReLU, of max pooling) count. ``at="output"`` takes the gradient that arrives at
+    the layer: both its gradient products, and the layers before it, see the sparse gradient. ``at="input"`` takes the
+    one that the layer sends back, as SparTANN does: the layers before it see it. Use that where a batch normalisation
     follows the layer: it makes the output gradient sum to zero, zeros put there afterwards break that, and training
     can diverge. ``method``: "dts" scales a threshold per layer until the target holds (dynamic
     threshold scaling), "top-k" ranks the elements (meProp), "gaussian" takes the threshold from mean and deviation,

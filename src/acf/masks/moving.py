@@ -18,12 +18,12 @@ class SET(PeriodicPolicy):
     """Prune the blocks of least l2 norm and regrow random ones, every ``every`` steps (Mocanu et al. 2018).
 
     At step ``t_k`` a layer moves ``fraction * schedule(t_k / last)`` of its blocks, where ``last`` is
-    ``stop_at * total_steps``; later the topology rests so that the weights can settle. Before ``start_at * total_steps``
-    it rests too. A layer that starts dense (``init="dense"``) is pruned to its target at the first t_k, or with
-    ``shrink_until`` over all t_k up to ``shrink_until * total_steps``, most of it early.
+    ``stop_at * total_steps``; later the topology rests so that the weights can settle, and so it does before
+    ``start_at * total_steps``. A layer that starts dense (``init="dense"``) is pruned to its target at the first t_k,
+    or with ``shrink_until`` over all t_k up to ``shrink_until * total_steps``, most of it early.
 
-    A regrown block starts at zero and is the smallest for a while, so the next move would drop it again. ``grace_moves``
-    is the number of following moves that must pass it by.
+    A regrown block starts at zero and is the smallest for a while, so the next move would drop it again.
+    ``grace_moves`` is the number of following moves that must pass it by.
     """
 
     fraction: float = 0.3

@@ -1,8 +1,8 @@
 """Computing the block-sparse ops through dense products, for runs whose subject is not speed.
 
-Where blocks are small or layers thin, the dense library beats every sparse kernel. `dense_products` makes the ops of this
-process take that path: weights are unpacked, gradients of present blocks gathered. The layers, their parameters and
-what the optimizer sees are the same, so accuracy can be measured at dense speed.
+Where blocks are small or layers thin, the dense library beats every sparse kernel. `dense_products` makes the ops of
+this process take that path: weights are unpacked, gradients of present blocks gathered. The layers, their parameters
+and what the optimizer sees are the same, so accuracy can be measured at dense speed.
 """
 
 from collections.abc import Iterator

@@ -87,6 +87,6 @@ def conv_weight_to_matrix(weight: Tensor) -> Tensor:
 def matrix_to_conv_weight(
     matrix: Tensor, kernel_size: tuple[int, int], memory_format: torch.memory_format = torch.contiguous_format
 ) -> Tensor:
-    """The inverse of `conv_weight_to_matrix`: ``[out, kh*kw*in]`` as ``[out, in, kh, kw]``; no copy if channels last."""
+    """The inverse of `conv_weight_to_matrix`: ``[out, kh*kw*in]`` as ``[out, in, kh, kw]``; channels last is a view."""
     weight = matrix.reshape(matrix.shape[0], *kernel_size, -1).permute(0, 3, 1, 2)
     return weight.contiguous(memory_format=memory_format)

@@ -17,7 +17,9 @@ def test_a_dense_run_sparsifies_nothing():
 
 
 def test_a_block_method_has_its_sparsity_and_a_policy_for_the_length_of_the_run():
-    recipe = recipe_of("dst-75/moves=8/fraction=0.2/init=sparse/shrink_until=0/start_at=0/distribution=uniform", block=8)
+    recipe = recipe_of(
+        "dst-75/moves=8/fraction=0.2/init=sparse/shrink_until=0/start_at=0/distribution=uniform", block=8
+    )
     assert recipe.sparsity == acf.BlockSparsity(0.75, block=8, distribution="uniform")
     policy = recipe.policy(800, 3)
     assert (policy.total_steps, policy.every, policy.fraction, policy.seed) == (800, 100, 0.2, 3)
@@ -43,7 +45,7 @@ def test_every_method_of_the_default_comparison_is_known(name):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("rigl-90", "method 'rigl-90' begins with none of dense, dst"),
+        ("lottery-90", "method 'lottery-90' begins with none of dense, dst"),
         ("dst-much", "'much' is not a number"),
         ("dst-90/fraction", "'fraction' in method 'dst-90/fraction' is no setting; write such as fraction=0.1"),
         ("dst-90/speed=9", "setting 'speed' is not known; use total_steps, every"),

@@ -1,1 +1,1 @@
-"""How accurate each method trains: dense, block-sparse, N:M and with sparse gradients, on real images, several seeds."""
+"""How accurately each method trains on real images: dense, block-sparse, N:M and with sparse gradients."""

@@ -17,7 +17,7 @@ SHIFT_PIXELS = {"cifar10-jpeg": 4, "fashion-mnist": 0}
 
 @dataclass(frozen=True, eq=False)
 class ImageSet:
-    """``train_images`` and ``test_images`` uint8 ``[n, h, w, channels]`` with their labels; ``name`` is how to cite it."""
+    """Training and test images, uint8 ``[n, h, w, channels]``, with their labels; ``name`` is how to cite the set."""
 
     name: str
     shift_pixels: int
@@ -125,5 +125,5 @@ def _pad(images: Tensor, pixels: int) -> Tensor:
     if pixels == 0:
         return images
     planes = images.permute(0, 3, 1, 2)
-    parts = [F.pad(part.float(), [pixels] * 4, mode="reflect").to(torch.uint8) for part in planes.split(5000)]
+    parts = [F.pad(part.float(), [pixels] * 4, mode="reflect").to(torch.uint8) for part in torch.split(planes, 5000)]
     return torch.cat(parts).permute(0, 2, 3, 1).contiguous()

@@ -88,6 +88,7 @@ _DST = {
 KINDS: dict[str, Callable[[str, Settings, int], Recipe]] = {
     "dense": _dense_recipe,
     "dst": BlockMethod(acf.BlockDST, _DST).recipe,
+    "rigl": BlockMethod(acf.BlockDST, {"moves": "30"}).recipe,  # the same policy as it comes, from a sparse start
     "set": BlockMethod(acf.SET, {"moves": "30"}).recipe,
     "static": BlockMethod(acf.StaticTopology, {}).recipe,
     "gradual": BlockMethod(acf.GradualPruning, {"init": "dense", "stop_at": "0.5", "moves": "20"}).recipe,

@@ -20,9 +20,7 @@ class BasicBlock(nn.Module):
         changes = stride > 1 or inputs != outputs
         self.shortcut: nn.Module = nn.Identity()
         if changes:
-            self.shortcut = nn.Sequential(
-                nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs)
-            )
+            self.shortcut = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
 
     def forward(self, maps: Tensor) -> Tensor:
         """``[batch, outputs, h / stride, w / stride]``."""

@@ -71,7 +71,11 @@ def figures(spec: TrackingSpec, runs: Sequence[Tracked]) -> dict[str, Any]:
 
 def keep(spec: TrackingSpec, runs: Sequence[Tracked], folder: Path) -> None:
     """Write ``tracking.json``, ``tracking.svg`` and the table ``tracking-table.md`` into ``folder``."""
-    lines = [f"| {' | '.join(_COLUMNS)} |", f"|{'---|' * len(_COLUMNS)}", *(f"| {' | '.join(_cells(r))} |" for r in runs)]
+    lines = [
+        f"| {' | '.join(_COLUMNS)} |",
+        f"|{'---|' * len(_COLUMNS)}",
+        *(f"| {' | '.join(_cells(r))} |" for r in runs),
+    ]
     write_whole(folder / "tracking.json", (json.dumps(figures(spec, runs), indent=1) + "\n").encode())
     write_whole(folder / "tracking.svg", tracking_svg(runs).encode())
     write_whole(folder / "tracking-table.md", ("\n".join(lines) + "\n").encode())

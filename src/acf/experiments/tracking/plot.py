@@ -24,10 +24,11 @@ def tracking_svg(runs: Sequence[Tracked]) -> str:
     for index, run in enumerate(runs):
         parts += _curve(run, COLOURS[index % len(COLOURS)])
     steps = len(runs[0].means())
+    middle = (LEFT_PX + WIDTH_PX - RIGHT_PX) / 2
     parts += [
         f'<text x="{LEFT_PX}" y="{HEIGHT_PX - 18}">1</text>',
         f'<text x="{WIDTH_PX - RIGHT_PX}" y="{HEIGHT_PX - 18}" text-anchor="end">{steps}</text>',
-        f'<text x="{(LEFT_PX + WIDTH_PX - RIGHT_PX) / 2}" y="{HEIGHT_PX - 6}" text-anchor="middle">training step</text>',
+        f'<text x="{middle}" y="{HEIGHT_PX - 6}" text-anchor="middle">training step</text>',
         "</svg>",
     ]
     return "\n".join(parts) + "\n"

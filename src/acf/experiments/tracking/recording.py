@@ -31,7 +31,9 @@ class TrackingSpec:
 
     def __post_init__(self) -> None:
         if not 0 <= self.warm_up_steps < self.steps:
-            raise SparsityError(f"steps {self.steps} are not above the {self.warm_up_steps} of the warm-up; train longer")
+            raise SparsityError(
+                f"steps {self.steps} are not above the {self.warm_up_steps} of the warm-up; train longer"
+            )
 
 
 @dataclass(frozen=True)
