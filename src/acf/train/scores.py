@@ -13,7 +13,7 @@ class AbsentBlockScores:
 
     Squared gradient norms are summed over the backward passes of the steps that count for the move, one by default.
     Where the layer runs once in one step these rank blocks by the exact gradient norm; where it runs several times,
-    over several steps, with gradient accumulation or in several processes, by the root of the summed squares of the parts.
+    over several steps, with gradient accumulation or in several processes, by the root of the summed squares.
     """
 
     def __init__(self, layer: BlockSparseLayer, policy: TopologyPolicy, generator: torch.Generator) -> None:
