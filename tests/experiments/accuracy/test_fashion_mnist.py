@@ -17,9 +17,9 @@ METHODS = ("dense", "dst-75", "bdwp-2:4", "dts-0.5")
 
 @pytest.mark.skipif(DATA is None, reason="needs fashion-mnist/ in the folder that ACF_DATA names")
 def test_sparse_training_learns_fashion_mnist_nearly_as_well_as_dense():
-    """Margins are twice what seeds 0 to 2 differ by at this size."""
+    """Measured: dense 82.2 % with seeds 0 and 1, the others at most 0.8 points below it; the margin is five."""
     images = load_images(SPEC.data_set, DATA, SPEC.examples, held_out=2000)
     accuracies = {run.method: run.accuracy for run in run_tasks(SPEC, images, [(m, 0) for m in METHODS], "cpu")}
     assert accuracies["dense"] > 75.0
     for method in METHODS[1:]:
-        assert accuracies[method] > accuracies["dense"] - 8.0, method
+        assert accuracies[method] > accuracies["dense"] - 5.0, method
