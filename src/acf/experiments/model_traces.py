@@ -13,8 +13,8 @@ from acf.experiments.models import MODELS
 from acf.experiments.training_data import TrainingData
 from acf.masks import BlockDST
 from acf.nn import BlockSparsity, sparsify_
-from acf.train import attach
 from acf.trace import Trace, capture
+from acf.train import attach
 
 _AUXILIARY_WEIGHT = 0.3  # of each auxiliary head's loss: Szegedy et al., 2015, section 5
 _SMALLEST_IMAGE = 64
@@ -157,7 +157,8 @@ def capture_step(model: nn.Module, batch: tuple[Tensor, Tensor], step: int, labe
 def _label(spec: CaptureSpec, data: TrainingData, step: int) -> str:
     size = f" of {spec.image_size} x {spec.image_size}" if spec.kind == "image" else ""
     blocks = f", {spec.sparsity:.0%} sparse in blocks of {spec.block}" if spec.sparsity else ""
-    return f"{spec.model}{blocks}: {spec.captured_examples} examples{size} after {step} steps of {spec.batch}; {data.name}"
+    examples = f"{spec.captured_examples} examples{size}"
+    return f"{spec.model}{blocks}: {examples} after {step} steps of {spec.batch}; {data.name}"
 
 
 def _batches(data: TrainingData, spec: CaptureSpec) -> Iterator[Tensor]:

@@ -11,6 +11,8 @@ from acf.program.balance import BALANCERS, Shares, even_order
 from acf.program.shape import FabricShape
 from acf.program.tiles import TiledRows
 
+ENOUGH_TILES = 4  # of tokens for every cluster: then nothing is gained by spreading the reduction
+
 
 @dataclass(frozen=True, eq=False)
 class Work:
@@ -85,13 +87,18 @@ def choose_mapping(work: Work, shape: FabricShape) -> TokenMapping | ReductionMa
         )
     divisors = [count for count in range(shape.mesh_columns, 0, -1) if shape.mesh_columns % count == 0]
     tokens = [_token_mapping(work, shape, groups) for groups in divisors]
-    reductions = [_reduction_mapping(work, shape, shape.mesh_columns // groups) for groups in divisors]
+    if work.needed is None and work.serial.tiles >= ENOUGH_TILES * shape.clusters:
+        reductions = []
+    else:
+        reductions = [_reduction_mapping(work, shape, shape.mesh_columns // groups) for groups in divisors]
     best_tokens = tokens[0]
     for mapping in tokens[1:]:
         if mapping.cycles < 0.97 * best_tokens.cycles:
             best_tokens = mapping
-    best_reduction = min(reductions, key=lambda mapping: mapping.cycles)
-    return best_reduction if best_reduction.cycles < 0.95 * best_tokens.cycles else best_tokens
+    best_reduction = min(reductions, key=lambda mapping: mapping.cycles, default=None)
+    if best_reduction is not None and best_reduction.cycles < 0.95 * best_tokens.cycles:
+        return best_reduction
+    return best_tokens
 
 
 def _share(weights: NDArray[np.int64], touches: NDArray[np.bool_], bins: int, shape: FabricShape) -> Shares:
@@ -143,12 +150,12 @@ def _reduction_mapping(work: Work, shape: FabricShape, split: int) -> ReductionM
     piece_weights = weights[output_columns]
     if shape.interconnect == "static":
         column_of = (output_rows * needed.shape[1] + output_columns) * groups // needed.size
-    elif pieces > 65536:  # sharing is even whatever the order, and the table of what is touched would be large
-        column_of = np.arange(pieces, dtype=np.int64) * groups // pieces
     else:
-        touches = np.zeros((pieces, needed.shape[0] + needed.shape[1]), dtype=bool)
-        touches[np.arange(pieces), output_rows] = True
-        touches[np.arange(pieces), needed.shape[0] + output_columns] = True
+        touches = np.zeros((pieces, 0), dtype=bool)
+        if BALANCERS[shape.balancer].reads_touches:
+            touches = np.zeros((pieces, needed.shape[0] + needed.shape[1]), dtype=bool)
+            touches[np.arange(pieces), output_rows] = True
+            touches[np.arange(pieces), needed.shape[0] + output_columns] = True
         column_of = _share(piece_weights, touches, groups, shape)
     round_of = _positions(column_of, groups) // shape.accumulator_tiles
     by_place = np.zeros((present.shape[0], spread), dtype=np.int64)  # blocks that each share of the reduction has
