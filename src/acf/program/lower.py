@@ -71,7 +71,7 @@ def _operands(work: Work, shape: FabricShape) -> Operands:
             work.serial.patterns, work.parallel.tile_nonzeros, nothing, widths.astype(np.int8), shape.skip == "gate"
         )
     cycles = (work.parallel.depth_nonzeros + np.uint8(shape.lanes - 1)) // np.uint8(shape.lanes)
-    cycles = np.where(cycles > 0, np.maximum(cycles, np.uint8(shape.units_per_port)), np.uint8(0))
+    cycles = np.maximum(cycles, np.uint8(shape.units_per_port))
     same = np.where((cycles == cycles[:, :, :1]).all(axis=2), cycles[:, :, 0].astype(np.int8), np.int8(-1))
     return Operands(work.serial.patterns, work.parallel.tile_nonzeros, cycles, same, False)
 
