@@ -81,16 +81,18 @@ def demo(
 def simulate(
     trace: TraceFile,
     on: Annotated[str, typer.Option("--on", help="An architecture's name, or a .toml file.")] = "acf-512",
+    exact: Annotated[bool, typer.Option("--exact", help="Fabrics: step every queue in every cycle.")] = False,
     save: SaveFile = None,
     as_json: Json = False,
 ) -> None:
     """Play a trace on one architecture and show every operation."""
     from acf.sim import simulate as play
+    from acf.sim.exact import exact_engine
     from acf.tables import result_table
     from acf.terminal import show
     from acf.trace import Trace
 
-    result = play(Trace.load(trace), on)
+    result = play(Trace.load(trace), exact_engine(on) if exact else on)
     _save_results([result], save)
     if as_json:
         _print_json(result.to_dict())
@@ -137,6 +139,8 @@ def capture(
     learning_rate: Annotated[float, typer.Option(help="Of AdamW, constant.")] = 1e-4,
     seed: Annotated[int, typer.Option(help="Seed of weights and batches.")] = 0,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    sparsity: Annotated[float, typer.Option(help="Share of blocks to train without; blocks move meanwhile.")] = 0.0,
+    block: Annotated[int, typer.Option(help="With --sparsity: side of a block.")] = 16,
     data: Annotated[
         Path | None, typer.Option(envvar="ACF_DATA", help="Folder of the data sets; without it: scikit-learn's digits.")
     ] = None,
@@ -157,6 +161,8 @@ def capture(
         learning_rate=learning_rate,
         seed=seed,
         device=device,
+        sparsity=sparsity,
+        block=block,
     )
     training_data = load_training_data(spec.kind, data, data_set)
     for step in captured_steps(spec, training_data):
@@ -185,6 +191,65 @@ def traces(
         _print_json([vars(each) for each in figures])
     else:
         show(figures_table(figures))
+
+
+@app.command()
+def epochs(
+    network: Annotated[str, typer.Argument(help="vgg16, vgg16-bn or vgg8, for images of 32 x 32.")] = "vgg16",
+    folder: Annotated[Path, typer.Option(help="Where traces, record and plot go.")] = Path("runs/epochs"),
+    epochs: Annotated[int, typer.Option(help="Passes over the training data.")] = 60,
+    every: Annotated[int, typer.Option(help="Capture a step after every so many epochs, and before the first.")] = 1,
+    batch: Annotated[int, typer.Option(help="Examples of a training step.")] = 128,
+    captured: Annotated[int, typer.Option(help="Examples of a captured step.")] = 8,
+    learning_rate: Annotated[float, typer.Option(help="Highest rate; it falls to 0 as a cosine.")] = 0.05,
+    examples: Annotated[int, typer.Option(help="Examples to train on; 0: all that are not held out.")] = 0,
+    held_out: Annotated[int, typer.Option(help="Examples that are only scored.")] = 5000,
+    seed: Annotated[int, typer.Option(help="Seed of weights and batches.")] = 0,
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    data: Annotated[
+        Path | None, typer.Option(envvar="ACF_DATA", help="Folder of the data sets; without it: scikit-learn's digits.")
+    ] = None,
+    data_set: Annotated[str, typer.Option(help="Which set of the folder; default: the first that fits.")] = "",
+    stage: Annotated[str, typer.Option(help="both; train: only capture; play: only play what was captured.")] = "both",
+    as_json: Json = False,
+) -> None:
+    """Train a small VGG for whole epochs, capture a step on the way, and show what skipping zeros gains over time."""
+    from acf.experiments.epoch_training import EpochSpec, captured_epochs, keep_traces
+    from acf.experiments.training_data import load_training_data
+    from acf.tables import epochs_table
+    from acf.terminal import progress, show
+
+    if stage not in ("both", "train", "play"):
+        raise AcfError(f"stage {stage!r} is not one of both, train, play; use one of these names")
+    with progress(visible=not as_json) as on_progress:
+        if stage != "play":
+            spec = EpochSpec(
+                network,
+                epochs=epochs,
+                every=every,
+                batch=batch,
+                captured=captured,
+                learning_rate=learning_rate,
+                held_out=held_out,
+                examples=examples,
+                seed=seed,
+                device=device,
+            )
+            training_data = load_training_data("image", data, data_set)
+            keep_traces(captured_epochs(spec, training_data), folder, on_progress, spec.epochs)
+        if stage == "train":
+            return
+        from acf.experiments.epoch_figures import (
+            PLOT_FILE,
+            play_traces,
+        )  # a machine that only trains may lack its parts
+
+        points = play_traces(folder, on_progress)
+    if as_json:
+        _print_json([point.to_dict() for point in points])
+    else:
+        show(epochs_table(points))
+        typer.echo(f"plot: {folder / PLOT_FILE}")
 
 
 @app.command()
@@ -223,6 +288,84 @@ def kernels(
         run_on_cpu(CpuOptions(blocks, sparsities, kinds, dtype, rounds), out, as_json)
 
 
+@bench.command()
+def accuracy(
+    methods: Annotated[
+        str, typer.Option(help="Methods, separated by commas: dense,dst-90,bdwp-2:8,dts-0.5. Default: ten of them.")
+    ] = "",
+    seeds: Annotated[int, typer.Option(min=1, help="Runs of every method, from seed 0.")] = 3,
+    data: Annotated[
+        Path | None, typer.Option(envvar="ACF_DATA", help="Folder that holds cifar10-jpeg/ or fashion-mnist/.")
+    ] = None,
+    data_set: Annotated[str, typer.Option(help="cifar10-jpeg or fashion-mnist.")] = "cifar10-jpeg",
+    network: Annotated[str, typer.Option(help="resnet18, or small for a CPU.")] = "resnet18",
+    width: Annotated[int, typer.Option(min=1, help="Channels of the first layer.")] = 64,
+    epochs: Annotated[int, typer.Option(min=1, help="Passes over the training images.")] = 16,
+    batch: Annotated[int, typer.Option(min=1, help="Images of a step.")] = 256,
+    learning_rate: Annotated[float, typer.Option(help="At its peak, after a fifth of the run.")] = 0.2,
+    block: Annotated[int, typer.Option(min=1, help="Side of a weight block.")] = 16,
+    examples: Annotated[int, typer.Option(min=0, help="Training images to use; 0: all.")] = 0,
+    held_out: Annotated[
+        int, typer.Option(min=0, help="Test on this many training images instead of the test part, to choose settings.")
+    ] = 0,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    workers: Annotated[int, typer.Option(min=1, help="Runs at a time, in processes that share the device.")] = 1,
+    budget: Annotated[float, typer.Option(help="Seconds after which no run may end; 0: no limit.")] = 0.0,
+    out: Annotated[
+        Path | None, typer.Option(help="JSON of the runs, and a Markdown table beside it; runs in it are not repeated.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Train each method on real images with several seeds and compare the accuracies with dense training."""
+    from acf.experiments.accuracy.bench import AccuracyOptions, compare_methods
+    from acf.experiments.accuracy.table import accuracy_table
+    from acf.experiments.accuracy.training import TrainingSpec
+    from acf.terminal import show
+
+    spec = TrainingSpec(
+        data_set=data_set,
+        network=network,
+        width=width,
+        epochs=epochs,
+        batch=batch,
+        learning_rate=learning_rate,
+        block=block,
+        examples=examples,
+        held_out=held_out,
+    )
+    options = AccuracyOptions(methods, seeds, data, device, workers, budget, out)
+    comparison = compare_methods(spec, options, visible=not as_json)
+    if as_json:
+        _print_json(comparison.to_dict())
+    else:
+        show(accuracy_table(comparison))
+
+
+@bench.command("tracking")
+def bench_tracking(
+    methods: Annotated[str, typer.Option(help="Threshold rules, separated by commas.")] = "dts,gaussian,static",
+    target: Annotated[float, typer.Option(help="Share of gradient elements to zero.")] = 0.5,
+    steps: Annotated[int, typer.Option(min=1, help="Training steps of each run.")] = 600,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of weights and batches.")] = 0,
+    data: Annotated[Path | None, typer.Option(envvar="ACF_DATA", help="Folder that holds fashion-mnist/.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for tracking.json, .svg and the table.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Record how closely threshold rules follow their target while a small network trains on Fashion-MNIST (CPU)."""
+    from acf.experiments.tracking.bench import figures, keep, run_tracking, tracking_table
+    from acf.experiments.tracking.recording import TrackingSpec
+    from acf.terminal import show
+
+    spec = TrackingSpec(target=target, steps=steps, seed=seed)
+    runs = run_tracking(methods, spec, data, visible=not as_json)
+    if out is not None:
+        keep(spec, runs, out)
+    if as_json:
+        _print_json(figures(spec, runs))
+    else:
+        show(tracking_table(runs))
+
+
 @app.command()
 def reproduce(
     only: Annotated[str, typer.Option(help="Ids of rows, separated by commas: T5,T6. Default: all.")] = "",
@@ -249,18 +392,55 @@ def reproduce(
 
 
 @bench.command()
-def simulators(as_json: Json = False) -> None:
+def simulators(
+    trace: Annotated[list[Path] | None, typer.Option(help="A captured trace to time too; may be repeated.")] = None,
+    as_json: Json = False,
+) -> None:
     """Time the TensorDash model: one 512-filter layer at growing batch, and a whole ResNet-50 training step."""
     from acf.experiments.simulator_bench import run_simulator_bench
     from acf.tables import simulator_table
     from acf.terminal import progress, show
 
     with progress(visible=not as_json) as on_progress:
-        timings = run_simulator_bench(on_progress)
+        timings = run_simulator_bench(on_progress, captured=trace or ())
     if as_json:
         _print_json([timing.to_dict() for timing in timings])
     else:
         show(simulator_table(timings))
+
+
+@bench.command()
+def fabric(
+    network: Annotated[str, typer.Option(help="resnet50 or transformer-base.")] = "transformer-base",
+    examples: Annotated[int, typer.Option(help="Images or tokens of a step; 0: 32 images, 4096 tokens.")] = 0,
+    sparsities: Annotated[str, typer.Option(help="Shares of blocks to drop.")] = "0,0.5,0.75,0.9",
+    block: Annotated[int, typer.Option(help="Side of a block.")] = 16,
+    on: Annotated[str, typer.Option("--on", help="acf-512 or acf-16384.")] = "acf-512",
+    gpus: Annotated[bool, typer.Option(help="Also the GPU rooflines.")] = True,
+    layers: Annotated[bool, typer.Option(help="Also every product on the fabric, and what it lost most to.")] = False,
+    save: Annotated[Path | None, typer.Option(help="Write all figures as JSON.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Play whole training steps on a fabric and on machines of equal peak: time, energy, utilisation, and why."""
+    from acf.experiments.fabric.comparison import compare_steps
+    from acf.experiments.fabric.workloads import EXAMPLES, StepSpec
+    from acf.tables import fabric_layers_table, fabric_table
+    from acf.terminal import progress, show
+
+    shares = _numbers(sparsities, "sparsities")
+    steps = [StepSpec(network, examples or EXAMPLES.get(network, 1), share, block) for share in shares]
+    with progress(visible=not as_json) as on_progress:
+        played = compare_steps(steps, on, gpus, on_progress)
+    if save is not None:
+        write_whole(save, json.dumps([each.to_dict() for each in played], indent=1).encode())
+    if as_json:
+        _print_json([each.to_dict() for each in played])
+        return
+    show(fabric_table(played, on))
+    if layers:
+        for each in played:
+            if each.machine == on:
+                show(fabric_layers_table(each))
 
 
 @app.command()
@@ -299,6 +479,14 @@ def _time_layers(builder: str, sparsity: float, block: int) -> "list[LayerTiming
     spec = BlockSparsity(sparsity, block=block)
     model, example = load_builder(builder)()
     return time_layers(model, example, spec)
+
+
+def _numbers(text: str, name: str) -> list[float]:
+    """The numbers of an option that takes several, separated by commas."""
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise ArchitectureError(f"--{name} {text!r} are not numbers with commas between; write 0.5,0.9") from None
 
 
 def _print_json(values: Any) -> None:

@@ -1,5 +1,7 @@
 """What a program does: every pair of pieces that matters meets once, and nothing else is sent."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -8,7 +10,7 @@ from hypothesis import strategies as st
 from acf.errors import ArchitectureError
 from acf.program import BALANCERS, PARALLEL, FabricShape, lower_gemm
 from acf.program.lower import choose_work
-from acf.program.shape import TILES
+from acf.program.shape import SKIP_MODES, TILES
 from acf.sim.fabric.functional import compute
 from acf.trace import Gemm
 
@@ -87,7 +89,7 @@ def test_a_step_with_many_tokens_spreads_them_over_the_mesh() -> None:
         ({"lanes": 3}, "lanes 3 must divide the tile 16"),
         ({"mesh_rows": 65}, "side above 64"),
         ({"queue_packets": 0}, "queue_packets 0 must be at least 1"),
-        ({"skip": "maybe"}, "skip 'maybe' is not one of skip, gate"),
+        ({"skip": "maybe"}, "skip 'maybe' is not one of both, serial, gate"),
         ({"accumulator_tiles": 33, "parallel_slots": 64}, "accumulator_tiles 33 exceeds 32"),
         ({"parallel_slots": 8}, "parallel_slots 8 must be at least accumulator_tiles 16"),
     ],
@@ -95,3 +97,34 @@ def test_a_step_with_many_tokens_spreads_them_over_the_mesh() -> None:
 def test_a_shape_that_cannot_be_built_is_refused(changes: dict[str, object], message: str) -> None:
     with pytest.raises(ArchitectureError, match=message):
         FabricShape(**changes)  # type: ignore[arg-type]
+
+
+def cycles_by_hand(shape: FabricShape, serial: np.ndarray, parallel: np.ndarray) -> np.ndarray:
+    """Cycles of every unit for one serial piece ``[rows, tile]`` against one parallel piece ``[tile, columns]``."""
+    cycles = np.zeros(shape.units_per_cluster, dtype=int)
+    for index, row in enumerate(serial):
+        for depth, value in enumerate(row):
+            met = np.count_nonzero(parallel[depth]) if shape.skip == "both" else parallel.shape[1]
+            if value or shape.skip == "gate":
+                cycles[index % shape.units_per_cluster] += max(-(-met // shape.lanes), shape.units_per_port)
+    return cycles
+
+
+@given(products(), st.sampled_from(SKIP_MODES), st.sampled_from((0.5, 1.0)))
+def test_an_item_takes_as_long_as_its_pairs_of_values(
+    case: tuple[FabricShape, np.ndarray, np.ndarray, np.ndarray | None], skip: str, density: float
+) -> None:
+    shape, a, b, needed = case
+    shape = replace(shape, skip=skip)
+    b = b * (np.random.default_rng(0).random(b.shape) < density)
+    program = lower_gemm(Gemm(a != 0, b != 0, needed), shape)
+    serial, parallel = (b.T, a.T) if program.swapped else (a, b)
+    tile = shape.tile
+    serial = np.pad(serial, ((0, 0), (0, -serial.shape[1] % tile)))
+    parallel = np.pad(parallel, ((0, -parallel.shape[0] % tile), (0, 0)))
+    expected = 0
+    for piece, block, depth in compute(program, shape, np.zeros(a.shape), np.zeros(b.shape)).meetings:
+        first, along = program.piece_first[piece], slice(depth * tile, (depth + 1) * tile)
+        rows = serial[first : first + program.piece_rows[piece], along]
+        expected = expected + cycles_by_hand(shape, rows, parallel[along, block * tile : (block + 1) * tile])
+    assert (program.rows.item_cycles.sum(axis=0) == expected).all()

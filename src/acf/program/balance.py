@@ -18,11 +18,13 @@ class Balancer:
     """``share(weights [items], touches [items, features], bins)`` and the cycles a small controller needs for it.
 
     ``touches`` says which pieces of the other operand an item reads; two items of one cluster that read the
-    same piece share its packet. ``controller_cycles(items, features, bins)``: one compare, add or memory access each.
+    same piece share its packet. Without ``reads_touches`` it may have no features. ``controller_cycles(items, features,
+    bins)``: one compare, add or memory access each.
     """
 
     share: Callable[[NDArray[np.int64], NDArray[np.bool_], int], Shares]
     controller_cycles: Callable[[int, int, int], int]
+    reads_touches: bool = False
 
 
 def round_robin(weights: NDArray[np.int64], touches: NDArray[np.bool_], bins: int) -> Shares:
@@ -31,7 +33,10 @@ def round_robin(weights: NDArray[np.int64], touches: NDArray[np.bool_], bins: in
 
 
 def longest_first(weights: NDArray[np.int64], touches: NDArray[np.bool_], bins: int) -> Shares:
-    """The heaviest item that is left to the bin with the least weight; ties to the lower index."""
+    """The heaviest item that is left to the bin with the least weight that is not full; ties to the lower index.
+
+    A bin is full with its equal share of the items: accumulators are as scarce as time.
+    """
     order = np.argsort(-weights, kind="stable").astype(np.int64)
     return _least_loaded(weights, order, bins)
 
@@ -39,7 +44,8 @@ def longest_first(weights: NDArray[np.int64], touches: NDArray[np.bool_], bins: 
 def locality_aware(weights: NDArray[np.int64], touches: NDArray[np.bool_], bins: int) -> Shares:
     """Heaviest first, to the bin that already reads most of what the item reads, if that bin is not too full.
 
-    Too full is more than 1/32 above the mean once the item is in; then the least loaded bin takes it.
+    Too full is more than 1/32 above the mean weight once the item is in, or above an equal share of the items; where
+    all are, the least loaded bin with room takes it.
     """
     order = np.argsort(-weights, kind="stable").astype(np.int64)
     return _most_shared(weights, touches, order, bins)
@@ -54,6 +60,7 @@ BALANCERS: dict[str, Balancer] = {
     "locality-aware": Balancer(
         locality_aware,
         lambda items, features, bins: items * ceil(log2(max(2, items))) + items * bins * ceil(features / 64),
+        reads_touches=True,
     ),
 }
 """The balancers by name. The cycles assume a merge sort, a heap of bins, and 64 features compared at once."""
@@ -63,14 +70,49 @@ BALANCERS: dict[str, Balancer] = {
 def _least_loaded(weights: NDArray[np.int64], order: NDArray[np.int64], bins: int) -> Shares:
     shares = np.zeros(weights.size, dtype=np.int64)
     loads = np.zeros(bins, dtype=np.int64)
+    counts = np.zeros(bins, dtype=np.int64)
+    room = -(-weights.size // bins)
     for item in order:
-        least = 0
-        for other in range(1, bins):
-            if loads[other] < loads[least]:
+        least = -1
+        for other in range(bins):
+            if counts[other] < room and (least < 0 or loads[other] < loads[least]):
                 least = other
         shares[item] = least
         loads[least] += weights[item]
+        counts[least] += 1
     return shares
+
+
+@compiled
+def even_order(loads: NDArray[np.int64]) -> NDArray[np.int64]:
+    """An order of the rows of ``loads [steps, bins]`` in which the bins' sums stay close to each other all along.
+
+    Next comes the row that leaves the largest lead over the mean smallest; ties to the lower index. Steps without
+    any load come last.
+    """
+    steps, bins = loads.shape
+    order = np.zeros(steps, dtype=np.int64)
+    sums = np.zeros(bins, dtype=np.int64)
+    taken = np.zeros(steps, dtype=np.bool_)
+    for place in range(steps):
+        best, best_lead = -1, 0
+        for step in range(steps):
+            if taken[step]:
+                continue
+            total, most = 0, 0
+            for index in range(bins):
+                value = sums[index] + loads[step, index]
+                total += value
+                most = max(most, value)
+            lead = most * bins - total
+            if total == sums.sum():
+                lead = 1 << 60
+            if best < 0 or lead < best_lead:
+                best, best_lead = step, lead
+        order[place] = best
+        taken[best] = True
+        sums += loads[best]
+    return order
 
 
 @compiled
@@ -78,12 +120,16 @@ def _most_shared(weights: NDArray[np.int64], touches: NDArray[np.bool_], order: 
     shares = np.zeros(weights.size, dtype=np.int64)
     loads = np.zeros(bins, dtype=np.int64)
     held = np.zeros((bins, touches.shape[1]), dtype=np.bool_)
+    counts = np.zeros(bins, dtype=np.int64)
+    room = -(-weights.size // bins)
     limit = weights.sum() * 33 // (32 * bins) + 1
     for item in order:
         chosen, most = -1, -1
-        least = 0
+        least = -1
         for other in range(bins):
-            if loads[other] < loads[least]:
+            if counts[other] == room:
+                continue
+            if least < 0 or loads[other] < loads[least]:
                 least = other
             if loads[other] + weights[item] <= limit:
                 shared = 0
@@ -96,6 +142,7 @@ def _most_shared(weights: NDArray[np.int64], touches: NDArray[np.bool_], order: 
             chosen = least
         shares[item] = chosen
         loads[chosen] += weights[item]
+        counts[chosen] += 1
         for feature in range(touches.shape[1]):
             if touches[item, feature]:
                 held[chosen, feature] = True

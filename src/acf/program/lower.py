@@ -3,7 +3,7 @@
 A piece without a non-zero is never sent, and a piece goes out once for all clusters of a line that need it.
 """
 
-from itertools import pairwise
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from acf.program.mapping import ReductionMapping, TokenMapping, Work, choose_mapping
 from acf.program.program import Program, Stream
 from acf.program.shape import FabricShape
-from acf.program.streams import empty_arrays, reduction_packets, token_packets
+from acf.program.streams import Operands, Packets, Sizes, reduction_packets, token_packets
 from acf.program.tiles import TiledRows, tiles_any
 from acf.trace import Gemm
 
@@ -33,25 +33,74 @@ def lower_work(work: Work, swapped: bool, shape: FabricShape) -> Program:
 
 
 def choose_work(gemm: Gemm, shape: FabricShape) -> tuple[Work, bool]:
-    """The product in pieces, and whether the right operand is the serial one."""
+    """The product in pieces, and whether the right operand is the serial one: where that takes fewer cycles.
+
+    Zeros of both skipped, the cycles are nearly the same either way; then weights are never the serial operand, for
+    full blocks use the ports best, and output rows are the many tokens.
+    """
     left, right = TiledRows.of(gemm.left, shape.tile), TiledRows.of(gemm.right, shape.tile)
     needed = None if gemm.needed is None else tiles_any(gemm.needed, shape.tile)
-    if _slots(right, left, shape) < _slots(left, right, shape):
+    may_swap = shape.skip != "both" or gemm.phase == "weight_grad"
+    if may_swap and _slots(right, left, shape) < _slots(left, right, shape):
         return Work(right, left, None if needed is None else np.ascontiguousarray(needed.T)), True
     return Work(left, right, needed), False
 
 
 def _slots(serial: TiledRows, parallel: TiledRows, shape: FabricShape) -> float:
-    """MAC slots if ``serial`` is walked: its non-zeros, or all its values where zeros are only gated."""
+    """MAC slots if ``serial`` is walked: its non-zeros, or all its values where zeros are only gated.
+
+    Where zeros of both are skipped the slots are the same either way, but a piece is dense along the serial walk.
+    """
     present = ((parallel.tile_nonzeros > 0) * parallel.widths[:, None]).sum(axis=0)
     if shape.skip == "gate":
         return float(present.sum()) * serial.rows * shape.tile
     return float((serial.tile_nonzeros.sum(axis=0) * present).sum())
 
 
-def _row_cycles(work: Work, shape: FabricShape) -> NDArray[np.int64]:
-    """Cycles of one non-zero against each piece of output columns, int64 ``[pieces]``; rows come by a shared port."""
-    return np.maximum(-(-work.parallel.widths // shape.lanes), shape.units_per_port)
+def _operands(work: Work, shape: FabricShape) -> Operands:
+    """The operands as the packets need them: how long a non-zero takes at each place of every parallel piece.
+
+    A row of a block comes by a port that several units share, so it takes at least as many cycles as there are of them.
+    """
+    present = work.present
+    at_least = np.maximum(-(-work.parallel.widths // shape.lanes), shape.units_per_port)
+    widths = np.where(present, at_least[:, None], 0)
+    if shape.skip != "both":
+        nothing = np.zeros((0, 0, 0), dtype=np.uint8)
+        return Operands(
+            work.serial.patterns, work.parallel.tile_nonzeros, nothing, widths.astype(np.int8), shape.skip == "gate"
+        )
+    cycles = (work.parallel.depth_nonzeros + np.uint8(shape.lanes - 1)) // np.uint8(shape.lanes)
+    cycles = np.maximum(cycles, np.uint8(shape.units_per_port))
+    same = np.where((cycles == cycles[:, :, :1]).all(axis=2), cycles[:, :, 0].astype(np.int8), np.int8(-1))
+    return Operands(work.serial.patterns, work.parallel.tile_nonzeros, cycles, same, False)
+
+
+def _sizes(shape: FabricShape) -> Sizes:
+    return Sizes(shape.mesh_rows, shape.mesh_columns, shape.units_per_cluster, shape.tile, shape.link_bytes)
+
+
+def _fill(
+    lines: tuple[int, ...],
+    shape: FabricShape,
+    write: Callable[[NDArray[np.int64], NDArray[np.int64], bool, list[Packets]], None],
+) -> list[Stream]:
+    """Streams of so many controllers each: ``write`` runs once to count packets and items, once to fill them in."""
+    cursor, items = np.zeros(sum(lines), dtype=np.int64), np.zeros(lines[0], dtype=np.int64)
+    write(cursor, items, False, [Packets.empty(0, 0, shape.mesh_columns, shape.units_per_cluster) for _ in lines])
+    item_total, item_starts = int(items.sum()), np.concatenate(([0], np.cumsum(items)[:-1]))
+    firsts, packets, starts = [], [], []
+    begin = 0
+    for index, count in enumerate(lines):
+        first = np.concatenate(([0], np.cumsum(cursor[begin : begin + count])))
+        begin += count
+        total = item_total if index == 0 else 0
+        packets.append(Packets.empty(int(first[-1]), total, shape.mesh_columns, shape.units_per_cluster))
+        packets[-1].item_first[:] = total
+        firsts.append(first)
+        starts.append(first[:-1])
+    write(np.concatenate(starts), item_starts, True, packets)
+    return [Stream(first, *filled) for first, filled in zip(firsts, packets, strict=True)]
 
 
 def _token_program(work: Work, mapping: TokenMapping, shape: FabricShape, swapped: bool) -> Program:
@@ -59,44 +108,36 @@ def _token_program(work: Work, mapping: TokenMapping, shape: FabricShape, swappe
     piece_first, piece_rows, part_first = _cut_rows(work, parts, shape)
     batches = max(1, -(-int(np.diff(part_first).max()) // mapping.batch))
     column_rounds = int(mapping.round_of.max(initial=0)) + 1
-    no_needed = np.zeros((0, work.parallel.tiles), dtype=bool)
-    cursor = np.zeros(shape.mesh_rows + shape.mesh_columns, dtype=np.int64)
-    rows, columns = (empty_arrays(0, shape.tile, shape.mesh_columns) for _ in range(2))
-    row_first, column_first = (np.zeros(lines + 1, dtype=np.int64) for lines in (shape.mesh_rows, shape.mesh_columns))
-    for write in (False, True):
+    needed = np.zeros((0, work.parallel.tiles), dtype=bool) if work.needed is None else work.needed
+    operands, sizes, orders = _operands(work, shape), _sizes(shape), mapping.depth_order(work.present)
+
+    def write(cursor: NDArray[np.int64], items: NDArray[np.int64], writes: bool, packets: list[Packets]) -> None:
         token_packets(
-            work.serial.row_nonzeros,
+            operands,
+            sizes,
             piece_first,
             piece_rows,
             part_first,
-            work.parallel.tile_nonzeros,
-            _row_cycles(work, shape),
-            no_needed if work.needed is None else work.needed,
+            needed,
             mapping.group_of,
             mapping.round_of,
+            orders,
             mapping.groups,
             mapping.batch,
             batches,
             column_rounds,
-            shape.mesh_rows,
-            shape.mesh_columns,
-            shape.tile,
-            shape.link_bytes,
             cursor,
-            write,
-            rows,
-            columns,
+            items,
+            writes,
+            packets[0],
+            packets[1],
         )
-        if not write:
-            row_first[1:] = np.cumsum(cursor[: shape.mesh_rows])
-            column_first[1:] = np.cumsum(cursor[shape.mesh_rows :])
-            rows = empty_arrays(int(row_first[-1]), shape.tile, shape.mesh_columns)
-            columns = empty_arrays(int(column_first[-1]), shape.tile, shape.mesh_columns)
-            cursor = np.concatenate((row_first[:-1], column_first[:-1]))
+
+    rows, columns = _fill((shape.mesh_rows, shape.mesh_columns), shape, write)
     rounds = column_rounds * batches
     return Program(
-        rows=Stream(row_first, *rows),
-        columns=Stream(column_first, *columns),
+        rows=rows,
+        columns=columns,
         round_of_step=np.repeat(np.arange(rounds, dtype=np.int32), work.serial.steps),
         round_flits=_token_result_flits(work, mapping, part_first, batches, shape),
         reduces=False,
@@ -109,19 +150,22 @@ def _token_program(work: Work, mapping: TokenMapping, shape: FabricShape, swappe
 def _cut_rows(
     work: Work, parts: int, shape: FabricShape
 ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]:
-    """First row and length of every piece, and the first piece of every part of the rows.
+    """First row and length of every piece, part by part, and the first piece of every part of the rows.
 
-    Parts are as equal as rows allow; where only some output pieces are needed, pieces keep to the tiles of the mask.
+    Whole tiles are dealt out in turn, so that denser and emptier stretches reach every part; rows that do not fill one
+    more tile for everybody are shared out evenly. Where only some output pieces are needed, pieces keep to their tiles.
     """
     rows, tile = work.serial.rows, shape.tile
-    if work.needed is None:
-        bounds = np.arange(parts + 1, dtype=np.int64) * rows // parts
-    else:
-        bounds = np.minimum(np.arange(parts + 1, dtype=np.int64) * work.serial.tiles // parts * tile, rows)
-    starts = [np.arange(begin, end, tile) for begin, end in pairwise(bounds)]
-    lengths = [np.minimum(begins + tile, end) - begins for begins, end in zip(starts, bounds[1:], strict=True)]
-    part_first = np.concatenate(([0], np.cumsum([begins.size for begins in starts])))
-    return np.concatenate(starts), np.concatenate(lengths).astype(np.int32), part_first.astype(np.int64)
+    whole = work.serial.tiles if work.needed is not None else rows // (tile * parts) * parts
+    bounds = whole * tile + np.arange(parts + 1, dtype=np.int64) * max(0, rows - whole * tile) // parts
+    firsts, lengths, part_first = [], [], [0]
+    for part in range(parts):
+        tiles = np.arange(part, whole, parts, dtype=np.int64) * tile
+        rest = np.arange(bounds[part], bounds[part + 1], tile, dtype=np.int64)
+        firsts += [tiles, rest]
+        lengths += [np.minimum(tiles + tile, rows) - tiles, np.minimum(rest + tile, bounds[part + 1]) - rest]
+        part_first.append(part_first[-1] + tiles.size + rest.size)
+    return np.concatenate(firsts), np.concatenate(lengths).astype(np.int32), np.array(part_first, dtype=np.int64)
 
 
 def _token_result_flits(
@@ -130,7 +174,8 @@ def _token_result_flits(
     """Flits of results of every round, int32 ``[rounds, mesh_rows, mesh_columns]``; absent output columns send none."""
     column_rounds = int(mapping.round_of.max(initial=0)) + 1
     owned = np.zeros((column_rounds, mapping.groups), dtype=np.int64)
-    np.add.at(owned, (mapping.round_of, mapping.group_of), work.present.any(axis=1))
+    filled = np.flatnonzero(mapping.round_of >= 0)
+    np.add.at(owned, (mapping.round_of[filled], mapping.group_of[filled]), 1)
     left = np.diff(part_first)[None, :] - np.arange(batches)[:, None] * mapping.batch
     pieces = np.clip(left, 0, mapping.batch).reshape(batches, shape.mesh_rows, -1)
     tiles = pieces[None, :, :, :, None] * owned[:, None, None, None, :]
@@ -142,47 +187,37 @@ def _reduction_program(work: Work, mapping: ReductionMapping, shape: FabricShape
     order = np.lexsort((np.arange(mapping.round_of.size), mapping.round_of))
     rounds = int(mapping.round_of.max()) + 1
     round_first = np.searchsorted(mapping.round_of[order], np.arange(rounds + 1)).astype(np.int64)
-    cursor = np.zeros(shape.mesh_rows, dtype=np.int64)
-    first = np.zeros(shape.mesh_rows + 1, dtype=np.int64)
-    rows = empty_arrays(0, shape.tile, shape.mesh_columns)
-    for write in (False, True):
+    operands, sizes = _operands(work, shape), _sizes(shape)
+
+    def write(cursor: NDArray[np.int64], items: NDArray[np.int64], writes: bool, packets: list[Packets]) -> None:
         reduction_packets(
-            work.serial.tile_nonzeros,
-            work.serial.row_nonzeros,
-            work.parallel.tile_nonzeros,
-            _row_cycles(work, shape),
+            operands,
+            sizes,
             mapping.output_rows[order],
             mapping.output_columns[order],
             mapping.column_of[order],
             round_first,
             mapping.split,
-            shape.mesh_rows,
-            shape.mesh_columns,
-            shape.tile,
-            shape.link_bytes,
             cursor,
-            write,
-            rows,
+            items,
+            writes,
+            packets[0],
         )
-        if not write:
-            first[1:] = np.cumsum(cursor)
-            rows = empty_arrays(int(first[-1]), shape.tile, shape.mesh_columns)
-            cursor = first[:-1].copy()
+
+    (rows,) = _fill((shape.mesh_rows,), shape, write)
     groups = shape.mesh_columns // mapping.split
     pieces = np.zeros((rounds, groups), dtype=np.int64)
     np.add.at(pieces, (mapping.round_of, mapping.column_of), 1)
     flits = np.tile(-(-pieces * shape.tile**2 * SUM_BYTES // shape.link_bytes), (1, mapping.split)) * mapping.split
     local_steps = -(-work.serial.steps // (shape.mesh_rows * mapping.split))
-    serial_first = np.arange(0, work.serial.rows, shape.tile, dtype=np.int64)
+    no_packets = Packets.empty(0, 0, shape.mesh_columns, shape.units_per_cluster)
     return Program(
-        rows=Stream(first, *rows),
-        columns=Stream(
-            np.zeros(shape.mesh_columns + 1, dtype=np.int64), *empty_arrays(0, shape.tile, shape.mesh_columns)
-        ),
+        rows=rows,
+        columns=Stream(np.zeros(shape.mesh_columns + 1, dtype=np.int64), *no_packets),
         round_of_step=np.repeat(np.arange(rounds, dtype=np.int32), local_steps),
         round_flits=np.repeat(flits[:, None, :], shape.mesh_rows, axis=1).astype(np.int32),
         reduces=True,
-        piece_first=serial_first,
+        piece_first=np.arange(0, work.serial.rows, shape.tile, dtype=np.int64),
         piece_rows=work.serial.widths.astype(np.int32),
         swapped=swapped,
         split=mapping.split,

@@ -22,10 +22,10 @@ class Stream:
       reduction;
     - ``round``: which filling of the accumulators it serves.
 
-    Serial packets also say what they cost: ``row_nonzeros``, uint8 ``[packets, tile]``, by row of the piece;
-    ``row_cycles``, uint16 ``[packets, mesh_columns]``, the cycles that one non-zero takes in each cluster; and
-    ``blocks``, uint32 ``[packets, mesh_columns]``, which parallel pieces of the step it meets there, as bits in the
-    order of their arrival.
+    Of serial packets also ``blocks``, uint32 ``[packets, mesh_columns]``: which parallel pieces of the step they meet
+    in each cluster, as bits in the order of their arrival. An *item* is one serial packet in one cluster that takes
+    it, counted along the stream and, within a packet, along the line: packet ``p`` has items ``item_first[p]`` up to
+    ``item_first[p + 1]``; ``item_cycles``, int32 ``[items, units]``, says how long each unit of the cluster is busy.
     """
 
     first: NDArray[np.int64]
@@ -36,9 +36,9 @@ class Stream:
     row: NDArray[np.int32]
     depth: NDArray[np.int32]
     round: NDArray[np.int32]
-    row_nonzeros: NDArray[np.uint8]
-    row_cycles: NDArray[np.uint16]
     blocks: NDArray[np.uint32]
+    item_first: NDArray[np.int64]
+    item_cycles: NDArray[np.int32]
 
     @property
     def packets(self) -> int:

@@ -5,8 +5,8 @@ from dataclasses import dataclass, fields
 from acf.errors import ArchitectureError
 
 TILES = (8, 16, 32)
-SKIP_MODES = ("skip", "gate")
-"""skip: a zero of the serial operand takes no time; gate: it takes its slot and saves only energy."""
+SKIP_MODES = ("both", "serial", "gate")
+"""both: a zero of either operand takes no time; serial: one of the serial operand; gate: zeros save only energy."""
 
 INTERCONNECTS = ("mesh", "static", "crossbar")
 """mesh: work is balanced anew for every topology; static: as if all blocks were present; crossbar: ideal links."""
@@ -21,8 +21,9 @@ class FabricShape:
 
     An operand is cut into ``tile`` x ``tile`` pieces. A cluster queues ``queue_packets`` pieces of the serial operand,
     keeps ``parallel_slots`` pieces of the parallel one, and owns ``accumulator_tiles`` pieces of the output in each of
-    two banks. A memory controller fetches up to ``prefetch_packets`` ahead, puts ``link_bytes`` a cycle on its first
-    link, and a flit takes ``hop_cycles`` from one router to the next; on-chip memory answers after ``sram_cycles``.
+    two banks; its units read ``store_ports`` rows of blocks in a cycle. A memory controller fetches up to
+    ``prefetch_packets`` ahead, puts ``link_bytes`` a cycle on its first link, and a flit takes ``hop_cycles`` from one
+    router to the next; on-chip memory answers after ``sram_cycles``.
     """
 
     mesh_rows: int = 8
@@ -33,11 +34,12 @@ class FabricShape:
     queue_packets: int = 16
     parallel_slots: int = 64
     accumulator_tiles: int = 16
+    store_ports: int = 1
     prefetch_packets: int = 32
     link_bytes: int = 32
     hop_cycles: int = 2
     sram_cycles: int = 4
-    skip: str = "skip"
+    skip: str = "both"
     interconnect: str = "mesh"
     balancer: str = "longest-first"
 
@@ -88,8 +90,9 @@ class FabricShape:
 
     @property
     def units_per_port(self) -> int:
-        """Units of a cluster that share one read port of its stores: each needs a row of a block so rarely at least."""
-        return min(self.units_per_cluster, self.tile // self.lanes)
+        """Units of a cluster that share one read port of its stores, and so the fewest cycles for a row of a block."""
+        shared = -(-self.units_per_cluster // self.store_ports)
+        return min(shared, self.tile // self.lanes)
 
     @property
     def result_flit_cycles(self) -> int:

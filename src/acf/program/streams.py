@@ -1,40 +1,70 @@
 """Filling the packets of a program, compiled: counted first, written second, in the same loops."""
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
 from acf.jit import compiled
 from acf.program.program import PARALLEL, SERIAL
 
-Arrays = tuple[
-    NDArray[np.uint8],
-    NDArray[np.int32],
-    NDArray[np.int32],
-    NDArray[np.uint64],
-    NDArray[np.int32],
-    NDArray[np.int32],
-    NDArray[np.int32],
-    NDArray[np.uint8],
-    NDArray[np.uint16],
-    NDArray[np.uint32],
-]
-"""kind, step, flits, takers, row, depth, round, row_nonzeros, row_cycles, blocks of a stream (`acf.program.Stream`)."""
+Patterns = NDArray[np.unsignedinteger]
 
 
-def empty_arrays(packets: int, tile: int, mesh_columns: int) -> Arrays:
-    """Arrays of a stream before they are filled."""
-    return (
-        np.zeros(packets, dtype=np.uint8),
-        np.zeros(packets, dtype=np.int32),
-        np.zeros(packets, dtype=np.int32),
-        np.zeros(packets, dtype=np.uint64),
-        np.zeros(packets, dtype=np.int32),
-        np.zeros(packets, dtype=np.int32),
-        np.zeros(packets, dtype=np.int32),
-        np.zeros((packets, tile), dtype=np.uint8),
-        np.zeros((packets, mesh_columns), dtype=np.uint16),
-        np.zeros((packets, mesh_columns), dtype=np.uint32),
-    )
+class Packets(NamedTuple):
+    """The arrays of a stream (`acf.program.Stream`) while they are filled."""
+
+    kind: NDArray[np.uint8]
+    step: NDArray[np.int32]
+    flits: NDArray[np.int32]
+    takers: NDArray[np.uint64]
+    row: NDArray[np.int32]
+    depth: NDArray[np.int32]
+    round: NDArray[np.int32]
+    blocks: NDArray[np.uint32]
+    item_first: NDArray[np.int64]
+    item_cycles: NDArray[np.int32]
+
+    @classmethod
+    def empty(cls, packets: int, items: int, mesh_columns: int, units: int) -> "Packets":
+        """Room for so many packets and items."""
+        return cls(
+            np.zeros(packets, dtype=np.uint8),
+            np.zeros(packets, dtype=np.int32),
+            np.zeros(packets, dtype=np.int32),
+            np.zeros(packets, dtype=np.uint64),
+            np.zeros(packets, dtype=np.int32),
+            np.zeros(packets, dtype=np.int32),
+            np.zeros(packets, dtype=np.int32),
+            np.zeros((packets, mesh_columns), dtype=np.uint32),
+            np.zeros(packets + 1, dtype=np.int64),
+            np.zeros((items, units), dtype=np.int32),
+        )
+
+
+class Operands(NamedTuple):
+    """What the packets carry: zero patterns of the serial operand and counts of the parallel one.
+
+    ``patterns [rows, steps]``; ``tile_nonzeros [tiles, steps]`` of the parallel operand; ``depth_cycles [tiles, steps,
+    tile]``: cycles of a non-zero at each position of a piece, and ``same_cycles [tiles, steps]``: that number where it
+    is one for all positions, else -1. ``whole_rows``: zeros of the serial operand take time, too.
+    """
+
+    patterns: Patterns
+    tile_nonzeros: NDArray[np.int64]
+    depth_cycles: NDArray[np.uint8]
+    same_cycles: NDArray[np.int8]
+    whole_rows: bool
+
+
+class Sizes(NamedTuple):
+    """Of the fabric, as plain numbers."""
+
+    mesh_rows: int
+    mesh_columns: int
+    units: int
+    tile: int
+    link_bytes: int
 
 
 @compiled
@@ -45,222 +75,283 @@ def payload_flits(nonzeros: int, tile: int, link_bytes: int) -> int:
 
 
 @compiled
+def count_bits(bits: np.unsignedinteger) -> int:
+    """Set bits of a pattern of up to 32: pairs, nibbles and bytes are added in place."""
+    value = np.uint64(bits)
+    value = value - ((value >> np.uint64(1)) & np.uint64(0x55555555))
+    value = (value & np.uint64(0x33333333)) + ((value >> np.uint64(2)) & np.uint64(0x33333333))
+    value = (value + (value >> np.uint64(4))) & np.uint64(0x0F0F0F0F)
+    return int(((value * np.uint64(0x01010101)) >> np.uint64(24)) & np.uint64(0xFF))
+
+
+@compiled
+def add_cycles(
+    operands: Operands, first: int, rows: int, depth: int, column: int, tile: int, cycles: NDArray[np.int32]
+) -> None:
+    """Add to ``cycles [units]`` what rows ``first``, ... of the serial operand take against one parallel piece."""
+    same = operands.same_cycles[column, depth]
+    for row in range(rows):
+        unit = row % cycles.size
+        if operands.whole_rows:
+            cycles[unit] += tile * same
+            continue
+        bits = np.uint32(operands.patterns[first + row, depth])
+        if same >= 0:
+            cycles[unit] += count_bits(bits) * same
+            continue
+        position = 0
+        while bits:
+            if bits & np.uint32(1):
+                cycles[unit] += operands.depth_cycles[column, depth, position]
+            bits >>= np.uint32(1)
+            position += 1
+
+
+@compiled
+def nonzeros_of(operands: Operands, first: int, rows: int, depth: int) -> int:
+    """Non-zeros of one serial piece."""
+    nonzeros = 0
+    for row in range(rows):
+        nonzeros += count_bits(operands.patterns[first + row, depth])
+    return nonzeros
+
+
+@compiled
 def token_packets(
-    row_nonzeros: NDArray[np.uint8],
+    operands: Operands,
+    sizes: Sizes,
     piece_first: NDArray[np.int64],
     piece_rows: NDArray[np.int32],
     part_first: NDArray[np.int64],
-    tile_nonzeros: NDArray[np.int64],
-    row_cycles: NDArray[np.int64],
     needed: NDArray[np.bool_],
     group_of: NDArray[np.int64],
     round_of: NDArray[np.int64],
+    orders: NDArray[np.int64],
     groups: int,
     batch: int,
     batches: int,
     column_rounds: int,
-    mesh_rows: int,
-    mesh_columns: int,
-    tile: int,
-    link_bytes: int,
     cursor: NDArray[np.int64],
+    item_cursor: NDArray[np.int64],
     write: bool,
-    rows: Arrays,
-    columns: Arrays,
+    rows: Packets,
+    columns: Packets,
 ) -> None:
-    """Packets when output rows are spread over the mesh; ``cursor [mesh_rows + mesh_columns]`` moves past them.
+    """Packets when output rows are spread over the mesh; the cursors move past them, one per controller.
 
-    ``row_nonzeros [rows, steps]`` of the serial operand, ``tile_nonzeros [columns, steps]`` of the parallel one;
-    ``needed [row pieces, column pieces]``, or no rows where all are.
+    ``needed [row pieces, column pieces]``, or without rows where all are. ``cursor [mesh_rows + mesh_columns]``,
+    ``item_cursor [mesh_rows]``. ``orders [column_rounds, steps]``: the order of the reduction.
     """
-    steps = row_nonzeros.shape[1]
-    output_columns = tile_nonzeros.shape[0]
-    parts_per_row = mesh_columns // groups
-    cycles = np.zeros(mesh_columns, dtype=np.int64)
-    arrived = np.zeros(mesh_columns, dtype=np.int64)
-    used = np.zeros((mesh_rows, parts_per_row, output_columns), dtype=np.bool_)
+    steps = operands.patterns.shape[1]
+    output_columns = operands.tile_nonzeros.shape[0]
+    parts_per_row = sizes.mesh_columns // groups
+    met = np.zeros(groups, dtype=np.bool_)
+    arrived = np.zeros(groups, dtype=np.int64)
+    used = np.zeros((sizes.mesh_rows, parts_per_row, output_columns), dtype=np.bool_)
     everything = needed.shape[0] == 0
+    present = np.zeros(output_columns, dtype=np.int64)
     for column_round in range(column_rounds):
         for index in range(batches):
             round_number = column_round * batches + index
-            for depth in range(steps):
-                step = round_number * steps + depth
+            for place in range(steps):
+                depth = orders[column_round, place]
+                step = round_number * steps + place
+                found = 0
+                for column in range(output_columns):
+                    if round_of[column] == column_round and operands.tile_nonzeros[column, depth] > 0:
+                        present[found] = column
+                        found += 1
+                if found == 0:
+                    continue
                 used[:] = False
                 sent = False
-                before = cursor[:mesh_rows].copy()
-                for mesh_row in range(mesh_rows):
+                before = cursor[: sizes.mesh_rows].copy()
+                for mesh_row in range(sizes.mesh_rows):
                     for part_in_row in range(parts_per_row):
                         part = mesh_row * parts_per_row + part_in_row
                         begin = part_first[part] + index * batch
                         end = min(part_first[part + 1], begin + batch)
                         for piece in range(begin, end):
-                            nonzeros = 0
-                            for row in range(piece_rows[piece]):
-                                nonzeros += row_nonzeros[piece_first[piece] + row, depth]
+                            first, count = piece_first[piece], piece_rows[piece]
+                            nonzeros = nonzeros_of(operands, first, count, depth)
                             if nonzeros == 0:
                                 continue
-                            cycles[:] = 0
-                            tile_row = piece_first[piece] // tile
-                            for column in range(output_columns):
-                                if (
-                                    round_of[column] == column_round
-                                    and tile_nonzeros[column, depth] > 0
-                                    and (everything or needed[tile_row, column])
-                                ):
-                                    cycles[group_of[column]] += row_cycles[column]
+                            met[:] = False
+                            for index_present in range(found):
+                                column = present[index_present]
+                                if everything or needed[first // sizes.tile, column]:
+                                    met[group_of[column]] = True
                                     used[mesh_row, part_in_row, column] = True
-                            takers = np.uint64(0)
+                            takers, items = np.uint64(0), 0
                             for group in range(groups):
-                                if cycles[group]:
+                                if met[group]:
                                     takers |= np.uint64(1) << np.uint64(part_in_row * groups + group)
-                            if not takers:
+                                    items += 1
+                            if items == 0:
                                 continue
                             sent = True
                             if write:
-                                place = cursor[mesh_row]
-                                rows[0][place] = SERIAL
-                                rows[1][place] = step
-                                rows[2][place] = payload_flits(nonzeros, tile, link_bytes)
-                                rows[3][place] = takers
-                                rows[4][place] = piece
-                                rows[5][place] = depth
-                                rows[6][place] = round_number
-                                for row in range(piece_rows[piece]):
-                                    rows[7][place, row] = row_nonzeros[piece_first[piece] + row, depth]
-                                for group in range(groups):
-                                    rows[8][place, part_in_row * groups + group] = cycles[group]
+                                packet = cursor[mesh_row]
+                                rows.kind[packet] = SERIAL
+                                rows.step[packet] = step
+                                rows.flits[packet] = payload_flits(nonzeros, sizes.tile, sizes.link_bytes)
+                                rows.takers[packet] = takers
+                                rows.row[packet] = piece
+                                rows.depth[packet] = depth
+                                rows.round[packet] = round_number
+                                rows.item_first[packet] = item_cursor[mesh_row]
                             cursor[mesh_row] += 1
+                            item_cursor[mesh_row] += items
                 if not sent:
                     continue
-                for column in range(output_columns):
+                for index_present in range(found):
+                    column = present[index_present]
                     for part_in_row in range(parts_per_row):
                         takers = np.uint64(0)
-                        for mesh_row in range(mesh_rows):
+                        for mesh_row in range(sizes.mesh_rows):
                             if used[mesh_row, part_in_row, column]:
                                 takers |= np.uint64(1) << np.uint64(mesh_row)
                         if not takers:
                             continue
-                        mesh_column = part_in_row * groups + group_of[column]
+                        line = sizes.mesh_rows + part_in_row * groups + group_of[column]
                         if write:
-                            place = cursor[mesh_rows + mesh_column]
-                            columns[0][place] = PARALLEL
-                            columns[1][place] = step
-                            columns[2][place] = payload_flits(tile_nonzeros[column, depth], tile, link_bytes)
-                            columns[3][place] = takers
-                            columns[4][place] = column
-                            columns[5][place] = depth
-                            columns[6][place] = round_number
-                        cursor[mesh_rows + mesh_column] += 1
+                            packet = cursor[line]
+                            columns.kind[packet] = PARALLEL
+                            columns.step[packet] = step
+                            nonzeros = operands.tile_nonzeros[column, depth]
+                            columns.flits[packet] = payload_flits(nonzeros, sizes.tile, sizes.link_bytes)
+                            columns.takers[packet] = takers
+                            columns.row[packet] = column
+                            columns.depth[packet] = depth
+                            columns.round[packet] = round_number
+                        cursor[line] += 1
                 if not write:
                     continue
-                for mesh_row in range(mesh_rows):  # which of the blocks that arrive in this step a packet meets
-                    for place in range(before[mesh_row], cursor[mesh_row]):
-                        tile_row = piece_first[rows[4][place]] // tile
+                for mesh_row in range(sizes.mesh_rows):  # what every packet of the step meets, and what that costs
+                    for packet in range(before[mesh_row], cursor[mesh_row]):
+                        piece = rows.row[packet]
+                        first, count = piece_first[piece], piece_rows[piece]
+                        part_in_row = 0
+                        while piece >= part_first[mesh_row * parts_per_row + part_in_row + 1]:
+                            part_in_row += 1
                         arrived[:] = 0
-                        for column in range(output_columns):
-                            for part_in_row in range(parts_per_row):
-                                if not used[mesh_row, part_in_row, column]:
-                                    continue
-                                mesh_column = part_in_row * groups + group_of[column]
-                                takes = (rows[3][place] >> np.uint64(mesh_column)) & np.uint64(1)
-                                if takes and (everything or needed[tile_row, column]):
-                                    rows[9][place, mesh_column] |= np.uint32(1) << np.uint32(arrived[mesh_column])
-                                arrived[mesh_column] += 1
+                        for index_present in range(found):
+                            column = present[index_present]
+                            if not used[mesh_row, part_in_row, column]:
+                                continue
+                            group = group_of[column]
+                            rank = arrived[group]
+                            arrived[group] += 1
+                            if not everything and not needed[first // sizes.tile, column]:
+                                continue
+                            mesh_column = part_in_row * groups + group
+                            rows.blocks[packet, mesh_column] |= np.uint32(1) << np.uint32(rank)
+                            item = rows.item_first[packet]
+                            for other in range(mesh_column):
+                                item += (rows.takers[packet] >> np.uint64(other)) & np.uint64(1) > 0
+                            add_cycles(operands, first, count, depth, column, sizes.tile, rows.item_cycles[item])
 
 
 @compiled
 def reduction_packets(
-    serial_nonzeros: NDArray[np.int64],
-    row_nonzeros: NDArray[np.uint8],
-    tile_nonzeros: NDArray[np.int64],
-    row_cycles: NDArray[np.int64],
+    operands: Operands,
+    sizes: Sizes,
     output_rows: NDArray[np.int64],
     output_columns: NDArray[np.int64],
     column_of: NDArray[np.int64],
     round_first: NDArray[np.int64],
     split: int,
-    mesh_rows: int,
-    mesh_columns: int,
-    tile: int,
-    link_bytes: int,
     cursor: NDArray[np.int64],
+    item_cursor: NDArray[np.int64],
     write: bool,
-    rows: Arrays,
+    rows: Packets,
 ) -> None:
-    """Packets when the reduction is spread over the mesh; ``cursor [mesh_rows]`` moves past them.
+    """Packets when the reduction is spread over the mesh; the cursors ``[mesh_rows]`` move past them.
 
     Output pieces are sorted by round; round ``n`` has those from ``round_first[n]`` up to ``round_first[n + 1]``.
     """
-    steps = row_nonzeros.shape[1]
-    groups = mesh_columns // split
-    spread = mesh_rows * split
-    local_steps = -(-steps // spread)
-    cycles = np.zeros((serial_nonzeros.shape[0], groups), dtype=np.int64)
-    wanted = np.zeros(serial_nonzeros.shape[0], dtype=np.bool_)
-    takers_of = np.zeros(tile_nonzeros.shape[0], dtype=np.uint64)
-    blocks = np.zeros((serial_nonzeros.shape[0], groups), dtype=np.uint32)
-    rank = np.zeros((tile_nonzeros.shape[0], groups), dtype=np.int64)
+    steps = operands.patterns.shape[1]
+    tile = sizes.tile
+    groups = sizes.mesh_columns // split
+    local_steps = -(-steps // (sizes.mesh_rows * split))
+    serial_tiles = -(-operands.patterns.shape[0] // tile)
+    nonzeros = np.zeros(serial_tiles, dtype=np.int64)
+    known = np.full(serial_tiles, -1, dtype=np.int64)
+    packet_of = np.full(serial_tiles, -1, dtype=np.int64)
+    takers_of_row = np.zeros(serial_tiles, dtype=np.uint64)
+    takers_of = np.zeros(operands.tile_nonzeros.shape[0], dtype=np.uint64)
+    rank = np.zeros((operands.tile_nonzeros.shape[0], groups), dtype=np.int64)
     arrived = np.zeros(groups, dtype=np.int64)
+    visit = 0
     for round_number in range(round_first.size - 1):
-        pieces = range(round_first[round_number], round_first[round_number + 1])
+        begin, end = round_first[round_number], round_first[round_number + 1]
         for local in range(local_steps):
             step = round_number * local_steps + local
-            for mesh_row in range(mesh_rows):
+            for mesh_row in range(sizes.mesh_rows):
                 for part in range(split):
-                    depth = (local * split + part) * mesh_rows + mesh_row
+                    depth = (local * split + part) * sizes.mesh_rows + mesh_row
                     if depth >= steps:
                         continue
-                    for piece in pieces:
+                    visit += 1
+                    for piece in range(begin, end):
                         row, column = output_rows[piece], output_columns[piece]
-                        if serial_nonzeros[row, depth] > 0 and tile_nonzeros[column, depth] > 0:
-                            wanted[row] = True
-                            cycles[row, column_of[piece]] += row_cycles[column]
-                            takers_of[column] |= np.uint64(1) << np.uint64(part * groups + column_of[piece])
-                    for piece in pieces:
-                        column = output_columns[piece]
-                        if takers_of[column]:
-                            if write:
-                                place = cursor[mesh_row]
-                                rows[0][place] = PARALLEL
-                                rows[1][place] = step
-                                rows[2][place] = payload_flits(tile_nonzeros[column, depth], tile, link_bytes)
-                                rows[3][place] = takers_of[column]
-                                rows[4][place] = column
-                                rows[5][place] = depth
-                                rows[6][place] = round_number
-                            cursor[mesh_row] += 1
-                            for group in range(groups):
-                                if (takers_of[column] >> np.uint64(part * groups + group)) & np.uint64(1):
-                                    rank[column, group] = arrived[group]
-                                    arrived[group] += 1
-                            takers_of[column] = np.uint64(0)
+                        if known[row] != visit:
+                            known[row] = visit
+                            count = min(tile, operands.patterns.shape[0] - row * tile)
+                            nonzeros[row] = nonzeros_of(operands, row * tile, count, depth)
+                            takers_of_row[row] = np.uint64(0)
+                            packet_of[row] = -1
+                        if nonzeros[row] and operands.tile_nonzeros[column, depth] > 0:
+                            bit = np.uint64(1) << np.uint64(part * groups + column_of[piece])
+                            takers_of_row[row] |= bit
+                            takers_of[column] |= bit
                     arrived[:] = 0
-                    for piece in pieces:
-                        row, column, group = output_rows[piece], output_columns[piece], column_of[piece]
-                        if serial_nonzeros[row, depth] > 0 and tile_nonzeros[column, depth] > 0:
-                            blocks[row, group] |= np.uint32(1) << np.uint32(rank[column, group])
-                    for piece in pieces:
-                        row = output_rows[piece]
-                        if not wanted[row]:
+                    for piece in range(begin, end):  # parallel pieces first
+                        column = output_columns[piece]
+                        if not takers_of[column]:
                             continue
                         if write:
-                            place = cursor[mesh_row]
-                            rows[0][place] = SERIAL
-                            rows[1][place] = step
-                            rows[2][place] = payload_flits(serial_nonzeros[row, depth], tile, link_bytes)
-                            rows[4][place] = row
-                            rows[5][place] = depth
-                            rows[6][place] = round_number
-                            takers = np.uint64(0)
-                            for group in range(groups):
-                                if cycles[row, group]:
-                                    takers |= np.uint64(1) << np.uint64(part * groups + group)
-                                    rows[8][place, part * groups + group] = cycles[row, group]
-                                    rows[9][place, part * groups + group] = blocks[row, group]
-                            rows[3][place] = takers
-                            for unit_row in range(min(tile, row_nonzeros.shape[0] - row * tile)):
-                                rows[7][place, unit_row] = row_nonzeros[row * tile + unit_row, depth]
+                            packet = cursor[mesh_row]
+                            rows.kind[packet] = PARALLEL
+                            rows.step[packet] = step
+                            count = operands.tile_nonzeros[column, depth]
+                            rows.flits[packet] = payload_flits(count, tile, sizes.link_bytes)
+                            rows.takers[packet] = takers_of[column]
+                            rows.row[packet] = column
+                            rows.depth[packet] = depth
+                            rows.round[packet] = round_number
+                            rows.item_first[packet] = item_cursor[mesh_row]
                         cursor[mesh_row] += 1
-                        wanted[row] = False
-                        cycles[row, :] = 0
-                        blocks[row, :] = np.uint32(0)
+                        for group in range(groups):
+                            if (takers_of[column] >> np.uint64(part * groups + group)) & np.uint64(1):
+                                rank[column, group] = arrived[group]
+                                arrived[group] += 1
+                        takers_of[column] = np.uint64(0)
+                    for piece in range(begin, end):
+                        row, column, group = output_rows[piece], output_columns[piece], column_of[piece]
+                        if not takers_of_row[row]:
+                            continue
+                        mesh_column = part * groups + group
+                        if packet_of[row] < 0:
+                            packet_of[row] = cursor[mesh_row]
+                            if write:
+                                packet = cursor[mesh_row]
+                                rows.kind[packet] = SERIAL
+                                rows.step[packet] = step
+                                rows.flits[packet] = payload_flits(nonzeros[row], tile, sizes.link_bytes)
+                                rows.takers[packet] = takers_of_row[row]
+                                rows.row[packet] = row
+                                rows.depth[packet] = depth
+                                rows.round[packet] = round_number
+                                rows.item_first[packet] = item_cursor[mesh_row]
+                            cursor[mesh_row] += 1
+                            for other in range(sizes.mesh_columns):
+                                item_cursor[mesh_row] += (takers_of_row[row] >> np.uint64(other)) & np.uint64(1) > 0
+                        if write and operands.tile_nonzeros[column, depth] > 0:
+                            packet = packet_of[row]
+                            rows.blocks[packet, mesh_column] |= np.uint32(1) << np.uint32(rank[column, group])
+                            item = rows.item_first[packet]
+                            for other in range(mesh_column):
+                                item += (takers_of_row[row] >> np.uint64(other)) & np.uint64(1) > 0
+                            count = min(tile, operands.patterns.shape[0] - row * tile)
+                            add_cycles(operands, row * tile, count, depth, column, tile, rows.item_cycles[item])

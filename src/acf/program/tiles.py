@@ -6,6 +6,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from acf.jit import compiled
 from acf.trace import PackedRows
 
 _WORDS: dict[int, type[np.unsignedinteger]] = {8: np.uint8, 16: np.uint16, 32: np.uint32}
@@ -15,28 +16,27 @@ _WORDS: dict[int, type[np.unsignedinteger]] = {8: np.uint8, 16: np.uint16, 32: n
 class TiledRows:
     """Rows packed along the reduction, in pieces of ``tile`` rows x ``tile`` steps of the reduction.
 
-    ``row_nonzeros``: uint8 ``[rows, steps]``, the non-zeros of every row within every piece.
+    ``patterns``: unsigned ``[rows, steps]``, for every row of every piece its zero pattern, lowest bit first.
     """
 
-    row_nonzeros: NDArray[np.uint8]
+    patterns: NDArray[np.unsignedinteger]
     tile: int
 
     @classmethod
     def of(cls, rows: PackedRows, tile: int) -> "TiledRows":
         """Cut packed rows into pieces."""
         steps = -(-rows.length // tile)
-        groups = np.ascontiguousarray(rows.words).view(_WORDS[tile])[:, :steps]
-        return cls(np.bitwise_count(groups), tile)
+        return cls(np.ascontiguousarray(rows.words.view(_WORDS[tile])[:, :steps]), tile)
 
     @property
     def rows(self) -> int:
         """Rows of the operand."""
-        return int(self.row_nonzeros.shape[0])
+        return int(self.patterns.shape[0])
 
     @property
     def steps(self) -> int:
         """Pieces along the reduction."""
-        return int(self.row_nonzeros.shape[1])
+        return int(self.patterns.shape[1])
 
     @property
     def tiles(self) -> int:
@@ -52,6 +52,17 @@ class TiledRows:
         return widths
 
     @cached_property
+    def row_nonzeros(self) -> NDArray[np.uint8]:
+        """Non-zeros of every row within every piece, uint8 ``[rows, steps]``."""
+        counts: NDArray[np.uint8] = np.bitwise_count(self.patterns)
+        return counts
+
+    @cached_property
+    def depth_nonzeros(self) -> NDArray[np.uint8]:
+        """Non-zeros of every piece at every position of the reduction, uint8 ``[tiles, steps, tile]``."""
+        return _count_positions(self.patterns, self.tile)
+
+    @cached_property
     def tile_nonzeros(self) -> NDArray[np.int64]:
         """Non-zeros of every piece, int64 ``[tiles, steps]``; 0 marks a piece that is absent."""
         if not self.rows:
@@ -62,6 +73,21 @@ class TiledRows:
     def nonzeros(self) -> int:
         """Non-zeros of the whole operand."""
         return int(self.tile_nonzeros.sum())
+
+
+@compiled
+def _count_positions(patterns: NDArray[np.unsignedinteger], tile: int) -> NDArray[np.uint8]:
+    rows, steps = patterns.shape
+    counts = np.zeros((-(-rows // tile), steps, tile), dtype=np.uint8)
+    for row in range(rows):
+        for step in range(steps):
+            bits = np.uint64(patterns[row, step])
+            position = 0
+            while bits:
+                counts[row // tile, step, position] += np.uint8(bits & np.uint64(1))
+                bits >>= np.uint64(1)
+                position += 1
+    return counts
 
 
 def tiles_any(pattern: NDArray[np.bool_], tile: int) -> NDArray[np.bool_]:

@@ -7,8 +7,10 @@ import pytest
 
 import acf
 from acf.sim import ARCHITECTURES
+from acf.sim.dram.spec import dram_spec
+from acf.sim.dram.sustained import sustained_bandwidth
 from acf.sim.fabric import ACF_16384, AdaptiveFabric
-from acf.sim.fabric.spec import VECTOR_PASSES
+from acf.sim.fabric.spec import SUSTAINED_SHARE, VECTOR_PASSES
 
 PATIENT = 1e15  # bytes per second: memory never makes compute wait
 SMALL = AdaptiveFabric(mesh_rows=2, mesh_columns=2, dram_bytes_per_s=PATIENT)
@@ -100,6 +102,12 @@ def test_the_rest_of_the_step_is_timed_beside_the_products() -> None:
 
 def test_the_large_fabric_has_the_peak_of_the_dense_baseline() -> None:
     assert ACF_16384.peak_flops == ARCHITECTURES["tensorcore"].peak_flops
+
+
+@pytest.mark.parametrize(("kind", "memory", "channels"), [("ddr", "ddr4-2400", 4), ("hbm2", "hbm2", 2)])
+def test_dram_gives_the_share_of_its_peak_that_the_dram_model_sustains(kind: str, memory: str, channels: int) -> None:
+    spec = dram_spec(memory, channels)
+    assert sustained_bandwidth(spec, 512) / spec.peak_bytes_per_s == pytest.approx(SUSTAINED_SHARE[kind], rel=0.02)
 
 
 @pytest.mark.parametrize("side", [(2, 4), (8, 8), (16, 16)])

@@ -1,21 +1,23 @@
 """Which problems the Triton kernels take, and in which arithmetic."""
 
-from collections.abc import Callable
-from functools import wraps
-from typing import Any
-
 import torch
 from torch import Tensor
+
+from acf.ops.dense import dense_chosen
 
 BLOCK_SIZES = (16, 32, 64, 128)
 DTYPES = (torch.float16, torch.bfloat16, torch.float32)
 
 
 def supports(block_shape: tuple[int, int], *tensors: Tensor) -> bool:
-    """Whether square blocks of a known size, one known dtype and at least one element in every tensor are given."""
+    """Whether square blocks of a known size, one known dtype and at least one element in every tensor are given.
+
+    Nothing is taken within `acf.ops.dense_products`.
+    """
     height, width = block_shape
     return (
-        height == width
+        not dense_chosen()
+        and height == width
         and height in BLOCK_SIZES
         and all(tensor.dtype == tensors[0].dtype and tensor.numel() > 0 for tensor in tensors)
         and tensors[0].dtype in DTYPES
@@ -26,19 +28,6 @@ def readable(tensor: Tensor) -> Tensor:
     """``tensor`` contiguous and on a 16-byte boundary, as descriptors need it; a copy only where it is not."""
     tensor = tensor.contiguous()
     return tensor if tensor.data_ptr() % 16 == 0 else tensor.clone()
-
-
-def on_its_device(kernel: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """``kernel`` launched on the device of its first tensor: Triton itself launches on the current one."""
-
-    @wraps(kernel)
-    def launched(first: Tensor, *rest: Any) -> Tensor:
-        if first.device.index == torch.cuda.current_device():
-            return kernel(first, *rest)
-        with torch.cuda.device(first.device):
-            return kernel(first, *rest)
-
-    return launched
 
 
 def dot_precision(dtype: torch.dtype) -> str:

@@ -62,7 +62,9 @@ def _examined(command: str, root: Path) -> Verilator:
             env=os.environ | {"VERILATOR_ROOT": str(root)},
         )
     except OSError as error:
-        raise VerilatorUnavailableError(f"{command} does not run ({error.strerror}); install another Verilator") from error
+        raise VerilatorUnavailableError(
+            f"{command} does not run ({error.strerror}); install another Verilator"
+        ) from error
     if answer.returncode or not (root / "include" / "verilated.h").exists():
         raise VerilatorUnavailableError(f"{command} does not run or lacks its headers; install another Verilator")
     return Verilator(command, root, answer.stdout.strip())

@@ -30,21 +30,17 @@ def play_program(
     row_step: NDArray[np.int32],
     row_flits: NDArray[np.int32],
     row_takers: NDArray[np.uint64],
-    row_piece: NDArray[np.int32],
-    row_nonzeros: NDArray[np.uint8],
-    row_cycles: NDArray[np.uint16],
+    item_first: NDArray[np.int64],
+    item_cycles: NDArray[np.int32],
     column_first: NDArray[np.int64],
     column_step: NDArray[np.int32],
     column_flits: NDArray[np.int32],
     column_takers: NDArray[np.uint64],
     round_of_step: NDArray[np.int32],
     round_flits: NDArray[np.int32],
-    piece_rows: NDArray[np.int32],
     dram_ticks: NDArray[np.int64],
     reduces: bool,
-    gates: bool,
     ideal_links: bool,
-    units: int,
     queue_packets: int,
     parallel_slots: int,
     prefetch_packets: int,
@@ -61,7 +57,7 @@ def play_program(
     ``dram_ticks``: for every row packet the DRAM time of its controller, in 1/65536 cycles; 0: it is on chip.
     """
     mesh_rows, mesh_columns = round_flits.shape[1], round_flits.shape[2]
-    clusters, tile = mesh_rows * mesh_columns, row_nonzeros.shape[1]
+    clusters, units = mesh_rows * mesh_columns, item_cycles.shape[1]
     hop = 0 if ideal_links else hop_cycles
     lines = mesh_rows + mesh_columns
     next_packet = np.concatenate((row_first[:-1], column_first[:-1]))
@@ -127,6 +123,7 @@ def play_program(
                 sent[line, number % prefetch_packets] = time
                 link_free[line] = time if ideal_links else time + flits
                 next_packet[line] += 1
+                item = item_first[packet] if serial else 0
                 for place in range(distance):
                     if not (takers >> np.uint64(place)) & np.uint64(1):
                         continue
@@ -139,12 +136,7 @@ def play_program(
                         continue
                     free = 0
                     for unit in range(units):
-                        nonzeros, rows = 0, 0
-                        for row in range(unit, tile, units):
-                            nonzeros += row_nonzeros[packet, row]
-                            rows += row < piece_rows[row_piece[packet]]
-                        steps_walked = rows * tile if gates else nonzeros
-                        cost = max(1, steps_walked * row_cycles[packet, place])
+                        cost = max(1, item_cycles[item, unit])
                         before = finish[cluster, unit]
                         start, waited_for = before, FILL
                         if arrival > start:
@@ -155,11 +147,12 @@ def play_program(
                             start, waited_for = bank_free[cluster, bank[cluster]], DRAIN
                         who = cluster * units + unit
                         unit_cycles[who, waited_for] += start - before
-                        unit_cycles[who, WORK if steps_walked else SCAN] += cost
+                        unit_cycles[who, WORK if item_cycles[item, unit] else SCAN] += cost
                         finish[cluster, unit] = start + cost
                         free = max(free, start + cost)
                     queue_free[cluster, queued[cluster] % queue_packets] = free
                     queued[cluster] += 1
+                    item += 1
                     last_free[cluster] = free
                     items_in_round[cluster] += 1
         for cluster in range(clusters):

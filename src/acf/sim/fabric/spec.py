@@ -1,13 +1,20 @@
 """The Adaptive Compute Fabric as an accelerator: cycles, energy and area of one matrix product."""
 
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
 
-from acf.cost import FIGURES, MAC_65NM_PJ, REGISTER_65NM_PJ_PER_BYTE, sram_leakage_mw, sram_mm2, sram_pj_per_byte
-from acf.cost.figures import PUBLISHED_CORES, PUBLISHED_MACS_PER_CORE
+from acf.cost import (
+    MAC_65NM_MM2,
+    MAC_65NM_PJ,
+    REGISTER_65NM_PJ_PER_BYTE,
+    sram_leakage_mw,
+    sram_mm2,
+    sram_pj_per_byte,
+)
+from acf.cost.mesh import link_pj, router_mm2, router_pass_pj
 from acf.errors import ArchitectureError
 from acf.program import BALANCERS, SERIAL, FabricShape, Program, Stream
 from acf.program.lower import choose_work, lower_work
@@ -21,6 +28,12 @@ VECTOR_PASSES: dict[str, int] = {"forward": 3, "input_grad": 4, "weight_grad": 8
 
 forward: a normalisation's sums and its affine map, then the activation; input_grad: the activation's derivative, two
 sums and their combination; weight_grad: AdamW on every kept weight.
+"""
+
+SUSTAINED_SHARE: dict[str, float] = {"ddr": 0.862, "hbm2": 0.870}
+"""Share of the pins' peak that pieces of 512 bytes at random places sustain, by kind of memory.
+
+Measured with `acf.sim.dram.sustained_bandwidth` on DDR4-2400 and HBM2; a test measures them again.
 """
 
 
@@ -80,22 +93,22 @@ class AdaptiveFabric(FabricShape, AcceleratorSpec):
         work, swapped = choose_work(gemm, self)
         program = lower_work(work, swapped, self)
         played = play(program, self, self.dram_port, dram_bytes, self.engine)
-        effectual, walked = gemm.effectual_macs(), self._walked_slots(work)
+        effectual = gemm.effectual_macs()
+        walked = self._walked_slots(work, effectual)
         return ComputeCount(
             cycles=played.cycles,
             dense_macs=gemm.dense_macs,
             effectual_macs=effectual,
             lost_slots=self._lost_slots(played, walked, effectual),
             energy_j=self._energy_j(program, walked),
-            other_cycles=self._other_cycles(gemm, work),
+            other_cycles=self._other_cycles(gemm, work, program.reduces),
         )
 
     @property
     def dram_port(self) -> DramPort:
         """What memory outside the chip gives to one mesh row."""
-        return DramPort(
-            self.dram_bytes_per_s / self.clock_hz / self.mesh_rows, ceil(self.dram_latency_s * self.clock_hz)
-        )
+        sustained = self.dram_bytes_per_s * SUSTAINED_SHARE.get(self.dram_kind, 1.0)
+        return DramPort(sustained / self.clock_hz / self.mesh_rows, ceil(self.dram_latency_s * self.clock_hz))
 
     def _lost_slots(self, played: Played, walked: int, effectual: int) -> dict[str, int]:
         """MAC slots that were no effectual MAC, by reason."""
@@ -104,8 +117,13 @@ class AdaptiveFabric(FabricShape, AcceleratorSpec):
         beyond = "gated" if self.skip == "gate" else "edge"
         return {beyond: issued - walked, "ineffectual": walked - effectual} | lost
 
-    def _walked_slots(self, work: Work) -> int:
-        """MACs of every non-zero of the serial operand against the width of every block it meets."""
+    def _walked_slots(self, work: Work, effectual: int) -> int:
+        """MACs of every non-zero of the serial operand against the width of every block it meets.
+
+        Where zeros of both are skipped, only the effectual ones.
+        """
+        if self.skip == "both":
+            return effectual
         widths = work.parallel.widths.astype(np.float64)
         present = work.present.astype(np.float64)
         if work.needed is None:
@@ -114,14 +132,26 @@ class AdaptiveFabric(FabricShape, AcceleratorSpec):
         columns: NDArray[np.float64] = (met * work.needed).sum(axis=0)
         return int(np.dot(columns, widths))
 
-    def _other_cycles(self, gemm: Gemm, work: Work) -> int:
+    def _other_cycles(self, gemm: Gemm, work: Work, reduces: bool) -> int:
         """Cycles of the vector unit on the outputs, and this step's share of working out a new routing table."""
         kept = gemm.m * gemm.n if gemm.needed is None else int(gemm.needed.sum())
         vector = ceil(kept * VECTOR_PASSES[gemm.phase] / self.vector_lanes)
-        items, features = work.present.shape
-        control = BALANCERS[self.balancer].controller_cycles(int(items), int(features), self.mesh_columns)
-        table = int(features) * self.mesh_rows  # one entry per depth and mesh row, all columns wide
-        return vector + ceil((control + table) / self.topology_every_steps)
+        return vector + ceil(self.update_cycles(work, reduces) / self.topology_every_steps)
+
+    def update_cycles(self, work: Work, reduces: bool) -> int:
+        """Cycles of the small controller when blocks have moved: sharing the work anew and writing the table.
+
+        A cycle per compare, add or access. The order of the reduction compares all bins at once; an entry of the table
+        is one depth for one mesh row, as wide as the mesh. Every block is entered in the index by columns, and a
+        prefix-sum unit sums ``tile`` pointers at a time, twice.
+        """
+        columns, steps = (int(size) for size in work.present.shape)
+        share = BALANCERS[self.balancer].controller_cycles
+        if reduces:
+            pieces = columns * work.serial.tiles if work.needed is None else int(work.needed.sum())
+            return share(pieces, columns + work.serial.tiles, self.mesh_columns) + pieces
+        index = int(work.present.sum()) + ceil(columns / self.tile) + ceil(steps / self.tile)
+        return index + share(columns, steps, self.mesh_columns) + steps**2 + steps * self.mesh_rows
 
     def _energy_j(self, program: Program, slots: int) -> dict[str, float]:
         """Joules by component for ``slots`` MACs; a unit without work, or with a zero, is clock-gated.
@@ -141,11 +171,10 @@ class AdaptiveFabric(FabricShape, AcceleratorSpec):
         return {name: value * 1e-12 for name, value in picojoules.items()}
 
     def _compute_pj(self, program: Program, slots: int) -> dict[str, float]:
-        rows = program.rows
-        rows_met = (rows.row_nonzeros > 0).sum(axis=1) @ rows.row_cycles.astype(np.int64).sum(axis=1)  # row-lane words
+        met = int(np.bitwise_count(program.rows.blocks).sum())  # a serial piece and a parallel one in a cluster
         sums_pj = (
-            int(rows_met)
-            * self.lanes
+            met
+            * self.tile**2
             * 4
             * (self._sram_pj(self._accumulator_bytes) + self._sram_pj(self._accumulator_bytes, True))
         )
@@ -174,13 +203,15 @@ class AdaptiveFabric(FabricShape, AcceleratorSpec):
 
     @property
     def area_mm2(self) -> dict[str, float]:
-        """Square millimetres by component: published MACs, memories of the SRAM table."""
-        published_macs = PUBLISHED_CORES * PUBLISHED_MACS_PER_CORE
-        macs = FIGURES["tensorcore_compute_mm2"].value * self.macs_per_cycle / published_macs
-        cluster = sum(sram_mm2(self.technology_nm, size) for size in (self._queue_bytes, self._block_store_bytes))
+        """Square millimetres by component: published MACs, memories of the SRAM table, routers as derived."""
         accumulators = sram_mm2(self.technology_nm, self._accumulator_bytes) * self.units
         on_chip = sram_mm2(self.technology_nm, self.bank_bytes) * self.on_chip_bytes / self.bank_bytes
-        return {"mac": macs, "sram": cluster * self.clusters + accumulators + on_chip}
+        routers = router_mm2(self.link_bytes, virtual_channels=1, queue_flits=self.hop_cycles, groups=0)
+        return {
+            "mac": MAC_65NM_MM2.value * self.macs_per_cycle,
+            "sram": self._cluster_memory_mm2 * self.clusters + accumulators + on_chip,
+            "mesh": routers * self.clusters,
+        }
 
     @property
     def leakage_w(self) -> float:
@@ -208,8 +239,20 @@ class AdaptiveFabric(FabricShape, AcceleratorSpec):
 
     @property
     def _hop_pj_per_byte(self) -> float:
-        """A byte from router to router: written to a register and read."""
-        return 2 * REGISTER_65NM_PJ_PER_BYTE.value
+        """A byte through a router and over a link as long as a cluster's side; the table is read by the controller."""
+        return (router_pass_pj(self.link_bytes, groups=0) + link_pj(self.link_bytes, self._link_mm)) / self.link_bytes
+
+    @property
+    def _link_mm(self) -> float:
+        """Side of a cluster: its MACs and its memories."""
+        macs = self.units_per_cluster * self.lanes * MAC_65NM_MM2.value
+        units = self.units_per_cluster * sram_mm2(self.technology_nm, self._accumulator_bytes)
+        return sqrt(macs + units + self._cluster_memory_mm2)
+
+    @property
+    def _cluster_memory_mm2(self) -> float:
+        """Queue and block store of a cluster."""
+        return sum(sram_mm2(self.technology_nm, size) for size in (self._queue_bytes, self._block_store_bytes))
 
     def _sram_pj(self, size_bytes: int, write: bool = False) -> float:
         return sram_pj_per_byte(self.technology_nm, size_bytes, write)

@@ -44,8 +44,8 @@ class EventLog(NamedTuple):
 
 def step_program(*arguments: Any) -> int:
     """Cycles of a program; adds to ``unit_cycles [clusters * units, reasons]``. Arguments as of `play_program`."""
-    step: Callable[..., int] = step_and_log
-    return step(*arguments, EventLog.of_size(0, 0, 0, 0, 0, 0))
+    stepped: Callable[..., int] = step_and_log
+    return stepped(*arguments, EventLog.of_size(0, 0, 0, 0, 0, 0))
 
 
 @compiled
@@ -55,21 +55,17 @@ def step_and_log(
     row_step: NDArray[np.int32],
     row_flits: NDArray[np.int32],
     row_takers: NDArray[np.uint64],
-    row_piece: NDArray[np.int32],
-    row_nonzeros: NDArray[np.uint8],
-    row_cycles: NDArray[np.uint16],
+    item_first: NDArray[np.int64],
+    item_cycles: NDArray[np.int32],
     column_first: NDArray[np.int64],
     column_step: NDArray[np.int32],
     column_flits: NDArray[np.int32],
     column_takers: NDArray[np.uint64],
     round_of_step: NDArray[np.int32],
     round_flits: NDArray[np.int32],
-    piece_rows: NDArray[np.int32],
     dram_ticks: NDArray[np.int64],
     reduces: bool,
-    gates: bool,
     ideal_links: bool,
-    units: int,
     queue_packets: int,
     parallel_slots: int,
     prefetch_packets: int,
@@ -85,7 +81,7 @@ def step_and_log(
     """As `step_program`, and writes into ``log`` when everything happened."""
     logs = log.sent_at.size > 0
     mesh_rows, mesh_columns = round_flits.shape[1], round_flits.shape[2]
-    clusters, tile = mesh_rows * mesh_columns, row_nonzeros.shape[1]
+    clusters, units = mesh_rows * mesh_columns, item_cycles.shape[1]
     hop = 0 if ideal_links else hop_cycles
     lines = mesh_rows + mesh_columns
     rounds = round_flits.shape[0]
@@ -98,6 +94,7 @@ def step_and_log(
                 if row_kind[packet] == 0 and (row_takers[packet] >> np.uint64(place)) & np.uint64(1):
                     item_count[line * mesh_columns + place] += 1
     most = max(1, item_count.max())
+    item_of = np.zeros((clusters, most), dtype=np.int64)
     item_packet = np.zeros((clusters, most), dtype=np.int64)
     item_blocks = np.zeros((clusters, most), dtype=np.int64)
     item_round = np.zeros((clusters, most), dtype=np.int64)
@@ -116,12 +113,15 @@ def step_and_log(
                     break
                 seen[line] += 1
                 takers = row_takers[packet] if is_row else column_takers[packet]
+                item = item_first[packet] if is_row else 0
                 for place in range(mesh_columns if is_row else mesh_rows):
                     if not (takers >> np.uint64(place)) & np.uint64(1):
                         continue
                     cluster = line * mesh_columns + place if is_row else place * mesh_columns + line - mesh_rows
                     if is_row and row_kind[packet] == 0:
+                        item_of[cluster, filled[cluster]] = item
                         item_packet[cluster, filled[cluster]] = packet
+                        item += 1
                         item_blocks[cluster, filled[cluster]] = blocks_due[cluster]
                         item_round[cluster, filled[cluster]] = round_of_step[step]
                         has_items[round_of_step[step], cluster] = True
@@ -332,13 +332,8 @@ def step_and_log(
                     continue
                 if filled_before[item_round[cluster, item], cluster] - emptied[cluster] >= 2:
                     continue  # both banks hold results
-                packet, place = item_packet[cluster, item], cluster % mesh_columns
-                nonzeros, rows = 0, 0
-                for row in range(unit, tile, units):
-                    nonzeros += row_nonzeros[packet, row]
-                    rows += row < piece_rows[row_piece[packet]]
-                steps_walked = rows * tile if gates else nonzeros
-                cost = max(1, steps_walked * row_cycles[packet, place])
+                work = item_cycles[item_of[cluster, item], unit]
+                cost = max(1, work)
                 before = busy_until[cluster, unit]
                 since, waited_for = before, FILL
                 if item_at[cluster, item] > since:
@@ -353,11 +348,11 @@ def step_and_log(
                     waited_for = DRAIN
                 who = cluster * units + unit
                 unit_cycles[who, waited_for] += time - before
-                unit_cycles[who, WORK if steps_walked else SCAN] += cost
+                unit_cycles[who, WORK if work else SCAN] += cost
                 busy_until[cluster, unit] = time + cost
                 unit_item[cluster, unit] += 1
                 if logs:
-                    log.begun_at[packet, place, unit] = time
+                    log.begun_at[item_packet[cluster, item], cluster % mesh_columns, unit] = time
             pending |= items_done[cluster] < item_count[cluster]
         if not pending:
             break
