@@ -54,13 +54,16 @@ class StorePort(Component):
         m.d.comb += block_index.eq(asked.step * tile)
         block_at = self._start(m, block_pattern, block_packed, block_index, "block")
         mask = Signal(tile)
-        m.d.sync += mask.eq(Mux(block_packed, block_pattern.word_select(asked.step, tile), ~0))
+        row_pattern = block_pattern.word_select(asked.step, tile)
+        m.d.sync += mask.eq(row_pattern if sizes.skips_both else Mux(block_packed, row_pattern, ~0))
         located = delayed(m, asked, 1, "located")
         value = self._value(m, located, serial_at)
         aligned = self._aligned(m, located, block_at)
-        mask = delayed(m, mask, 1, "mask")
+        mask_of_row = delayed(m, mask, 2, "mask_of_row")
         m.d.comb += [
-            self.fetched.row.eq(_expanded(aligned, delayed(m, mask, 1, "mask_of_row"), tile)),
+            self.fetched.row.eq(aligned if sizes.skips_both else _expanded(aligned, mask_of_row, tile)),
+            self.fetched.mask.eq(mask_of_row),
+            self.fetched.packed.eq(delayed(m, block_packed, 3, "packed")),
             self.fetched.value.eq(value),
             self.fetched_valid.eq(delayed(m, chosen_unit, 4, "unit")),
         ]

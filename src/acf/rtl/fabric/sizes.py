@@ -26,7 +26,12 @@ class FabricSizes:
     def __post_init__(self) -> None:
         shape = self.shape
         rules = (
-            (shape.skip == "skip", f"skip {shape.skip!r} is the simulator's alone; build with skip"),
+            (shape.skip != "gate", "skip 'gate' is the simulator's alone; build with both or serial"),
+            (
+                shape.skip != "both" or shape.lanes == 1,
+                f"with skip 'both' the {shape.lanes} lanes of a unit would need {shape.lanes} sums of any columns a "
+                "cycle; build with 1 lane, or with skip 'serial'",
+            ),
             (not shape.ideal_links, "a crossbar has ideal links, which cannot be built; use mesh or static"),
             (
                 shape.tile % shape.units_per_cluster == 0,
@@ -98,7 +103,17 @@ class FabricSizes:
     @property
     def ports(self) -> int:
         """Read ports of a cluster, each with its own copy of the stores."""
-        return self.shape.units_per_cluster // self.shape.units_per_port
+        return -(-self.shape.units_per_cluster // self.shape.units_per_port)
+
+    @property
+    def skips_both(self) -> bool:
+        """Whether zeros of a block take no time either."""
+        return self.shape.skip == "both"
+
+    @property
+    def count_bits(self) -> int:
+        """Bits of the number of non-zeros in a row of a block."""
+        return self.shape.tile.bit_length()
 
     @property
     def datapath_delay(self) -> int:
@@ -164,8 +179,8 @@ class FabricSizes:
 
     @cached_property
     def fetched(self) -> data.StructLayout:
-        """What the port gives back."""
-        return data.StructLayout({"value": 16, "row": 16 * self.shape.tile})
+        """What the port gives back; ``mask`` and ``packed`` say which columns the values of the row belong to."""
+        return data.StructLayout({"value": 16, "row": 16 * self.shape.tile, "mask": self.shape.tile, "packed": 1})
 
     def link(self, places: int, serial: bool) -> data.StructLayout:
         """A flit and what travels beside it on a line of ``places`` routers."""

@@ -1,6 +1,8 @@
 """The walk of a unit over the non-zeros of its rows: one cycle per step, no cycle for a zero."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal
+from typing import Any
+
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import Component, In, Out
 from amaranth.utils import bits_for
@@ -15,6 +17,9 @@ class Walker(Component):
     A piece begins when it and all blocks of its step have come (``arrived`` counts them) and its bank is empty
     (``emptied`` counts those). ``begins`` is 1 in its first cycle, ``ends`` in its last. In the first cycle of every
     pair of non-zero and block ``asks`` is 1 with ``request``. ``unit`` says which rows are its own.
+
+    A pair takes as many cycles as the row of the block has non-zeros (``counts`` of all rows come with the block) or,
+    where only zeros of the serial operand are skipped, as it is wide; and at least a turn at the port.
     """
 
     def __init__(self, sizes: FabricSizes) -> None:
@@ -29,6 +34,9 @@ class Walker(Component):
                 "arrived": In(sizes.due_bits),
                 "emptied": In(ROUND_BITS),
                 "edge_cycles": In(bits_for(sizes.chunks)),
+                "counts_write": In(1),
+                "counts_slot": In(bits_for(shape.parallel_slots - 1)),
+                "counts": In(sizes.count_bits * shape.tile),
                 "item_there": Out(1),
                 "blocks_there": Out(1),
                 "reason": Out(3),
@@ -95,7 +103,9 @@ class Walker(Component):
         ]
         rows_after, blocks_after = Signal.like(rows), Signal.like(blocks)
         row_is_over, pair_is_over, value_is_over = Signal(), Signal(), Signal()
-        cycles = Mux(header.edge_valid & (header.edge == block), self.edge_cycles, sizes.chunks)
+        slot = Signal(range(max(2, shape.parallel_slots)))
+        m.d.comb += slot.eq(wrapped(Cat(item.base, 0) + block, shape.parallel_slots))
+        cycles = self._row_cycles(m, header, block, slot, step)
         m.d.comb += [
             rows_after.eq(clear_lowest(rows)),  # rows lie one after the other, so the lowest bit is the current one
             blocks_after.eq(clear_lowest(blocks)),
@@ -119,11 +129,30 @@ class Walker(Component):
             self.operation.valid.eq(self.works),
             self.operation.start.eq(chunk == 0),
             self.operation.bank.eq(header.round[0]),
-            self.operation.address.eq((tile_of_sums * sizes.unit_rows + row) * sizes.chunks + chunk),
+            self.operation.address.eq(
+                (tile_of_sums * sizes.unit_rows + row) * sizes.chunks + (0 if sizes.skips_both else chunk)
+            ),
             self.asks.eq(self.works & (chunk == 0)),
             self.request.place.eq(place),
             self.request.row.eq(row * shape.units_per_cluster + self.unit),
             self.request.step.eq(step),
-            self.request.slot.eq(wrapped(Cat(item.base, 0) + block, shape.parallel_slots)),
+            self.request.slot.eq(slot),
         ]
         return m
+
+    def _row_cycles(self, m: Module, header: Any, block: Value, slot: Value, step: Value) -> Value:
+        """Cycles of the current non-zero against the current block."""
+        sizes, shape = self.sizes, self.sizes.shape
+        if not sizes.skips_both:
+            return Mux(header.edge_valid & (header.edge == block), self.edge_cycles, sizes.chunks)
+        m.submodules.counts = memory = Memory(shape=len(self.counts), depth=max(2, shape.parallel_slots), init=[])
+        write, read = memory.write_port(), memory.read_port(domain="comb")
+        count = Signal(sizes.count_bits)
+        m.d.comb += [
+            write.en.eq(self.counts_write),
+            write.addr.eq(self.counts_slot),
+            write.data.eq(self.counts),
+            read.addr.eq(slot),
+            count.eq(read.data.word_select(step, sizes.count_bits)),
+        ]
+        return Mux(count > shape.units_per_port, count, shape.units_per_port)

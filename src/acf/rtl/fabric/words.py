@@ -189,7 +189,7 @@ class _Encoder:
                 following = place.items[index + 1].packet if index + 1 < len(place.items) else None
                 step, number = int(rows.step[item.packet]), int(rows.round[item.packet])
                 columns = place.blocks[step]
-                has_edge = self.last_column in columns and self.edge_cycles < self.sizes.chunks
+                has_edge = not self.sizes.skips_both and self.last_column in columns
                 result_tiles = 0
                 if not self.program.reduces:
                     result_tiles = int(self.program.round_flits[number, row, column]) // tile_flits

@@ -39,21 +39,17 @@ def run_model(
         rows.step,
         rows.flits,
         rows.takers,
-        rows.row,
-        rows.row_nonzeros,
-        rows.row_cycles,
+        rows.item_first,
+        rows.item_cycles,
         columns.first,
         columns.step,
         columns.flits,
         columns.takers,
         program.round_of_step,
         program.round_flits,
-        program.piece_rows,
         stalls.ticks,
         program.reduces,
         False,
-        False,
-        shape.units_per_cluster,
         shape.queue_packets,
         shape.parallel_slots,
         shape.prefetch_packets,
@@ -105,10 +101,11 @@ def _unit_events(
     cluster: int,
 ) -> None:
     units = sizes.shape.units_per_cluster
+    nearer = int(program.rows.takers[packet]) & ((1 << place) - 1)
+    item = int(program.rows.item_first[packet]) + nearer.bit_count()
     for unit in range(units):
         begun = int(log.begun_at[packet, place, unit])
-        nonzeros = int(program.rows.row_nonzeros[packet, unit::units].sum())
-        cost = max(1, nonzeros * int(program.rows.row_cycles[packet, place]))
+        cost = max(1, int(program.rows.item_cycles[item, unit]))
         events["begin"][cluster * units + unit].append(begun)
         events["end"][cluster * units + unit].append(begun + cost)
 
@@ -140,8 +137,8 @@ def ordered_output(
 ) -> NDArray[np.uint32]:
     """Float32 bits of the output as the fabric computes it, ``[m, n]``.
 
-    Every sum begins at zero and takes the products of its cluster step by step and by rising depth, each rounded to
-    the nearest. Then it is rounded to bf16; or, where the reduction is spread, the sums of a mesh column are added from
+    Every sum begins at zero and takes the products of its cluster step by step and within a step by rising depth, each
+    rounded to the nearest. Then it is rounded to bf16; or, where the reduction is spread, the sums of a mesh column are added from
     the first row down, and groups of columns in their order.
     """
     shape = sizes.shape
