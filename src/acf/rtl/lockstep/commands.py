@@ -43,7 +43,7 @@ def lockstep(
     from acf.rtl.lockstep.run import random_product, run_lockstep, sizes_for
 
     products = [random_product(seed + number, shape.tile, pieces) for number in range(programs)]
-    fabric = FabricSimulation.of(sizes_for(shape, products), backend)
+    fabric = FabricSimulation.of(sizes_for(shape, products), backend, "-O0")
     cycles = 0
     for number, product in enumerate(products):
         both = run_lockstep(product, fabric)
@@ -77,7 +77,7 @@ def sim(
     from acf.sim.fabric.engine import REASONS
 
     product = layer_product(tokens, inputs, outputs, shape.tile, zeros, sparsity, seed)
-    fabric = FabricSimulation.of(sizes_for(shape, [product]), backend)
+    fabric = FabricSimulation.of(sizes_for(shape, [product]), backend, "-O0")
     begin = time.perf_counter()
     both = run_lockstep(product, fabric)
     by_reason = dict(zip(REASONS, both.fabric.unit_cycles.sum(axis=0).tolist(), strict=True))
