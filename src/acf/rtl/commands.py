@@ -131,10 +131,10 @@ def _component(unit: str | None, config: Path | None) -> tuple[Any, str]:
         from acf.rtl.registry import module_name
 
         return _build(unit), module_name(unit)
+    from acf.rtl.fabric.device import Device
     from acf.rtl.fabric.sizes import FabricSizes
-    from acf.rtl.fabric.top import Fabric
 
-    return Fabric(FabricSizes(load_shape(config))), "acf_fabric"
+    return Device(FabricSizes(load_shape(config))), "acf_fabric"
 
 
 def _build(unit: str) -> Any:

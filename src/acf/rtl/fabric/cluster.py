@@ -98,9 +98,7 @@ class Cluster(Component):
             self._count(m, walkers, block_reason)
         return m
 
-    def _receive_blocks(
-        self, m: Module, ports: list[StorePort], walkers: list[Walker]
-    ) -> tuple[Signal, Signal]:
+    def _receive_blocks(self, m: Module, ports: list[StorePort], walkers: list[Walker]) -> tuple[Signal, Signal]:
         """Blocks that have come, and why the last of them came when it did."""
         sizes = self.sizes
         m.submodules.block_receiver = receiver = PieceReceiver(sizes, sizes.shape.parallel_slots)

@@ -58,7 +58,9 @@ class SumDatapath(Component):
             read.eq(Mux(adds.bank, banks[1], banks[0])),
             self.drained.eq(Mux(drained_bank, banks[1], banks[0])),
         ]
-        if not sizes.skips_both and sizes.shape.units_per_port > 1:  # the same word comes again after two cycles at least
+        if (
+            not sizes.skips_both and sizes.shape.units_per_port > 1
+        ):  # the same word comes again after two cycles at least
             m.d.comb += sums.eq(read)
             return m
         latest, latest_address, latest_bank = Signal(32 * lanes), Signal.like(adds.address), Signal()
@@ -122,9 +124,7 @@ class SumDatapath(Component):
             m.d.comb += [adder.x.eq(sums[bits]), adder.y.eq(product), totals[bits].eq(adder.total)]
         return sums, totals, effectual
 
-    def _bank(
-        self, m: Module, index: int, meets: Signal, adds: Signal, totals: Signal, effectual: Signal
-    ) -> Signal:
+    def _bank(self, m: Module, index: int, meets: Signal, adds: Signal, totals: Signal, effectual: Signal) -> Signal:
         """One bank, a block RAM: the unit's or, while it drains, the cluster's."""
         lanes = self.sizes.shape.lanes
         m.submodules[f"bank_{index}"] = memory = Memory(shape=32 * lanes, depth=max(2, self.sizes.sum_words), init=[])

@@ -2,11 +2,13 @@
 
 import re
 from collections import Counter
+from typing import Any
 
 from amaranth.lib import data
 
+from acf.rtl.fabric.device import Device
+from acf.rtl.fabric.registers import register_table
 from acf.rtl.fabric.sizes import FabricSizes
-from acf.rtl.fabric.top import Fabric
 from acf.rtl.flow.hierarchy import instances
 from acf.rtl.flow.ports import ports_of
 from acf.rtl.flow.verilog import to_rtlil
@@ -37,15 +39,13 @@ MEANINGS: dict[str, str] = {
 """What the fields of command words mean."""
 
 
-def hierarchy_drawing(sizes: FabricSizes) -> str:
-    """The modules of a fabric as a Mermaid flowchart; an edge says how often a module is in the one above."""
-    modules = {
-        match[1]: Counter(_CELL.findall(match[2])) for match in _MODULE.finditer(to_rtlil(Fabric(sizes), "fabric"))
-    }
+def hierarchy_drawing(text: str, top: str) -> str:
+    """The modules of an RTLIL text as a Mermaid flowchart; an edge says how often a module is in the one above."""
+    modules = {match[1]: Counter(_CELL.findall(match[2])) for match in _MODULE.finditer(text)}
     inside = {
         name: {cell: count for cell, count in cells.items() if cell in modules} for name, cells in modules.items()
     }
-    counts = instances(inside, "fabric")
+    counts = instances(inside, top)
     lines = ["```mermaid", "flowchart TD"]
     lines += [f'  {name}["{name} ({counts[name]:,})"]' for name in counts]
     lines += [f"  {name} -->|{count}| {cell}" for name in counts for cell, count in inside[name].items()]
@@ -62,23 +62,22 @@ def field_table(layout: data.StructLayout) -> str:
     return "\n".join(lines)
 
 
-def port_table(sizes: FabricSizes) -> str:
-    """The ports of a fabric as a Markdown table."""
+def port_table(component: Any) -> str:
+    """The ports of a component as a Markdown table."""
     lines = ["| port | direction | bits |", "|---|---|---|"]
-    lines += [
-        f"| {port.name} | {'in' if port.is_input else 'out'} | {port.width} |" for port in ports_of(Fabric(sizes))
-    ]
+    lines += [f"| {port.name} | {'in' if port.is_input else 'out'} | {port.width} |" for port in ports_of(component)]
     return "\n".join(lines)
 
 
 def describe(sizes: FabricSizes) -> str:
-    """Drawing, command encoding and ports of a fabric as Markdown."""
-    shape = sizes.shape
+    """Drawing, command encoding, registers and ports of a fabric as Markdown."""
+    shape, device = sizes.shape, Device(sizes)
     parts = (
-        ("Modules", hierarchy_drawing(sizes)),
+        ("Modules", hierarchy_drawing(to_rtlil(device, "device"), "device")),
         ("Command word of a row controller", field_table(sizes.command(shape.mesh_columns, serial=True))),
         ("Header in it, for each router", field_table(sizes.header)),
         ("Command word of a column controller", field_table(sizes.command(shape.mesh_rows, serial=False))),
-        ("Ports", port_table(sizes)),
+        ("Registers, AXI4-Lite", register_table()),
+        ("Ports", port_table(device)),
     )
     return "\n\n".join(f"### {title}\n{text}" for title, text in parts)

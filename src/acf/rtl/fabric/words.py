@@ -185,9 +185,16 @@ class _Encoder:
         for cluster, place in enumerate(places):
             row, column = divmod(cluster, self.shape.mesh_columns)
             local = {number: index for index, number in enumerate(place.rounds)}
+            before = 0
             for index, item in enumerate(place.items):
                 following = place.items[index + 1].packet if index + 1 < len(place.items) else None
                 step, number = int(rows.step[item.packet]), int(rows.round[item.packet])
+                if local[number] - before >= 2 ** (ROUND_BITS - 1):
+                    raise RtlError(
+                        f"cluster {cluster} has nothing to do for {local[number] - before} rounds, and tells apart "
+                        f"{2 ** (ROUND_BITS - 1)}; use another mapping or a larger bank"
+                    )
+                before = local[number]
                 columns = place.blocks[step]
                 has_edge = not self.sizes.skips_both and self.last_column in columns
                 result_tiles = 0

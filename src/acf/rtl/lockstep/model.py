@@ -138,8 +138,8 @@ def ordered_output(
     """Float32 bits of the output as the fabric computes it, ``[m, n]``.
 
     Every sum begins at zero and takes the products of its cluster step by step and within a step by rising depth, each
-    rounded to the nearest. Then it is rounded to bf16; or, where the reduction is spread, the sums of a mesh column are added from
-    the first row down, and groups of columns in their order.
+    rounded to the nearest. Then it is rounded to bf16; or, where the reduction is spread, the sums of a mesh column are
+    added from the first row down, and groups of columns in their order.
     """
     shape = sizes.shape
     banks = _fill_banks(program, sizes, encoded, bf16_values(serial), bf16_values(parallel))
