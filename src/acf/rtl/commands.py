@@ -1,6 +1,7 @@
 """The commands `acf rtl ...`: thin, and quick to import."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -37,15 +38,16 @@ def emit(
     as_json: Json = False,
 ) -> None:
     """Write a component as Verilog-2005, the same text on every run."""
-    component = _build(unit)
+    build = _builder(unit)
     from acf.rtl.flow.lint import lint as check
     from acf.rtl.flow.verilator import find_verilator
     from acf.rtl.flow.verilog import emit_verilog
     from acf.rtl.registry import module_name
 
-    text = emit_verilog(component, module_name(unit))
+    verilator = find_verilator() if lint else None
+    text = emit_verilog(build(), module_name(unit))
     write_whole(output, text.encode())
-    found = check(text, find_verilator()) if lint else []
+    found = check(text, verilator) if verilator else []
     modules = text.count("\nmodule ")
     if as_json:
         facts = {"file": str(output), "top": module_name(unit), "modules": modules}
@@ -65,12 +67,13 @@ def synth(
     as_json: Json = False,
 ) -> None:
     """Synthesise a component: LUTs, flip-flops, DSPs and memories per module, share of a VU9P, logic depth."""
-    component = _build(unit)
+    build = _builder(unit)
     from acf.rtl.registry import module_name
-    from acf.rtl.synthesis import synthesise
+    from acf.rtl.synthesis import check_family, synthesise
     from acf.rtl.tables import synthesis_table
 
-    _show(synthesise(component, module_name(unit), target), synthesis_table, as_json)
+    check_family(target)
+    _show(synthesise(build(), module_name(unit), target), synthesis_table, as_json)
 
 
 @app.command()
@@ -80,13 +83,14 @@ def area(
     as_json: Json = False,
 ) -> None:
     """Area of a component in gate equivalents, with the cells of a liberty file."""
-    component = _build(unit)
+    build = _builder(unit)
     from acf.rtl.area import measure_area
     from acf.rtl.liberty import Liberty
     from acf.rtl.registry import module_name
     from acf.rtl.tables import area_table
 
-    _show(measure_area(component, module_name(unit), Liberty.read(liberty)), area_table, as_json)
+    cells = Liberty.read(liberty)
+    _show(measure_area(build(), module_name(unit), cells), area_table, as_json)
 
 
 @app.command()
@@ -99,23 +103,27 @@ def power(
     as_json: Json = False,
 ) -> None:
     """Relative power of a component, from the toggles of a run on its gates; before layout."""
-    component = _build(unit)
+    build = _builder(unit)
+    from acf.rtl.flow.verilator import find_verilator
     from acf.rtl.liberty import Liberty
     from acf.rtl.power import measure_power
     from acf.rtl.registry import module_name, unit_named
     from acf.rtl.tables import power_table
 
     cells = None if liberty is None else Liberty.read(liberty)
+    find_verilator()
+    component = build()
     inputs = unit_named(unit).stimulus(component, cycles, zeros, seed)
     _show(measure_power(component, module_name(unit), inputs, cycles, cells), power_table, as_json)
 
 
-def _build(unit: str) -> Any:
+def _builder(unit: str) -> Callable[[], Any]:
+    """What builds a component; called once everything else is known to be right, since each must be used."""
     require("amaranth")
     require("pyosys")
     from acf.rtl.registry import unit_named
 
-    return unit_named(unit).build()
+    return unit_named(unit).build
 
 
 def _show(report: Any, table: Any, as_json: bool) -> None:

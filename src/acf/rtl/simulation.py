@@ -145,6 +145,7 @@ class PySimBackend:
         self._batch: tuple[Words, Words] | None = None
         self._simulator = Simulator(module)
         self._simulator.add_testbench(self._bench, background=True)
+        self._simulator.advance()  # the bench begins, and waits for the first batch
 
     def run(self, inputs: Words, outputs: Words) -> None:
         """Drive ``inputs [cycles, words]`` and fill ``outputs [cycles, words]``."""

@@ -99,11 +99,16 @@ class SynthesisReport:
         return asdict(self) | {"shares": shares}
 
 
-def synthesise(component: Any, name: str, family: str = "xcup") -> SynthesisReport:
-    """Map a component to the primitives of an FPGA family with Yosys, hierarchy kept."""
+def check_family(family: str) -> None:
+    """Refuse an FPGA family that no known device is of."""
     families = sorted({device.family for device in DEVICES.values()})
     if family not in families:
         raise RtlError(f"target {family!r} is not one of {', '.join(families)}; use one of these names")
+
+
+def synthesise(component: Any, name: str, family: str = "xcup") -> SynthesisReport:
+    """Map a component to the primitives of an FPGA family with Yosys, hierarchy kept."""
+    check_family(family)
     commands = [
         "read_rtlil top.il",
         f"synth_xilinx -family {family} -top {name} -noiopad -noclkbuf",

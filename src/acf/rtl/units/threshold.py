@@ -64,7 +64,8 @@ class ThresholdUnit(Component):
         """Compare and count in every cycle; at the end of a step multiply, divide, multiply."""
         m = Module()
         greatest = Signal(31)
-        left, right, product = Signal(self.spec.count_bits), Signal(24), Signal(self.spec.count_bits + 24)
+        wide = max(24, self.spec.count_bits)  # a count, or the 24 bits of a significand
+        left, right, product = Signal(wide), Signal(24), Signal(wide + 24)
         m.d.comb += product.eq(left * right)
         self._filter(m, greatest)
         quotient, remainder = Signal(self.spec.divide_cycles), Signal(self.spec.count_bits)
