@@ -119,7 +119,9 @@ def test_a_flit_takes_four_cycles_through_an_empty_router(interpret) -> None:
     simulation.run({"table_write": 1, "table_id": 3, "table_ports": 0b100}, cycles=1)
     simulation.run({"swap": 1}, cycles=1)
     arrives = np.arange(8) == 0
-    outputs = simulation.run({"inputs__1__valid": arrives, "inputs__1__id": arrives * 3, "inputs__1__data": arrives * 9})
+    outputs = simulation.run(
+        {"inputs__1__valid": arrives, "inputs__1__id": arrives * 3, "inputs__1__data": arrives * 9}
+    )
     assert np.flatnonzero(outputs["outputs__2__valid"]).tolist() == [4]
     assert outputs["outputs__2__data"][4] == 9
     assert not outputs["outputs__0__valid"].any()

@@ -72,7 +72,12 @@ def test_a_row_takes_as_many_cycles_as_in_the_simulator(interpret, spec: Schedul
 
 def test_a_tile_that_holds_back_keeps_what_was_not_drained(simulate) -> None:
     outputs = simulate(TensorDashScheduler()).run(
-        {"fill": [0b0001_0000, 0, 0xFFFF, 0xFFFF], "load": [1, 0, 0, 0], "enable": [0, 1, 0, 1], "advance": [0, 0, 1, 1]}
+        {
+            "fill": [0b0001_0000, 0, 0xFFFF, 0xFFFF],
+            "load": [1, 0, 0, 0],
+            "enable": [0, 1, 0, 1],
+            "advance": [0, 0, 1, 1],
+        }
     )
     assert outputs["staged"].tolist() == [0, 0b0001_0000, 0, 0]
     assert outputs["drained"].tolist() == [4, 4, 4, 4]

@@ -55,7 +55,9 @@ def test_the_threshold_unit_equals_its_model_in_every_cycle(simulate) -> None:
         valid += [*(generator.random(50) < 0.9).astype(int).tolist(), *[0] * update]
         finish += [0] * 50 + [1] + [0] * (update - 1)
     target = round(0.6 * 2**16)
-    outputs = simulate(ThresholdUnit(spec)).run({"element": element, "valid": valid, "finish": finish, "target": target})
+    outputs = simulate(ThresholdUnit(spec)).run(
+        {"element": element, "valid": valid, "finish": finish, "target": target}
+    )
     model = ThresholdModel(spec)
     for cycle in range(len(element)):
         expected = model.step(element[cycle], valid[cycle], finish[cycle], target)

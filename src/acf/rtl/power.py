@@ -51,7 +51,7 @@ def measure_power(
     ports = ports_of(component)
     toggles = _run(files["gates.v"], rtlil, ports, inputs, cycles)
     modules = json.loads(files["gates.json"])["modules"]
-    own = {path: 0.0 for path in _paths("top", "top", modules)}
+    own = dict.fromkeys(_paths("top", "top", modules), 0.0)
     clock = 0.0
     for path, module in _paths("top", "top", modules).items():
         for net, load in _loads(modules[module], modules, liberty).items():
@@ -77,8 +77,12 @@ def _gates(rtlil: str, liberty: Liberty | None) -> Mapping[str, str]:
 def _run(verilog: str, rtlil: str, ports: list[Any], inputs: Mapping[str, ArrayLike], cycles: int) -> Toggles:
     """Toggles of all nets while the gates compute ``inputs``."""
     driven = [port for port in ports if port.is_input]
-    columns = [pack_values(port, inputs.get(port.name, 0), cycles) if port.name in inputs or port.words == 1
-               else np.zeros((cycles, port.words), dtype=np.uint64) for port in driven]
+    columns = [
+        pack_values(port, inputs.get(port.name, 0), cycles)
+        if port.name in inputs or port.words == 1
+        else np.zeros((cycles, port.words), dtype=np.uint64)
+        for port in driven
+    ]
     words = np.ascontiguousarray(np.concatenate(columns, axis=1))
     read = np.zeros((cycles, columns_of([port for port in ports if not port.is_input])), dtype=np.uint64)
     backend = VerilatorBackend.of_verilog(verilog, ports, is_clocked(rtlil))
@@ -93,12 +97,14 @@ def _run(verilog: str, rtlil: str, ports: list[Any], inputs: Mapping[str, ArrayL
 def parse_saif(text: str) -> Toggles:
     """Toggle counts of a SAIF file, by instance path below Verilator's outermost scope.
 
-    >>> parse_saif("(SAIFILE (INSTANCE TOP (INSTANCE top (NET (a (T0 1) (T1 2) (TC 5)) (b\\\\[1\\\\] (T0 1) (TC 2))))))")
+    >>> parse_saif("(SAIFILE (INSTANCE TOP (INSTANCE top (NET (a (T0 1) (TC 5)) (b\\\\[1\\\\] (T0 1) (TC 2))))))")
     {'top': {'a': 5, 'b[1]': 2}}
     """
     toggles: Toggles = {}
     scopes: list[str] = []  # instance names, and "" for every other group
-    tokens = re.finditer(r"\(\s*INSTANCE\s+(?:\"[^\"]*\"\s+)?(\S+)|\(\s*([^\s()]+)\s*\(T0|\(\s*TC\s+(\d+)\s*\)|[()]", text)
+    tokens = re.finditer(
+        r"\(\s*INSTANCE\s+(?:\"[^\"]*\"\s+)?(\S+)|\(\s*([^\s()]+)\s*\(T0|\(\s*TC\s+(\d+)\s*\)|[()]", text
+    )
     net = ""
     for token in tokens:
         if token[1]:

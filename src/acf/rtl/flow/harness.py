@@ -76,7 +76,9 @@ def harness_text(ports: Sequence[Port], is_clocked: bool, resets: bool = False) 
     clock = "model.clk = 0; model.rst = 0;" if is_clocked else ""
     bench = _TEMPLATE.format(
         clear=clock + "".join(_clear(port) for port in inputs),
-        reset="model.rst = 1; model.eval(); model.clk = 1; model.eval(); model.rst = 0;" if resets and is_clocked else "",
+        reset="model.rst = 1; model.eval(); model.clk = 1; model.eval(); model.rst = 0;"
+        if resets and is_clocked
+        else "",
         input_columns=sum(port.words for port in inputs),
         output_columns=sum(port.words for port in outputs),
         drive="\n        ".join(_assignments(inputs, is_input=True)),

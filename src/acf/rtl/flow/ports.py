@@ -79,7 +79,8 @@ def split_bits(packed: NDArray[np.uint64], width: int, count: int) -> Words:
     rows = packed.reshape(len(packed), -1).astype("<u8")
     bits = np.unpackbits(rows.view(np.uint8), axis=1, bitorder="little")[:, : width * count]
     weights = np.uint64(1) << np.arange(width, dtype=np.uint64)
-    return (bits.reshape(-1, count, width) * weights).sum(axis=2, dtype=np.uint64)
+    fields: Words = (bits.reshape(-1, count, width) * weights).sum(axis=2, dtype=np.uint64)
+    return fields
 
 
 def join_bits(fields: ArrayLike, width: int) -> Words:

@@ -61,7 +61,9 @@ def _examined(command: str, root: Path) -> Verilator:
             env=os.environ | {"VERILATOR_ROOT": str(root)},
         )
     except OSError as error:
-        raise VerilatorUnavailableError(f"{command} does not run ({error.strerror}); install another Verilator") from error
+        raise VerilatorUnavailableError(
+            f"{command} does not run ({error.strerror}); install another Verilator"
+        ) from error
     if answer.returncode or not (root / "include" / "verilated.h").exists():
         raise VerilatorUnavailableError(f"{command} does not run or lacks its headers; install another Verilator")
     return Verilator(command, root, answer.stdout.strip())
@@ -135,7 +137,7 @@ def _runtime_object(source: str, verilator: Verilator) -> str:
         with tempfile.TemporaryDirectory(dir=path.parent, prefix="build-") as scratch:
             built = Path(scratch) / "runtime.o"
             headers = [f"-I{include}", f"-I{include / 'vltstd'}"]
-            flags = [*COMPILER_FLAGS, "-O2", *headers]
+            flags = [*COMPILER_FLAGS, "-O1", *headers]
             _run([_compiler_command()[0], "-c", *flags, str(include / source), "-o", str(built)], Path(scratch))
             os.replace(built, path)
     return str(path)

@@ -48,7 +48,9 @@ def run_yosys(
             timeout=timeout_s,
         )
         if done.returncode != 0:
-            raise RtlError(f"yosys refused the design: {_reason(done.stdout + done.stderr)}; check the input named there")
+            raise RtlError(
+                f"yosys refused the design: {_reason(done.stdout + done.stderr)}; check the input named there"
+            )
         return YosysRun(done.stdout, {name: Path(folder, name).read_text(encoding="utf-8") for name in outputs})
 
 

@@ -138,7 +138,9 @@ class SwapShowsWhatWasWritten(Component):
 
     def __init__(self, outputs: int = 2, id_bits: int = 1) -> None:
         self.outputs, self.id_bits = outputs, id_bits
-        super().__init__({"write": In(1), "write_id": In(id_bits), "write_ports": In(outputs), "swap": In(1), "holds": Out(1)})
+        super().__init__(
+            {"write": In(1), "write_id": In(id_bits), "write_ports": In(outputs), "swap": In(1), "holds": Out(1)}
+        )
 
     def elaborate(self, platform: object) -> Module:
         """A second table of registers, exchanged whole."""

@@ -13,7 +13,7 @@ from amaranth.lib.wiring import Component, In, Out
 
 @dataclass(frozen=True)
 class WalkerSpec:
-    """Blocks of ``block_height`` x ``block_width``; indices and offsets of ``index_bits``, addresses of ``address_bits``."""
+    """Blocks of ``block_height`` x ``block_width``; indices and offsets of ``index_bits``, addresses beside them."""
 
     block_height: int = 16
     block_width: int = 16

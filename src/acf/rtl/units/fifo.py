@@ -68,7 +68,9 @@ class CreditCounter(Component):
         if credits < 1:
             raise RtlError(f"{credits} credits let nothing through; begin with the depth of the queue, at least 1")
         self.credits = credits
-        super().__init__({"send": In(1), "credit": In(1), "available": Out(1), "left": Out(range(credits + 1), init=credits)})
+        super().__init__(
+            {"send": In(1), "credit": In(1), "available": Out(1), "left": Out(range(credits + 1), init=credits)}
+        )
 
     def elaborate(self, platform: object) -> Module:
         """One counter."""

@@ -1,9 +1,8 @@
 """The prefix-sum unit: turns block counts of rows into the offsets that begin each row (rowPtr)."""
 
+import numpy as np
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib.wiring import Component, In, Out
-
-import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 

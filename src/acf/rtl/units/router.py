@@ -175,7 +175,8 @@ class MeshRouter(Component):
             asking = Cat(*(each.any() for each in of_source))
             source = first_from(m, asking, grant_turns[port], f"grant_input_{port}")
             choices = [
-                first_from(m, each, send_turns[number], f"grant_channel_{port}_{number}") & source[number].replicate(channels)
+                first_from(m, each, send_turns[number], f"grant_channel_{port}_{number}")
+                & source[number].replicate(channels)
                 for number, each in enumerate(of_source)
             ]
             granted = Signal(spec.queues, name=f"granted_{port}")

@@ -97,9 +97,9 @@ class ScheduleLogic(Component):
 class TensorDashScheduler(Component):
     """The scheduler with its staging buffer of effectual bits.
 
-    In a cycle with ``enable`` the lanes take what `ScheduleLogic` says, the buffer moves on by ``advance`` steps (at most
-    ``drained``; a tile gives the least of its PEs) and ``fill`` comes in behind: the ``depth`` steps that follow the
-    staged ones, of which the first ``advance`` are used. ``load`` replaces the buffer by ``fill``, to start.
+    In a cycle with ``enable`` the lanes take what `ScheduleLogic` says, the buffer moves on by ``advance`` steps (at
+    most ``drained``; a tile gives the least of its PEs) and ``fill`` comes in behind: the ``depth`` steps that follow
+    the staged ones, of which the first ``advance`` are used. ``load`` replaces the buffer by ``fill``, to start.
     """
 
     def __init__(self, spec: SchedulerSpec = NARROW) -> None:
@@ -131,11 +131,10 @@ class TensorDashScheduler(Component):
         both = Cat(logic.left, self.fill)
         with m.If(self.load):
             m.d.sync += self.staged.eq(self.fill)
-        with m.Elif(self.enable):
-            with m.Switch(self.advance):
-                for steps in range(spec.depth + 1):
-                    with m.Case(steps):
-                        m.d.sync += self.staged.eq(both[steps * spec.lanes :][: spec.staged_bits])
+        with m.Elif(self.enable), m.Switch(self.advance):
+            for steps in range(spec.depth + 1):
+                with m.Case(steps):
+                    m.d.sync += self.staged.eq(both[steps * spec.lanes :][: spec.staged_bits])
         return m
 
 
@@ -190,6 +189,8 @@ def _window(rows: Sequence[int], first: int, spec: SchedulerSpec) -> int:
 def _any_of(values: list[Value]) -> Value:
     """Bitwise or, as a balanced tree."""
     while len(values) > 1:
-        values = [values[place] | values[place + 1] if place + 1 < len(values) else values[place]
-                  for place in range(0, len(values), 2)]
+        values = [
+            values[place] | values[place + 1] if place + 1 < len(values) else values[place]
+            for place in range(0, len(values), 2)
+        ]
     return values[0]

@@ -72,9 +72,8 @@ class ThresholdUnit(Component):
         steps = Signal(range(self.spec.divide_cycles + 1))
         starts = self.threshold == 0
         with m.FSM(name="update") as update:
-            with m.State("RUN"):
-                with m.If(self.finish):
-                    m.next = "NUMERATOR"
+            with m.State("RUN"), m.If(self.finish):
+                m.next = "NUMERATOR"
             with m.State("NUMERATOR"):
                 m.d.comb += [left.eq(self.elements), right.eq(self.target)]
                 m.d.sync += [
