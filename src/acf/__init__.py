@@ -29,8 +29,13 @@ if TYPE_CHECKING:
     from acf.trace import Matmul as Matmul
     from acf.trace import Trace as Trace
     from acf.trace import capture as capture
+    from acf.train import GradientFigures as GradientFigures
     from acf.train import LayerFigures as LayerFigures
     from acf.train import attach as attach
+    from acf.train import gradient_figures as gradient_figures
+    from acf.train import load_checkpoint as load_checkpoint
+    from acf.train import print_figures as print_figures
+    from acf.train import save_checkpoint as save_checkpoint
     from acf.train import write_scalars as write_scalars
     from acf.train.adapters import hugging_face_callback as hugging_face_callback
     from acf.train.adapters import lightning_callback as lightning_callback
@@ -41,6 +46,7 @@ _HOME_OF = {
     "AcfError": "acf.errors",
     "BlockDST": "acf.masks",
     "BlockSparsity": "acf.nn",
+    "GradientFigures": "acf.train",
     "GradientSparsity": "acf.gradients",
     "GradualPruning": "acf.masks",
     "LayerFigures": "acf.train",
@@ -57,9 +63,13 @@ _HOME_OF = {
     "capture": "acf.trace",
     "densify_": "acf.nn",
     "faster_layers": "acf.nn",
+    "gradient_figures": "acf.train",
     "hugging_face_callback": "acf.train.adapters",
     "lightning_callback": "acf.train.adapters",
+    "load_checkpoint": "acf.train",
+    "print_figures": "acf.train",
     "report": "acf.report",
+    "save_checkpoint": "acf.train",
     "simulate": "acf.sim",
     "sparsify_": "acf.nn",
     "weight_sparsity": "acf.nn",

@@ -34,7 +34,7 @@ class DataError(AcfError, ValueError):
 
 
 class FileError(AcfError, OSError):
-    """A file cannot be written where it was asked for."""
+    """A file cannot be written where it was asked for, or is not what it should be."""
 
 
 class MissingDependencyError(AcfError, ImportError):

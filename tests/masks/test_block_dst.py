@@ -129,3 +129,22 @@ def test_a_move_of_many_equal_scores_takes_the_first_of_them():
     assert move.slots.tolist() == list(range(2000))
     assert move.new_rows.tolist() == list(range(2000))
     assert {move.slots.dtype, move.new_rows.dtype, move.new_cols.dtype} == {torch.int64}
+
+
+def test_scores_that_are_ranked_in_several_pieces_are_ranked_as_one():
+    generator = torch.Generator().manual_seed(0)
+    scores = torch.randint(0, 500, (40_000,), generator=generator).float()
+    values = scores.tolist()
+    indices = torch.arange(40_000, dtype=torch.int32)
+    move = plan_move(scores, scores, indices, indices, count=20_000)
+    assert move.new_rows.tolist() == sorted(range(40_000), key=lambda index: (-values[index], index))[:20_000]
+    assert move.slots.tolist() == sorted(range(40_000), key=lambda index: (values[index], index))[:20_000]
+
+
+def test_blocks_whose_weights_or_gradients_are_not_numbers_leave_the_count_right():
+    present = torch.tensor([1.0, torch.nan, 3.0, torch.nan])
+    absent = torch.tensor([torch.nan, torch.inf, 2.0, torch.nan])
+    indices = torch.arange(4, dtype=torch.int32)
+    move = plan_move(present, absent, indices, indices, count=3)
+    assert move.slots.tolist() == [1, 3, 0]  # what is broken goes first
+    assert move.new_rows.tolist() == [0, 1, 3]

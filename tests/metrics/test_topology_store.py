@@ -6,7 +6,7 @@ import pytest
 
 from acf.errors import FileError
 from acf.metrics import TopologyStore
-from acf.train import LayerFigures
+from acf.train import GradientFigures, LayerFigures
 
 AT_10 = [LayerFigures(10, "fc1", 0.1, 0.3, 0.13), LayerFigures(10, "fc2", 0.2, 0.25, 0.25)]
 AT_20 = [LayerFigures(20, "fc1", 0.1, 0.2, 0.15), LayerFigures(20, "fc2", 0.2, 0.125, 0.275)]
@@ -51,3 +51,13 @@ def test_a_file_that_cannot_be_used_is_refused(tmp_path):
     (tmp_path / "text.db").write_text("this is no database, though it is long enough to be looked at as one" * 20)
     with pytest.raises(FileError, match=r"text\.db cannot be used as a SQLite record"):
         TopologyStore(tmp_path / "text.db")
+
+
+def test_thresholds_and_achieved_sparsities_of_gradients_are_recorded_beside_the_topology(tmp_path):
+    gradients = [GradientFigures(10, "fc1", 0.5, 0.48, 1.5e-6), GradientFigures(20, "fc1", 0.5, 0.51, 1.4e-6)]
+    with TopologyStore(tmp_path / "run.db") as store:
+        store(10, AT_10)
+        store(10, gradients[:1])
+        store(20, gradients[1:])
+        assert store.read() == AT_10
+        assert store.read_gradients() == gradients

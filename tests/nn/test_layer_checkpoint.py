@@ -58,6 +58,14 @@ def test_a_checkpoint_holds_packed_weights_and_block_positions_and_nothing_deriv
     assert sorted(names) == ["4.bias", "4.block_cols", "4.block_rows", "4.weight"]
 
 
+def test_a_checkpoint_survives_a_safetensors_file(tmp_path):
+    safetensors = pytest.importorskip("safetensors.torch", reason="safetensors is not installed")
+    saved, model = sparse_model(seed=1), sparse_model(seed=2)
+    safetensors.save_file(saved.state_dict(), tmp_path / "model.safetensors")
+    model.load_state_dict(safetensors.load_file(tmp_path / "model.safetensors"))
+    assert_same_values(model, values(saved))
+
+
 def test_a_checkpoint_survives_the_file_with_weights_only(tmp_path):
     saved, model = sparse_model(seed=1), sparse_model(seed=2)
     torch.save(saved.state_dict(), tmp_path / "model.pt")

@@ -9,14 +9,14 @@ from torch import nn
 from acf.nn import NMConv2d, NMLinear, NMSparsity, sparsify_
 
 LAYERS = {
-    "linear": (lambda: nn.Linear(16, 8), (5, 16)),
-    "linear without bias": (lambda: nn.Linear(16, 8, bias=False), (2, 3, 16)),
-    "convolution": (lambda: nn.Conv2d(16, 8, 3, stride=2, padding=1), (2, 16, 5, 6)),
-    "same padding": (lambda: nn.Conv2d(16, 8, (2, 3), padding="same", bias=False), (2, 16, 5, 6)),
-    "reflected padding": (lambda: nn.Conv2d(16, 8, 3, padding=1, padding_mode="reflect"), (2, 16, 5, 6)),
-    "unbatched": (lambda: nn.Conv2d(16, 8, 3, dilation=2), (16, 7, 6)),
+    "linear": (lambda: nn.Linear(16, 16), (5, 16)),
+    "linear without bias": (lambda: nn.Linear(16, 16, bias=False), (2, 3, 16)),
+    "convolution": (lambda: nn.Conv2d(16, 16, 3, stride=2, padding=1), (2, 16, 5, 6)),
+    "same padding": (lambda: nn.Conv2d(16, 16, (2, 3), padding="same", bias=False), (2, 16, 5, 6)),
+    "reflected padding": (lambda: nn.Conv2d(16, 16, 3, padding=1, padding_mode="reflect"), (2, 16, 5, 6)),
+    "unbatched": (lambda: nn.Conv2d(16, 16, 3, dilation=2), (16, 7, 6)),
 }
-PATTERNS = [(2, 4), (2, 8), (1, 4), (4, 8), (3, 8)]
+PATTERNS = [(2, 4), (2, 8), (1, 4), (4, 8), (2, 16), (3, 8)]
 
 
 def top_n(weight: torch.Tensor, n: int, m: int, dim: int) -> torch.Tensor:

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 import acf
 from acf.sim import ARCHITECTURES, find_architecture
 from acf.sim.accelerators import TensorCore, TensorDash
-from acf.sim.fabric import AdaptiveFabric
 from acf.sim.result import Result
 
 PATIENT = 1e15  # bytes per second: memory never makes compute wait
@@ -111,46 +110,6 @@ def test_an_operand_without_zeros_runs_dense_with_its_control_gated() -> None:
 def test_tensordash_power_overhead_is_the_published_one() -> None:
     dash = acf.simulate(random_trace(0, 64, 256, 64, (0.5, 1)), "tensordash").energy_breakdown_j
     assert (dash["mac"] + dash["control"]) / dash["mac"] == pytest.approx(1.09, abs=0.005)
-
-
-def test_the_fabric_skips_absent_blocks_and_zero_activations() -> None:
-    spec = AdaptiveFabric(clusters=1, units_per_cluster=1, job_overhead_cycles=1, dram_bytes_per_s=PATIENT)
-    a, b = np.ones((16, 32)), np.zeros((32, 16))
-    b[:16] = 1.0
-    one_block = acf.Trace.from_matmuls([acf.Matmul("fc", "forward", a, b)])
-    slots = spec.count(next(one_block.gemms(one_block.ops[0])))
-    assert slots.effectual_macs == 16 * 16 * 16
-    assert slots.lost_slots["ineffectual"] == 0
-    a[:, ::2] = 0.0
-    half = acf.Trace.from_matmuls([acf.Matmul("fc", "forward", a, b)])
-    slots = spec.count(next(half.gemms(half.ops[0])))
-    assert slots.effectual_macs == 16 * 8 * 16
-    assert slots.lost_slots["ineffectual"] == 0
-
-
-def test_the_fabric_does_no_work_for_gradients_nobody_needs() -> None:
-    import torch
-    from torch import nn
-
-    def weight_gradient_cycles(sparsity: float) -> int:
-        torch.manual_seed(0)
-        model = nn.Sequential(nn.Linear(256, 256))
-        acf.sparsify_(model, acf.BlockSparsity(sparsity, block=16))
-        with acf.capture(model) as trace:
-            model(torch.randn(256, 256)).square().sum().backward()
-        result = acf.simulate(trace, AdaptiveFabric(clusters=4, dram_bytes_per_s=PATIENT))
-        return next(op.cycles for op in result.ops if op.phase == "weight_grad")
-
-    assert weight_gradient_cycles(0.75) == pytest.approx(weight_gradient_cycles(0.0) / 4, rel=0.1)
-
-
-def test_a_fabric_that_waits_for_memory_says_so() -> None:
-    trace = random_trace(0, 64, 64, 64, (1, 1))
-    quick = acf.simulate(trace, AdaptiveFabric(dram_bytes_per_s=PATIENT))
-    starved = acf.simulate(trace, AdaptiveFabric(dram_bytes_per_s=1e6))
-    assert quick.stalls["memory"] == 0
-    assert starved.cycles == -(-starved.dram_bytes * 250e6 // 1e6)
-    assert starved.stalls["memory"] == starved.cycles - quick.cycles
 
 
 def test_the_same_trace_gives_the_same_cycles_twice() -> None:

@@ -239,3 +239,9 @@ def test_a_move_without_scores_is_reported(monkeypatch):
     with pytest.warns(UserWarning, match="no absent block was scored at step 1"):
         train_step(model, optimizer)
     assert controller.changes == []
+
+
+def test_layers_are_named_as_in_the_model_inside_a_compiled_one():
+    model = sparse_model()
+    controller = attach(torch.compile(model, backend="eager"), torch.optim.SGD(model.parameters(), lr=0.01), EVERY_STEP)
+    assert list(controller.layers) == ["0", "2"]

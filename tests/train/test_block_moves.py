@@ -5,6 +5,7 @@ import copy
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from acf.masks import BlockDST
 from acf.nn import BlockSparsity, block_sparse_layers, densify_, sparsify_, weight_sparsity
@@ -309,3 +310,83 @@ def test_training_with_moving_blocks_reduces_the_loss():
         optimizer.step()
         losses.append(loss.item())
     assert losses[-1] < 0.1 * losses[0]
+
+
+@pytest.mark.parametrize("block", [4, 8, 16, 32, 64, 128, (4, 16), (32, 8), (128, 64)], ids=str)
+def test_blocks_of_every_size_move_to_where_the_dense_gradient_is_greatest_at_the_same_sparsity(block):
+    model = nn.Sequential(nn.Linear(512, 512, bias=False))
+    sparsify_(model, BlockSparsity(sparsity=0.75, block=block))
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
+    attach(model, optimizer, EVERY_STEP)
+    layer = model[0]
+    for seed in range(3):
+        x = torch.randn(16, 512, generator=torch.Generator().manual_seed(seed))
+        before, gradient = layer.mask(), (x @ layer.weight_matrix().detach().T).T @ x
+        optimizer.zero_grad()
+        (model(x).square().sum() / 2).backward()
+        optimizer.step()
+        grown = layer.mask() & ~before
+        assert grown.any()
+        assert torch.equal(grown, top(layer.layout.block_norms(gradient), ~before, int(grown.sum())))
+        assert weight_sparsity(model) == 0.75
+
+
+def test_gradient_clipping_sees_the_gradients_of_present_blocks_alone():
+    """Also in the step that scores absent blocks: their gradients are ranked, and count for nothing else."""
+    model = sparse_model()
+    attach(model, torch.optim.SGD(model.parameters(), lr=0.05), EVERY_STEP)
+    dense = densify_(copy.deepcopy(model))
+    for each in (model, dense):
+        backward(each, seed=0)
+    squares = [parameter.grad.square().sum() for name, parameter in dense.named_parameters() if "bias" in name]
+    for name, layer in block_sparse_layers(model).items():
+        squares.append(blocks_of(dense.get_submodule(name).weight.grad)[layer.mask()].square().sum())
+    expected = torch.stack(squares).sum().sqrt()
+    dense_norm = nn.utils.clip_grad_norm_(dense.parameters(), 1e-3)
+    assert expected < 0.95 * dense_norm  # or the test would prove nothing
+    torch.testing.assert_close(nn.utils.clip_grad_norm_(model.parameters(), 1e-3), expected)
+    clipped = torch.stack([parameter.grad.norm() for parameter in model.parameters()]).norm()
+    torch.testing.assert_close(clipped, torch.tensor(1e-3))
+
+
+def test_a_loss_scaler_does_not_skip_a_step_because_gradients_of_absent_blocks_overflow():
+    model = nn.Sequential(nn.Linear(12, 8, bias=False))
+    sparsify_(model, BlockSparsity(sparsity=2 / 3, block=4))
+    layer = model[0]
+    with torch.no_grad():  # the first block column is present, the others are not
+        layer.block_rows.copy_(torch.tensor([0, 1]))
+        layer.block_cols.copy_(torch.tensor([0, 0]))
+    model.load_state_dict(model.state_dict())
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    controller = attach(model, optimizer, EVERY_STEP)
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**10)
+    x = torch.ones(4, 12)
+    x[:, 8:] = 1e37  # no present block multiplies these, but the gradient of an absent one is beyond float32
+    before = layer.weight.detach().clone()
+    scaler.scale(model(x).sum()).backward()
+    scaler.step(optimizer)
+    scaler.update()
+    assert scaler.get_scale() == 2.0**10
+    assert controller.step == 1
+    assert not torch.equal(layer.weight, before)
+    assert layer.weight.isfinite().all()
+
+
+def test_training_with_recomputed_activations_moves_the_same_blocks():
+    models = [sparse_model()]
+    models.append(copy.deepcopy(models[0]))
+    for model, forward in zip(models, (lambda x: models[0](x), lambda x: recomputed(models[1], x)), strict=True):
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+        controller = attach(model, optimizer, EVERY_STEP)
+        for step in range(4):
+            x, target = batch(step)
+            optimizer.zero_grad()
+            nn.functional.mse_loss(forward(x), target).backward()
+            optimizer.step()
+        assert len(controller.changes) == 12
+    for name, value in models[0].state_dict().items():
+        assert torch.equal(models[1].state_dict()[name], value), name
+
+
+def recomputed(model: nn.Module, x: Tensor) -> Tensor:
+    return checkpoint(model, x, use_reentrant=False)

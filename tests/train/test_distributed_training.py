@@ -41,6 +41,24 @@ def train(rank: int) -> dict[str, object]:
     }
 
 
+def train_alone() -> nn.Module:
+    """One process that passes the data of both ranks before every step: blocks are chosen by all of it.
+
+    Choices made from one rank's gradients and broadcast, or made before gradients are reduced, would be others.
+    """
+    model = sparse_model(seed=0)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    attach(model, optimizer, BlockDST(total_steps=STEPS, every=3, stop_at=1.0, schedule="constant"))
+    generators = [torch.Generator().manual_seed(100 + rank) for rank in range(WORLD_SIZE)]
+    for _ in range(STEPS):
+        optimizer.zero_grad()
+        for rank, generator in enumerate(generators):
+            x = torch.randn(8, 16, generator=generator)
+            (nn.functional.mse_loss(model(x), (1.0 + rank) * x.flip(1)) / WORLD_SIZE).backward()
+        optimizer.step()
+    return model
+
+
 def train_one_rank(rank: int, folder: str) -> None:
     """The body of one process: join the group, train, and leave the result in ``folder``."""
     torch.set_num_threads(1)
@@ -70,6 +88,9 @@ def test_ranks_with_different_data_keep_identical_topologies_weights_and_optimiz
     assert first.keys() == second.keys()
     for mine, other in zip(flat(first), flat(second), strict=True):
         assert torch.equal(torch.as_tensor(mine), torch.as_tensor(other))
+    alone = train_alone()
+    for name, value in alone.state_dict().items():
+        assert torch.equal(first["model"][name], value), name
     assert sum(first["moved"]) > 0
     initial = sparse_model(seed=0)
     assert not torch.equal(first["model"]["0.block_rows"], initial[0].block_rows)

@@ -1,14 +1,16 @@
 """Live figures of a moving topology."""
 
 import copy
+from types import SimpleNamespace
 
 import pytest
 import torch
 from torch import nn
 
+from acf.gradients import GradientSparsity
 from acf.masks import BlockDST, StaticTopology
 from acf.nn import BlockSparsity, sparsify_
-from acf.train import LayerFigures, attach, write_scalars
+from acf.train import LayerFigures, attach, gradient_figures, print_figures, write_scalars
 
 EVERY_SECOND = BlockDST(total_steps=100, every=2, fraction=0.5, schedule="constant")
 
@@ -107,3 +109,28 @@ def test_tensorboard_itself_takes_the_figures(tmp_path):
     with tensorboard.SummaryWriter(tmp_path) as writer:
         train(model, attached(model, on_move=write_scalars(writer)), steps=2)
     assert any(path.stat().st_size > 0 for path in tmp_path.iterdir())
+
+
+def test_the_terminal_gets_a_line_per_layer(capsys):
+    model = sparse_model()
+    train(model, attached(model, on_move=print_figures()), steps=2)
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(",")[0] for line in lines] == ["step 2  0: density 0.25", "step 2  2: density 0.25"]
+
+
+def test_thresholds_go_where_the_figures_of_a_topology_go(capsys):
+    model = nn.Sequential(nn.Linear(16, 16), nn.Tanh(), nn.Linear(16, 16))
+    sparsify_(model, GradientSparsity(target=0.5, method="static", threshold=0.25))
+    model(torch.randn(8, 16)).sum().backward()
+    first, second = gradient_figures(torch.compile(model, backend="eager"), step=7)
+    assert (first.step, first.layer, first.target, first.threshold) == (7, "0", 0.5, 0.25)
+    assert first.sparsity > 0.0
+    print_figures()(7, [first, second])
+    assert capsys.readouterr().out.splitlines()[1] == "step 7  2: target 0.5, sparsity 0, threshold 0.25"
+    written = []
+    write_scalars(SimpleNamespace(add_scalar=lambda *scalar: written.append(scalar)))(7, [first])
+    assert written == [
+        ("gradient/0/target", 0.5, 7),
+        ("gradient/0/sparsity", first.sparsity, 7),
+        ("gradient/0/threshold", 0.25, 7),
+    ]

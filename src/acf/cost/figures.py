@@ -40,9 +40,16 @@ FIGURES: dict[str, Figure] = {
 """Power and area of the published designs, by component."""
 
 PUBLISHED_CLOCK_HZ = 500e6
+"""TensorDash, Table III."""
+
 PUBLISHED_CORES = 256
+"""TensorDash, Table III."""
+
 PUBLISHED_MACS_PER_CORE = 64
+"""TensorDash, Table III: 4 x 4 PEs of 4 MACs."""
+
 PUBLISHED_ON_CHIP_BYTES = 3 * 64 * 128 * 1024
+"""TensorDash, Table III: AM, BM and CM, 64 banks of 128 KB each."""
 
 
 def published_pj_per_core_cycle(*names: str) -> float:
@@ -56,6 +63,13 @@ MAC_65NM_PJ = Figure(
     _TABLE_IV + "; compute cores over their 64 MACs per cycle",
 )
 """FP16 multiply, FP32 accumulate at 65 nm: 2.90 pJ."""
+
+MAC_65NM_MM2 = Figure(
+    FIGURES["tensorcore_compute_mm2"].value / (PUBLISHED_CORES * PUBLISHED_MACS_PER_CORE),
+    "mm2 per MAC",
+    _TABLE_IV + "; compute cores over their 64 MACs",
+)
+"""FP16 multiplier with FP32 accumulation at 65 nm: 4,196 um2."""
 
 REGISTER_65NM_PJ_PER_BYTE = Figure(
     published_pj_per_core_cycle("tensordash_staging_buffers_mw") / 256,

@@ -1,5 +1,6 @@
 """Zeros in the gradients that flow back through a model: dynamic threshold scaling and its rivals."""
 
+from acf.gradients.processes import average_thresholds
 from acf.gradients.rules import RULES, GradientRule
 from acf.gradients.sparsifier import GradientSparsifier, install, sparsifier_of, uninstall
 from acf.gradients.spec import GradientSparsity
@@ -11,6 +12,7 @@ __all__ = [
     "GradientSparsifier",
     "GradientSparsity",
     "GradientTracking",
+    "average_thresholds",
     "install",
     "sparsifier_of",
     "tracking",

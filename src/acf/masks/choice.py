@@ -8,6 +8,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+SCORES_AT_ONCE = 1 << 14  # scores ranked at a time
+ROWS_AT_ONCE = 16  # block rows whose absent blocks are ordered at a time
+
 
 @dataclass(frozen=True)
 class TopologyMove:
@@ -32,16 +35,28 @@ def plan_move(
     ``count`` move where rows have no more to swap. A block dropped now cannot come back in the same step: only
     blocks that were absent are candidates.
     """
-    drop_groups = _one_group(present_scores) if present_rows is None else present_rows.long()
-    grow_groups = _one_group(absent_scores) if present_rows is None else absent_rows.long()
-    groups = int(max(_size(drop_groups), _size(grow_groups)))
-    capacity = torch.bincount(drop_groups, minlength=groups)
-    grown = _in_turns(absent_scores, grow_groups)
-    grown = grown[_turn(absent_scores, grow_groups)[grown] < capacity[grow_groups[grown]]][:count]
-    quota = torch.bincount(grow_groups[grown], minlength=groups)
-    slots = _in_turns(-present_scores, drop_groups)
-    slots = slots[_turn(-present_scores, drop_groups)[slots] < quota[drop_groups[slots]]]
+    if present_rows is None:
+        grown = _highest(absent_scores, min(count, present_scores.numel()))
+        slots = _highest(-present_scores, grown.numel())
+    else:
+        grown, slots = _plan_balanced(present_scores, present_rows.long(), absent_scores, absent_rows, count)
     return TopologyMove(slots, absent_rows[grown].long(), absent_cols[grown].long())
+
+
+def _plan_balanced(
+    present_scores: Tensor, present_rows: Tensor, absent_scores: Tensor, absent_rows: Tensor, count: int
+) -> tuple[Tensor, Tensor]:
+    """Which absent blocks come and which slots they take, when every block row keeps its number."""
+    groups = max(_size(present_rows), _size(absent_rows))
+    capacity = torch.bincount(present_rows, minlength=groups)
+    likely = _highest_of_rows(absent_scores, absent_rows, capacity)
+    scores, rows = absent_scores[likely], absent_rows[likely].long()
+    order = _in_turns(scores, rows)
+    order = order[_turn(scores, rows)[order] < capacity[rows[order]]][:count]
+    quota = torch.bincount(rows[order], minlength=groups)
+    slots = _in_turns(-present_scores, present_rows)
+    slots = slots[_turn(-present_scores, present_rows)[slots] < quota[present_rows[slots]]]
+    return likely[order], slots
 
 
 def top_blocks(scores: Tensor, count: int, balanced: bool = False) -> Tensor:
@@ -76,6 +91,43 @@ def plan_pruning(
     rest = torch.nonzero(pruned).flatten()
     back = _in_turns(growth_scores[rest], groups[rest], taken)[:regrown]
     return torch.cat([strong, rest[back]]).sort().values
+
+
+def _highest(scores: Tensor, count: int) -> Tensor:
+    """Indices of the ``count`` highest scores in descending order, ties to the lower index: int64 ``[count]``.
+
+    Only what is chosen is ordered, because this runs where memory is at its peak: the rest costs a copy of the
+    scores and two masks, where sorting all of them would take several times their size.
+    """
+    if min(count, scores.numel()) < 1:
+        return torch.empty(0, dtype=torch.int64, device=scores.device)
+    scores = scores.nan_to_num(nan=torch.inf, posinf=torch.inf, neginf=-torch.inf)
+    least = _highest_values(scores, count)[-1]
+    above = torch.nonzero(scores > least).flatten()
+    ties = torch.nonzero(scores == least).flatten()[: count - above.numel()]
+    return torch.cat([above[scores[above].sort(descending=True, stable=True).indices], ties])
+
+
+def _highest_values(scores: Tensor, count: int) -> Tensor:
+    """The ``count`` highest scores, descending, piece by piece: on a CPU top-k takes 16 bytes for every score."""
+    best = scores[:0]
+    for piece in torch.split(scores, SCORES_AT_ONCE):
+        best = torch.cat([best, piece])
+        best = best.topk(min(count, best.numel())).values
+    return best
+
+
+def _highest_of_rows(scores: Tensor, rows: Tensor, capacity: Tensor) -> Tensor:
+    """Ascending indices of all scores that may be among the ``capacity[row]`` highest of their row, and few others.
+
+    Done for a few block rows at a time: ordering all absent blocks would take several times the memory of their scores.
+    """
+    parts = [torch.empty(0, dtype=torch.int64, device=scores.device)]
+    for first in range(0, capacity.numel(), ROWS_AT_ONCE):
+        here = torch.nonzero((rows >= first) & (rows < first + ROWS_AT_ONCE)).flatten()
+        row = rows[here].long()
+        parts.append(here[_turn(scores[here], row) < capacity[row]])
+    return torch.cat(parts).sort().values
 
 
 def _one_group(scores: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""The SQLite record of a run's topology, written while it trains."""
+"""The SQLite record of a run's topology and gradients, written while it trains."""
 
 import sqlite3
 from collections.abc import Sequence
@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING
 from acf.errors import FileError
 
 if TYPE_CHECKING:
-    from acf.train import LayerFigures
+    from acf.train import GradientFigures, LayerFigures
 
-_COLUMNS = ("step", "layer", "density", "flip_rate", "explored")
+_TABLES = {
+    "topology_figures": ("step", "layer", "density", "flip_rate", "explored"),
+    "gradient_figures": ("step", "layer", "target", "sparsity", "threshold"),
+}
 _CREATE = """
-CREATE TABLE IF NOT EXISTS topology_figures (
-    run TEXT NOT NULL, step INTEGER NOT NULL, layer TEXT NOT NULL,
-    density REAL NOT NULL, flip_rate REAL NOT NULL, explored REAL NOT NULL,
+CREATE TABLE IF NOT EXISTS {} (
+    run TEXT NOT NULL, {} INTEGER NOT NULL, {} TEXT NOT NULL, {} REAL NOT NULL, {} REAL NOT NULL, {} REAL NOT NULL,
     PRIMARY KEY (run, step, layer)
 )
 """
@@ -38,25 +40,37 @@ class TopologyStore:
         try:
             self._connection = sqlite3.connect(path)
             with self._connection:
-                self._connection.execute(_CREATE)
+                for table, columns in _TABLES.items():
+                    self._connection.execute(_CREATE.format(table, *columns))
         except sqlite3.Error as error:
             raise FileError(
                 f"{path} cannot be used as a SQLite record ({error}); pass a path in a folder that exists and that you "
                 "may write to"
             ) from error
 
-    def __call__(self, step: int, figures: "Sequence[LayerFigures]") -> None:
+    def __call__(self, step: int, figures: "Sequence[LayerFigures | GradientFigures]") -> None:
         """Record the figures of all layers after ``step``."""
-        rows = [(self.run, *(getattr(each, name) for name in _COLUMNS)) for each in figures]
         with self._connection:
-            self._connection.executemany("INSERT OR REPLACE INTO topology_figures VALUES (?, ?, ?, ?, ?, ?)", rows)
+            for each in figures:
+                table = "topology_figures" if hasattr(each, "density") else "gradient_figures"
+                row = (self.run, *(getattr(each, name) for name in _TABLES[table]))
+                self._connection.execute(f"INSERT OR REPLACE INTO {table} VALUES (?, ?, ?, ?, ?, ?)", row)
 
     def read(self) -> "list[LayerFigures]":
-        """All figures of this run, by step and then in the order in which they were written."""
+        """All figures of this run's topology, by step and then in the order in which they were written."""
         from acf.train import LayerFigures  # a reader of records that holds none needs no torch
 
-        query = f"SELECT {', '.join(_COLUMNS)} FROM topology_figures WHERE run = ? ORDER BY step, rowid"
-        return [LayerFigures(*row) for row in self._connection.execute(query, (self.run,))]
+        return [LayerFigures(*row) for row in self._rows("topology_figures")]
+
+    def read_gradients(self) -> "list[GradientFigures]":
+        """All figures of this run's gradients, in the same order."""
+        from acf.train import GradientFigures
+
+        return [GradientFigures(*row) for row in self._rows("gradient_figures")]
+
+    def _rows(self, table: str) -> sqlite3.Cursor:
+        query = f"SELECT {', '.join(_TABLES[table])} FROM {table} WHERE run = ? ORDER BY step, rowid"
+        return self._connection.execute(query, (self.run,))
 
     def close(self) -> None:
         """Let go of the file."""

@@ -9,17 +9,26 @@ from acf.errors import SparsityError
 from acf.gradients import install, sparsifier_of, uninstall
 from acf.nn.dense import is_conv1d, is_dense_layer
 from acf.nn.fast_path import set_fast_paths
+from acf.sparse import is_sharded
 
 FilterFn = Callable[[nn.Module, str], bool]
 
 
 def require_container(model: nn.Module, layer_kinds: tuple[type[nn.Module], ...]) -> None:
-    """Refuse a model that is itself a layer: it has no parent in which to replace it."""
+    """Refuse a model that is itself a layer, which has no parent to replace it in, and one that FSDP has sharded."""
+    refuse_sharded(model, "call sparsify_ before fully_shard")
     if is_dense_layer(model) or isinstance(model, layer_kinds):
         raise SparsityError(
             f"the model is itself a {type(model).__name__}, which cannot be replaced in place; "
             "put it into a container such as nn.Sequential(layer)"
         )
+
+
+def refuse_sharded(model: nn.Module, remedy: str) -> None:
+    """Refuse a model whose parameters FSDP holds in parts: it would go on with those of the layers replaced."""
+    sharded = next((name for name, parameter in model.named_parameters() if is_sharded(parameter)), None)
+    if sharded is not None:
+        raise SparsityError(f"{sharded} is sharded over processes, and layers are replaced whole; {remedy}")
 
 
 def choose_dense_layers(

@@ -13,7 +13,7 @@ from acf.nn.layer import BlockSparseLayer
 from acf.nn.nm import sparsify_groups
 from acf.nn.nm_layer import NMLayer
 from acf.nn.nm_spec import NMSparsity
-from acf.nn.replace import FilterFn, replace_layers
+from acf.nn.replace import FilterFn, refuse_sharded, replace_layers
 from acf.nn.spec import BlockSparsity
 from acf.nn.summary import SparsitySummary
 
@@ -60,6 +60,8 @@ def densify_(model: nn.Module) -> nn.Module:
         raise SparsityError(
             f"the model is itself a {type(model).__name__}, which cannot be replaced in place; call its to_dense()"
         )
+    if layers:
+        refuse_sharded(model, "load its full state_dict into a model that is not sharded, and densify_ that")
     for layer in with_gradients:
         uninstall(layer)
     replace_layers(model, {layer: layer.to_dense() for layer in layers})

@@ -51,14 +51,14 @@ class _Problem(ctypes.Structure):
 
 def register() -> None:
     """Make these the CPU kernels of the custom ops; nothing is compiled before an op is called."""
-    linear._block_linear.register_kernel("cpu")(block_linear)
-    linear._block_linear_input_grad.register_kernel("cpu")(block_linear_input_grad)
-    linear._block_linear_weight_grad.register_kernel("cpu")(observed(block_linear_weight_grad))
-    linear._block_gradient_norms.register_kernel("cpu")(block_gradient_norms)
-    conv._block_conv2d.register_kernel("cpu")(block_conv2d)
-    conv._block_conv2d_input_grad.register_kernel("cpu")(block_conv2d_input_grad)
-    conv._block_conv2d_weight_grad.register_kernel("cpu")(observed(block_conv2d_weight_grad))
-    conv._block_conv2d_gradient_norms.register_kernel("cpu")(block_conv2d_gradient_norms)
+    linear.block_linear_forward.register_kernel("cpu", block_linear)
+    linear.block_linear_input_grad.register_kernel("cpu", block_linear_input_grad)
+    linear.block_linear_weight_grad.register_kernel("cpu", observed(block_linear_weight_grad))
+    linear.linear_gradient_norms.register_kernel("cpu", block_gradient_norms)
+    conv.block_conv2d_forward.register_kernel("cpu", block_conv2d)
+    conv.block_conv2d_input_grad.register_kernel("cpu", block_conv2d_input_grad)
+    conv.block_conv2d_weight_grad.register_kernel("cpu", observed(block_conv2d_weight_grad))
+    conv.conv2d_gradient_norms.register_kernel("cpu", block_conv2d_gradient_norms)
 
 
 def instruction_set() -> str | None:
@@ -195,11 +195,13 @@ def _norms(
     grid_cols: int,
 ) -> Tensor:
     """Norms of the candidates' gradients, a bounded chunk of blocks at a time, those of a row together."""
-    order = torch.argsort(candidate_rows.long() * grid_cols + candidate_cols.long())
+    order = torch.argsort(candidate_rows.long() * grid_cols + candidate_cols)
     norms = torch.empty(order.numel(), dtype=torch.float32)
-    for chosen in torch.split(order, max(1, NORM_CHUNK_ELEMENTS // block**2)):
+    blocks_at_once = max(1, NORM_CHUNK_ELEMENTS // block**2)
+    buffer = x.new_empty(min(blocks_at_once, order.numel()), block, block)
+    for chosen in torch.split(order, blocks_at_once):
         topology = _row_topology(candidate_rows[chosen], candidate_cols[chosen], grid_rows)
-        gradient = x.new_empty(chosen.numel(), block, block)
+        gradient = buffer[: chosen.numel()]
         write_gradient(gradient, topology)
         norms[chosen] = torch.linalg.vector_norm(gradient, dim=(1, 2), dtype=torch.float32)
     return norms

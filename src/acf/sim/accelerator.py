@@ -2,8 +2,11 @@
 
 from abc import ABC, abstractmethod
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
+from functools import reduce
 from math import ceil
+from operator import add
 
 from acf.cost import DRAM_PJ_PER_BIT
 from acf.errors import ArchitectureError
@@ -15,7 +18,8 @@ class ComputeCount:
     """Counts of one matrix product when memory never makes it wait; ``lost_slots`` and ``energy_j`` by reason.
 
     ``effectual_macs + sum(lost_slots.values()) == cycles * macs_per_cycle``, checked when they are added up.
-    ``streamed_bytes`` cross the DRAM pins on a machine that keeps no tensors on chip.
+    ``streamed_bytes`` cross the DRAM pins on a machine that keeps no tensors on chip. ``other_cycles`` go to what is
+    no matrix product: normalisation, activation, optimizer, mask; 0 on machines that do not model it.
     """
 
     cycles: int
@@ -24,6 +28,7 @@ class ComputeCount:
     lost_slots: dict[str, int] = field(default_factory=dict)
     energy_j: dict[str, float] = field(default_factory=dict)
     streamed_bytes: int = 0
+    other_cycles: int = 0
 
     def __add__(self, other: "ComputeCount") -> "ComputeCount":
         lost, energy = Counter(self.lost_slots), Counter(self.energy_j)
@@ -36,6 +41,7 @@ class ComputeCount:
             dict(lost),
             dict(energy),
             self.streamed_bytes + other.streamed_bytes,
+            self.other_cycles + other.other_cycles,
         )
 
 
@@ -88,6 +94,14 @@ class AcceleratorSpec(ABC):
     @abstractmethod
     def count(self, gemm: Gemm) -> ComputeCount:
         """Cycles, slots and compute energy of one matrix product."""
+
+    def count_with_dram(self, gemm: Gemm, dram_bytes: int) -> ComputeCount:
+        """`count` while ``dram_bytes`` cross the pins, for machines whose memory controllers are part of the model."""
+        return self.count(gemm)
+
+    def count_batch(self, gemms: Iterable[Gemm], dram_bytes: int) -> ComputeCount:
+        """Independent products, ``dram_bytes`` each; one after another where a machine does not share its units."""
+        return reduce(add, (self.count_with_dram(gemm, dram_bytes) for gemm in gemms), ComputeCount(0, 0, 0))
 
     def stored_bytes(self, bits: BitTensor, role: str) -> int:
         """Bytes of a tensor in memory: its non-zero values and one bit per element to say where they are.

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from acf.sim.jit import compiled
+from acf.jit import compiled
 
 
 @compiled

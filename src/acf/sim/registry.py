@@ -11,7 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 from acf.errors import ArchitectureError
 from acf.sim.accelerator import AcceleratorSpec
 from acf.sim.accelerators import GPU_H200, GPU_V100, GpuRoofline, Sat, SparTANN, TensorCore, TensorDash
-from acf.sim.fabric import AdaptiveFabric
+from acf.sim.fabric import ACF_16384, AdaptiveFabric
 
 KINDS: dict[str, type[AcceleratorSpec]] = {
     "tensorcore": TensorCore,
@@ -27,6 +27,7 @@ ARCHITECTURES: dict[str, AcceleratorSpec] = {
     "tensorcore": TensorCore(),
     "tensordash": TensorDash(),
     "acf-512": AdaptiveFabric(),
+    "acf-16384": ACF_16384,
     "spartann": SparTANN(),
     "spartann-bf16": SparTANN(macs=64, value_bytes=2),
     "sat": Sat(),
@@ -40,7 +41,7 @@ def architectures() -> tuple[str, ...]:
     """The names that `acf.simulate` knows.
 
     >>> architectures()
-    ('tensorcore', 'tensordash', 'acf-512', 'spartann', 'spartann-bf16', 'sat', 'gpu-v100', 'gpu-h200')
+    ('tensorcore', 'tensordash', 'acf-512', 'acf-16384', 'spartann', 'spartann-bf16', 'sat', 'gpu-v100', 'gpu-h200')
     """
     return tuple(ARCHITECTURES)
 

@@ -13,6 +13,7 @@ class OpResult:
 
     ``effectual_macs`` have both operands non-zero; ``lost_slots`` counts every other MAC slot by reason, so that
     ``effectual_macs + sum(lost_slots.values()) == cycles * macs_per_cycle``. ``energy_j`` is by component.
+    ``other_cycles`` follow the product: normalisation, activation, optimizer; 0 where they are not modelled.
     """
 
     name: str
@@ -23,6 +24,7 @@ class OpResult:
     lost_slots: dict[str, int]
     dram_bytes: int
     energy_j: dict[str, float]
+    other_cycles: int = 0
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,11 @@ class Result:
     def cycles(self) -> int:
         """Clock cycles of the whole step; operations run one after another."""
         return sum(op.cycles for op in self.ops)
+
+    @property
+    def step_cycles(self) -> int:
+        """`cycles` and what the step does besides matrix products, where the machine's model has it."""
+        return self.cycles + sum(op.other_cycles for op in self.ops)
 
     @property
     def seconds(self) -> float:
@@ -96,6 +103,7 @@ class Result:
         """Everything as plain values, totals included; `Result.from_dict` reads it back."""
         totals = (
             "cycles",
+            "step_cycles",
             "seconds",
             "utilization",
             "energy_j",

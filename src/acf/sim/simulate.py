@@ -1,5 +1,7 @@
 """Playing every operation of a trace on one architecture, memory included."""
 
+from collections import Counter
+from collections.abc import Iterable
 from functools import reduce
 from math import ceil
 from operator import add
@@ -11,7 +13,7 @@ from acf.sim.accelerator import AcceleratorSpec, ComputeCount
 from acf.sim.memory import OnChipMemory
 from acf.sim.registry import find_architecture
 from acf.sim.result import OpResult, Result
-from acf.trace import Trace, TracedOp
+from acf.trace import Trace, TracedOp, gemm_count
 
 
 def simulate(trace: Trace, architecture: str | Path | AcceleratorSpec) -> Result:
@@ -20,26 +22,40 @@ def simulate(trace: Trace, architecture: str | Path | AcceleratorSpec) -> Result
     Operations run one after another. Within one, DRAM traffic overlaps with compute, and the slower of the two
     decides; what compute waits is charged as the stall "memory".
     """
+    return simulate_parts([trace], architecture)
+
+
+def simulate_parts(traces: Iterable[Trace], architecture: str | Path | AcceleratorSpec) -> Result:
+    """Play a step that comes in parts, in their order, with one on-chip memory; each part may be let go once played."""
     name, spec = find_architecture(architecture)
     memory = OnChipMemory(spec.on_chip_bytes)
-    ops = tuple(_play(trace, op, spec, memory) for op in trace.ops)
+    ops: list[OpResult] = []
+    label = ""
+    for trace in traces:
+        ops += [_play(trace, op, spec, memory) for op in trace.ops]
+        label = trace.label
     return Result(
         architecture=name,
-        workload=trace.label,
+        workload=label,
         clock_hz=spec.clock_hz,
         technology_nm=spec.technology_nm,
         macs_per_cycle=spec.macs_per_cycle,
-        ops=ops,
+        ops=tuple(ops),
         notes=spec.notes,
         area_mm2=spec.area_mm2,
     )
 
 
 def _play(trace: Trace, op: TracedOp, spec: AcceleratorSpec, memory: OnChipMemory) -> OpResult:
-    counts = (spec.count(gemm) for gemm in trace.gemms(op) if gemm.dense_macs)
-    count = reduce(add, counts, ComputeCount(0, 0, 0))
+    dram_bytes = _touch_operands(trace, op, spec, memory) if spec.keeps_tensors else 0
+    share = ceil(dram_bytes / gemm_count(op, trace.tensors))
+    gemms = (gemm for gemm in trace.gemms(op) if gemm.dense_macs)
+    if op.batched:
+        count = spec.count_batch(gemms, share)
+    else:
+        count = reduce(add, (spec.count_with_dram(gemm, share) for gemm in gemms), ComputeCount(0, 0, 0))
     _check_slots(op, spec, count)
-    dram_bytes = _touch_operands(trace, op, spec, memory) if spec.keeps_tensors else count.streamed_bytes
+    dram_bytes = dram_bytes if spec.keeps_tensors else count.streamed_bytes
     memory_cycles = ceil(dram_bytes / spec.dram_bytes_per_s * spec.clock_hz)
     waited = max(0, memory_cycles - count.cycles)
     dram_pj = dram_bytes * 8 * DRAM_PJ_PER_BIT[spec.dram_kind].value
@@ -47,15 +63,18 @@ def _play(trace: Trace, op: TracedOp, spec: AcceleratorSpec, memory: OnChipMemor
     cycles = launch + count.cycles + waited
     seconds = cycles / spec.clock_hz
     static_j = {"static": seconds * spec.static_power_w} if spec.static_power_w else {}
+    lost = Counter(count.lost_slots)
+    lost.update(_lost(spec, memory=waited, launch=launch))
     return OpResult(
         name=op.name,
         phase=op.phase,
         cycles=cycles,
         dense_macs=count.dense_macs,
         effectual_macs=count.effectual_macs,
-        lost_slots=count.lost_slots | _lost(spec, memory=waited, launch=launch),
+        lost_slots=dict(lost),
         dram_bytes=dram_bytes,
         energy_j=count.energy_j | {"dram": dram_pj * 1e-12, "leakage": seconds * spec.leakage_w} | static_j,
+        other_cycles=count.other_cycles,
     )
 
 

@@ -1,7 +1,20 @@
 """Tying a topology policy to a model and its optimizer, inside the user's own training loop."""
 
 from acf.train.changes import TopologyChange
+from acf.train.checkpoint import load_checkpoint, save_checkpoint
 from acf.train.controller import TopologyController, attach
-from acf.train.figures import LayerFigures, OnMove, write_scalars
+from acf.train.figures import GradientFigures, LayerFigures, OnMove, gradient_figures, print_figures, write_scalars
 
-__all__ = ["LayerFigures", "OnMove", "TopologyChange", "TopologyController", "attach", "write_scalars"]
+__all__ = [
+    "GradientFigures",
+    "LayerFigures",
+    "OnMove",
+    "TopologyChange",
+    "TopologyController",
+    "attach",
+    "gradient_figures",
+    "load_checkpoint",
+    "print_figures",
+    "save_checkpoint",
+    "write_scalars",
+]

@@ -29,10 +29,10 @@ class TopologyChange:
 def magnitudes(layer: BlockSparseLayer, inputs: InputSquares | None) -> Tensor:
     """Score of every present block, float32 ``[nnz]``: its l2 norm, columns weighed by the inputs they meet."""
     weight = whole(layer.weight)
-    if inputs is not None and inputs.mean is not None:
-        columns = inputs.mean.to(weight.device).sqrt().reshape(layer.layout.grid_cols, 1, -1)[layer.block_cols.long()]
-        weight = weight * columns.to(weight.dtype)
-    return frobenius_norms(weight, dim=(1, 2))
+    if inputs is None or inputs.mean is None:
+        return frobenius_norms(weight, dim=(1, 2))
+    columns = inputs.mean.to(weight.device).sqrt().reshape(layer.layout.grid_cols, -1)[layer.block_cols.long()]
+    return frobenius_norms(frobenius_norms(weight, dim=(1,)).mul_(columns), dim=(1,))
 
 
 def move_blocks(

@@ -16,7 +16,7 @@ from acf.train.changes import TopologyChange, move_blocks, prune_blocks
 from acf.train.figures import LayerFigures, OnMove
 from acf.train.inputs import InputSquares, fold_inputs
 from acf.train.listener import LayerListener
-from acf.train.processes import check_can_shrink
+from acf.train.processes import check_can_shrink, unwrapped
 from acf.train.scores import AbsentBlockScores
 from acf.train.state import check_state, policy_state
 
@@ -37,9 +37,11 @@ def attach(
 
     The training loop stays as it is: the controller hooks ``optimizer.step`` and, one step before a move, the
     backward pass. ``on_move(step, figures)`` is called after every step that may move blocks. Keep
-    ``controller.state_dict()`` in the checkpoint.
+    ``controller.state_dict()`` in the checkpoint; layers have the names of the model inside DistributedDataParallel
+    and ``torch.compile``, so it can be loaded with and without them.
     """
-    layers = {name: layer for name, layer in block_sparse_layers(model).items() if layer.weight.requires_grad}
+    sparse_layers = block_sparse_layers(unwrapped(model))
+    layers = {name: layer for name, layer in sparse_layers.items() if layer.weight.requires_grad}
     if not layers:
         raise TopologyError(
             "the model has no trainable block-sparse layer to attach to; call acf.sparsify_(model, ...) first"

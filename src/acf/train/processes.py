@@ -4,7 +4,7 @@ import gc
 from collections.abc import Mapping
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from acf.errors import TopologyError
@@ -17,6 +17,17 @@ def sum_over_processes(tensor: Tensor) -> Tensor:
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         torch.distributed.all_reduce(tensor)
     return tensor
+
+
+def unwrapped(model: nn.Module) -> nn.Module:
+    """The user's own model inside DistributedDataParallel, DataParallel and ``torch.compile``, in any order."""
+    while True:
+        if isinstance(model, DistributedDataParallel | nn.DataParallel):
+            model = model.module
+        elif isinstance(getattr(model, "_orig_mod", None), nn.Module):
+            model = model._orig_mod  # type: ignore[assignment]
+        else:
+            return model
 
 
 def check_can_shrink(layers: Mapping[str, BlockSparseLayer]) -> None:

@@ -29,17 +29,18 @@ class AbsentBlockScores:
         """Add one backward pass; norms that overflowed, in a pass that a loss scaler will skip, add nothing."""
         rows, cols, squares = self.candidates()
         norms = self.layer.gradient_norms(output_grad, x, rows, cols)
-        squares += torch.where(torch.isfinite(norms), norms, 0.0).square()
+        squares.addcmul_(norms.nan_to_num_(0.0, 0.0, 0.0), norms)
 
     def candidates(self) -> tuple[Tensor, Tensor, Tensor]:
         """Row, column and squares so far of every candidate, looked up when first needed."""
         if self.rows is None or self.cols is None or self.squares is None:
-            rows, cols = torch.nonzero(~self.layer.mask(), as_tuple=True)
-            sample = self.policy.sample(rows.numel(), self.generator)
+            absent = torch.nonzero(~self.layer.mask().flatten()).flatten()
+            sample = self.policy.sample(absent.numel(), self.generator)
             if sample is not None:
-                rows, cols = rows[sample.to(rows.device)], cols[sample.to(cols.device)]
-            self.rows, self.cols = rows.int(), cols.int()
-            self.squares = torch.zeros(rows.numel(), dtype=torch.float32, device=rows.device)
+                absent = absent[sample.to(absent.device)]
+            grid_cols = self.layer.layout.grid_cols
+            self.rows, self.cols = (absent // grid_cols).int(), (absent % grid_cols).int()
+            self.squares = torch.zeros(absent.numel(), dtype=torch.float32, device=absent.device)
         return self.rows, self.cols, self.squares
 
     def reduced(self) -> tuple[Tensor, Tensor, Tensor]:

@@ -1,0 +1,1 @@
+"""What the fabric does with whole training steps, and what each of its parts is worth."""

@@ -1,0 +1,216 @@
+"""From one matrix product to the packets of a fabric: pieces, then a mapping, then streams.
+
+A piece without a non-zero is never sent, and a piece goes out once for all clusters of a line that need it.
+"""
+
+from collections.abc import Callable
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from acf.program.mapping import ReductionMapping, TokenMapping, Work, choose_mapping
+from acf.program.program import Program, Stream
+from acf.program.shape import FabricShape
+from acf.program.streams import Operands, Packets, Sizes, reduction_packets, token_packets
+from acf.program.tiles import TiledRows, tiles_any
+from acf.trace import Gemm
+
+VALUE_BYTES = 2  # bf16, as results are written
+SUM_BYTES = 4  # fp32, as partial sums travel
+
+
+def lower_gemm(gemm: Gemm, shape: FabricShape) -> Program:
+    """The program of one product; the operand walked value by value is the one that takes fewer cycles."""
+    return lower_work(*choose_work(gemm, shape), shape)
+
+
+def lower_work(work: Work, swapped: bool, shape: FabricShape) -> Program:
+    """The program of a product in pieces."""
+    mapping = choose_mapping(work, shape)
+    if isinstance(mapping, TokenMapping):
+        return _token_program(work, mapping, shape, swapped)
+    return _reduction_program(work, mapping, shape, swapped)
+
+
+def choose_work(gemm: Gemm, shape: FabricShape) -> tuple[Work, bool]:
+    """The product in pieces, and whether the right operand is the serial one."""
+    left, right = TiledRows.of(gemm.left, shape.tile), TiledRows.of(gemm.right, shape.tile)
+    needed = None if gemm.needed is None else tiles_any(gemm.needed, shape.tile)
+    if _slots(right, left, shape) < _slots(left, right, shape):
+        return Work(right, left, None if needed is None else np.ascontiguousarray(needed.T)), True
+    return Work(left, right, needed), False
+
+
+def _slots(serial: TiledRows, parallel: TiledRows, shape: FabricShape) -> float:
+    """MAC slots if ``serial`` is walked: its non-zeros, or all its values where zeros are only gated.
+
+    Where zeros of both are skipped the slots are the same either way, but a piece is dense along the serial walk.
+    """
+    present = ((parallel.tile_nonzeros > 0) * parallel.widths[:, None]).sum(axis=0)
+    if shape.skip == "gate":
+        return float(present.sum()) * serial.rows * shape.tile
+    return float((serial.tile_nonzeros.sum(axis=0) * present).sum())
+
+
+def _operands(work: Work, shape: FabricShape) -> Operands:
+    """The operands as the packets need them: how long a non-zero takes at each place of every parallel piece.
+
+    A row of a block comes by a port that several units share, so it takes at least as many cycles as there are of them.
+    """
+    present = work.present
+    at_least = np.maximum(-(-work.parallel.widths // shape.lanes), shape.units_per_port)
+    widths = np.where(present, at_least[:, None], 0)
+    if shape.skip != "both":
+        nothing = np.zeros((0, 0, 0), dtype=np.uint8)
+        return Operands(
+            work.serial.patterns, work.parallel.tile_nonzeros, nothing, widths.astype(np.int8), shape.skip == "gate"
+        )
+    cycles = (work.parallel.depth_nonzeros + np.uint8(shape.lanes - 1)) // np.uint8(shape.lanes)
+    cycles = np.where(cycles > 0, np.maximum(cycles, np.uint8(shape.units_per_port)), np.uint8(0))
+    same = np.where((cycles == cycles[:, :, :1]).all(axis=2), cycles[:, :, 0].astype(np.int8), np.int8(-1))
+    return Operands(work.serial.patterns, work.parallel.tile_nonzeros, cycles, same, False)
+
+
+def _sizes(shape: FabricShape) -> Sizes:
+    return Sizes(shape.mesh_rows, shape.mesh_columns, shape.units_per_cluster, shape.tile, shape.link_bytes)
+
+
+def _fill(
+    lines: tuple[int, ...],
+    shape: FabricShape,
+    write: Callable[[NDArray[np.int64], NDArray[np.int64], bool, list[Packets]], None],
+) -> list[Stream]:
+    """Streams of so many controllers each: ``write`` runs once to count packets and items, once to fill them in."""
+    cursor, items = np.zeros(sum(lines), dtype=np.int64), np.zeros(lines[0], dtype=np.int64)
+    write(cursor, items, False, [Packets.empty(0, 0, shape.mesh_columns, shape.units_per_cluster) for _ in lines])
+    item_total, item_starts = int(items.sum()), np.concatenate(([0], np.cumsum(items)[:-1]))
+    firsts, packets, starts = [], [], []
+    begin = 0
+    for index, count in enumerate(lines):
+        first = np.concatenate(([0], np.cumsum(cursor[begin : begin + count])))
+        begin += count
+        total = item_total if index == 0 else 0
+        packets.append(Packets.empty(int(first[-1]), total, shape.mesh_columns, shape.units_per_cluster))
+        packets[-1].item_first[:] = total
+        firsts.append(first)
+        starts.append(first[:-1])
+    write(np.concatenate(starts), item_starts, True, packets)
+    return [Stream(first, *filled) for first, filled in zip(firsts, packets, strict=True)]
+
+
+def _token_program(work: Work, mapping: TokenMapping, shape: FabricShape, swapped: bool) -> Program:
+    parts = shape.mesh_rows * (shape.mesh_columns // mapping.groups)
+    piece_first, piece_rows, part_first = _cut_rows(work, parts, shape)
+    batches = max(1, -(-int(np.diff(part_first).max()) // mapping.batch))
+    column_rounds = int(mapping.round_of.max(initial=0)) + 1
+    needed = np.zeros((0, work.parallel.tiles), dtype=bool) if work.needed is None else work.needed
+    operands, sizes, orders = _operands(work, shape), _sizes(shape), mapping.depth_order(work.present)
+
+    def write(cursor: NDArray[np.int64], items: NDArray[np.int64], writes: bool, packets: list[Packets]) -> None:
+        token_packets(
+            operands,
+            sizes,
+            piece_first,
+            piece_rows,
+            part_first,
+            needed,
+            mapping.group_of,
+            mapping.round_of,
+            orders,
+            mapping.groups,
+            mapping.batch,
+            batches,
+            column_rounds,
+            cursor,
+            items,
+            writes,
+            packets[0],
+            packets[1],
+        )
+
+    rows, columns = _fill((shape.mesh_rows, shape.mesh_columns), shape, write)
+    rounds = column_rounds * batches
+    return Program(
+        rows=rows,
+        columns=columns,
+        round_of_step=np.repeat(np.arange(rounds, dtype=np.int32), work.serial.steps),
+        round_flits=_token_result_flits(work, mapping, part_first, batches, shape),
+        reduces=False,
+        piece_first=piece_first,
+        piece_rows=piece_rows,
+        swapped=swapped,
+    )
+
+
+def _cut_rows(
+    work: Work, parts: int, shape: FabricShape
+) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]:
+    """First row and length of every piece, and the first piece of every part of the rows.
+
+    Parts are as equal as rows allow; where only some output pieces are needed, pieces keep to the tiles of the mask.
+    """
+    rows, tile = work.serial.rows, shape.tile
+    if work.needed is None:
+        bounds = np.arange(parts + 1, dtype=np.int64) * rows // parts
+    else:
+        bounds = np.minimum(np.arange(parts + 1, dtype=np.int64) * work.serial.tiles // parts * tile, rows)
+    starts = [np.arange(begin, end, tile) for begin, end in pairwise(bounds)]
+    lengths = [np.minimum(begins + tile, end) - begins for begins, end in zip(starts, bounds[1:], strict=True)]
+    part_first = np.concatenate(([0], np.cumsum([begins.size for begins in starts])))
+    return np.concatenate(starts), np.concatenate(lengths).astype(np.int32), part_first.astype(np.int64)
+
+
+def _token_result_flits(
+    work: Work, mapping: TokenMapping, part_first: NDArray[np.int64], batches: int, shape: FabricShape
+) -> NDArray[np.int32]:
+    """Flits of results of every round, int32 ``[rounds, mesh_rows, mesh_columns]``; absent output columns send none."""
+    column_rounds = int(mapping.round_of.max(initial=0)) + 1
+    owned = np.zeros((column_rounds, mapping.groups), dtype=np.int64)
+    filled = np.flatnonzero(mapping.round_of >= 0)
+    np.add.at(owned, (mapping.round_of[filled], mapping.group_of[filled]), 1)
+    left = np.diff(part_first)[None, :] - np.arange(batches)[:, None] * mapping.batch
+    pieces = np.clip(left, 0, mapping.batch).reshape(batches, shape.mesh_rows, -1)
+    tiles = pieces[None, :, :, :, None] * owned[:, None, None, None, :]
+    flits = -(-tiles * shape.tile**2 * VALUE_BYTES // shape.link_bytes)
+    return flits.reshape(column_rounds * batches, shape.mesh_rows, shape.mesh_columns).astype(np.int32)
+
+
+def _reduction_program(work: Work, mapping: ReductionMapping, shape: FabricShape, swapped: bool) -> Program:
+    order = np.lexsort((np.arange(mapping.round_of.size), mapping.round_of))
+    rounds = int(mapping.round_of.max()) + 1
+    round_first = np.searchsorted(mapping.round_of[order], np.arange(rounds + 1)).astype(np.int64)
+    operands, sizes = _operands(work, shape), _sizes(shape)
+
+    def write(cursor: NDArray[np.int64], items: NDArray[np.int64], writes: bool, packets: list[Packets]) -> None:
+        reduction_packets(
+            operands,
+            sizes,
+            mapping.output_rows[order],
+            mapping.output_columns[order],
+            mapping.column_of[order],
+            round_first,
+            mapping.split,
+            cursor,
+            items,
+            writes,
+            packets[0],
+        )
+
+    (rows,) = _fill((shape.mesh_rows,), shape, write)
+    groups = shape.mesh_columns // mapping.split
+    pieces = np.zeros((rounds, groups), dtype=np.int64)
+    np.add.at(pieces, (mapping.round_of, mapping.column_of), 1)
+    flits = np.tile(-(-pieces * shape.tile**2 * SUM_BYTES // shape.link_bytes), (1, mapping.split)) * mapping.split
+    local_steps = -(-work.serial.steps // (shape.mesh_rows * mapping.split))
+    no_packets = Packets.empty(0, 0, shape.mesh_columns, shape.units_per_cluster)
+    return Program(
+        rows=rows,
+        columns=Stream(np.zeros(shape.mesh_columns + 1, dtype=np.int64), *no_packets),
+        round_of_step=np.repeat(np.arange(rounds, dtype=np.int32), local_steps),
+        round_flits=np.repeat(flits[:, None, :], shape.mesh_rows, axis=1).astype(np.int32),
+        reduces=True,
+        piece_first=np.arange(0, work.serial.rows, shape.tile, dtype=np.int64),
+        piece_rows=work.serial.widths.astype(np.int32),
+        swapped=swapped,
+    )

@@ -1,0 +1,163 @@
+"""Which cluster owns which piece of the output, and whether tokens or the reduction are spread over mesh rows."""
+
+from dataclasses import dataclass
+from math import ceil
+
+import numpy as np
+from numpy.typing import NDArray
+
+from acf.errors import ArchitectureError
+from acf.program.balance import BALANCERS, Shares, even_order
+from acf.program.shape import FabricShape
+from acf.program.tiles import TiledRows
+
+
+@dataclass(frozen=True, eq=False)
+class Work:
+    """One product in pieces: ``serial`` rows against ``parallel`` columns; ``needed`` pieces of the output, or all.
+
+    ``needed``: bool ``[serial.tiles, parallel.tiles]``.
+    """
+
+    serial: TiledRows
+    parallel: TiledRows
+    needed: NDArray[np.bool_] | None
+
+    @property
+    def present(self) -> NDArray[np.bool_]:
+        """Pieces of the parallel operand that hold a non-zero, bool ``[tiles, steps]``."""
+        return self.parallel.tile_nonzeros > 0
+
+
+@dataclass(frozen=True, eq=False)
+class TokenMapping:
+    """Output rows over mesh rows and groups of mesh columns; output columns over the columns of a group.
+
+    ``group_of``: the mesh column within its group, ``round_of``: the filling of the accumulators, for every piece of
+    output columns, -1 where it has no block. ``groups`` mesh columns share one part of the rows. ``batch`` pieces of
+    rows are accumulated at a time. ``cycles`` is an estimate that only ranks mappings.
+    """
+
+    groups: int
+    group_of: NDArray[np.int64]
+    round_of: NDArray[np.int64]
+    batch: int
+    cycles: float
+
+    def depth_order(self, present: NDArray[np.bool_]) -> NDArray[np.int64]:
+        """For every column round the order of the reduction that keeps clusters abreast, int64 ``[rounds, steps]``.
+
+        ``present``: bool ``[output columns, steps]``.
+        """
+        orders = []
+        for index in range(int(self.round_of.max(initial=0)) + 1):
+            loads = np.zeros((self.groups, present.shape[1]), dtype=np.int64)
+            mine = self.round_of == index
+            np.add.at(loads, self.group_of[mine], present[mine])
+            orders.append(even_order(np.ascontiguousarray(loads.T)))
+        return np.stack(orders)
+
+
+@dataclass(frozen=True, eq=False)
+class ReductionMapping:
+    """The reduction over mesh rows and ``split`` groups of mesh columns; output pieces over the columns of a group.
+
+    ``output_rows``, ``output_columns``, ``column_of``, ``round_of``: int64 ``[output pieces]``.
+    """
+
+    split: int
+    output_rows: NDArray[np.int64]
+    output_columns: NDArray[np.int64]
+    column_of: NDArray[np.int64]
+    round_of: NDArray[np.int64]
+    cycles: float
+
+
+def choose_mapping(work: Work, shape: FabricShape) -> TokenMapping | ReductionMapping:
+    """The mapping with the fewest estimated cycles; a reduction must be better by 5 %, for it sends and adds more."""
+    if shape.balancer not in BALANCERS:
+        raise ArchitectureError(
+            f"balancer {shape.balancer!r} is not one of {', '.join(BALANCERS)}; use one of these names"
+        )
+    divisors = [count for count in range(shape.mesh_columns, 0, -1) if shape.mesh_columns % count == 0]
+    tokens = [_token_mapping(work, shape, groups) for groups in divisors]
+    reductions = [_reduction_mapping(work, shape, shape.mesh_columns // groups) for groups in divisors]
+    best_tokens = min(tokens, key=lambda mapping: mapping.cycles)
+    best_reduction = min(reductions, key=lambda mapping: mapping.cycles)
+    return best_reduction if best_reduction.cycles < 0.95 * best_tokens.cycles else best_tokens
+
+
+def _share(weights: NDArray[np.int64], touches: NDArray[np.bool_], bins: int, shape: FabricShape) -> Shares:
+    return BALANCERS[shape.balancer].share(weights, touches, bins)
+
+
+def _token_mapping(work: Work, shape: FabricShape, groups: int) -> TokenMapping:
+    present = work.present
+    columns = present.shape[0]
+    weights = present.sum(axis=1, dtype=np.int64)
+    group_of, round_of = np.zeros(columns, dtype=np.int64), np.full(columns, -1, dtype=np.int64)
+    filled = np.flatnonzero(weights)
+    if shape.interconnect == "static":
+        group_of[filled] = filled * groups // max(1, columns)
+    else:
+        group_of[filled] = _share(weights[filled], present[filled], groups, shape)
+    position = _positions(group_of[filled], groups)
+    most = int(position.max()) + 1 if filled.size else 1
+    rounds = -(-most // shape.accumulator_tiles)
+    per_round = -(-most // rounds)
+    round_of[filled] = position // per_round
+    parts = shape.mesh_rows * (shape.mesh_columns // groups)
+    if work.needed is None:
+        heaviest = float(np.bincount(group_of, weights, groups).max()) if columns else 0.0
+        cycles = heaviest * ceil(ceil(work.serial.rows / parts) / shape.units_per_cluster)
+    else:
+        part_of = np.arange(work.serial.tiles) * parts // max(1, work.serial.tiles)
+        by_part = np.zeros((parts, columns))
+        np.add.at(by_part, part_of, work.needed * weights)
+        by_cluster = np.zeros((groups, parts))
+        np.add.at(by_cluster, group_of, by_part.T)
+        cycles = float(by_cluster.max()) * -(-shape.tile // shape.units_per_cluster) if columns else 0.0
+    return TokenMapping(groups, group_of, round_of, shape.accumulator_tiles // per_round, cycles)
+
+
+def _reduction_mapping(work: Work, shape: FabricShape, split: int) -> ReductionMapping:
+    groups = shape.mesh_columns // split
+    present = work.present
+    weights = present.sum(axis=1, dtype=np.int64)
+    needed = work.needed
+    if needed is None:
+        needed = np.ones((work.serial.tiles, present.shape[0]), dtype=bool)
+    output_rows, output_columns = (axis.astype(np.int64) for axis in np.nonzero(needed & (weights > 0)))
+    pieces = output_rows.size
+    steps, spread = work.serial.steps, shape.mesh_rows * split
+    if not pieces:
+        nothing = np.zeros(0, dtype=np.int64)
+        return ReductionMapping(split, nothing, nothing, nothing, nothing, float("inf"))
+    piece_weights = weights[output_columns]
+    if shape.interconnect == "static":
+        column_of = (output_rows * needed.shape[1] + output_columns) * groups // needed.size
+    elif pieces > 65536:  # sharing is even whatever the order, and the table of what is touched would be large
+        column_of = np.arange(pieces, dtype=np.int64) * groups // pieces
+    else:
+        touches = np.zeros((pieces, needed.shape[0] + needed.shape[1]), dtype=bool)
+        touches[np.arange(pieces), output_rows] = True
+        touches[np.arange(pieces), needed.shape[0] + output_columns] = True
+        column_of = _share(piece_weights, touches, groups, shape)
+    round_of = _positions(column_of, groups) // shape.accumulator_tiles
+    heaviest = float(np.bincount(column_of, piece_weights, groups).max())
+    share_of_steps = -(-steps // spread) / steps
+    merge = shape.flits(shape.accumulator_tiles * shape.tile**2 * 4) * (1 if split == 1 else 2)
+    density = work.serial.nonzeros / max(1, work.serial.rows * steps * shape.tile)
+    row_cycles = max(1.0, density * shape.tile) * shape.tile / shape.lanes
+    rows = -(-shape.tile // shape.units_per_cluster)
+    cycles = heaviest * share_of_steps * rows + (int(round_of.max()) + 1) * merge / row_cycles
+    return ReductionMapping(split, output_rows, output_columns, column_of, round_of, cycles)
+
+
+def _positions(bins_of: Shares, bins: int) -> NDArray[np.int64]:
+    """For every item its place among those of its bin, in order of index."""
+    positions = np.zeros(bins_of.size, dtype=np.int64)
+    for index in range(bins):
+        mine = np.flatnonzero(bins_of == index)
+        positions[mine] = np.arange(mine.size)
+    return positions

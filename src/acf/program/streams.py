@@ -1,0 +1,357 @@
+"""Filling the packets of a program, compiled: counted first, written second, in the same loops."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from acf.jit import compiled
+from acf.program.program import PARALLEL, SERIAL
+
+Patterns = NDArray[np.unsignedinteger]
+
+
+class Packets(NamedTuple):
+    """The arrays of a stream (`acf.program.Stream`) while they are filled."""
+
+    kind: NDArray[np.uint8]
+    step: NDArray[np.int32]
+    flits: NDArray[np.int32]
+    takers: NDArray[np.uint64]
+    row: NDArray[np.int32]
+    depth: NDArray[np.int32]
+    round: NDArray[np.int32]
+    blocks: NDArray[np.uint32]
+    item_first: NDArray[np.int64]
+    item_cycles: NDArray[np.int32]
+
+    @classmethod
+    def empty(cls, packets: int, items: int, mesh_columns: int, units: int) -> "Packets":
+        """Room for so many packets and items."""
+        return cls(
+            np.zeros(packets, dtype=np.uint8),
+            np.zeros(packets, dtype=np.int32),
+            np.zeros(packets, dtype=np.int32),
+            np.zeros(packets, dtype=np.uint64),
+            np.zeros(packets, dtype=np.int32),
+            np.zeros(packets, dtype=np.int32),
+            np.zeros(packets, dtype=np.int32),
+            np.zeros((packets, mesh_columns), dtype=np.uint32),
+            np.zeros(packets + 1, dtype=np.int64),
+            np.zeros((items, units), dtype=np.int32),
+        )
+
+
+class Operands(NamedTuple):
+    """What the packets carry: zero patterns of the serial operand and counts of the parallel one.
+
+    ``patterns [rows, steps]``; ``tile_nonzeros [tiles, steps]`` of the parallel operand; ``depth_cycles [tiles, steps,
+    tile]``: cycles of a non-zero at each position of a piece, and ``same_cycles [tiles, steps]``: that number where it
+    is one for all positions, else -1. ``whole_rows``: zeros of the serial operand take time, too.
+    """
+
+    patterns: Patterns
+    tile_nonzeros: NDArray[np.int64]
+    depth_cycles: NDArray[np.uint8]
+    same_cycles: NDArray[np.int8]
+    whole_rows: bool
+
+
+class Sizes(NamedTuple):
+    """Of the fabric, as plain numbers."""
+
+    mesh_rows: int
+    mesh_columns: int
+    units: int
+    tile: int
+    link_bytes: int
+
+
+@compiled
+def payload_flits(nonzeros: int, tile: int, link_bytes: int) -> int:
+    """Flits of a piece: a bit per value and the non-zero bf16 values, or all values where that is shorter."""
+    payload = min(2 * nonzeros + tile * tile // 8, 2 * tile * tile)
+    return -(-payload // link_bytes)
+
+
+@compiled
+def count_bits(bits: np.unsignedinteger) -> int:
+    """Set bits of a pattern of up to 32: pairs, nibbles and bytes are added in place."""
+    value = np.uint64(bits)
+    value = value - ((value >> np.uint64(1)) & np.uint64(0x55555555))
+    value = (value & np.uint64(0x33333333)) + ((value >> np.uint64(2)) & np.uint64(0x33333333))
+    value = (value + (value >> np.uint64(4))) & np.uint64(0x0F0F0F0F)
+    return int(((value * np.uint64(0x01010101)) >> np.uint64(24)) & np.uint64(0xFF))
+
+
+@compiled
+def add_cycles(
+    operands: Operands, first: int, rows: int, depth: int, column: int, tile: int, cycles: NDArray[np.int32]
+) -> None:
+    """Add to ``cycles [units]`` what rows ``first``, ... of the serial operand take against one parallel piece."""
+    same = operands.same_cycles[column, depth]
+    for row in range(rows):
+        unit = row % cycles.size
+        if operands.whole_rows:
+            cycles[unit] += tile * same
+            continue
+        bits = np.uint32(operands.patterns[first + row, depth])
+        if same >= 0:
+            cycles[unit] += count_bits(bits) * same
+            continue
+        position = 0
+        while bits:
+            if bits & np.uint32(1):
+                cycles[unit] += operands.depth_cycles[column, depth, position]
+            bits >>= np.uint32(1)
+            position += 1
+
+
+@compiled
+def nonzeros_of(operands: Operands, first: int, rows: int, depth: int) -> int:
+    """Non-zeros of one serial piece."""
+    nonzeros = 0
+    for row in range(rows):
+        nonzeros += count_bits(operands.patterns[first + row, depth])
+    return nonzeros
+
+
+@compiled
+def token_packets(
+    operands: Operands,
+    sizes: Sizes,
+    piece_first: NDArray[np.int64],
+    piece_rows: NDArray[np.int32],
+    part_first: NDArray[np.int64],
+    needed: NDArray[np.bool_],
+    group_of: NDArray[np.int64],
+    round_of: NDArray[np.int64],
+    orders: NDArray[np.int64],
+    groups: int,
+    batch: int,
+    batches: int,
+    column_rounds: int,
+    cursor: NDArray[np.int64],
+    item_cursor: NDArray[np.int64],
+    write: bool,
+    rows: Packets,
+    columns: Packets,
+) -> None:
+    """Packets when output rows are spread over the mesh; the cursors move past them, one per controller.
+
+    ``needed [row pieces, column pieces]``, or without rows where all are. ``cursor [mesh_rows + mesh_columns]``,
+    ``item_cursor [mesh_rows]``. ``orders [column_rounds, steps]``: the order of the reduction.
+    """
+    steps = operands.patterns.shape[1]
+    output_columns = operands.tile_nonzeros.shape[0]
+    parts_per_row = sizes.mesh_columns // groups
+    met = np.zeros(groups, dtype=np.bool_)
+    arrived = np.zeros(groups, dtype=np.int64)
+    used = np.zeros((sizes.mesh_rows, parts_per_row, output_columns), dtype=np.bool_)
+    everything = needed.shape[0] == 0
+    present = np.zeros(output_columns, dtype=np.int64)
+    for column_round in range(column_rounds):
+        for index in range(batches):
+            round_number = column_round * batches + index
+            for place in range(steps):
+                depth = orders[column_round, place]
+                step = round_number * steps + place
+                found = 0
+                for column in range(output_columns):
+                    if round_of[column] == column_round and operands.tile_nonzeros[column, depth] > 0:
+                        present[found] = column
+                        found += 1
+                if found == 0:
+                    continue
+                used[:] = False
+                sent = False
+                before = cursor[: sizes.mesh_rows].copy()
+                for mesh_row in range(sizes.mesh_rows):
+                    for part_in_row in range(parts_per_row):
+                        part = mesh_row * parts_per_row + part_in_row
+                        begin = part_first[part] + index * batch
+                        end = min(part_first[part + 1], begin + batch)
+                        for piece in range(begin, end):
+                            first, count = piece_first[piece], piece_rows[piece]
+                            nonzeros = nonzeros_of(operands, first, count, depth)
+                            if nonzeros == 0:
+                                continue
+                            met[:] = False
+                            for index_present in range(found):
+                                column = present[index_present]
+                                if everything or needed[first // sizes.tile, column]:
+                                    met[group_of[column]] = True
+                                    used[mesh_row, part_in_row, column] = True
+                            takers, items = np.uint64(0), 0
+                            for group in range(groups):
+                                if met[group]:
+                                    takers |= np.uint64(1) << np.uint64(part_in_row * groups + group)
+                                    items += 1
+                            if items == 0:
+                                continue
+                            sent = True
+                            if write:
+                                packet = cursor[mesh_row]
+                                rows.kind[packet] = SERIAL
+                                rows.step[packet] = step
+                                rows.flits[packet] = payload_flits(nonzeros, sizes.tile, sizes.link_bytes)
+                                rows.takers[packet] = takers
+                                rows.row[packet] = piece
+                                rows.depth[packet] = depth
+                                rows.round[packet] = round_number
+                                rows.item_first[packet] = item_cursor[mesh_row]
+                            cursor[mesh_row] += 1
+                            item_cursor[mesh_row] += items
+                if not sent:
+                    continue
+                for index_present in range(found):
+                    column = present[index_present]
+                    for part_in_row in range(parts_per_row):
+                        takers = np.uint64(0)
+                        for mesh_row in range(sizes.mesh_rows):
+                            if used[mesh_row, part_in_row, column]:
+                                takers |= np.uint64(1) << np.uint64(mesh_row)
+                        if not takers:
+                            continue
+                        line = sizes.mesh_rows + part_in_row * groups + group_of[column]
+                        if write:
+                            packet = cursor[line]
+                            columns.kind[packet] = PARALLEL
+                            columns.step[packet] = step
+                            nonzeros = operands.tile_nonzeros[column, depth]
+                            columns.flits[packet] = payload_flits(nonzeros, sizes.tile, sizes.link_bytes)
+                            columns.takers[packet] = takers
+                            columns.row[packet] = column
+                            columns.depth[packet] = depth
+                            columns.round[packet] = round_number
+                        cursor[line] += 1
+                if not write:
+                    continue
+                for mesh_row in range(sizes.mesh_rows):  # what every packet of the step meets, and what that costs
+                    for packet in range(before[mesh_row], cursor[mesh_row]):
+                        piece = rows.row[packet]
+                        first, count = piece_first[piece], piece_rows[piece]
+                        part_in_row = 0
+                        while piece >= part_first[mesh_row * parts_per_row + part_in_row + 1]:
+                            part_in_row += 1
+                        arrived[:] = 0
+                        for index_present in range(found):
+                            column = present[index_present]
+                            if not used[mesh_row, part_in_row, column]:
+                                continue
+                            group = group_of[column]
+                            rank = arrived[group]
+                            arrived[group] += 1
+                            if not everything and not needed[first // sizes.tile, column]:
+                                continue
+                            mesh_column = part_in_row * groups + group
+                            rows.blocks[packet, mesh_column] |= np.uint32(1) << np.uint32(rank)
+                            item = rows.item_first[packet]
+                            for other in range(mesh_column):
+                                item += (rows.takers[packet] >> np.uint64(other)) & np.uint64(1) > 0
+                            add_cycles(operands, first, count, depth, column, sizes.tile, rows.item_cycles[item])
+
+
+@compiled
+def reduction_packets(
+    operands: Operands,
+    sizes: Sizes,
+    output_rows: NDArray[np.int64],
+    output_columns: NDArray[np.int64],
+    column_of: NDArray[np.int64],
+    round_first: NDArray[np.int64],
+    split: int,
+    cursor: NDArray[np.int64],
+    item_cursor: NDArray[np.int64],
+    write: bool,
+    rows: Packets,
+) -> None:
+    """Packets when the reduction is spread over the mesh; the cursors ``[mesh_rows]`` move past them.
+
+    Output pieces are sorted by round; round ``n`` has those from ``round_first[n]`` up to ``round_first[n + 1]``.
+    """
+    steps = operands.patterns.shape[1]
+    tile = sizes.tile
+    groups = sizes.mesh_columns // split
+    local_steps = -(-steps // (sizes.mesh_rows * split))
+    serial_tiles = -(-operands.patterns.shape[0] // tile)
+    nonzeros = np.zeros(serial_tiles, dtype=np.int64)
+    known = np.full(serial_tiles, -1, dtype=np.int64)
+    packet_of = np.full(serial_tiles, -1, dtype=np.int64)
+    takers_of_row = np.zeros(serial_tiles, dtype=np.uint64)
+    takers_of = np.zeros(operands.tile_nonzeros.shape[0], dtype=np.uint64)
+    rank = np.zeros((operands.tile_nonzeros.shape[0], groups), dtype=np.int64)
+    arrived = np.zeros(groups, dtype=np.int64)
+    visit = 0
+    for round_number in range(round_first.size - 1):
+        begin, end = round_first[round_number], round_first[round_number + 1]
+        for local in range(local_steps):
+            step = round_number * local_steps + local
+            for mesh_row in range(sizes.mesh_rows):
+                for part in range(split):
+                    depth = (local * split + part) * sizes.mesh_rows + mesh_row
+                    if depth >= steps:
+                        continue
+                    visit += 1
+                    for piece in range(begin, end):
+                        row, column = output_rows[piece], output_columns[piece]
+                        if known[row] != visit:
+                            known[row] = visit
+                            count = min(tile, operands.patterns.shape[0] - row * tile)
+                            nonzeros[row] = nonzeros_of(operands, row * tile, count, depth)
+                            takers_of_row[row] = np.uint64(0)
+                            packet_of[row] = -1
+                        if nonzeros[row] and operands.tile_nonzeros[column, depth] > 0:
+                            bit = np.uint64(1) << np.uint64(part * groups + column_of[piece])
+                            takers_of_row[row] |= bit
+                            takers_of[column] |= bit
+                    arrived[:] = 0
+                    for piece in range(begin, end):  # parallel pieces first
+                        column = output_columns[piece]
+                        if not takers_of[column]:
+                            continue
+                        if write:
+                            packet = cursor[mesh_row]
+                            rows.kind[packet] = PARALLEL
+                            rows.step[packet] = step
+                            count = operands.tile_nonzeros[column, depth]
+                            rows.flits[packet] = payload_flits(count, tile, sizes.link_bytes)
+                            rows.takers[packet] = takers_of[column]
+                            rows.row[packet] = column
+                            rows.depth[packet] = depth
+                            rows.round[packet] = round_number
+                            rows.item_first[packet] = item_cursor[mesh_row]
+                        cursor[mesh_row] += 1
+                        for group in range(groups):
+                            if (takers_of[column] >> np.uint64(part * groups + group)) & np.uint64(1):
+                                rank[column, group] = arrived[group]
+                                arrived[group] += 1
+                        takers_of[column] = np.uint64(0)
+                    for piece in range(begin, end):
+                        row, column, group = output_rows[piece], output_columns[piece], column_of[piece]
+                        if not takers_of_row[row]:
+                            continue
+                        mesh_column = part * groups + group
+                        if packet_of[row] < 0:
+                            packet_of[row] = cursor[mesh_row]
+                            if write:
+                                packet = cursor[mesh_row]
+                                rows.kind[packet] = SERIAL
+                                rows.step[packet] = step
+                                rows.flits[packet] = payload_flits(nonzeros[row], tile, sizes.link_bytes)
+                                rows.takers[packet] = takers_of_row[row]
+                                rows.row[packet] = row
+                                rows.depth[packet] = depth
+                                rows.round[packet] = round_number
+                                rows.item_first[packet] = item_cursor[mesh_row]
+                            cursor[mesh_row] += 1
+                            for other in range(sizes.mesh_columns):
+                                item_cursor[mesh_row] += (takers_of_row[row] >> np.uint64(other)) & np.uint64(1) > 0
+                        if write and operands.tile_nonzeros[column, depth] > 0:
+                            packet = packet_of[row]
+                            rows.blocks[packet, mesh_column] |= np.uint32(1) << np.uint32(rank[column, group])
+                            item = rows.item_first[packet]
+                            for other in range(mesh_column):
+                                item += (takers_of_row[row] >> np.uint64(other)) & np.uint64(1) > 0
+                            count = min(tile, operands.patterns.shape[0] - row * tile)
+                            add_cycles(operands, row * tile, count, depth, column, tile, rows.item_cycles[item])

@@ -1,0 +1,98 @@
+"""An operand cut into square pieces: how many non-zeros each row of each piece holds."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from acf.jit import compiled
+from acf.trace import PackedRows
+
+_WORDS: dict[int, type[np.unsignedinteger]] = {8: np.uint8, 16: np.uint16, 32: np.uint32}
+
+
+@dataclass(frozen=True, eq=False)
+class TiledRows:
+    """Rows packed along the reduction, in pieces of ``tile`` rows x ``tile`` steps of the reduction.
+
+    ``patterns``: unsigned ``[rows, steps]``, for every row of every piece its zero pattern, lowest bit first.
+    """
+
+    patterns: NDArray[np.unsignedinteger]
+    tile: int
+
+    @classmethod
+    def of(cls, rows: PackedRows, tile: int) -> "TiledRows":
+        """Cut packed rows into pieces."""
+        steps = -(-rows.length // tile)
+        return cls(np.ascontiguousarray(rows.words.view(_WORDS[tile])[:, :steps]), tile)
+
+    @property
+    def rows(self) -> int:
+        """Rows of the operand."""
+        return int(self.patterns.shape[0])
+
+    @property
+    def steps(self) -> int:
+        """Pieces along the reduction."""
+        return int(self.patterns.shape[1])
+
+    @property
+    def tiles(self) -> int:
+        """Pieces along the rows, the last one perhaps short."""
+        return -(-self.rows // self.tile)
+
+    @cached_property
+    def widths(self) -> NDArray[np.int64]:
+        """Rows of every piece, int64 ``[tiles]``."""
+        widths = np.full(self.tiles, self.tile, dtype=np.int64)
+        if self.rows % self.tile:
+            widths[-1] = self.rows % self.tile
+        return widths
+
+    @cached_property
+    def row_nonzeros(self) -> NDArray[np.uint8]:
+        """Non-zeros of every row within every piece, uint8 ``[rows, steps]``."""
+        counts: NDArray[np.uint8] = np.bitwise_count(self.patterns)
+        return counts
+
+    @cached_property
+    def depth_nonzeros(self) -> NDArray[np.uint8]:
+        """Non-zeros of every piece at every position of the reduction, uint8 ``[tiles, steps, tile]``."""
+        return _count_positions(self.patterns, self.tile)
+
+    @cached_property
+    def tile_nonzeros(self) -> NDArray[np.int64]:
+        """Non-zeros of every piece, int64 ``[tiles, steps]``; 0 marks a piece that is absent."""
+        if not self.rows:
+            return np.zeros((0, self.steps), dtype=np.int64)
+        return np.add.reduceat(self.row_nonzeros, np.arange(0, self.rows, self.tile), axis=0, dtype=np.int64)
+
+    @cached_property
+    def nonzeros(self) -> int:
+        """Non-zeros of the whole operand."""
+        return int(self.tile_nonzeros.sum())
+
+
+@compiled
+def _count_positions(patterns: NDArray[np.unsignedinteger], tile: int) -> NDArray[np.uint8]:
+    rows, steps = patterns.shape
+    counts = np.zeros((-(-rows // tile), steps, tile), dtype=np.uint8)
+    for row in range(rows):
+        for step in range(steps):
+            bits = np.uint64(patterns[row, step])
+            position = 0
+            while bits:
+                counts[row // tile, step, position] += np.uint8(bits & np.uint64(1))
+                bits >>= np.uint64(1)
+                position += 1
+    return counts
+
+
+def tiles_any(pattern: NDArray[np.bool_], tile: int) -> NDArray[np.bool_]:
+    """Which ``tile`` x ``tile`` pieces of ``pattern`` hold a True, bool ``[row pieces, column pieces]``."""
+    rows, columns = pattern.shape
+    padded = np.pad(pattern, ((0, -rows % tile), (0, -columns % tile)))
+    pieces = padded.reshape(padded.shape[0] // tile, tile, padded.shape[1] // tile, tile)
+    return np.asarray(pieces.any(axis=(1, 3)))

@@ -1,0 +1,85 @@
+"""Playing a program: its cycles, what every unit did with them, and what moved."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from acf.errors import ArchitectureError
+from acf.program import FabricShape, Program
+from acf.sim.fabric.engine import FRACTION_BITS, REASONS, play_program
+from acf.sim.fabric.stepper import step_program
+
+ENGINES: dict[str, Callable[..., int]] = {"fast": play_program, "exact": step_program}
+"""fast: from event to event; exact: every queue in every cycle, as the hardware does. They agree to the cycle."""
+
+
+@dataclass(frozen=True)
+class DramPort:
+    """What memory outside the chip gives to one mesh row: ``bytes_per_cycle``, and ``latency_cycles`` before that."""
+
+    bytes_per_cycle: float
+    latency_cycles: int
+
+
+@dataclass(frozen=True, eq=False)
+class Played:
+    """``unit_cycles``: int64 ``[units, reasons]`` by `REASONS`; every row adds up to ``cycles``."""
+
+    cycles: int
+    unit_cycles: NDArray[np.int64]
+
+    @property
+    def by_reason(self) -> dict[str, int]:
+        """Unit cycles of the whole fabric by what they were spent on."""
+        return {reason: int(self.unit_cycles[:, index].sum()) for index, reason in enumerate(REASONS)}
+
+
+def play(
+    program: Program, shape: FabricShape, dram: DramPort | None = None, dram_bytes: int = 0, engine: str = "fast"
+) -> Played:
+    """Play ``program`` on a fabric; ``dram_bytes`` come from outside the chip, spread over the row packets by size."""
+    if engine not in ENGINES:
+        raise ArchitectureError(f"engine {engine!r} is not one of {', '.join(ENGINES)}; use one of these names")
+    rows, columns = program.rows, program.columns
+    unit_cycles = np.zeros((shape.units, len(REASONS)), dtype=np.int64)
+    cycles = ENGINES[engine](
+        rows.first,
+        rows.kind,
+        rows.step,
+        rows.flits,
+        rows.takers,
+        rows.item_first,
+        rows.item_cycles,
+        columns.first,
+        columns.step,
+        columns.flits,
+        columns.takers,
+        program.round_of_step,
+        program.round_flits,
+        _dram_ticks(program, dram, dram_bytes),
+        program.reduces,
+        shape.ideal_links,
+        shape.queue_packets,
+        shape.parallel_slots,
+        shape.prefetch_packets,
+        shape.hop_cycles,
+        shape.sram_cycles,
+        dram.latency_cycles if dram else 0,
+        shape.result_period_cycles,
+        shape.result_flit_cycles,
+        shape.sum_flit_cycles,
+        unit_cycles,
+    )
+    return Played(int(cycles), unit_cycles)
+
+
+def _dram_ticks(program: Program, dram: DramPort | None, dram_bytes: int) -> NDArray[np.int64]:
+    """DRAM time of every row packet in fractions of a cycle, int64 ``[packets]``."""
+    flits = program.rows.flits.astype(np.int64)
+    if dram is None or not dram_bytes or not flits.size:
+        return np.zeros(flits.size, dtype=np.int64)
+    ticks_per_flit = dram_bytes / int(flits.sum()) / dram.bytes_per_cycle * 2**FRACTION_BITS
+    ticks: NDArray[np.int64] = np.maximum(1, np.rint(flits * ticks_per_flit)).astype(np.int64)
+    return ticks

@@ -1,0 +1,82 @@
+"""What a mesh is made of: its size, its queues and the cycles that a flit and a credit take."""
+
+from dataclasses import dataclass, fields
+
+from acf.errors import ArchitectureError
+
+LOCAL, EAST, WEST, NORTH, SOUTH, PORTS = range(6)
+"""Ports of a router; the last is their number. East is one column on, north one row on."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeshSpec:
+    """``columns`` x ``rows`` routers with one endpoint each, numbered row by row.
+
+    A router has five inputs of ``virtual_channels`` queues of ``queue_flits`` flits. A flit spends one cycle each in
+    the allocation of an output queue, in the allocation of the crossbar, in the crossbar and on the link, so four per
+    router where nothing is in its way, and two at the endpoints. A credit is usable ``credit_delay_cycles`` + 2 cycles
+    after the flit it stands for has won the crossbar: one to be made, one on the wire, the rest to be counted.
+    """
+
+    columns: int = 8
+    rows: int = 8
+    virtual_channels: int = 2
+    queue_flits: int = 4
+    credit_delay_cycles: int = 1
+    flit_bytes: int = 32
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            if getattr(self, field.name) < 1:
+                raise ArchitectureError(
+                    f"{field.name} {getattr(self, field.name)} is less than 1; give a mesh at least one of each"
+                )
+        if self.virtual_channels > MAXIMUM_VIRTUAL_CHANNELS:
+            raise ArchitectureError(
+                f"virtual_channels {self.virtual_channels} exceeds {MAXIMUM_VIRTUAL_CHANNELS}; use fewer"
+            )
+
+    @property
+    def routers(self) -> int:
+        """Routers, and endpoints."""
+        return self.columns * self.rows
+
+    @property
+    def links(self) -> int:
+        """One-way links between routers."""
+        return 2 * (self.rows * (self.columns - 1) + self.columns * (self.rows - 1))
+
+    def neighbour(self, router: int, port: int) -> int:
+        """The router behind an output port; -1 at the edge of the mesh and behind the local port.
+
+        >>> MeshSpec(columns=3, rows=2).neighbour(1, NORTH)
+        4
+        """
+        column, row = router % self.columns, router // self.columns
+        if port == EAST and column + 1 < self.columns:
+            return router + 1
+        if port == WEST and column > 0:
+            return router - 1
+        if port == NORTH and row + 1 < self.rows:
+            return router + self.columns
+        if port == SOUTH and row > 0:
+            return router - self.columns
+        return -1
+
+    def hops(self, source: int, destination: int) -> int:
+        """Links between two routers."""
+        across = abs(source % self.columns - destination % self.columns)
+        return across + abs(source // self.columns - destination // self.columns)
+
+
+MAXIMUM_VIRTUAL_CHANNELS = 6
+"""One word of this model holds the requests of all input queues of a router."""
+
+OPPOSITE = (LOCAL, WEST, EAST, SOUTH, NORTH)
+"""The input port that an output port leads to."""
+
+ROUTER_CYCLES = 4
+"""Cycles from the entry into one router's queue to the entry into the next: two allocations, crossbar, link."""
+
+ENDPOINT_CYCLES = 2
+"""Cycles from the making of a flit to its entry into the first queue, and those behind the last link."""

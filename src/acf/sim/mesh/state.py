@@ -1,0 +1,136 @@
+"""The state of all routers of a mesh, as arrays that compiled loops share."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from acf.sim.mesh.routing import RoutingTable
+from acf.sim.mesh.spec import LOCAL, OPPOSITE, PORTS, MeshSpec
+
+Int32s = NDArray[np.int32]
+Int64s = NDArray[np.int64]
+
+UNLIMITED = 1 << 30
+"""Credits of the local output: an endpoint takes a flit in every cycle."""
+
+LINK_SLOTS = 4
+"""Slots of the ring in which flits travel from crossbar to queue: more than the two cycles they take."""
+
+
+class MeshRules(NamedTuple):
+    """Sizes and delays that a step needs."""
+
+    routers: int
+    virtual_channels: int
+    queue_flits: int
+    credit_cycles: int
+
+
+class MeshState(NamedTuple):
+    """Everything that changes. A queue is numbered ``input port * virtual channels + virtual channel``.
+
+    A flit is the number of its packet in the caller's arrays: flits of a packet are alike.
+    """
+
+    queue: Int32s  # [router, queue, flits], a ring
+    first: Int32s  # [router, queue]
+    filled: Int32s  # [router, queue]: flits in it
+    wanted: Int32s  # [router, queue]: ports that the first flit has no output queue for yet, as bits
+    held: Int32s  # [router, queue]: ports that it has one for and has not yet left by, as bits
+    holding: Int32s  # [router, queue, port]: which virtual channel that is
+    taken: Int32s  # [router, port, virtual channel]: 1 while an output queue is allocated
+    credits: Int32s  # [router, port, virtual channel]
+    queue_turn: Int32s  # [router, port, virtual channel]: input queue that an output queue asks first
+    channel_turn: Int32s  # [router, queue]: output queue that an input queue takes first
+    send_turn: Int32s  # [router, port]: virtual channel that an input offers first
+    grant_turn: Int32s  # [router, port]: input that an output grants first
+    accept_turn: Int32s  # [router, port]: output asked first when an input accepts
+    link_packet: Int32s  # [LINK_SLOTS, router, port]: what enters the queue behind that output, -1 for nothing
+    link_channel: Int32s  # [LINK_SLOTS, router, port]: into which virtual channel
+    credit_wire: Int32s  # [slots, router, port]: virtual channel of a credit for that output, -1 for nothing
+    inject_credits: Int32s  # [router, virtual channel]
+    inject_wire: Int32s  # [slots, router]: virtual channel of a credit for the endpoint, -1 for nothing
+    inject_turn: Int32s  # [router]: virtual channel that the endpoint tries first
+    stored: Int32s  # [router]: flits in its queues
+    delivered: Int32s  # [router]: packet of the flit its endpoint was given in the last step, -1 for none
+    flits_sent: Int64s  # [router, port]: flits that left by each output
+    in_flight: Int64s  # [1]: flits in queues and on links
+    # Of one router and cycle only, here so that no step has to allocate them:
+    wants: Int32s  # [port]: queues whose first flit needs an output queue there, as bits
+    sends: Int32s  # [port]: queues whose first flit has one, with a credit, as bits
+    winners: Int32s  # [port, virtual channel]: queue that is given an output queue, -1 for none
+    granted: Int32s  # [port]: queue that an output grants, -1 for none
+    offers: Int32s  # [port]: outputs that grant a queue of this input, as bits
+
+
+def rules_of(spec: MeshSpec) -> MeshRules:
+    """The numbers of a Spec as the compiled step takes them."""
+    return MeshRules(
+        routers=spec.routers,
+        virtual_channels=spec.virtual_channels,
+        queue_flits=spec.queue_flits,
+        credit_cycles=spec.credit_delay_cycles + 2,
+    )
+
+
+def neighbours_of(spec: MeshSpec) -> Int32s:
+    """``[router, port]``: the router behind each port, -1 at an edge and behind the local port."""
+    table = [[spec.neighbour(router, port) for port in range(PORTS)] for router in range(spec.routers)]
+    return np.array(table, dtype=np.int32)
+
+
+def empty_state(spec: MeshSpec) -> MeshState:
+    """All queues empty, all credits at home."""
+    routers, channels = spec.routers, spec.virtual_channels
+    queues = PORTS * channels
+    slots = spec.credit_delay_cycles + 3
+
+    def zeros(*shape: int) -> Int32s:
+        return np.zeros((routers, *shape), dtype=np.int32)
+
+    def nothing(*shape: int) -> Int32s:
+        return np.full(shape, -1, dtype=np.int32)
+
+    credits = np.full((routers, PORTS, channels), spec.queue_flits, dtype=np.int32)
+    credits[:, LOCAL] = UNLIMITED
+    return MeshState(
+        queue=zeros(queues, spec.queue_flits),
+        first=zeros(queues),
+        filled=zeros(queues),
+        wanted=zeros(queues),
+        held=zeros(queues),
+        holding=nothing(routers, queues, PORTS),
+        taken=zeros(PORTS, channels),
+        credits=credits,
+        queue_turn=zeros(PORTS, channels),
+        channel_turn=zeros(queues),
+        send_turn=zeros(PORTS),
+        grant_turn=zeros(PORTS),
+        accept_turn=zeros(PORTS),
+        link_packet=nothing(LINK_SLOTS, routers, PORTS),
+        link_channel=nothing(LINK_SLOTS, routers, PORTS),
+        credit_wire=nothing(slots, routers, PORTS),
+        inject_credits=np.full((routers, channels), spec.queue_flits, dtype=np.int32),
+        inject_wire=nothing(slots, routers),
+        inject_turn=zeros(),
+        stored=zeros(),
+        delivered=nothing(routers),
+        flits_sent=np.zeros((routers, PORTS), dtype=np.int64),
+        in_flight=np.zeros(1, dtype=np.int64),
+        wants=nothing(PORTS),
+        sends=nothing(PORTS),
+        winners=nothing(PORTS, channels),
+        granted=nothing(PORTS),
+        offers=nothing(PORTS),
+    )
+
+
+def opposite_ports() -> Int32s:
+    """The input port behind each output port, as the compiled step takes it."""
+    return np.array(OPPOSITE, dtype=np.int32)
+
+
+def ports_of(table: RoutingTable) -> Int32s:
+    """The routing table as the compiled step takes it: int32 ``[routers, ids]``."""
+    return table.ports.astype(np.int32)

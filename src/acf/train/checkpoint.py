@@ -1,0 +1,75 @@
+"""Checkpoints in one file, which is there whole or not at all."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from acf.errors import FileError, TopologyError
+from acf.files import replacing
+from acf.sparse import is_sharded
+from acf.train.controller import TopologyController
+
+
+def save_checkpoint(path: str | Path, **parts: Any) -> None:
+    """Write the ``state_dict`` of every part that has one, and other parts as they are, to ``path``.
+
+    The file takes the place of an older one in a single step: a process that is killed while writing leaves the old
+    one, and beside it a hidden ``.tmp`` file.
+    In a distributed run one process writes, of the model inside DistributedDataParallel. Other parts are numbers,
+    strings, tensors and containers of these (``torch.get_rng_state()``, an epoch), so that ``torch.load`` with
+    ``weights_only`` reads the file.
+    """
+    state = {name: part.state_dict() if hasattr(part, "state_dict") else part for name, part in parts.items()}
+    for name, value in state.items():
+        if _holds_shards(value):
+            raise TopologyError(
+                f"{name} is sharded over processes, and one file of one process would hold a part of it; pass "
+                f"{name}=get_{'model' if name == 'model' else 'optimizer'}_state_dict(...) of "
+                "torch.distributed.checkpoint.state_dict with full_state_dict=True, or save with "
+                "torch.distributed.checkpoint"
+            )
+    with replacing(Path(path)) as temporary, temporary.open("wb") as file:
+        torch.save(state, file)
+
+
+def load_checkpoint(path: str | Path, **parts: Any) -> dict[str, Any]:
+    """Load what `save_checkpoint` wrote into the ``parts`` of these names; returns what else the file holds.
+
+    Models are loaded first and controllers last, in whatever order they are given. Nothing in the file is executed.
+    """
+    state = _read(Path(path))
+    missing = [name for name in parts if name not in state]
+    if missing:
+        raise TopologyError(
+            f"{path} holds {', '.join(sorted(state)) or 'nothing'}, not {missing[0]}; "
+            "ask for what it holds, or save it under that name"
+        )
+    for name, part in sorted(parts.items(), key=lambda item: _turn(item[1])):
+        part.load_state_dict(state.pop(name))
+    return state
+
+
+def _turn(part: Any) -> int:
+    """Topologies come from the model, so a controller reads them after it was loaded."""
+    return 0 if isinstance(part, nn.Module) else 2 if isinstance(part, TopologyController) else 1
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # torch's reader fails in many ways on what was not written by torch
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise FileError(f"{path} is no checkpoint ({reason}); pass a file of acf.save_checkpoint") from error
+    if not isinstance(state, dict):
+        raise FileError(f"{path} is no checkpoint (it holds a {type(state).__name__}); pass a file of save_checkpoint")
+    return state
+
+
+def _holds_shards(value: Any) -> bool:
+    if isinstance(value, dict):
+        return any(map(_holds_shards, value.values()))
+    if isinstance(value, list | tuple):
+        return any(map(_holds_shards, value))
+    return isinstance(value, Tensor) and is_sharded(value)

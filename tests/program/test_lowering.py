@@ -1,0 +1,132 @@
+"""What a program does: every pair of pieces that matters meets once, and nothing else is sent."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from acf.errors import ArchitectureError
+from acf.program import BALANCERS, PARALLEL, FabricShape, lower_gemm
+from acf.program.lower import choose_work
+from acf.program.shape import SKIP_MODES, TILES
+from acf.sim.fabric.functional import compute
+from acf.trace import Gemm
+
+
+@st.composite
+def products(draw: st.DrawFn) -> tuple[FabricShape, np.ndarray, np.ndarray, np.ndarray | None]:
+    rng = np.random.default_rng(draw(st.integers(0, 10**6)))
+    tile, accumulator_tiles = draw(st.sampled_from(TILES)), draw(st.integers(1, 5))
+    shape = FabricShape(
+        mesh_rows=draw(st.integers(1, 4)),
+        mesh_columns=draw(st.integers(1, 5)),
+        units_per_cluster=2,
+        lanes=draw(st.sampled_from((1, 8))),
+        tile=tile,
+        accumulator_tiles=accumulator_tiles,
+        parallel_slots=accumulator_tiles + 2,
+        interconnect=draw(st.sampled_from(("mesh", "static"))),
+        balancer=draw(st.sampled_from(tuple(BALANCERS))),
+    )
+    m, k, n = draw(st.integers(1, 120)), draw(st.integers(1, 120)), draw(st.integers(1, 100))
+    a = rng.integers(-3, 4, (m, k)) * (rng.random((m, k)) < draw(st.sampled_from((0.05, 0.5))))
+    b = rng.integers(-3, 4, (k, n)) * blocks(rng, k, n, tile, draw(st.sampled_from((0.1, 0.6))))
+    return shape, a, b, blocks(rng, m, n, tile, 0.4) if draw(st.booleans()) else None
+
+
+def blocks(rng: np.random.Generator, rows: int, columns: int, tile: int, density: float) -> np.ndarray:
+    present = rng.random((-(-rows // tile), -(-columns // tile))) < density
+    return np.kron(present, np.ones((tile, tile), dtype=bool))[:rows, :columns]
+
+
+@given(products())
+def test_integer_results_equal_the_product_exactly(
+    case: tuple[FabricShape, np.ndarray, np.ndarray, np.ndarray | None],
+) -> None:
+    shape, a, b, needed = case
+    program = lower_gemm(Gemm(a != 0, b != 0, needed), shape)
+    computed = compute(program, shape, a.astype(np.float64), b.astype(np.float64))
+    expected = a @ b if needed is None else (a @ b) * needed
+    assert (computed.output == expected).all()
+    assert set(computed.meetings.values()) <= {1}
+
+
+@given(products())
+def test_only_needed_pieces_are_fetched_and_each_of_them_is(
+    case: tuple[FabricShape, np.ndarray, np.ndarray, np.ndarray | None],
+) -> None:
+    shape, a, b, needed = case
+    gemm = Gemm(a != 0, b != 0, needed)
+    work, _ = choose_work(gemm, shape)
+    program = lower_gemm(gemm, shape)
+    met = compute(program, shape, np.zeros(a.shape), np.zeros(b.shape)).meetings
+    fetched = {
+        (int(row), int(depth))
+        for stream in (program.columns, program.rows)
+        for row, depth, kind in zip(stream.row, stream.depth, stream.kind, strict=True)
+        if kind == PARALLEL
+    }
+    assert fetched == {(block, depth) for _, block, depth in met}
+    assert all(work.present[block, depth] for block, depth in fetched)
+
+
+def test_a_step_with_few_tokens_spreads_the_reduction_over_the_mesh() -> None:
+    gemm = Gemm(np.ones((16, 4096), dtype=bool), np.ones((4096, 128), dtype=bool))
+    assert lower_gemm(gemm, FabricShape()).reduces
+
+
+def test_a_step_with_many_tokens_spreads_them_over_the_mesh() -> None:
+    gemm = Gemm(np.ones((8192, 64), dtype=bool), np.ones((64, 128), dtype=bool))
+    assert not lower_gemm(gemm, FabricShape()).reduces
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"tile": 12}, "tile 12 is not one of 8, 16, 32"),
+        ({"lanes": 3}, "lanes 3 must divide the tile 16"),
+        ({"mesh_rows": 65}, "side above 64"),
+        ({"queue_packets": 0}, "queue_packets 0 must be at least 1"),
+        ({"skip": "maybe"}, "skip 'maybe' is not one of both, serial, gate"),
+        ({"accumulator_tiles": 33, "parallel_slots": 64}, "accumulator_tiles 33 exceeds 32"),
+        ({"parallel_slots": 8}, "parallel_slots 8 must be at least accumulator_tiles 16"),
+    ],
+)
+def test_a_shape_that_cannot_be_built_is_refused(changes: dict[str, object], message: str) -> None:
+    with pytest.raises(ArchitectureError, match=message):
+        FabricShape(**changes)  # type: ignore[arg-type]
+
+
+def cycles_by_hand(shape: FabricShape, serial: np.ndarray, parallel: np.ndarray) -> np.ndarray:
+    """Cycles of every unit for one serial piece ``[rows, tile]`` against one parallel piece ``[tile, columns]``."""
+    cycles = np.zeros(shape.units_per_cluster, dtype=int)
+    for index, row in enumerate(serial):
+        for depth, value in enumerate(row):
+            met = np.count_nonzero(parallel[depth]) if shape.skip == "both" else parallel.shape[1]
+            if value or shape.skip == "gate":
+                cycles[index % shape.units_per_cluster] += max(
+                    -(-met // shape.lanes), shape.units_per_port if met else 0
+                )
+    return cycles
+
+
+@given(products(), st.sampled_from(SKIP_MODES), st.sampled_from((0.5, 1.0)))
+def test_an_item_takes_as_long_as_its_pairs_of_values(
+    case: tuple[FabricShape, np.ndarray, np.ndarray, np.ndarray | None], skip: str, density: float
+) -> None:
+    shape, a, b, needed = case
+    shape = replace(shape, skip=skip)
+    b = b * (np.random.default_rng(0).random(b.shape) < density)
+    program = lower_gemm(Gemm(a != 0, b != 0, needed), shape)
+    serial, parallel = (b.T, a.T) if program.swapped else (a, b)
+    tile = shape.tile
+    serial = np.pad(serial, ((0, 0), (0, -serial.shape[1] % tile)))
+    parallel = np.pad(parallel, ((0, -parallel.shape[0] % tile), (0, 0)))
+    expected = 0
+    for piece, block, depth in compute(program, shape, np.zeros(a.shape), np.zeros(b.shape)).meetings:
+        first, along = program.piece_first[piece], slice(depth * tile, (depth + 1) * tile)
+        rows = serial[first : first + program.piece_rows[piece], along]
+        expected = expected + cycles_by_hand(shape, rows, parallel[along, block * tile : (block + 1) * tile])
+    assert (program.rows.item_cycles.sum(axis=0) == expected).all()

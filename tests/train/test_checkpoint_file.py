@@ -1,0 +1,112 @@
+"""Checkpoints in one file: what goes in, what comes out, and that a failure leaves the old one."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import acf
+from acf.errors import FileError, TopologyError
+
+
+class Run:
+    """A sparse model whose blocks and gradient thresholds move, its optimizer and its controller."""
+
+    def __init__(self, seed: int) -> None:
+        torch.manual_seed(seed)
+        self.model = nn.Sequential(nn.Linear(16, 32), nn.Tanh(), nn.Linear(32, 16))
+        acf.sparsify_(self.model, acf.BlockSparsity(0.75, block=4))
+        acf.sparsify_(self.model, acf.GradientSparsity(0.5))
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=0.01)
+        self.topology = acf.attach(self.model, self.optimizer, acf.BlockDST(total_steps=50, every=4))
+        self.scheduler = torch.optim.lr_scheduler.StepLR(self.optimizer, step_size=7)
+
+    def train(self, steps: int) -> None:
+        for _ in range(steps):
+            x = torch.randn(8, 16)
+            self.optimizer.zero_grad()
+            nn.functional.mse_loss(self.model(x), x.flip(1)).backward()
+            self.optimizer.step()
+            self.scheduler.step()
+
+    @property
+    def parts(self) -> dict[str, object]:
+        return {
+            "topology": self.topology,
+            "scheduler": self.scheduler,
+            "optimizer": self.optimizer,
+            "model": self.model,
+        }
+
+
+def test_twenty_steps_and_twenty_more_from_the_file_are_forty_steps_bit_for_bit(tmp_path):
+    whole = Run(seed=1)
+    whole.train(20)
+    acf.save_checkpoint(tmp_path / "new folder" / "run.pt", **whole.parts, random=torch.get_rng_state(), epoch=3)
+    whole.train(20)
+    random = torch.get_rng_state()
+
+    resumed = Run(seed=2)
+    rest = acf.load_checkpoint(tmp_path / "new folder" / "run.pt", **resumed.parts)
+    assert rest.pop("epoch") == 3
+    torch.set_rng_state(rest.pop("random"))
+    assert rest == {}
+    resumed.train(20)
+
+    assert torch.equal(torch.get_rng_state(), random)
+    assert resumed.topology.step == 40
+    for name, value in whole.model.state_dict().items():
+        assert torch.equal(resumed.model.state_dict()[name], value), name
+    assert "0.gradient_sparsifier.threshold" in whole.model.state_dict()
+    assert resumed.scheduler.state_dict() == whole.scheduler.state_dict()
+    moments = (run.optimizer.state_dict()["state"][0]["exp_avg"] for run in (whole, resumed))
+    assert torch.equal(*moments)
+
+
+def test_a_failure_while_writing_leaves_the_old_file_and_no_other(tmp_path, monkeypatch):
+    run, path = Run(seed=1), tmp_path / "run.pt"
+    acf.save_checkpoint(path, model=run.model)
+    before = path.read_bytes()
+
+    def fail(state, file) -> None:
+        file.write(b"half of")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(torch, "save", fail)
+    with pytest.raises(KeyboardInterrupt):
+        acf.save_checkpoint(path, model=run.model)
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_part_that_the_file_lacks_is_named_and_nothing_is_loaded(tmp_path):
+    run, other = Run(seed=1), Run(seed=2)
+    acf.save_checkpoint(tmp_path / "run.pt", model=run.model, epoch=1)
+    before = other.model[0].weight.detach().clone()
+    with pytest.raises(TopologyError, match=r"run\.pt holds epoch, model, not topology; ask for what it holds"):
+        acf.load_checkpoint(tmp_path / "run.pt", model=other.model, topology=other.topology)
+    assert torch.equal(other.model[0].weight, before)
+
+
+@pytest.mark.parametrize(
+    "content", [None, b"", b"PK half a file", b"\x80\x02text"], ids=["none", "empty", "half", "text"]
+)
+def test_what_is_no_checkpoint_is_refused(tmp_path, content):
+    path = Path(tmp_path / "run.pt")
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(FileError, match=r"run\.pt is no checkpoint \("):
+        acf.load_checkpoint(path)
+
+
+def test_a_tensor_alone_is_refused_as_a_checkpoint(tmp_path):
+    torch.save(torch.ones(2), tmp_path / "run.pt")
+    with pytest.raises(FileError, match="it holds a Tensor"):
+        acf.load_checkpoint(tmp_path / "run.pt")
+
+
+def test_a_folder_that_cannot_be_written_to_is_refused(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(FileError, match="cannot be written"):
+        acf.save_checkpoint(tmp_path / "file" / "run.pt", epoch=1)
