@@ -1,6 +1,6 @@
 """The flat ports of a component: what a harness drives and reads, cycle by cycle."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,6 +62,21 @@ def pack_values(port: Port, values: ArrayLike, cycles: int) -> Words:
     top_bits = port.width - (port.words - 1) * WORD_BITS
     if cycles and top_bits < WORD_BITS and int(packed[:, -1].max()) >> top_bits:
         raise RtlError(f"port {port.name} has {port.width} bits and is given a value that needs more; mask it first")
+    return packed
+
+
+def pack_inputs(ports: Sequence[Port], inputs: Mapping[str, ArrayLike], cycles: int) -> Words:
+    """Named inputs as uint64 ``[cycles, words]`` in the order of ``ports``; those that are not named are 0."""
+    unknown = [name for name in inputs if name not in {port.name for port in ports}]
+    if unknown:
+        known = ", ".join(port.name for port in ports)
+        raise RtlError(f"{unknown[0]!r} is no input of this component; its inputs are {known}")
+    packed = np.zeros((cycles, columns_of(ports)), dtype=np.uint64)
+    column = 0
+    for port in ports:
+        if port.name in inputs:
+            packed[:, column : column + port.words] = pack_values(port, inputs[port.name], cycles)
+        column += port.words
     return packed
 
 

@@ -55,7 +55,8 @@ class CreditsCoverTheQueue(Component):
         m = Module()
         m.submodules.counter = counter = CreditCounter(self.depth + self.extra_credits)
         m.submodules.fifo = fifo = BoundedFifo(1, self.depth)
-        there, back = Signal(self.delay), Signal(self.delay)
+        there = Signal(self.delay)
+        back = Signal(self.delay)
         m.d.comb += [
             counter.send.eq(self.send),
             counter.credit.eq(back[-1]),
@@ -88,7 +89,10 @@ class QueueKeepsOrder(Component):
         """Follow one word, chosen by ``mark``, by the number of words ahead of it."""
         m = Module()
         m.submodules.fifo = fifo = BoundedFifo(self.width, self.depth)
-        followed, gone, word, ahead = Signal(), Signal(), Signal(self.width), Signal(range(self.depth + 1))
+        followed = Signal()
+        gone = Signal()
+        word = Signal(self.width)
+        ahead = Signal(range(self.depth + 1))
         enters, leaves = fifo.write_valid & fifo.write_ready, fifo.read_valid & fifo.read_ready
         m.d.comb += [
             fifo.write_valid.eq(self.write_valid),
@@ -119,7 +123,10 @@ class WritesDoNotDisturbReads(Component):
         """Ask for the same id in two cycles; the second read asks for the id of the cycle before."""
         m = Module()
         m.submodules.table = table = RoutingTable(2, self.outputs, self.id_bits)
-        asked, answer, swapped, started = Signal(self.id_bits), Signal(self.outputs), Signal(), Signal()
+        asked = Signal(self.id_bits)
+        answer = Signal(self.outputs)
+        swapped = Signal()
+        started = Signal()
         m.d.comb += [
             table.ids[0].eq(self.id),
             table.ids[1].eq(asked),
@@ -196,7 +203,10 @@ class NoFlitLostOrDuplicated(Component):
         spec = self.spec
         m.submodules.router = router = MeshRouter(spec)
         loaded = self._load_table(m, router)
-        followed, outputs, delivered, twice = Signal(), Signal(spec.ports), Signal(spec.ports), Signal()
+        followed = Signal()
+        outputs = Signal(spec.ports)
+        delivered = Signal(spec.ports)
+        twice = Signal()
         marks = []
         for port in range(spec.ports):
             sends = self._sender(m, router, port, loaded)

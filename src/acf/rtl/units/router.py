@@ -250,8 +250,10 @@ class MeshRouter(Component):
     def _ring(self, m: Module, queue: _Queue, flits: Memory, flit: Value, mask: Value) -> None:
         """A queue's storage: flits in distributed memory, their outputs in registers."""
         depth = self.spec.queue_flits
-        write, read = flits.write_port(), flits.read_port(domain="comb")
-        place, next_first = Signal.like(queue.first), Signal.like(queue.first)
+        write = flits.write_port()
+        read = flits.read_port(domain="comb")
+        place = Signal.like(queue.first)
+        next_first = Signal.like(queue.first)
         total = Signal(range(2 * depth + 1))
         m.d.comb += [
             total.eq(queue.first + queue.count),
