@@ -142,14 +142,16 @@ class AdaptiveFabric(FabricShape, AcceleratorSpec):
         """Cycles of the small controller when blocks have moved: sharing the work anew and writing the table.
 
         A cycle per compare, add or access. The order of the reduction compares all bins at once; an entry of the table
-        is one depth for one mesh row, as wide as the mesh.
+        is one depth for one mesh row, as wide as the mesh. Every block is entered in the index by columns, and a
+        prefix-sum unit sums ``tile`` pointers at a time, twice.
         """
         columns, steps = (int(size) for size in work.present.shape)
         share = BALANCERS[self.balancer].controller_cycles
         if reduces:
             pieces = columns * work.serial.tiles if work.needed is None else int(work.needed.sum())
             return share(pieces, columns + work.serial.tiles, self.mesh_columns) + pieces
-        return share(columns, steps, self.mesh_columns) + steps**2 + steps * self.mesh_rows
+        index = int(work.present.sum()) + ceil(columns / self.tile) + ceil(steps / self.tile)
+        return index + share(columns, steps, self.mesh_columns) + steps**2 + steps * self.mesh_rows
 
     def _energy_j(self, program: Program, slots: int) -> dict[str, float]:
         """Joules by component for ``slots`` MACs; a unit without work, or with a zero, is clock-gated.
