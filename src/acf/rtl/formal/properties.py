@@ -201,15 +201,14 @@ class NoFlitLostOrDuplicated(Component):
         """Neighbours with counters around a router whose table maps an id to its own bits."""
         m = Module()
         spec = self.spec
-        m.submodules.router = router = MeshRouter(spec)
-        loaded = self._load_table(m, router)
+        m.submodules.router = router = MeshRouter(spec, initial_table=range(1 << spec.ports))
         followed = Signal()
         outputs = Signal(spec.ports)
         delivered = Signal(spec.ports)
         twice = Signal()
         marks = []
         for port in range(spec.ports):
-            sends = self._sender(m, router, port, loaded)
+            sends = self._sender(m, router, port)
             marks.append(sends & self.mark[port])
             self._receiver(m, router, port)
         first = [mark & ~followed & ~Cat(*marks[:port]).any() for port, mark in enumerate(marks)]
@@ -224,21 +223,7 @@ class NoFlitLostOrDuplicated(Component):
         )
         return m
 
-    def _load_table(self, m: Module, router: MeshRouter) -> Value:
-        """Write id k to entry k in the first cycles, then swap; 1 once that is done."""
-        entries = 1 << self.spec.ports
-        step = Signal(range(entries + 2))
-        with m.If(step <= entries):
-            m.d.sync += step.eq(step + 1)
-        m.d.comb += [
-            router.table_write.eq(step < entries),
-            router.table_id.eq(step),
-            router.table_ports.eq(step),
-            router.swap.eq(step == entries),
-        ]
-        return step > entries
-
-    def _sender(self, m: Module, router: MeshRouter, port: int, loaded: Value) -> Value:
+    def _sender(self, m: Module, router: MeshRouter, port: int) -> Value:
         """A neighbour that sends when the environment wants and a credit is there; 1 in a cycle in which it sends."""
         spec, room = self.spec, self.spec.queue_flits + self.extra_credits
         counters = [
@@ -249,7 +234,7 @@ class NoFlitLostOrDuplicated(Component):
         sends = Signal(name=f"sends_{port}")
         known = channel < spec.virtual_channels
         m.d.comb += [
-            sends.eq(loaded & self.arrives[port] & known & self.id[port].any() & (Array(counters)[channel] != 0)),
+            sends.eq(self.arrives[port] & known & self.id[port].any() & (Array(counters)[channel] != 0)),
             router.inputs[port].valid.eq(sends),
             router.inputs[port].channel.eq(channel),
             router.inputs[port].id.eq(self.id[port]),
