@@ -82,8 +82,8 @@ class MeshRouter(Component):
 
     ``credits_in`` come from behind ``outputs``; output 0 needs none, its endpoint takes a flit in every cycle.
     ``table_write`` puts ``table_ports`` (a bit per output) at ``table_id`` of the bank that is not in use; ``swap``
-    makes it the one in use from the next cycle on; an FPGA starts with ``initial_table``. ``idle`` is 1 while no flit is
-    inside.
+    makes it the one in use from the next cycle on; an FPGA starts with ``initial_table``. ``idle`` is 1 while no flit
+    is inside.
     """
 
     def __init__(self, spec: RouterSpec | None = None, initial_table: Sequence[int] = ()) -> None:
