@@ -138,7 +138,7 @@ def _runtime_object(source: str, verilator: Verilator) -> str:
         with tempfile.TemporaryDirectory(dir=path.parent, prefix="build-") as scratch:
             built = Path(scratch) / "runtime.o"
             headers = [f"-I{include}", f"-I{include / 'vltstd'}"]
-            flags = [*COMPILER_FLAGS, "-O2", *headers]
+            flags = [*COMPILER_FLAGS, "-O1", *headers]
             _run([_compiler_command()[0], "-c", *flags, str(include / source), "-o", str(built)], Path(scratch))
             os.replace(built, path)
     return str(path)
