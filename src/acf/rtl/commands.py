@@ -80,7 +80,7 @@ def synth(
     from acf.rtl.synthesis import synthesise
     from acf.rtl.tables import synthesis_table
 
-    report = synthesise(component, name, target, depth_of=None if config is None else "first_cluster")
+    report = synthesise(component, name, target, depth_of=None if config is None else "datapath")
     _show(report, synthesis_table, as_json)
 
 
