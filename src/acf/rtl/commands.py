@@ -75,8 +75,11 @@ def synth(
     target: Annotated[str, typer.Option(help="The FPGA family: xcup (UltraScale+).")] = "xcup",
     as_json: Json = False,
 ) -> None:
-    """Synthesise a component: LUTs, flip-flops, DSPs and memories per module, share of a VU9P, logic depth."""
-    component, name = _component(unit, config)
+    """Synthesise a component: LUTs, flip-flops, DSPs and memories per module, share of a VU9P, logic depth.
+
+    With --config it is one cluster of the fabric, and the logic depth that of a unit's datapath.
+    """
+    component, name = _component(unit, config, cluster=True)
     from acf.rtl.synthesis import synthesise
     from acf.rtl.tables import synthesis_table
 
@@ -121,8 +124,8 @@ def power(
     _show(measure_power(component, module_name(unit), inputs, cycles, cells), power_table, as_json)
 
 
-def _component(unit: str | None, config: Path | None) -> tuple[Any, str]:
-    """What is to be built and the name of its top module: a unit by name, or the fabric of a file."""
+def _component(unit: str | None, config: Path | None, cluster: bool = False) -> tuple[Any, str]:
+    """What is to be built and the name of its top module: a unit by name, the fabric of a file or a cluster of it."""
     require("amaranth")
     require("pyosys")
     if (unit is None) == (config is None):
@@ -131,9 +134,12 @@ def _component(unit: str | None, config: Path | None) -> tuple[Any, str]:
         from acf.rtl.registry import module_name
 
         return _build(unit), module_name(unit)
+    from acf.rtl.fabric.cluster import Cluster
     from acf.rtl.fabric.device import Device
     from acf.rtl.fabric.sizes import FabricSizes
 
+    if cluster:
+        return Cluster(FabricSizes(load_shape(config)), is_first_row=False), "acf_cluster"
     return Device(FabricSizes(load_shape(config))), "acf_fabric"
 
 
