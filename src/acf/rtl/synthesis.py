@@ -36,6 +36,12 @@ FLIP_FLOPS = ("FDRE", "FDSE", "FDCE", "FDPE", "LDCE", "LDPE")
 BRAMS = {"RAMB18E2": 0.5, "RAMB36E2": 1.0}
 
 
+_DEPTH = (
+    "delete " + " ".join(f"t:{cell}" for cell in (*FLIP_FLOPS, *BRAMS, *LUTS_OF_MEMORY, "URAM288")),
+    "tee -q -o paths.txt ltp -noff",
+)
+
+
 @dataclass(frozen=True)
 class Resources:
     """What a module takes of an FPGA; a block RAM of 18 Kb is half of one."""
@@ -112,19 +118,20 @@ def synthesise(component: Any, name: str, family: str = "xcup", depth_of: str | 
     Logic depth is that of the whole, flattened; or of the module ``depth_of`` where the whole is large.
     """
     check_family(family)
-    commands = [
-        "read_rtlil top.il",
-        f"synth_xilinx -family {family} -top {name} -noiopad -noclkbuf",
-        "tee -q -o statistics.json stat -json",
-        *([] if depth_of is None else [f"hierarchy -top {depth_of}"]),
-        "flatten",
-        "delete " + " ".join(f"t:{cell}" for cell in (*FLIP_FLOPS, *BRAMS, *LUTS_OF_MEMORY, "URAM288")),
-        "tee -q -o paths.txt ltp -noff",
-    ]
-    outputs = ["statistics.json", "paths.txt"]
-    files = run_yosys(commands, {"top.il": to_rtlil(component, name)}, outputs).files
+    text = to_rtlil(component, name)
+    mapped = ["read_rtlil top.il", f"synth_xilinx -family {family} -top {name} -noiopad -noclkbuf"]
+    deepest = ["flatten", *_DEPTH]
+    paths = ""
+    if depth_of is not None:
+        deepest = []
+        alone = ["read_rtlil top.il", f"synth_xilinx -family {family} -top {depth_of} -flatten -noiopad -noclkbuf"]
+        paths = run_yosys([*alone, *_DEPTH], {"top.il": text}, ["paths.txt"]).files["paths.txt"]
+    statistics = "tee -q -o statistics.json stat -json"
+    outputs = ["statistics.json", *(["paths.txt"] if depth_of is None else [])]
+    files = run_yosys([*mapped, statistics, *deepest], {"top.il": text}, outputs).files
+    paths = files.get("paths.txt") or paths
     cells = cells_of_modules(files["statistics.json"])
-    depth = re.search(r"\(length=(\d+)\)", files["paths.txt"])
+    depth = re.search(r"\(length=(\d+)\)", paths)
     counts = instances(cells, name)
     return SynthesisReport(
         name=name,
