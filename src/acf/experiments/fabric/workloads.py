@@ -23,8 +23,8 @@ RELU_ZEROS = 0.5
 class StepSpec:
     """A training step: which ``network``, how many ``examples`` (images, or tokens), how sparse, in which blocks.
 
-    ``skew``: how unevenly block rows keep blocks; their chances are log-normal with this deviation, 0: equal. ``moved``:
-    the share of kept blocks that were dropped since and as many grown elsewhere, both at random.
+    ``skew``: how unevenly block rows keep blocks; their chances are log-normal with this deviation, 0: equal.
+    ``moved``: the share of kept blocks that were dropped since and as many grown elsewhere, both at random.
     """
 
     network: str
@@ -155,7 +155,7 @@ def _random_blocks(rng: np.random.Generator, shape: tuple[int, int], spec: StepS
 
 
 def _moved(rng: np.random.Generator, present: NDArray[np.bool_], share: float) -> NDArray[np.bool_]:
-    """``present`` after ``share`` of its blocks were dropped and as many grown where none was, as far as there is room."""
+    """``present`` after ``share`` of its blocks were dropped and as many grown where none was, if there is room."""
     kept, empty = np.flatnonzero(present), np.flatnonzero(~present)
     count = min(round(share * kept.size), empty.size)
     after = present.copy()
