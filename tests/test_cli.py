@@ -36,7 +36,7 @@ def run_main(
 
 def test_help_names_every_command() -> None:
     text = RUNNER.invoke(app, ["--help"]).output
-    for command in ("demo", "capture", "traces", "simulate", "compare", "report", "doctor"):
+    for command in ("demo", "capture", "traces", "epochs", "simulate", "compare", "report", "doctor"):
         assert command in text
 
 

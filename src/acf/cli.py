@@ -82,16 +82,18 @@ def demo(
 def simulate(
     trace: TraceFile,
     on: Annotated[str, typer.Option("--on", help="An architecture's name, or a .toml file.")] = "acf-512",
+    exact: Annotated[bool, typer.Option("--exact", help="Fabrics: step every queue in every cycle.")] = False,
     save: SaveFile = None,
     as_json: Json = False,
 ) -> None:
     """Play a trace on one architecture and show every operation."""
     from acf.sim import simulate as play
+    from acf.sim.exact import exact_engine
     from acf.tables import result_table
     from acf.terminal import show
     from acf.trace import Trace
 
-    result = play(Trace.load(trace), on)
+    result = play(Trace.load(trace), exact_engine(on) if exact else on)
     _save_results([result], save)
     if as_json:
         _print_json(result.to_dict())
@@ -189,6 +191,65 @@ def traces(
 
 
 @app.command()
+def epochs(
+    network: Annotated[str, typer.Argument(help="vgg16, vgg16-bn or vgg8, for images of 32 x 32.")] = "vgg16",
+    folder: Annotated[Path, typer.Option(help="Where traces, record and plot go.")] = Path("runs/epochs"),
+    epochs: Annotated[int, typer.Option(help="Passes over the training data.")] = 60,
+    every: Annotated[int, typer.Option(help="Capture a step after every so many epochs, and before the first.")] = 1,
+    batch: Annotated[int, typer.Option(help="Examples of a training step.")] = 128,
+    captured: Annotated[int, typer.Option(help="Examples of a captured step.")] = 8,
+    learning_rate: Annotated[float, typer.Option(help="Highest rate; it falls to 0 as a cosine.")] = 0.05,
+    examples: Annotated[int, typer.Option(help="Examples to train on; 0: all that are not held out.")] = 0,
+    held_out: Annotated[int, typer.Option(help="Examples that are only scored.")] = 5000,
+    seed: Annotated[int, typer.Option(help="Seed of weights and batches.")] = 0,
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    data: Annotated[
+        Path | None, typer.Option(envvar="ACF_DATA", help="Folder of the data sets; without it: scikit-learn's digits.")
+    ] = None,
+    data_set: Annotated[str, typer.Option(help="Which set of the folder; default: the first that fits.")] = "",
+    stage: Annotated[str, typer.Option(help="both; train: only capture; play: only play what was captured.")] = "both",
+    as_json: Json = False,
+) -> None:
+    """Train a small VGG for whole epochs, capture a step on the way, and show what skipping zeros gains over time."""
+    from acf.experiments.epoch_training import EpochSpec, captured_epochs, keep_traces
+    from acf.experiments.training_data import load_training_data
+    from acf.tables import epochs_table
+    from acf.terminal import progress, show
+
+    if stage not in ("both", "train", "play"):
+        raise AcfError(f"stage {stage!r} is not one of both, train, play; use one of these names")
+    with progress(visible=not as_json) as on_progress:
+        if stage != "play":
+            spec = EpochSpec(
+                network,
+                epochs=epochs,
+                every=every,
+                batch=batch,
+                captured=captured,
+                learning_rate=learning_rate,
+                held_out=held_out,
+                examples=examples,
+                seed=seed,
+                device=device,
+            )
+            training_data = load_training_data("image", data, data_set)
+            keep_traces(captured_epochs(spec, training_data), folder, on_progress, spec.epochs)
+        if stage == "train":
+            return
+        from acf.experiments.epoch_figures import (
+            PLOT_FILE,
+            play_traces,
+        )  # a machine that only trains may lack its parts
+
+        points = play_traces(folder, on_progress)
+    if as_json:
+        _print_json([point.to_dict() for point in points])
+    else:
+        show(epochs_table(points))
+        typer.echo(f"plot: {folder / PLOT_FILE}")
+
+
+@app.command()
 def report(
     results: Annotated[
         list[Path], typer.Argument(help="Files that --save of simulate or compare, or bench ablation, wrote.")
@@ -256,14 +317,17 @@ def reproduce(
 
 
 @bench.command()
-def simulators(as_json: Json = False) -> None:
+def simulators(
+    trace: Annotated[list[Path] | None, typer.Option(help="A captured trace to time too; may be repeated.")] = None,
+    as_json: Json = False,
+) -> None:
     """Time the TensorDash model: one 512-filter layer at growing batch, and a whole ResNet-50 training step."""
     from acf.experiments.simulator_bench import run_simulator_bench
     from acf.tables import simulator_table
     from acf.terminal import progress, show
 
     with progress(visible=not as_json) as on_progress:
-        timings = run_simulator_bench(on_progress)
+        timings = run_simulator_bench(on_progress, captured=trace or ())
     if as_json:
         _print_json([timing.to_dict() for timing in timings])
     else:
@@ -294,8 +358,8 @@ def ablation(
     from acf.tables import ablation_table
     from acf.terminal import progress, show
 
-    names = chosen_ablations(_listed(what))
-    options = AblationOptions(network, examples, _shares(sparsity), seeds, on, whole)
+    names = chosen_ablations([name.strip() for name in what.split(",")])
+    options = AblationOptions(network, examples, tuple(_numbers(sparsity, "sparsity")), seeds, on, whole)
     records: list[AblationRecord] = []
     with progress(visible=not as_json) as on_progress:
         for name in names:
@@ -313,6 +377,40 @@ def ablation(
         typer.echo(f"report: {page}")
     if any(record.failed for record in records):
         raise typer.Exit(1)
+
+
+@bench.command()
+def fabric(
+    network: Annotated[str, typer.Option(help="resnet50 or transformer-base.")] = "transformer-base",
+    examples: Annotated[int, typer.Option(help="Images or tokens of a step; 0: 32 images, 4096 tokens.")] = 0,
+    sparsities: Annotated[str, typer.Option(help="Shares of blocks to drop.")] = "0,0.5,0.75,0.9",
+    block: Annotated[int, typer.Option(help="Side of a block.")] = 16,
+    on: Annotated[str, typer.Option("--on", help="acf-512 or acf-16384.")] = "acf-512",
+    gpus: Annotated[bool, typer.Option(help="Also the GPU rooflines.")] = True,
+    layers: Annotated[bool, typer.Option(help="Also every product on the fabric, and what it lost most to.")] = False,
+    save: Annotated[Path | None, typer.Option(help="Write all figures as JSON.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Play whole training steps on a fabric and on machines of equal peak: time, energy, utilisation, and why."""
+    from acf.experiments.fabric.comparison import compare_steps
+    from acf.experiments.fabric.workloads import EXAMPLES, StepSpec
+    from acf.tables import fabric_layers_table, fabric_table
+    from acf.terminal import progress, show
+
+    shares = _numbers(sparsities, "sparsities")
+    steps = [StepSpec(network, examples or EXAMPLES.get(network, 1), share, block) for share in shares]
+    with progress(visible=not as_json) as on_progress:
+        played = compare_steps(steps, on, gpus, on_progress)
+    if save is not None:
+        write_whole(save, json.dumps([each.to_dict() for each in played], indent=1).encode())
+    if as_json:
+        _print_json([each.to_dict() for each in played])
+        return
+    show(fabric_table(played, on))
+    if layers:
+        for each in played:
+            if each.machine == on:
+                show(fabric_layers_table(each))
 
 
 @app.command()
@@ -353,16 +451,12 @@ def _time_layers(builder: str, sparsity: float, block: int) -> "list[LayerTiming
     return time_layers(model, example, spec)
 
 
-def _listed(text: str) -> list[str]:
-    return [part.strip() for part in text.split(",") if part.strip()]
-
-
-def _shares(text: str) -> tuple[float, ...]:
-    """Numbers separated by commas."""
+def _numbers(text: str, name: str) -> list[float]:
+    """The numbers of an option that takes several, separated by commas."""
     try:
-        return tuple(float(part) for part in _listed(text))
-    except ValueError as error:
-        raise ArchitectureError(f"sparsity {text!r} is no list of numbers; give shares like 0.5,0.9") from error
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise ArchitectureError(f"--{name} {text!r} are not numbers with commas between; write 0.5,0.9") from None
 
 
 def _print_json(values: Any) -> None:

@@ -11,6 +11,8 @@ from acf.units import binary_bytes, si
 if TYPE_CHECKING:
     from acf.doctor import Finding
     from acf.experiments.demo import DemoOutcome
+    from acf.experiments.fabric.comparison import PlayedStep
+    from acf.experiments.epoch_figures import EpochFigures
     from acf.experiments.reproduce import Row
     from acf.experiments.simulator_bench import SimulatorTiming
     from acf.experiments.trace_figures import TraceFigures
@@ -147,6 +149,50 @@ def simulator_table(timings: "Sequence[SimulatorTiming]") -> Table:
     return table
 
 
+def fabric_table(played: "Sequence[PlayedStep]", fabric: str) -> Table:
+    """Whole steps on the fabric and its rivals; ratios are of the fabric over the machine of the row."""
+    table = Table(
+        title=f"one training step on {fabric} and on machines of equal MACs, clock and DRAM (GPUs: whole cards)",
+        caption="faster, less energy: the fabric against the machine of the row, same step (aims against dense: 3-5x, "
+        "2-4x)\nU: effectual MACs / MAC slots of all products (aim above 80 % at 90 % sparsity)\n"
+        "whole step: with normalisation, activation, optimizer and mask updates, where the model has them",
+    )
+    table.add_column("step")
+    table.add_column("machine")
+    for heading in ("U", "products", "whole step", "energy", "faster", "less energy", "most lost to"):
+        table.add_column(heading, justify="right")
+    own = {(each.network, each.sparsity): each for each in played if each.machine == fabric}
+    for each in played:
+        mine = own[each.network, each.sparsity]
+        reason, share = max(each.lost.items(), key=lambda item: item[1], default=("-", 0.0))
+        rival = each.machine != fabric
+        table.add_row(
+            f"{each.network} {each.sparsity:.0%}",
+            each.machine,
+            f"{each.utilization:.1%}",
+            si(each.seconds, "s"),
+            si(each.step_seconds, "s"),
+            si(each.energy_j, "J"),
+            f"{each.seconds / mine.seconds:.2f}x" if rival else "",
+            f"{each.energy_j / mine.energy_j:.2f}x" if rival else "",
+            f"{reason} {share:.1%}",
+        )
+    return table
+
+
+def fabric_layers_table(played: "PlayedStep") -> Table:
+    """Every product of a step: utilisation, and the reason that cost it most."""
+    table = Table(title=f"{played.network} {played.sparsity:.0%} on {played.machine}, by product")
+    table.add_column("layer")
+    table.add_column("pass")
+    for heading in ("cycles", "U", "most lost to"):
+        table.add_column(heading, justify="right")
+    for row in played.by_op:
+        lost = f"{row['most_lost_to']} {row['most_lost']:.1%}" if row["most_lost_to"] else "-"
+        table.add_row(row["name"], row["phase"], f"{row['cycles']:,}", f"{row['utilization']:.1%}", lost)
+    return table
+
+
 def layer_table(timings: "Sequence[LayerTiming]", sparsity: float, block: int) -> Table:
     """Which layers of a model are faster block-sparse on this machine."""
     table = Table(
@@ -224,4 +270,26 @@ def ablation_table(record: "AblationRecord") -> Table:
         if row.failures and not row.spreads:
             cells = [f"[red]failed[/]: {escape(row.failures[0])}", *cells[1:]]
         table.add_row(f"{row.sparsity:.0%}", row.series, row.value, *cells)
+    return table
+
+
+def epochs_table(points: "Sequence[EpochFigures]") -> Table:
+    """Zeros and speedups of steps captured over the epochs of one training run."""
+    table = Table(
+        title="What skipping zeros gains as training goes on",
+        caption="A, G: zero activations and output gradients; accuracy: on held-out examples\n"
+        f"{points[-1].figures.label}",
+    )
+    speedups = ("tensordash FP", "BP", "WU", "compute", "step", "spartann", "acf-512")
+    for heading in ("epochs", "loss", "accuracy", "A", "G", *speedups):
+        table.add_column(heading, justify="right")
+    for point in points:
+        shares = [point.accuracy, *(point.figures.zeros.get(role, 0.0) for role in ("activation", "gradient"))]
+        gains = [*point.figures.tensordash.values(), point.figures.spartann, point.figures.fabric]
+        table.add_row(
+            str(point.epoch),
+            f"{point.loss:.2f}",
+            *(f"{share:.1%}" for share in shares),
+            *(f"{gain:.2f}x" for gain in gains),
+        )
     return table

@@ -1,5 +1,7 @@
 """The simulator's benchmark: the right network, streamed layer by layer."""
 
+from pathlib import Path
+
 import pytest
 
 from acf.experiments.simulator_bench import resnet50_layers, resnet50_steps, run_simulator_bench, time_traces
@@ -32,8 +34,13 @@ def test_timing_counts_the_dense_products() -> None:
     assert timing.to_dict()["macs_per_s"] == pytest.approx(timing.dense_macs / timing.seconds)
 
 
-def test_the_benchmark_times_growing_batches_and_the_whole_step() -> None:
-    timings = {timing.name: timing for timing in run_simulator_bench(lambda *_: None, resnet_batch=1)}
+def test_the_benchmark_times_growing_batches_the_whole_step_and_captured_traces(tmp_path: Path) -> None:
+    captured = next(resnet50_steps(batch=1))
+    captured.label = "captured"
+    captured.save(tmp_path / "step.safetensors")
+    paths = [tmp_path / "step.safetensors"]
+    timings = {timing.name: timing for timing in run_simulator_bench(lambda *_: None, resnet_batch=1, captured=paths)}
+    assert timings["captured"].dense_macs == captured.dense_macs
     forward = [timings[f"VGG 512 filters, forward, batch {batch}"].dense_macs for batch in (8, 16, 32)]
     assert forward == [8 * 14**2 * 9 * 512**2 * times for times in (1, 2, 4)]
     step = timings["ResNet-50 step, batch 1, 224x224"]

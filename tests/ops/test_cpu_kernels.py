@@ -17,8 +17,8 @@ from torch import Tensor
 
 from acf.errors import TopologyError
 from acf.ops import Conv2dGeometry, block_conv2d, block_linear, cpu, cpu_build, reference
-from acf.ops.conv import _block_conv2d, _block_conv2d_input_grad, _block_conv2d_weight_grad
-from acf.ops.linear import _block_linear, _block_linear_input_grad, _block_linear_weight_grad
+from acf.ops.conv import block_conv2d_forward, block_conv2d_input_grad, block_conv2d_weight_grad
+from acf.ops.linear import block_linear_forward, block_linear_input_grad, block_linear_weight_grad
 from acf.ops.reference import memory_format_of
 from acf.sparse import BlockLayout, BlockTopology
 
@@ -93,14 +93,14 @@ def check_linear(
     if transposed:
         x, output_grad = x.T.contiguous().T, output_grad.T.contiguous().T
     x64, grad64, weight64 = x.double(), output_grad.double(), weight.double()
-    assert_close(_block_linear(x, weight, *topology), reference.linear(x64, weight64, topology), dtype)
+    assert_close(block_linear_forward(x, weight, *topology), reference.linear(x64, weight64, topology), dtype)
     assert_close(
-        _block_linear_input_grad(output_grad, weight, *topology),
+        block_linear_input_grad(output_grad, weight, *topology),
         reference.linear_input_grad(grad64, weight64, topology),
         dtype,
     )
     assert_close(
-        _block_linear_weight_grad(output_grad, x, *topology),
+        block_linear_weight_grad(output_grad, x, *topology),
         reference.linear_weight_grad(grad64, x64, topology),
         dtype,
     )
@@ -160,16 +160,16 @@ def check_conv2d(
     weight = torch.randn(topology.block_rows.numel(), block, block, generator=generator).to(dtype)
     x64, grad64, weight64 = x.double(), output_grad.double(), weight.double()
 
-    y = _block_conv2d(x, weight, *topology, *lists)
+    y = block_conv2d_forward(x, weight, *topology, *lists)
     assert y.stride() == torch.empty(y.shape, memory_format=memory_format_of(x)).stride()
     assert_close(y, reference.conv2d(x64, weight64, topology, *lists), dtype)
     assert_close(
-        _block_conv2d_input_grad(output_grad, weight, *topology, list(x.shape), *lists),
+        block_conv2d_input_grad(output_grad, weight, *topology, list(x.shape), *lists),
         reference.conv2d_input_grad(grad64, weight64, topology, list(x.shape), *lists),
         dtype,
     )
     assert_close(
-        _block_conv2d_weight_grad(output_grad, x, *topology, *lists),
+        block_conv2d_weight_grad(output_grad, x, *topology, *lists),
         reference.conv2d_weight_grad(grad64, x64, topology, *lists),
         dtype,
     )
@@ -203,12 +203,12 @@ def test_results_larger_than_the_caches_are_right(instruction_set: str) -> None:
     # 2200 x 1024 floats exceed PAST_CACHES_BYTES, where stores take another path.
     x, output_grad, weight, topology = layer(tokens=2200, block=32, grid=(32, 32), density=0.1)
     assert_close(
-        _block_linear(x, weight, *topology),
+        block_linear_forward(x, weight, *topology),
         reference.linear(x.double(), weight.double(), topology),
         torch.float32,
     )
     assert_close(
-        _block_linear_input_grad(output_grad, weight, *topology),
+        block_linear_input_grad(output_grad, weight, *topology),
         reference.linear_input_grad(output_grad.double(), weight.double(), topology),
         torch.float32,
     )
@@ -222,9 +222,9 @@ def test_any_thread_count_is_right_and_gives_the_same_bits_twice(threads: int) -
     try:
         results = [
             (
-                _block_linear(x, weight, *topology),
-                _block_linear_input_grad(output_grad, weight, *topology),
-                _block_linear_weight_grad(output_grad, x, *topology),
+                block_linear_forward(x, weight, *topology),
+                block_linear_input_grad(output_grad, weight, *topology),
+                block_linear_weight_grad(output_grad, x, *topology),
             )
             for _ in range(2)
         ]
@@ -237,11 +237,11 @@ def test_any_thread_count_is_right_and_gives_the_same_bits_twice(threads: int) -
 
 def test_threads_of_the_caller_do_not_disturb_each_other() -> None:
     x, output_grad, _, topology = layer(tokens=300)
-    expected = _block_linear_weight_grad(output_grad, x, *topology)
+    expected = block_linear_weight_grad(output_grad, x, *topology)
     results: list[Tensor] = []
     workers = [
         threading.Thread(
-            target=lambda: results.extend(_block_linear_weight_grad(output_grad, x, *topology) for _ in range(20))
+            target=lambda: results.extend(block_linear_weight_grad(output_grad, x, *topology) for _ in range(20))
         )
         for _ in range(3)
     ]
@@ -262,13 +262,13 @@ def test_nan_and_inf_pass_through_present_blocks_as_in_dense(
     x, output_grad, weight = x.to(dtype), output_grad.to(dtype), weight.to(dtype)
     x[5, 3] = output_grad[7, 9] = weight[2, 1, 4] = value
     for actual, expected in (
-        (_block_linear(x, weight, *topology), reference.linear(x.float(), weight.float(), topology)),
+        (block_linear_forward(x, weight, *topology), reference.linear(x.float(), weight.float(), topology)),
         (
-            _block_linear_input_grad(output_grad, weight, *topology),
+            block_linear_input_grad(output_grad, weight, *topology),
             reference.linear_input_grad(output_grad.float(), weight.float(), topology),
         ),
         (
-            _block_linear_weight_grad(output_grad, x, *topology),
+            block_linear_weight_grad(output_grad, x, *topology),
             reference.linear_weight_grad(output_grad.float(), x.float(), topology),
         ),
     ):
@@ -287,7 +287,7 @@ def test_bfloat16_rounds_to_nearest_even(instruction_set: str) -> None:
     weight = torch.zeros(1, 16, 16, dtype=torch.bfloat16)
     weight[0, 0, :2] = 1.0
     expected = (x[:, 0].float() + x[:, 1].float()).to(torch.bfloat16)
-    assert torch.equal(_block_linear(x, weight, *topology)[:, 0], expected)
+    assert torch.equal(block_linear_forward(x, weight, *topology)[:, 0], expected)
 
 
 def test_norms_name_a_block_twice_if_asked_and_keep_the_order_of_the_candidates() -> None:
@@ -314,7 +314,7 @@ def test_what_the_kernels_do_not_know_takes_the_reference(dtype: torch.dtype, bl
     layout = BlockLayout(3 * height, 2 * width, height, width)
     topology = BlockTopology.from_mask(layout, torch.tensor([[1, 0], [0, 1], [1, 1]], dtype=torch.bool))
     x, weight = torch.randn(9, layout.cols, dtype=dtype), torch.randn(4, height, width, dtype=dtype)
-    torch.testing.assert_close(_block_linear(x, weight, *topology), reference.linear(x, weight, topology))
+    torch.testing.assert_close(block_linear_forward(x, weight, *topology), reference.linear(x, weight, topology))
     norms = cpu.block_gradient_norms(
         torch.randn(9, layout.rows, dtype=dtype), x, topology.block_rows, topology.block_cols, [height, width]
     )
@@ -353,30 +353,31 @@ def test_a_topology_that_points_outside_is_refused() -> None:
     x, output_grad, weight, topology = layer()
     broken = topology._replace(row_slots=topology.row_slots + 1000, col_slots=topology.col_slots - 1)
     with pytest.raises(TopologyError, match="rebuild it"):
-        _block_linear(x, weight, *broken)
+        block_linear_forward(x, weight, *broken)
     with pytest.raises(TopologyError, match="rebuild it"):
-        _block_linear_input_grad(output_grad, weight, *broken)
+        block_linear_input_grad(output_grad, weight, *broken)
 
 
 def test_operands_that_do_not_fit_are_refused_as_torch_does() -> None:
     x, output_grad, weight, topology = layer()
     with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
-        _block_linear(x.repeat(1, 2), weight, *topology)
+        block_linear_forward(x.repeat(1, 2), weight, *topology)
     with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
-        _block_linear_input_grad(output_grad.repeat(1, 2), weight, *topology)
+        block_linear_input_grad(output_grad.repeat(1, 2), weight, *topology)
     with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
-        _block_linear_weight_grad(output_grad, x[:-1], *topology)
+        block_linear_weight_grad(output_grad, x[:-1], *topology)
 
 
 def test_opcheck_passes_for_every_op() -> None:
     x, output_grad, weight, topology = layer(tokens=10)
     x.requires_grad_()
     weight.requires_grad_()
-    torch.library.opcheck(_block_linear, (x, weight, *topology))
-    torch.library.opcheck(_block_linear_input_grad, (output_grad, weight.detach(), *topology))
-    torch.library.opcheck(_block_linear_weight_grad, (output_grad, x.detach(), *topology))
+    torch.library.opcheck(torch.ops.acf.block_linear.default, (x, weight, *topology))
+    torch.library.opcheck(torch.ops.acf.block_linear_input_grad.default, (output_grad, weight.detach(), *topology))
+    torch.library.opcheck(torch.ops.acf.block_linear_weight_grad.default, (output_grad, x.detach(), *topology))
     images = torch.randn(2, 64, 5, 6, requires_grad=True)
-    torch.library.opcheck(_block_conv2d, (images, weight, *topology, [1, 1], [1, 1], [0, 0], [1, 1]))
+    pairs = ([1, 1], [1, 1], [0, 0], [1, 1])
+    torch.library.opcheck(torch.ops.acf.block_conv2d.default, (images, weight, *topology, *pairs))
 
 
 def test_gradients_flow_through_the_native_kernels() -> None:
@@ -484,4 +485,4 @@ class TestBuild:
         x, _, weight, topology = layer()
         monkeypatch.setenv("ACF_CPU_KERNELS", "0")
         monkeypatch.setattr(cpu, "_run", lambda *arguments: pytest.fail("a native kernel was called"))
-        torch.testing.assert_close(_block_linear(x, weight, *topology), reference.linear(x, weight, topology))
+        torch.testing.assert_close(block_linear_forward(x, weight, *topology), reference.linear(x, weight, topology))

@@ -28,6 +28,7 @@ def linear_samples(dtype: torch.dtype) -> dict[str, tuple[Any, ...]]:
     candidates = (torch.tensor([0, 1], dtype=torch.int32), torch.tensor([2, 0], dtype=torch.int32))
     return {
         "block_linear": (trainable_x, trainable_weight, *LINEAR_TOPOLOGY),
+        "block_linear_forward": (x, weight, *LINEAR_TOPOLOGY),
         "block_linear_input_grad": (output_grad, weight, *LINEAR_TOPOLOGY),
         "block_linear_weight_grad": (output_grad, x, *LINEAR_TOPOLOGY),
         "block_gradient_norms": (output_grad, x, *candidates, [4, 3]),
@@ -45,15 +46,23 @@ def conv_samples(
     candidates = (torch.tensor([0, 1], dtype=torch.int32), torch.tensor([2, 0], dtype=torch.int32))
     return {
         "block_conv2d": (trainable_x, trainable_weight, *topology, *lists),
+        "block_conv2d_forward": (x, weight, *topology, *lists),
         "block_conv2d_input_grad": (output_grad, weight, *topology, list(x.shape), *lists),
         "block_conv2d_weight_grad": (output_grad, x, *topology, *lists),
         "block_conv2d_gradient_norms": (output_grad, x, *candidates, [4, 2], *lists),
     }
 
 
-LINEAR_OPS = ["block_linear", "block_linear_input_grad", "block_linear_weight_grad", "block_gradient_norms"]
+LINEAR_OPS = [
+    "block_linear",
+    "block_linear_forward",
+    "block_linear_input_grad",
+    "block_linear_weight_grad",
+    "block_gradient_norms",
+]
 CONV_OPS = [
     "block_conv2d",
+    "block_conv2d_forward",
     "block_conv2d_input_grad",
     "block_conv2d_weight_grad",
     "block_conv2d_gradient_norms",

@@ -50,6 +50,7 @@ else:
         weight_grad_configs,
     )
     from acf.ops.triton.pixels import ConvProblem, pixel_box
+    from acf.ops.triton.transpose import transposed
     from acf.ops.triton.tuning import LaunchConfig
 
     BLOCK_SIZES = (16, 32, 64, 128)
@@ -199,20 +200,34 @@ if INTERPRETING:
         assert torch.equal(result[4].all(1), hit)
         assert not result[torch.arange(9) != 4].any()
 
-    @pytest.mark.parametrize("block", BLOCK_SIZES)
-    def test_norms_agree_with_the_reference_by_tiles_and_by_list(block: int) -> None:
-        x, output_grad = torch.randn(37, 3 * block), torch.randn(37, 5 * block)
-        rows, cols = torch.nonzero(torch.rand(5, 3) < 0.6, as_tuple=True)
-        rows, cols = rows.int(), cols.int()
-        expected = reference.gradient_norms(output_grad, x, rows, cols, (block, block))
-        by_list = norms.norms_of_list(output_grad, x, rows, cols, block, None)
-        by_tiles = norms.norms_by_tiles(output_grad, x, rows, cols, block)
-        assert_close(by_list, expected, x.dtype)
-        assert_close(by_tiles, expected, x.dtype)
+    @pytest.mark.parametrize("shape", [(1, 16), (128, 64), (130, 80)], ids=str)
+    def test_a_transpose_is_padded_with_zeros(shape: tuple[int, int]) -> None:
+        x = torch.randn(shape).bfloat16()
+        result = transposed(x)
+        assert result.shape[1] % 128 == 0
+        assert torch.equal(result[:, : shape[0]], x.T)
+        assert not result[:, shape[0] :].any()
 
-    def test_a_short_candidate_list_is_computed_block_by_block() -> None:
-        assert norms.prefers_list(40, 64, 16384, 4096)
-        assert not norms.prefers_list(15000, 64, 16384, 4096)
+    @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+    @pytest.mark.parametrize("block", BLOCK_SIZES)
+    def test_norms_agree_with_the_reference_by_tiles_groups_and_list(block: int, dtype: torch.dtype) -> None:
+        x, output_grad = torch.randn(37, 3 * block).to(dtype), torch.randn(37, 5 * block).to(dtype)
+        rows, cols = torch.nonzero(torch.rand(5, 3) < 0.6, as_tuple=True)
+        shuffled = torch.randperm(len(rows))
+        rows, cols = rows[shuffled].int(), cols[shuffled].int()
+        expected = reference.gradient_norms(output_grad.double(), x.double(), rows, cols, (block, block))
+        for result in (
+            norms.norms_of_list(output_grad, x, rows, cols, block, None),
+            norms.norms_of_groups(output_grad, x, rows, cols, block, None),
+            norms.norms_of_groups(x, output_grad, cols, rows, block, None),
+            norms.norms_by_tiles(output_grad, x, rows, cols, block),
+        ):
+            assert_close(result, expected, dtype)
+
+    def test_a_candidate_list_is_computed_in_the_way_that_its_length_makes_cheapest() -> None:
+        for block, lengths in ((16, (40, 9000, 600_000)), (64, (40, 3000, 15000))):
+            ways = [norms.cheapest_way(length, block, 8192, 16384, 4096) for length in lengths]
+            assert ways == ["list", "groups", "tiles"]
 
     @pytest.mark.parametrize("geometry", [PADDED, UNEVEN, POINTWISE], ids=["padded", "uneven", "pointwise"])
     @pytest.mark.parametrize(("block", "dtype"), [(16, torch.float32), (32, torch.bfloat16)])
@@ -242,6 +257,7 @@ if INTERPRETING:
         found = expected.square().sum((1, 2)).sqrt()
         for computed in (
             norms.norms_of_list(flat, source, topology.block_rows, topology.block_cols, block, problem),
+            norms.norms_of_groups(flat, source, topology.block_rows, topology.block_cols, block, problem),
             norms.conv_norms_by_tiles(flat, source, topology.block_rows, topology.block_cols, block, problem),
         ):
             assert_close(computed, found, dtype)

@@ -14,6 +14,7 @@ from acf.trace import Gemm
 SPECS = [
     TensorDash(bypass_zeros_share=0.0, cores=1),
     TensorDash(bypass_zeros_share=0.0, cores=1, sides=2),
+    TensorDash(bypass_zeros_share=0.0, cores=1, scratchpad_banks=2),
     TensorDash(bypass_zeros_share=0.0, cores=1, rows=2, columns=3, depth=2, moves=TWO_DEEP_MOVES),
     TensorDash(bypass_zeros_share=0.0, cores=1, lanes=16, depth=3, moves=WIDE_MOVES),
     TensorDash(bypass_zeros_share=0.0, cores=1, lanes=1, depth=1, moves=((0, 0),)),

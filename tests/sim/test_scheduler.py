@@ -65,7 +65,7 @@ def walk(rows: NDArray[np.bool_], lanes: int, depth: int, moves: Moves) -> tuple
 def fast(
     rows: NDArray[np.bool_], tile_rows: int, lanes: int, depth: int, moves: Moves, use_table: bool = True
 ) -> list[int]:
-    return tile_cycles(PackedRows.from_bool(rows), tile_rows, lanes, depth, moves, use_table).tolist()
+    return tile_cycles(PackedRows.from_bool(rows), tile_rows, lanes, depth, moves, use_table=use_table).tolist()
 
 
 @given(

@@ -33,6 +33,20 @@ def test_a_trace_comes_back_as_it_was(trace: acf.Trace, tmp_path: Path) -> None:
     assert all(np.array_equal(bits.packed, trace.tensors[key].packed) for key, bits in loaded.tensors.items())
 
 
+def test_loading_maps_the_file_so_that_operands_stream(trace: acf.Trace, tmp_path: Path) -> None:
+    trace.save(tmp_path / "step.safetensors")
+    loaded = acf.Trace.load(tmp_path / "step.safetensors")
+    assert all(isinstance(bits.packed.base, np.memmap) for bits in loaded.tensors.values())
+
+
+def test_a_trace_may_be_saved_over_the_file_it_was_loaded_from(trace: acf.Trace, tmp_path: Path) -> None:
+    path = tmp_path / "step.safetensors"
+    trace.save(path)
+    loaded = acf.Trace.load(path)
+    loaded.save(path)
+    assert acf.Trace.load(path).effectual_macs == loaded.effectual_macs == trace.effectual_macs
+
+
 def test_every_truncation_is_refused_in_one_line(trace: acf.Trace, tmp_path: Path) -> None:
     whole = tmp_path / "whole.safetensors"
     trace.save(whole)

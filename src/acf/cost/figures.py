@@ -40,9 +40,16 @@ FIGURES: dict[str, Figure] = {
 """Power and area of the published designs, by component."""
 
 PUBLISHED_CLOCK_HZ = 500e6
+"""TensorDash, Table III."""
+
 PUBLISHED_CORES = 256
+"""TensorDash, Table III."""
+
 PUBLISHED_MACS_PER_CORE = 64
+"""TensorDash, Table III: 4 x 4 PEs of 4 MACs."""
+
 PUBLISHED_ON_CHIP_BYTES = 3 * 64 * 128 * 1024
+"""TensorDash, Table III: AM, BM and CM, 64 banks of 128 KB each."""
 
 
 def published_pj_per_core_cycle(*names: str) -> float:

@@ -15,12 +15,16 @@ GPU_FIGURES: dict[str, Figure] = {
     "v100_dram_bytes_per_s": Figure(900e9, "B/s", _V100 + ": HBM2, peak"),
     "v100_board_power_w": Figure(300.0, "W", _V100 + ": thermal design power"),
     "v100_idle_power_w": Figure(40.0, "W", "assumption: a V100 with a context and no kernel running"),
+    "v100_die_mm2": Figure(815.0, "mm2", _V100 + ": GV100, the whole die"),
     "h200_macs_per_cycle": Figure(132 * 4 * 512, "MAC/cycle", _H200 + ": 132 SMs x 4 tensor cores x 512 BF16 MACs"),
     "h200_clock_hz": Figure(1.83e9, "Hz", _H200 + ": clock at which these MACs give the printed 989 TFLOP/s"),
     "h200_sustained_share": Figure(791 / 989, "of peak", _MEASURED + ", cuBLAS 791 TFLOP/s on 8192 cubed"),
     "h200_dram_bytes_per_s": Figure(4.2e12, "B/s", _MEASURED + ", copy; the datasheet prints 4.8 TB/s"),
     "h200_board_power_w": Figure(700.0, "W", _H200 + ": thermal design power"),
     "h200_idle_power_w": Figure(75.0, "W", "assumption: an H200 with a context and no kernel running"),
+    "h200_die_mm2": Figure(
+        814.0, "mm2", "NVIDIA H100 Tensor Core GPU architecture whitepaper (2022): GH100, the whole die, as in the H200"
+    ),
     "launch_overhead_s": Figure(3e-6, "s", "assumption: one kernel queued behind another, nothing overlapped"),
 }
 """What the rooflines are drawn from."""

@@ -1,6 +1,7 @@
 """How what TensorDash adds to a tensor core grows with the geometry: an assumption, exact at the published point."""
 
 PUBLISHED_ROWS, PUBLISHED_COLUMNS, PUBLISHED_DEPTH, PUBLISHED_MOVES = 4, 4, 4, 8
+"""TensorDash, Table III and section III."""
 
 
 def overhead_scales(rows: int, columns: int, depth: int, moves: int, sides: int) -> dict[str, float]:

@@ -22,8 +22,10 @@ SPARTANN_FIGURES: dict[str, Figure] = {
 """What the authors print."""
 
 SPARTANN_CLOCK_HZ = 250e6
+"""SparTANN, section 5.2.1."""
+
 SPARTANN_MACS = {4: 32, 2: 64}
-"""T of the published designs, by bytes of a value."""
+"""T of the published designs, by bytes of a value: SparTANN, Table 2."""
 
 
 def _value(name: str) -> float:

@@ -1,5 +1,6 @@
 """Energy, leakage and area of on-chip memories, from CACTI 7 (22 to 65 nm, one read-write port)."""
 
+from collections.abc import Callable
 from itertools import pairwise
 from math import exp, log
 
@@ -7,7 +8,6 @@ from acf.errors import ArchitectureError
 
 SOURCE = "CACTI 7, one read-write port, low-standby-power cells"
 
-# For each technology in nm: bytes of the bank, bytes of an access, picojoules of a read and of a write.
 _ACCESSES: dict[int, tuple[tuple[int, int, float, float], ...]] = {
     22: (
         (4096, 16, 1.590, 2.179),
@@ -38,9 +38,8 @@ _ACCESSES: dict[int, tuple[tuple[int, int, float, float], ...]] = {
         (1048576, 64, 812.232, 931.956),
     ),
 }
+"""CACTI 7, for each technology in nm: bytes of the bank, bytes of an access, picojoules of a read and of a write."""
 
-
-# For each technology in nm: bytes of the bank, milliwatts of leakage, square millimetres.
 _STATICS: dict[int, tuple[tuple[int, float, float], ...]] = {
     22: (
         (4096, 7.550e-05, 0.00385),
@@ -71,46 +70,50 @@ _STATICS: dict[int, tuple[tuple[int, float, float], ...]] = {
         (1048576, 2.510e-02, 8.25021),
     ),
 }
+"""CACTI 7, for each technology in nm: bytes of the bank, milliwatts of leakage, square millimetres."""
 
 
 def sram_pj_per_byte(technology_nm: int, size_bytes: int, write: bool = False) -> float:
-    """Picojoules per byte of an access to one SRAM bank, interpolated log-log in its size.
+    """Picojoules per byte of an access to one SRAM bank, interpolated log-log in its size, and between nodes.
 
     Banks smaller than 4 KiB are charged as 4 KiB, larger than 1 MiB as 1 MiB: the table's ends.
 
     >>> round(sram_pj_per_byte(65, 4096), 3)
     0.51
     """
-    bytes_per_access = {size: width for size, width, _, _ in _accesses(technology_nm)}
-    energies = [(size, (write_pj if write else read_pj)) for size, _, read_pj, write_pj in _accesses(technology_nm)]
-    return _interpolate([(size, picojoules / bytes_per_access[size]) for size, picojoules in energies], size_bytes)
+
+    def points(node: int) -> list[tuple[int, float]]:
+        return [(size, (write_pj if write else read_pj) / width) for size, width, read_pj, write_pj in _ACCESSES[node]]
+
+    return _at_node(technology_nm, size_bytes, points)
 
 
 def sram_leakage_mw(technology_nm: int, size_bytes: int) -> float:
     """Milliwatts that one bank leaks, interpolated log-log in its size; low-standby-power cells leak little."""
-    _accesses(technology_nm)
-    return _interpolate([(size, leak_mw) for size, leak_mw, _ in _STATICS[technology_nm]], size_bytes)
+    return _at_node(technology_nm, size_bytes, lambda node: [(size, leak_mw) for size, leak_mw, _ in _STATICS[node]])
 
 
 def sram_mm2(technology_nm: int, size_bytes: int) -> float:
     """Square millimetres of one bank, interpolated log-log in its size."""
-    _accesses(technology_nm)
-    return _interpolate([(size, area_mm2) for size, _, area_mm2 in _STATICS[technology_nm]], size_bytes)
+    return _at_node(technology_nm, size_bytes, lambda node: [(size, area_mm2) for size, _, area_mm2 in _STATICS[node]])
 
 
-def _accesses(technology_nm: int) -> tuple[tuple[int, int, float, float], ...]:
-    if technology_nm not in _ACCESSES:
+def _at_node(technology_nm: int, size_bytes: int, points: Callable[[int], list[tuple[int, float]]]) -> float:
+    """The figure at a node of the table, or log-log between the two beside it; what lies outside is refused."""
+    nodes = list(_ACCESSES)
+    if not nodes[0] <= technology_nm <= nodes[-1]:
         raise ArchitectureError(
-            f"no SRAM figures for {technology_nm} nm; use one of {', '.join(map(str, _ACCESSES))} ({SOURCE})"
+            f"no SRAM figures for {technology_nm} nm; use one of {', '.join(map(str, nodes))} ({SOURCE}) or between"
         )
-    return _ACCESSES[technology_nm]
+    by_node = [(node, _interpolate(points(node), size_bytes)) for node in nodes]
+    return _interpolate(by_node, technology_nm)
 
 
-def _interpolate(points: list[tuple[int, float]], size_bytes: int) -> float:
+def _interpolate(points: list[tuple[int, float]], place: int) -> float:
     """Log-log between the table's points; what lies outside is charged as its nearest end."""
-    size = min(max(size_bytes, points[0][0]), points[-1][0])
+    place = min(max(place, points[0][0]), points[-1][0])
     for (low, low_value), (high, high_value) in pairwise(points):
-        if size <= high:
-            share = log(size / low) / log(high / low)
+        if place <= high:
+            share = log(place / low) / log(high / low)
             return exp(log(low_value) + share * log(high_value / low_value))
     return points[-1][1]

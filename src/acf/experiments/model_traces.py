@@ -18,6 +18,14 @@ _SMALLEST_IMAGE = 64
 _VIT_PATCH = 16
 
 
+def check_device(device: str) -> None:
+    """Refuse a device that is neither the CPU nor a GPU that torch can use."""
+    if device not in ("cpu", "cuda"):
+        raise DataError(f"device {device!r} is not one of cpu, cuda; use one of these names")
+    if device == "cuda" and not torch.cuda.is_available():
+        raise DataError("device 'cuda': torch finds no GPU here; use cpu")
+
+
 @dataclass(frozen=True)
 class CaptureSpec:
     """What to train and what to capture.
@@ -46,10 +54,7 @@ class CaptureSpec:
         if self.learning_rate <= 0:
             raise DataError(f"learning rate {self.learning_rate} is not above 0; use for example 1e-4")
         self._check_image_size()
-        if self.device not in ("cpu", "cuda"):
-            raise DataError(f"device {self.device!r} is not one of cpu, cuda; use one of these names")
-        if self.device == "cuda" and not torch.cuda.is_available():
-            raise DataError("device 'cuda': torch finds no GPU here; use cpu")
+        check_device(self.device)
 
     def _check_model(self) -> None:
         if self.model not in MODELS:

@@ -2,8 +2,9 @@
 
 import resource
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from acf.experiments.reproduce.synthetic import ConvLayer, Zeros, conv_step
@@ -77,8 +78,14 @@ def time_traces(name: str, traces: Iterator[Trace], architecture: str = "tensord
     return SimulatorTiming(name, architecture, dense_macs, seconds, peak)
 
 
-def run_simulator_bench(on_progress: OnProgress, resnet_batch: int = 32) -> list[SimulatorTiming]:
-    """A 512-filter VGG layer at batch 8, 16 and 32, forward and all passes, then the whole ResNet-50 step."""
+def run_simulator_bench(
+    on_progress: OnProgress, resnet_batch: int = 32, captured: Sequence[Path] = ()
+) -> list[SimulatorTiming]:
+    """A 512-filter VGG layer at batch 8, 16 and 32, forward and all passes, the whole ResNet-50 step, captured traces.
+
+    A captured trace is mapped from its file; what is read of it while it is played counts.
+    """
+    loaded = [Trace.load(path) for path in captured]
     time_traces("warm up", iter([conv_step({"conv": (ConvLayer(8, 8, 4), RELU_ZEROS)}, 1, 0)]))
     timings = []
     for batch in (8, 16, 32):
@@ -89,5 +96,8 @@ def run_simulator_bench(on_progress: OnProgress, resnet_batch: int = 32) -> list
         timings.append(time_traces(f"VGG 512 filters, 3 passes, batch {batch}", iter([step])))
     on_progress(f"ResNet-50 step, batch {resnet_batch}", 0.2)
     timings.append(time_traces(f"ResNet-50 step, batch {resnet_batch}, 224x224", resnet50_steps(resnet_batch)))
+    for trace in loaded:
+        on_progress(trace.label, 0.9)
+        timings.append(time_traces(trace.label, iter([trace])))
     on_progress("done", 1.0)
     return timings

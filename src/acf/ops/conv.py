@@ -1,4 +1,4 @@
-"""The block-sparse 2-D convolution and its gradients as custom ops.
+"""The block-sparse 2-D convolution and its gradients as ops of torch.
 
 The weight is the packed form of ``[out, kh*kw*in]`` with input channels innermost
 (`acf.sparse.conv_weight_to_matrix`), so one block is consecutive channels at one kernel tap.
@@ -9,8 +9,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from acf.ops import reference
+from acf.ops.library import Op, differentiable
 from acf.ops.observe import notify
 from acf.ops.reference import memory_format_of
 from acf.sparse import BlockTopology
@@ -40,8 +42,7 @@ class Conv2dGeometry:
         return list(self.kernel_size), list(self.stride), list(self.padding), list(self.dilation)
 
 
-@torch.library.custom_op("acf::block_conv2d", mutates_args=())
-def _block_conv2d(
+def _product(
     x: Tensor,
     weight: Tensor,
     block_rows: Tensor,
@@ -59,8 +60,7 @@ def _block_conv2d(
     return reference.conv2d(x, weight, topology, kernel_size, stride, padding, dilation)
 
 
-@_block_conv2d.register_fake
-def _(x: Tensor, weight: Tensor, *rest: Any) -> Tensor:
+def _fake_product(x: Tensor, weight: Tensor, *rest: Any) -> Tensor:
     topology, geometry = BlockTopology(*rest[:6]), Conv2dGeometry(*(tuple(pair) for pair in rest[6:]))
     out_channels = (topology.row_offsets.numel() - 1) * weight.shape[1]
     out_height, out_width = geometry.output_size(x.shape[2], x.shape[3])
@@ -72,8 +72,7 @@ def _(x: Tensor, weight: Tensor, *rest: Any) -> Tensor:
     )
 
 
-@torch.library.custom_op("acf::block_conv2d_input_grad", mutates_args=())
-def _block_conv2d_input_grad(
+def _input_grad(
     output_grad: Tensor,
     weight: Tensor,
     block_rows: Tensor,
@@ -94,8 +93,7 @@ def _block_conv2d_input_grad(
     )
 
 
-@_block_conv2d_input_grad.register_fake
-def _(output_grad: Tensor, weight: Tensor, *rest: Any) -> Tensor:
+def _fake_input_grad(output_grad: Tensor, weight: Tensor, *rest: Any) -> Tensor:
     return torch.empty(
         rest[6],
         dtype=output_grad.dtype,
@@ -104,8 +102,7 @@ def _(output_grad: Tensor, weight: Tensor, *rest: Any) -> Tensor:
     )
 
 
-@torch.library.custom_op("acf::block_conv2d_weight_grad", mutates_args=())
-def _block_conv2d_weight_grad(
+def _weight_grad(
     output_grad: Tensor,
     x: Tensor,
     block_rows: Tensor,
@@ -124,8 +121,7 @@ def _block_conv2d_weight_grad(
     return reference.conv2d_weight_grad(output_grad, x, topology, kernel_size, stride, padding, dilation)
 
 
-@_block_conv2d_weight_grad.register_fake
-def _(output_grad: Tensor, x: Tensor, *rest: Any) -> Tensor:
+def _fake_weight_grad(output_grad: Tensor, x: Tensor, *rest: Any) -> Tensor:
     topology, kernel_size = BlockTopology(*rest[:6]), rest[6]
     in_columns = x.shape[1] * kernel_size[0] * kernel_size[1]
     return x.new_empty(
@@ -135,26 +131,7 @@ def _(output_grad: Tensor, x: Tensor, *rest: Any) -> Tensor:
     )
 
 
-def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    ctx.save_for_backward(*inputs[:8])
-    ctx.geometry = inputs[8:]
-
-
-def _backward(ctx: Any, output_grad: Tensor) -> tuple[Tensor | None, ...]:
-    x, weight, *topology = ctx.saved_tensors
-    input_grad = weight_grad = None
-    if ctx.needs_input_grad[0]:
-        input_grad = _block_conv2d_input_grad(output_grad, weight, *topology, list(x.shape), *ctx.geometry)
-    if ctx.needs_input_grad[1]:
-        weight_grad = _block_conv2d_weight_grad(output_grad, x, *topology, *ctx.geometry)
-    return input_grad, weight_grad, *[None] * 10
-
-
-_block_conv2d.register_autograd(_backward, setup_context=_setup_context)
-
-
-@torch.library.custom_op("acf::block_conv2d_gradient_norms", mutates_args=())
-def _block_conv2d_gradient_norms(
+def _gradient_norms(
     output_grad: Tensor,
     x: Tensor,
     candidate_rows: Tensor,
@@ -179,9 +156,49 @@ def _block_conv2d_gradient_norms(
     )
 
 
-@_block_conv2d_gradient_norms.register_fake
-def _(output_grad: Tensor, x: Tensor, candidate_rows: Tensor, *rest: Any) -> Tensor:
+def _fake_gradient_norms(output_grad: Tensor, x: Tensor, candidate_rows: Tensor, *rest: Any) -> Tensor:
     return x.new_empty(candidate_rows.shape[0], dtype=torch.float32)
+
+
+block_conv2d_forward = Op("block_conv2d_forward", _product, _fake_product)
+block_conv2d_input_grad = Op("block_conv2d_input_grad", _input_grad, _fake_input_grad)
+block_conv2d_weight_grad = Op("block_conv2d_weight_grad", _weight_grad, _fake_weight_grad)
+conv2d_gradient_norms = Op("block_conv2d_gradient_norms", _gradient_norms, _fake_gradient_norms)
+
+
+class _BlockConv2d(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, rest: tuple[Any, ...]) -> Tensor:
+        ctx.save_for_backward(x, weight, *rest[:6])
+        ctx.geometry = rest[6:]
+        return block_conv2d_forward(x, weight, *rest)
+
+    @staticmethod
+    def backward(ctx: Any, output_grad: Tensor) -> tuple[Tensor | None, ...]:
+        return (_gradients_once if torch.is_grad_enabled() else _gradients)(ctx, output_grad)
+
+
+def _gradients(ctx: Any, output_grad: Tensor) -> tuple[Tensor | None, ...]:
+    x, weight, *topology = ctx.saved_tensors
+    input_grad = weight_grad = None
+    if ctx.needs_input_grad[0]:
+        input_grad = block_conv2d_input_grad(output_grad, weight, *topology, list(x.shape), *ctx.geometry)
+    if ctx.needs_input_grad[1]:
+        weight_grad = block_conv2d_weight_grad(output_grad, x, *topology, *ctx.geometry)
+    return input_grad, weight_grad, None
+
+
+_gradients_once = once_differentiable(_gradients)  # refuses second derivatives; costs more than it is worth otherwise
+
+
+def _differentiable_product(x: Tensor, weight: Tensor, *rest: Any) -> Tensor:
+    if torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad):
+        y: Tensor = _BlockConv2d.apply(x, weight, rest)  # type: ignore[no-untyped-call]
+        return y
+    return block_conv2d_forward(x, weight, *rest)
+
+
+_block_conv2d = differentiable("block_conv2d", block_conv2d_forward, _differentiable_product)
 
 
 def block_conv2d(x: Tensor, weight: Tensor, topology: BlockTopology, geometry: Conv2dGeometry) -> Tensor:
@@ -189,8 +206,7 @@ def block_conv2d(x: Tensor, weight: Tensor, topology: BlockTopology, geometry: C
 
     ``weight`` is packed ``[nnz, block_height, block_width]``; differentiable in ``x`` and ``weight``.
     """
-    y: Tensor = _block_conv2d(x, weight, *topology, *geometry.as_lists())
-    return y
+    return _block_conv2d(x, weight, *topology, *geometry.as_lists())
 
 
 def block_conv2d_gradient_norms(
@@ -202,7 +218,6 @@ def block_conv2d_gradient_norms(
     geometry: Conv2dGeometry,
 ) -> Tensor:
     """`block_gradient_norms` for a convolution with ``x [batch, in, h, w]`` and its output gradient."""
-    norms: Tensor = _block_conv2d_gradient_norms(
+    return conv2d_gradient_norms(
         output_grad, x, candidate_rows, candidate_cols, list(block_shape), *geometry.as_lists()
     )
-    return norms

@@ -51,14 +51,14 @@ class _Problem(ctypes.Structure):
 
 def register() -> None:
     """Make these the CPU kernels of the custom ops; nothing is compiled before an op is called."""
-    linear._block_linear.register_kernel("cpu")(block_linear)
-    linear._block_linear_input_grad.register_kernel("cpu")(block_linear_input_grad)
-    linear._block_linear_weight_grad.register_kernel("cpu")(observed(block_linear_weight_grad))
-    linear._block_gradient_norms.register_kernel("cpu")(block_gradient_norms)
-    conv._block_conv2d.register_kernel("cpu")(block_conv2d)
-    conv._block_conv2d_input_grad.register_kernel("cpu")(block_conv2d_input_grad)
-    conv._block_conv2d_weight_grad.register_kernel("cpu")(observed(block_conv2d_weight_grad))
-    conv._block_conv2d_gradient_norms.register_kernel("cpu")(block_conv2d_gradient_norms)
+    linear.block_linear_forward.register_kernel("cpu", block_linear)
+    linear.block_linear_input_grad.register_kernel("cpu", block_linear_input_grad)
+    linear.block_linear_weight_grad.register_kernel("cpu", observed(block_linear_weight_grad))
+    linear.linear_gradient_norms.register_kernel("cpu", block_gradient_norms)
+    conv.block_conv2d_forward.register_kernel("cpu", block_conv2d)
+    conv.block_conv2d_input_grad.register_kernel("cpu", block_conv2d_input_grad)
+    conv.block_conv2d_weight_grad.register_kernel("cpu", observed(block_conv2d_weight_grad))
+    conv.conv2d_gradient_norms.register_kernel("cpu", block_conv2d_gradient_norms)
 
 
 def instruction_set() -> str | None:

@@ -82,12 +82,28 @@ def choose_mapping(work: Work, shape: FabricShape) -> TokenMapping | ReductionMa
         raise ArchitectureError(
             f"balancer {shape.balancer!r} is not one of {', '.join(BALANCERS)}; use one of these names"
         )
+    if shape.interconnect == "static":
+        return _static_mapping(work, shape)
+    return _best_mapping(work, shape)
+
+
+def _best_mapping(work: Work, shape: FabricShape) -> TokenMapping | ReductionMapping:
     divisors = [count for count in range(shape.mesh_columns, 0, -1) if shape.mesh_columns % count == 0]
     tokens = [_token_mapping(work, shape, groups) for groups in divisors]
     reductions = [_reduction_mapping(work, shape, shape.mesh_columns // groups) for groups in divisors]
     best_tokens = min(tokens, key=lambda mapping: mapping.cycles)
     best_reduction = min(reductions, key=lambda mapping: mapping.cycles)
     return best_reduction if best_reduction.cycles < 0.95 * best_tokens.cycles else best_tokens
+
+
+def _static_mapping(work: Work, shape: FabricShape) -> TokenMapping | ReductionMapping:
+    """What is spread over the mesh, and who owns what, as if every block were present."""
+    full = np.full_like(work.parallel.patterns, np.iinfo(work.parallel.patterns.dtype).max)
+    dense = Work(work.serial, TiledRows(full, work.parallel.tile), None)
+    mapping = _best_mapping(dense, shape)
+    if isinstance(mapping, TokenMapping):
+        return _token_mapping_of(work, shape, mapping.groups, mapping.group_of, dense.present)
+    return _reduction_mapping(work, shape, mapping.split)
 
 
 def keep_mapping(

@@ -2,6 +2,6 @@
 
 from acf.sim.registry import ARCHITECTURES, architectures, find_architecture
 from acf.sim.result import OpResult, Result
-from acf.sim.simulate import simulate
+from acf.sim.simulate import simulate, simulate_parts
 
-__all__ = ["ARCHITECTURES", "OpResult", "Result", "architectures", "find_architecture", "simulate"]
+__all__ = ["ARCHITECTURES", "OpResult", "Result", "architectures", "find_architecture", "simulate", "simulate_parts"]

@@ -2,8 +2,11 @@
 
 from abc import ABC, abstractmethod
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
+from functools import reduce
 from math import ceil
+from operator import add
 
 from acf.cost import DRAM_PJ_PER_BIT
 from acf.errors import ArchitectureError
@@ -95,6 +98,10 @@ class AcceleratorSpec(ABC):
     def count_with_dram(self, gemm: Gemm, dram_bytes: int) -> ComputeCount:
         """`count` while ``dram_bytes`` cross the pins, for machines whose memory controllers are part of the model."""
         return self.count(gemm)
+
+    def count_batch(self, gemms: Iterable[Gemm], dram_bytes: int) -> ComputeCount:
+        """Independent products, ``dram_bytes`` each; one after another where a machine does not share its units."""
+        return reduce(add, (self.count_with_dram(gemm, dram_bytes) for gemm in gemms), ComputeCount(0, 0, 0))
 
     def stored_bytes(self, bits: BitTensor, role: str) -> int:
         """Bytes of a tensor in memory: its non-zero values and one bit per element to say where they are.

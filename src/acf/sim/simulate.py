@@ -1,6 +1,7 @@
 """Playing every operation of a trace on one architecture, memory included."""
 
 from collections import Counter
+from collections.abc import Iterable
 from functools import reduce
 from math import ceil
 from operator import add
@@ -21,16 +22,25 @@ def simulate(trace: Trace, architecture: str | Path | AcceleratorSpec) -> Result
     Operations run one after another. Within one, DRAM traffic overlaps with compute, and the slower of the two
     decides; what compute waits is charged as the stall "memory".
     """
+    return simulate_parts([trace], architecture)
+
+
+def simulate_parts(traces: Iterable[Trace], architecture: str | Path | AcceleratorSpec) -> Result:
+    """Play a step that comes in parts, in their order, with one on-chip memory; each part may be let go once played."""
     name, spec = find_architecture(architecture)
     memory = OnChipMemory(spec.on_chip_bytes)
-    ops = tuple(_play(trace, op, spec, memory) for op in trace.ops)
+    ops: list[OpResult] = []
+    label = ""
+    for trace in traces:
+        ops += [_play(trace, op, spec, memory) for op in trace.ops]
+        label = trace.label
     return Result(
         architecture=name,
-        workload=trace.label,
+        workload=label,
         clock_hz=spec.clock_hz,
         technology_nm=spec.technology_nm,
         macs_per_cycle=spec.macs_per_cycle,
-        ops=ops,
+        ops=tuple(ops),
         notes=spec.notes,
         area_mm2=spec.area_mm2,
     )
@@ -38,9 +48,12 @@ def simulate(trace: Trace, architecture: str | Path | AcceleratorSpec) -> Result
 
 def _play(trace: Trace, op: TracedOp, spec: AcceleratorSpec, memory: OnChipMemory) -> OpResult:
     dram_bytes = _touch_operands(trace, op, spec, memory) if spec.keeps_tensors else 0
-    share = ceil(dram_bytes / gemm_count(op))
-    counts = (spec.count_with_dram(gemm, share) for gemm in trace.gemms(op) if gemm.dense_macs)
-    count = reduce(add, counts, ComputeCount(0, 0, 0))
+    share = ceil(dram_bytes / gemm_count(op, trace.tensors))
+    gemms = (gemm for gemm in trace.gemms(op) if gemm.dense_macs)
+    if op.batched:
+        count = spec.count_batch(gemms, share)
+    else:
+        count = reduce(add, (spec.count_with_dram(gemm, share) for gemm in gemms), ComputeCount(0, 0, 0))
     _check_slots(op, spec, count)
     dram_bytes = dram_bytes if spec.keeps_tensors else count.streamed_bytes
     memory_cycles = ceil(dram_bytes / spec.dram_bytes_per_s * spec.clock_hz)

@@ -1,5 +1,6 @@
 """Recording the operands of a real training step."""
 
+import warnings
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from acf.nn.conv import explicit_padding, geometry_of, pad_explicitly
 from acf.sparse import conv_weight_to_matrix
 from acf.trace.bits import BitTensor
 from acf.trace.op import ConvShape, TracedOp
+from acf.trace.products import ProductRecorder
 from acf.trace.trace import Trace
 
 TRACED_LAYERS = (nn.Linear, nn.Conv2d, BlockSparseLinear, BlockSparseConv2d, NMLinear, NMConv2d)
@@ -24,26 +26,76 @@ def capture(model: nn.Module, label: str = "step") -> Iterator[Trace]:
 
     The trace fills while forward and backward run, and is complete when the block ends. Products that training
     does not compute are not recorded: no input gradient for a layer fed with data, no weight
-    gradient for a frozen one. Products without a layer (attention scores) are not seen.
+    gradient for a frozen one. Products without a layer are recorded where the model calls ``matmul``, ``bmm`` or
+    ``scaled_dot_product_attention``, named after the module that does; attention runs unfused meanwhile. Those inside
+    ``nn.MultiheadAttention``, whose projections are no layers either, and of ``einsum`` are not seen; a model with the
+    former is captured with a warning.
     """
+    _warn_of_hidden_products(model)
     recorder = _Recorder(Trace([], {}, label))
-    handles = [
+    running = _RunningModules(model)
+    handles = running.handles + [
         # First in line, so that the gradient seen is the one the layer gets: after a sparsifier at its output.
         module.register_forward_hook(recorder.hook(name or type(module).__name__), with_kwargs=True, prepend=True)
         for name, module in model.named_modules()
         if isinstance(module, TRACED_LAYERS)
     ]
-    if not handles:
+    if len(handles) == len(running.handles):
+        running.remove()
         raise TraceError(
             f"{type(model).__name__} has no linear or 2-D convolution layer to capture; pass a model that has one"
         )
     try:
-        yield recorder.trace
+        with ProductRecorder(recorder.trace, running.place):
+            yield recorder.trace
     finally:
         for handle in handles:
             handle.remove()
     if not recorder.trace.ops:
         raise TraceError("no layer ran inside the capture block; call the model and backward() inside it")
+
+
+def _warn_of_hidden_products(model: nn.Module) -> None:
+    hidden = [
+        name or "the model" for name, module in model.named_modules() if isinstance(module, nn.MultiheadAttention)
+    ]
+    if hidden:
+        warnings.warn(
+            f"{hidden[0]} is an nn.MultiheadAttention, one of {len(hidden)}; what it multiplies is not in the trace: "
+            "build attention from nn.Linear and scaled_dot_product_attention to have it there",
+            stacklevel=4,
+        )
+
+
+class _RunningModules:
+    """Which module of a model runs at the moment, the innermost last."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.running: list[tuple[str, nn.Module]] = []
+        self.handles: list[Any] = []
+        for name, module in model.named_modules():
+            self.handles.append(module.register_forward_pre_hook(self._entering(name)))
+            self.handles.append(module.register_forward_hook(self._left, always_call=True))
+
+    def _entering(self, name: str) -> Any:
+        def before_forward(module: nn.Module, args: Any) -> None:
+            self.running.append((name or type(module).__name__, module))
+
+        return before_forward
+
+    def _left(self, module: nn.Module, args: Any, output: Any) -> None:
+        self.running.pop()
+
+    def place(self) -> str | None:
+        """Name of the module whose own products are to be recorded; None in a layer, which is recorded as a whole."""
+        if not self.running or isinstance(self.running[-1][1], TRACED_LAYERS):
+            return None
+        return self.running[-1][0]
+
+    def remove(self) -> None:
+        """Take the hooks off the model."""
+        for handle in self.handles:
+            handle.remove()
 
 
 class _Recorder:

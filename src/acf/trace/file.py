@@ -1,12 +1,17 @@
-"""Trace files: safetensors with packed bits, and the operations as JSON in its header. Nothing is ever unpickled."""
+"""Trace files: safetensors with packed bits, and the operations as JSON in its header. Nothing is ever unpickled.
+
+A file is mapped, not read: the bits of an operand come from the disk when it is played, and leave memory after it.
+"""
 
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
-from safetensors import SafetensorError
-from safetensors.numpy import load_file, save
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
 
 from acf.errors import TraceError
 from acf.files import write_whole
@@ -26,9 +31,6 @@ class TraceHeader:
     shapes: dict[str, tuple[int, ...]]
 
 
-_HEADER = TypeAdapter(TraceHeader)
-
-
 def write_trace(trace: Trace, path: Path) -> None:
     """Write ``trace`` to ``path``, whole or not at all."""
     shapes = {key: bits.shape for key, bits in trace.tensors.items()}
@@ -42,7 +44,6 @@ def read_trace(path: Path) -> Trace:
     if not path.is_file():
         raise TraceError(f"{path} is not a file; pass a trace that `acf capture`, `acf demo` or Trace.save wrote")
     try:
-        packed = load_file(path)
         header_text = _metadata(path).get(FORMAT)
     except (SafetensorError, OSError, ValueError, UnicodeDecodeError) as error:
         raise TraceError(
@@ -50,25 +51,38 @@ def read_trace(path: Path) -> Trace:
         ) from error
     if header_text is None:
         raise TraceError(f"{path} is a safetensors file but no {FORMAT} trace; pass a file that Trace.save wrote")
-    try:
-        header = _HEADER.validate_json(header_text, extra="forbid")
-    except ValidationError as error:
-        problem = error.errors()[0]
-        where = ".".join(str(part) for part in problem["loc"])
-        raise TraceError(f"{path}: {where}: {problem['msg']}; the header is damaged, capture the step again") from error
+    header = _parse_header(header_text, path)
+    packed = _mapped(path)
     if set(packed) != set(header.shapes):
         raise TraceError(f"{path}: the header and the tensors differ; the file is damaged, capture the step again")
     tensors = {key: BitTensor(shape, packed[key]) for key, shape in header.shapes.items()}
     return Trace(header.ops, tensors, header.label)
 
 
+def _parse_header(text: str, path: Path) -> TraceHeader:
+    from pydantic import TypeAdapter, ValidationError  # machines that only train may lack it
+
+    try:
+        return TypeAdapter(TraceHeader).validate_json(text, extra="forbid")
+    except ValidationError as error:
+        problem = error.errors()[0]
+        where = ".".join(str(part) for part in problem["loc"])
+        raise TraceError(f"{path}: {where}: {problem['msg']}; the header is damaged, capture the step again") from error
+
+
 def _metadata(path: Path) -> dict[str, str]:
-    """The ``__metadata__`` of a safetensors file: eight bytes of length, then JSON."""
-    with path.open("rb") as file:
-        length = int.from_bytes(file.read(8), "little")
-        values = json.loads(file.read(length))
-    metadata = values.get("__metadata__", {})
-    return metadata if isinstance(metadata, dict) else {}
+    """The texts beside the tensors; safetensors refuses a file that is not whole."""
+    with safe_open(path, framework="numpy") as file:
+        return file.metadata() or {}
+
+
+def _mapped(path: Path) -> dict[str, NDArray[np.uint8]]:
+    """Every tensor as bytes of the mapped file: eight bytes of length, a JSON header with offsets, then the data."""
+    content = np.memmap(path, dtype=np.uint8, mode="r")
+    start = 8 + int.from_bytes(content[:8].tobytes(), "little")
+    entries: dict[str, dict[str, Any]] = json.loads(content[8:start].tobytes())
+    offsets = {name: entry["data_offsets"] for name, entry in entries.items() if name != "__metadata__"}
+    return {name: np.asarray(content[start + first : start + end]) for name, (first, end) in offsets.items()}
 
 
 def _first_line(error: Exception) -> str:

@@ -16,7 +16,9 @@ class Gemm:
 
     ``phase`` says what the operands are: ``a`` activations (forward) or gradients (the others), ``b`` weights, or
     activations in a weight gradient. ``taps`` is how often the channels of a convolution repeat, channels innermost:
-    along ``k``, and along ``n`` in a weight gradient.
+    along ``k``, and along ``n`` in a weight gradient. ``transposed`` says for each operand whether memory, which holds
+    channels innermost, has it the other way round than the reduction runs. ``weighted`` is False where no operand and
+    no output is a weight, as in attention.
     """
 
     def __init__(
@@ -26,6 +28,8 @@ class Gemm:
         needed: BoolArray | None = None,
         phase: str = "forward",
         taps: int = 1,
+        transposed: tuple[bool, bool] = (False, False),
+        weighted: bool = True,
     ) -> None:
         """``a`` as bool ``[m, k]`` or packed rows, ``b`` as bool ``[k, n]`` or packed columns."""
         self.left = a if isinstance(a, PackedRows) else PackedRows.from_bool(a)
@@ -33,6 +37,8 @@ class Gemm:
         self.needed = needed
         self.phase = phase
         self.taps = taps
+        self.transposed = transposed
+        self.weighted = weighted
 
     @cached_property
     def a(self) -> BoolArray:

@@ -20,6 +20,10 @@ def lower(op: TracedOp, tensors: Mapping[str, BitTensor]) -> Iterator[Gemm]:
     """The matrix products of ``op``, one at a time so that one window matrix is in memory."""
     a, b = tensors[op.a].to_bool(), tensors[op.b].to_bool()
     needed = tensors[op.needed].to_bool() if op.needed else None
+    if op.batched:
+        _check_batch(op, a, b)
+        yield from (_lower_matrices(op, a_matrix, b_matrix, None) for a_matrix, b_matrix in zip(a, b, strict=True))
+        return
     if op.conv is None:
         yield _lower_matrices(op, a, b, needed)
         return
@@ -31,8 +35,19 @@ def lower(op: TracedOp, tensors: Mapping[str, BitTensor]) -> Iterator[Gemm]:
         yield from _lower_conv(op.phase, conv, parts[0], parts[1], part_needed)
 
 
-def gemm_count(op: TracedOp) -> int:
+def _check_batch(op: TracedOp, a: BoolArray, b: BoolArray) -> None:
+    """Refuse operands that are no batches of equal length."""
+    if a.ndim != 3 or b.ndim != 3 or a.shape[0] != b.shape[0]:
+        raise TraceError(
+            f"{op.name} {op.phase}: operands {list(a.shape)} and {list(b.shape)} are no batches of as many matrices; "
+            "the trace is damaged, capture the step again"
+        )
+
+
+def gemm_count(op: TracedOp, tensors: Mapping[str, BitTensor]) -> int:
     """How many matrix products `lower` makes of ``op``."""
+    if op.batched:
+        return max(1, tensors[op.a].shape[0])
     if op.conv is None:
         return 1
     if op.phase != "input_grad":
@@ -55,7 +70,7 @@ def _lower_matrices(op: TracedOp, a: BoolArray, b: BoolArray, needed: BoolArray 
             f"{op.name}: the mask of kept outputs is {list(needed.shape)}, the output [{a.shape[0]}, {b.shape[1]}]; "
             "the trace is damaged, capture the step again"
         )
-    return Gemm(a, b, needed, op.phase)
+    return Gemm(a, b, needed, op.phase, transposed=(op.transpose_a, not op.transpose_b), weighted=op.weighted)
 
 
 def _check_conv(op: TracedOp, conv: ConvShape, a: BoolArray, b: BoolArray) -> None:
@@ -90,7 +105,7 @@ def _lower_conv(phase: str, conv: ConvShape, a: BoolArray, b: BoolArray, needed:
     if phase == "forward":
         yield Gemm(window_rows(a, conv), b.T, phase=phase, taps=taps)
     elif phase == "weight_grad":
-        yield Gemm(pixel_columns(a), window_columns(b, conv), needed, phase, taps)
+        yield Gemm(pixel_columns(a), window_columns(b, conv), needed, phase, taps, transposed=(True, True))
     else:
         yield from _input_gradient(conv, a, b)
 
@@ -109,7 +124,8 @@ def _input_gradient(conv: ConvShape, gradient: BoolArray, weight: BoolArray) -> 
             cols = _output_positions(conv, 1, col_residue, col_taps, gradient.shape[3])
             filters = [by_tap[:, row, col] for row in row_taps for col in col_taps]
             gathered = gathered_rows(gradient, rows, cols)
-            yield Gemm(gathered, np.concatenate(filters, axis=0), phase="input_grad", taps=len(filters))
+            matrix = np.concatenate(filters, axis=0)
+            yield Gemm(gathered, matrix, phase="input_grad", taps=len(filters), transposed=(False, True))
 
 
 def _taps_of_residue(conv: ConvShape, axis: int, residue: int) -> list[int]:

@@ -66,6 +66,10 @@ class TracedOp:
     they meet (`acf.trace.lower`). ``needed`` names the mask of output elements that are kept, where
     not all are: the weight gradient of a block-sparse layer. ``external`` names operands that
     come from outside the step (input data, weights); the others were made during it.
+
+    ``batched`` operands are ``[batch, rows, columns]``, a matrix product for every index. In a product of activations,
+    as attention has them, ``weighted`` is False: "weight_grad" is then the gradient of ``b``, and nothing is updated.
+    ``operand_roles`` says what the operands are where that is not as the phase has it.
     """
 
     name: str
@@ -77,10 +81,18 @@ class TracedOp:
     conv: ConvShape | None = None
     needed: str | None = None
     external: tuple[str, ...] = ()
+    batched: bool = False
+    weighted: bool = True
+    operand_roles: tuple[str, str] | None = None
 
     def __post_init__(self) -> None:
         if self.phase not in PHASES:
             raise TraceError(f"phase {self.phase!r} is not one of {', '.join(PHASES)}; use one of these names")
+        if self.batched and (self.conv is not None or self.needed is not None):
+            raise TraceError(
+                f"{self.name}: a batch of products has neither a convolution nor a mask of kept outputs; "
+                "the trace is damaged, capture it again"
+            )
 
     @property
     def operands(self) -> tuple[str, str]:
@@ -90,4 +102,4 @@ class TracedOp:
     @property
     def roles(self) -> tuple[str, str]:
         """What the two operands are: "activation", "weight" or "gradient"."""
-        return ROLES[self.phase]
+        return self.operand_roles or ROLES[self.phase]

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 import acf
-from acf.experiments.models import MODELS
+from acf.experiments.models import MODELS, SMALL_NETWORKS
 
 PARAMETERS = {
     "alexnet": 61_100_840,
@@ -48,9 +48,18 @@ def test_one_backward_pass_reaches_every_parameter(name: str) -> None:
     assert [label for label, parameter in model.named_parameters() if parameter.grad is None] == []
 
 
+@pytest.mark.parametrize(("name", "convolutions"), [("vgg16", 14_714_688), ("vgg16-bn", 14_714_688 + 2 * 4224)])
+def test_a_small_vgg_has_the_convolutions_of_the_large_one(name: str, convolutions: int) -> None:
+    with torch.device("meta"):
+        model = SMALL_NETWORKS[name]()
+        assert model(torch.rand(2, 3, 32, 32)).shape == (2, 10)
+    parameters = {label: parameter.numel() for label, parameter in model.named_parameters()}
+    assert sum(size for label, size in parameters.items() if label.startswith("features")) == convolutions
+
+
 def test_the_reference_names_every_network() -> None:
     reference = (Path(__file__).parents[3] / "docs" / "reference.md").read_text()
-    assert [name for name in MODELS if name not in reference] == []
+    assert [name for name in [*MODELS, *SMALL_NETWORKS] if name not in reference] == []
 
 
 @pytest.mark.parametrize("name", ["squeezenet", "ncf"])

@@ -10,8 +10,8 @@ from acf.program import BALANCERS
 from acf.program.shape import MAXIMUM_BLOCKS
 from acf.sim.fabric import AdaptiveFabric
 
-TOPOLOGIES: dict[str, dict[str, Any]] = {"even rows": {}, "uneven rows": {"skew": 1.0}}
-"""Random blocks, and blocks of which some rows have several times as many as others."""
+UNEVEN = 1.0
+"""Deviation of the log-normal chances of block rows: some keep several times as many blocks as others."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Ablation:
 
     title: str
     axis: str
-    vary: Callable[[AdaptiveFabric], list[Variation]]
+    vary: Callable[[AdaptiveFabric, StepSpec], list[Variation]]
     measures: tuple[str, ...]
     plotted: tuple[str, ...]
     note: str
@@ -41,7 +41,7 @@ class Ablation:
     figures: Callable[[AdaptiveFabric, StepSpec, tuple[str, ...]], Figures] = step_figures
 
 
-def vary_blocks(base: AdaptiveFabric) -> list[Variation]:
+def vary_blocks(base: AdaptiveFabric, step: StepSpec) -> list[Variation]:
     """Blocks of layers of 8 to 64, and pieces of the machine of 8 to 32 in memories of the same bytes."""
     places = {16: (8, 16, 32, 64), 8: (8, 16), 32: (16, 32, 64)}
     return [
@@ -59,7 +59,7 @@ def _tile_fields(base: AdaptiveFabric, tile: int) -> dict[str, Any]:
     return sizes | {"tile": tile}
 
 
-def vary_regrowth(base: AdaptiveFabric) -> list[Variation]:
+def vary_regrowth(base: AdaptiveFabric, step: StepSpec) -> list[Variation]:
     """A tenth to half of the kept blocks moved, every 10 to 1000 steps."""
     return [
         Variation(f"every {every} steps", f"{moved:.0%} moved", {"topology_every_steps": every}, {"moved": moved})
@@ -68,25 +68,31 @@ def vary_regrowth(base: AdaptiveFabric) -> list[Variation]:
     ]
 
 
-def vary_interconnect(base: AdaptiveFabric) -> list[Variation]:
-    """The mapping of a dense layer, the rebalanced mesh, and links that cost nothing."""
+def _topologies(step: StepSpec) -> dict[str, dict[str, Any]]:
+    """Steps that are harder and harder to share out: fewer tokens leave fewer ways to spread them over the mesh."""
+    few = {"skew": UNEVEN, "examples": max(1, step.examples // 16)}
+    return {"even rows": {}, "uneven rows": {"skew": UNEVEN}, f"uneven rows, {few['examples']:,} examples": few}
+
+
+def vary_interconnect(base: AdaptiveFabric, step: StepSpec) -> list[Variation]:
+    """The mapping of a dense layer, the rebalanced mesh, and links that cost nothing, on the same three steps."""
     return [
         Variation(topology, interconnect, {"interconnect": interconnect}, fields)
-        for topology, fields in TOPOLOGIES.items()
+        for topology, fields in _topologies(step).items()
         for interconnect in ("static", "mesh", "crossbar")
     ]
 
 
-def vary_balancer(base: AdaptiveFabric) -> list[Variation]:
-    """Every balancer on even and on uneven rows."""
+def vary_balancer(base: AdaptiveFabric, step: StepSpec) -> list[Variation]:
+    """Every balancer on even rows, on uneven rows, and on uneven rows with few examples."""
     return [
         Variation(topology, balancer, {"balancer": balancer}, fields)
-        for topology, fields in TOPOLOGIES.items()
+        for topology, fields in _topologies(step).items()
         for balancer in BALANCERS
     ]
 
 
-def vary_prefetch(base: AdaptiveFabric) -> list[Variation]:
+def vary_prefetch(base: AdaptiveFabric, step: StepSpec) -> list[Variation]:
     """Packets requested ahead and packets queued in a cluster, 1 to 64, while every tensor streams from DRAM.
 
     On-chip memory keeps nothing and DRAM has a quarter of its bandwidth, for otherwise it would hardly be seen.
@@ -99,7 +105,7 @@ def vary_prefetch(base: AdaptiveFabric) -> list[Variation]:
     ]
 
 
-def vary_units(base: AdaptiveFabric) -> list[Variation]:
+def vary_units(base: AdaptiveFabric, step: StepSpec) -> list[Variation]:
     """64 to 16,384 MACs, by a larger mesh alone, and by wider units once the mesh has 16 x 16 clusters.
 
     Links are as wide as lanes ask for; DRAM and vector unit grow with the MACs.

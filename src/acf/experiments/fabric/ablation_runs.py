@@ -25,13 +25,13 @@ SAMPLES: dict[str, tuple[str, ...]] = {
 }
 """Layers that stand for a network: one encoder layer; one bottleneck of every stage."""
 
-EXAMPLES: dict[str, int] = {"transformer-base": 1024, "resnet50": 1}
-"""Tokens or images if none are given."""
+SMALL_EXAMPLES: dict[str, int] = {"transformer-base": 1024, "resnet50": 1}
+"""Tokens or images if none are given: an ablation takes about a minute."""
 
 
 @dataclass(frozen=True)
 class AblationOptions:
-    """What all points share: network, ``examples`` (0: as `EXAMPLES` says), sparsities, seeds, machine.
+    """What all points share: network, ``examples`` (0: as `SMALL_EXAMPLES` says), sparsities, seeds, machine.
 
     ``whole``: all layers of the network instead of those of `SAMPLES`.
     """
@@ -54,7 +54,7 @@ class AblationOptions:
 
     def step(self, sparsity: float, seed: int) -> StepSpec:
         """The step that variations change."""
-        return StepSpec(self.network, self.examples or EXAMPLES.get(self.network, 1), sparsity, seed=seed)
+        return StepSpec(self.network, self.examples or SMALL_EXAMPLES.get(self.network, 1), sparsity, seed=seed)
 
     @property
     def fabric(self) -> AdaptiveFabric:
@@ -129,7 +129,7 @@ def markdown(record: AblationRecord) -> str:
 
 def _planned(ablation: Ablation, options: AblationOptions) -> Iterator[tuple[AblationPoint, Variation]]:
     """Every point that is to be measured, still without figures, and what differs there."""
-    variations = ablation.vary(options.fabric)
+    variations = ablation.vary(options.fabric, options.step(options.sparsities[0], 0))
     for sparsity in options.sparsities:
         for seed in range(options.seeds):
             for variation in variations:

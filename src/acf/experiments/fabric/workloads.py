@@ -106,23 +106,45 @@ NETWORKS: dict[str, Callable[[], list[StepLayer]]] = {"resnet50": resnet50, "tra
 """The networks by name."""
 
 
+EXAMPLES: dict[str, int] = {"resnet50": 32, "transformer-base": 4096}
+"""Images, or tokens, of a step where nothing else is asked for."""
+
+
 def layer_traces(spec: StepSpec, prefixes: tuple[str, ...] = ()) -> Iterator[Trace]:
-    """The step as one trace per layer, so that one layer is in memory at a time.
+    """All passes of every layer, one trace per layer, so that one layer is in memory at a time.
 
     ``prefixes``: only layers whose names start with one of these; none: all of them.
     """
     layers = NETWORKS[spec.network]()
-    kept = dict(zip((layer.name for layer in layers if layer.sparse), _kept(layers, spec), strict=True))
     for index, layer in enumerate(layers):
-        if prefixes and not layer.name.startswith(prefixes):
-            continue
-        rng = np.random.default_rng((spec.seed, index))
-        weight = np.ones(layer.weight_shape, dtype=bool)
-        if layer.name in kept:
-            present = _random_blocks(rng, layer.weight_shape, spec, kept[layer.name])
-            present = _moved(np.random.default_rng((spec.seed, index, 1)), present, spec.moved)
-            weight = np.kron(present, np.ones((spec.block, spec.block), dtype=bool))
-        yield _layer_trace(layer, weight, spec, rng)
+        if not prefixes or layer.name.startswith(prefixes):
+            yield _drawn_layer(layers, index, spec)
+
+
+def step_traces(spec: StepSpec) -> Iterator[Trace]:
+    """The step in its own order: forward passes layer by layer, then the gradients from the last layer back.
+
+    Every layer is drawn twice, the same both times, and held only while it is played.
+    """
+    layers = NETWORKS[spec.network]()
+    for index in range(len(layers)):
+        trace = _drawn_layer(layers, index, spec)
+        yield Trace([op for op in trace.ops if op.phase == "forward"], trace.tensors, trace.label)
+    for index in reversed(range(len(layers))):
+        trace = _drawn_layer(layers, index, spec)
+        yield Trace([op for op in trace.ops if op.phase != "forward"], trace.tensors, trace.label)
+
+
+def _drawn_layer(layers: list[StepLayer], index: int, spec: StepSpec) -> Trace:
+    layer, rng = layers[index], np.random.default_rng((spec.seed, index))
+    weight = np.ones(layer.weight_shape, dtype=bool)
+    if layer.sparse and spec.sparsity:
+        sparse = [each.name for each in layers if each.sparse]
+        kept = _kept(layers, spec)[sparse.index(layer.name)]
+        present = _random_blocks(rng, layer.weight_shape, spec, kept)
+        present = _moved(np.random.default_rng((spec.seed, index, 1)), present, spec.moved)
+        weight = np.kron(present, np.ones((spec.block, spec.block), dtype=bool))
+    return _layer_trace(layer, weight, spec, rng)
 
 
 def _kept(layers: list[StepLayer], spec: StepSpec) -> list[int]:

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from acf.experiments.kernels.roofline import Ceilings, RooflinePoint
-from acf.ops.conv import Conv2dGeometry, _block_conv2d, _block_conv2d_input_grad, _block_conv2d_weight_grad
-from acf.ops.linear import _block_linear, _block_linear_input_grad, _block_linear_weight_grad
+from acf.ops.conv import Conv2dGeometry, block_conv2d_forward, block_conv2d_input_grad, block_conv2d_weight_grad
+from acf.ops.linear import block_linear_forward, block_linear_input_grad, block_linear_weight_grad
 from acf.sparse import BlockLayout, BlockTopology, matrix_to_conv_weight
 
 
@@ -167,9 +167,9 @@ def bench_linear(
     output_grad = torch.randn(shape.tokens, shape.out_features).to(dtype)
     times = _interleaved(
         [
-            (lambda: x @ dense.T, lambda: _block_linear(x, weight, *topology)),
-            (lambda: output_grad @ dense, lambda: _block_linear_input_grad(output_grad, weight, *topology)),
-            (lambda: output_grad.T @ x, lambda: _block_linear_weight_grad(output_grad, x, *topology)),
+            (lambda: x @ dense.T, lambda: block_linear_forward(x, weight, *topology)),
+            (lambda: output_grad @ dense, lambda: block_linear_input_grad(output_grad, weight, *topology)),
+            (lambda: output_grad.T @ x, lambda: block_linear_weight_grad(output_grad, x, *topology)),
         ],
         rounds,
     )
@@ -204,15 +204,15 @@ def bench_conv2d(
         [
             (
                 lambda: nn.functional.conv2d(x, dense, None, shape.stride, padding),
-                lambda: _block_conv2d(x, weight, *topology, *lists),
+                lambda: block_conv2d_forward(x, weight, *topology, *lists),
             ),
             (
                 lambda: dense_gradient(True, False),
-                lambda: _block_conv2d_input_grad(output_grad, weight, *topology, list(x.shape), *lists),
+                lambda: block_conv2d_input_grad(output_grad, weight, *topology, list(x.shape), *lists),
             ),
             (
                 lambda: dense_gradient(False, True),
-                lambda: _block_conv2d_weight_grad(output_grad, x, *topology, *lists),
+                lambda: block_conv2d_weight_grad(output_grad, x, *topology, *lists),
             ),
         ],
         rounds,

@@ -13,6 +13,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
 from functools import partial
 from typing import Any
+from unittest.mock import patch
 
 import torch
 import triton
@@ -25,7 +26,7 @@ from acf.experiments.kernels.training_step import STEP_MODELS, time_step
 from acf.ops import Conv2dGeometry, block_conv2d, block_gradient_norms, block_linear
 from acf.ops import conv as conv_ops
 from acf.ops import linear as linear_ops
-from acf.ops.triton import conv, product, weight_grad
+from acf.ops.triton import conv, launch, product, weight_grad
 from acf.ops.triton.configs import (
     conv_product_configs,
     conv_weight_grad_configs,
@@ -46,6 +47,7 @@ CONV_BATCH, CONV_AIM = 256, 2.5
 THREE_BY_THREE = Conv2dGeometry((3, 3), (1, 1), (1, 1), (1, 1))
 STEP_AIMS = {4096: 4.5, 2048: 3.2, 512: 1.5}
 ROUNDS = 5
+OVERHEAD_CALLS = 200
 
 
 def random_topology(rows: int, cols: int, block: int, density: float, seed: int = 1) -> BlockTopology:
@@ -81,7 +83,7 @@ def compile_linear(block: int, part: int, parts: int) -> int:
     x, gradient = random_tensor(256, 8 * block), random_tensor(256, 8 * block)
     weight = random_tensor(topology.block_rows.numel(), block, block)
     out, weight_out = torch.empty_like(x), torch.empty_like(weight)
-    jobs = [
+    jobs: list[Callable[[], object]] = [
         partial(product.launch_product, config, x, weight, out, topology, forward)
         for config in product_configs(block, 2, "tf32")
         for forward in (True, False)
@@ -153,9 +155,9 @@ def measure_layers(ceilings: dict[str, float]) -> list[dict[str, Any]]:
             times = medians(
                 library
                 | {
-                    "forward": partial(linear_ops._block_linear, x, weight, *topology),
-                    "input_grad": partial(linear_ops._block_linear_input_grad, gradient, weight, *topology),
-                    "weight_grad": partial(linear_ops._block_linear_weight_grad, gradient, x, *topology),
+                    "forward": partial(linear_ops.block_linear_forward, x, weight, *topology),
+                    "input_grad": partial(linear_ops.block_linear_input_grad, gradient, weight, *topology),
+                    "weight_grad": partial(linear_ops.block_linear_weight_grad, gradient, x, *topology),
                 }
             )
             rows.append(layer_row(block, sparsity, topology.block_rows.numel(), times, ceilings))
@@ -236,9 +238,9 @@ def sparse_conv_passes(
     """Our three passes of the same convolution."""
     pairs = THREE_BY_THREE.as_lists()
     return {
-        "forward": lambda: conv_ops._block_conv2d(x, weight, *topology, *pairs),
-        "input_grad": lambda: conv_ops._block_conv2d_input_grad(gradient, weight, *topology, list(x.shape), *pairs),
-        "weight_grad": lambda: conv_ops._block_conv2d_weight_grad(gradient, x, *topology, *pairs),
+        "forward": lambda: conv_ops.block_conv2d_forward(x, weight, *topology, *pairs),
+        "input_grad": lambda: conv_ops.block_conv2d_input_grad(gradient, weight, *topology, list(x.shape), *pairs),
+        "weight_grad": lambda: conv_ops.block_conv2d_weight_grad(gradient, x, *topology, *pairs),
     }
 
 
@@ -271,30 +273,57 @@ def graphed(function: Callable[[], object]) -> Callable[[], object]:
 
 
 def measure_overhead() -> dict[str, float]:
-    """Host microseconds per call of the ops on a tiny problem: what a launch costs without CUDA graphs."""
-    topology, calls = random_topology(8, 8, 64, 0.2), 300
+    """Host microseconds per call on a tiny problem: what a launch costs without CUDA graphs.
+
+    The device is faster than the host at this size, so the time of many calls is the host's alone. Dense calls stand
+    beside ours; those "by_triton" launch without what is remembered of earlier launches.
+    """
+    topology = random_topology(8, 8, 64, 0.2)
     x, gradient = random_tensor(256, 512), random_tensor(256, 512)
     weight, dense = random_tensor(topology.block_rows.numel(), 64, 64), random_tensor(512, 512)
     functions: dict[str, Callable[[], object]] = {
-        "dense_matmul": lambda: x @ dense,
-        "forward": lambda: linear_ops._block_linear(x, weight, *topology),
-        "input_grad": lambda: linear_ops._block_linear_input_grad(gradient, weight, *topology),
-        "weight_grad": lambda: linear_ops._block_linear_weight_grad(gradient, x, *topology),
+        "dense_forward": lambda: torch.nn.functional.linear(x, dense),
+        "dense_forward_backward": forward_and_backward(torch.nn.functional.linear, x, dense, gradient),
+        "forward": lambda: linear_ops.block_linear_forward(x, weight, *topology),
+        "input_grad": lambda: linear_ops.block_linear_input_grad(gradient, weight, *topology),
+        "weight_grad": lambda: linear_ops.block_linear_weight_grad(gradient, x, *topology),
         "forward_without_op": lambda: product.linear(x, weight, *topology),
         "weight_grad_without_op": lambda: weight_grad.linear_weight_grad(gradient, x, *topology),
+        "forward_backward": forward_and_backward(partial(block_linear, topology=topology), x, weight, gradient),
     }
-    result = {}
-    for name, function in functions.items():
-        for _ in range(10):
-            function()
-        torch.cuda.synchronize()
-        begin = time.perf_counter()
-        for _ in range(calls):
-            function()
-        result[name] = (time.perf_counter() - begin) / calls * 1e6
-        torch.cuda.synchronize()
+    result = {name: host_microseconds(function) for name, function in functions.items()}
+    with torch.autograd.set_multithreading_enabled(False):  # the backward pass on the calling thread
+        for name in ("dense_forward_backward", "forward_backward"):
+            result[f"{name}_on_calling_thread"] = host_microseconds(functions[name])
+    memories = [patch.dict(module._PREPARED, clear=True) for module in (launch, product, weight_grad)]
+    with patch.object(launch, "READ_VERSIONS", ()), memories[0], memories[1], memories[2]:
+        for name in ("forward", "input_grad", "weight_grad", "forward_backward"):
+            result[f"{name}_by_triton"] = host_microseconds(functions[name])
     print({name: round(value, 1) for name, value in result.items()}, flush=True)
     return result
+
+
+def forward_and_backward(
+    function: Callable[[Tensor, Tensor], Tensor], x: Tensor, weight: Tensor, gradient: Tensor
+) -> Callable[[], object]:
+    """One pass through ``function(x, weight)`` and back, with gradients of both."""
+    leaves = (x.clone().requires_grad_(), weight.clone().requires_grad_())
+    return lambda: torch.autograd.grad(function(*leaves), leaves, gradient)
+
+
+def host_microseconds(function: Callable[[], object]) -> float:
+    """Least mean time of a call among several rounds: whatever else the host does only adds to it."""
+    for _ in range(10):
+        function()
+    times = []
+    for _ in range(ROUNDS):
+        torch.cuda.synchronize()
+        begin = time.perf_counter()
+        for _ in range(OVERHEAD_CALLS):
+            function()
+        times.append((time.perf_counter() - begin) / OVERHEAD_CALLS * 1e6)
+    torch.cuda.synchronize()
+    return min(times)
 
 
 def measure_steps(modes: list[str]) -> list[dict[str, Any]]:
@@ -402,6 +431,7 @@ def summary_lines(record: dict[str, Any]) -> list[str]:
         f"conv {row['channels']} channels {row['size']}^2 B={row['block']}: {row['ratio']:.2f}x, aim {row['aim']}"
         for row in record.get("conv", ())
     ]
+    lines += [f"host {name}: {value:.0f} us per call" for name, value in record.get("overhead", {}).items()]
     lines += [
         f"step {row['model']} {row['mode']} (activation memory {row['activation_memory_budget']}) B={row['block']}: "
         f"{row['ratio']:.2f}x, aim {row['aim']}, memory {row['memory_ratio']:.2f} of dense"

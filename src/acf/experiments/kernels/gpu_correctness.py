@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
@@ -79,7 +80,7 @@ def check_linear(log: ErrorLog, block: int, dtype: torch.dtype, tokens: int) -> 
 
 
 def check_norms(log: ErrorLog, gradient: Tensor, x: Tensor, block: int, tolerance: float) -> None:
-    """Both ways of computing norms."""
+    """All ways of computing norms."""
     rows, cols = torch.nonzero(torch.rand(9, 7, device="cuda") < 0.7, as_tuple=True)
     rows, cols = rows.int(), cols.int()
     dense = gradient.double().T @ x.double()
@@ -87,6 +88,7 @@ def check_norms(log: ErrorLog, gradient: Tensor, x: Tensor, block: int, toleranc
     expected = expected[rows.long(), cols.long()]
     for name, result in (
         ("list", norms.norms_of_list(gradient, x, rows, cols, block, None)),
+        ("groups", norms.norms_of_groups(gradient, x, rows, cols, block, None)),
         ("tiles", norms.norms_by_tiles(gradient, x, rows, cols, block)),
     ):
         log.add(f"norms {name} {x.dtype}", result, expected, tolerance)
@@ -119,10 +121,8 @@ def check_conv(log: ErrorLog, block: int, dtype: torch.dtype, geometry: Conv2dGe
         log.add(f"conv weight gradient {dtype}", out, expected, tolerance)
     rows, cols = topology.block_rows, topology.block_cols
     found = expected.square().sum((1, 2)).sqrt()
-    log.add(f"conv norms {dtype}", norms.norms_of_list(flat, source, rows, cols, block, problem), found, tolerance)
-    log.add(
-        f"conv norms {dtype}", norms.conv_norms_by_tiles(flat, source, rows, cols, block, problem), found, tolerance
-    )
+    for way in (norms.norms_of_list, norms.norms_of_groups, norms.conv_norms_by_tiles):
+        log.add(f"conv norms {dtype}", way(flat, source, rows, cols, block, problem), found, tolerance)
 
 
 def check_large_index(log: ErrorLog) -> None:
@@ -162,6 +162,32 @@ def check_determinism() -> None:
         raise ArithmeticError("a NaN in x did not reach exactly the outputs that have a block for it")
 
 
+def check_relaunch(block: int) -> None:
+    """The same bits from the first launch of a problem, which Triton makes, and from later ones, which are prepared."""
+    topology, conv_topology = odd_topology(9, 7, block), odd_topology(2, 18, block)
+    x, gradient = (torch.randn(333, n * block, device="cuda").bfloat16() for n in (7, 9))
+    images = torch.randn(8, 2 * block, 9, 9, device="cuda").bfloat16().contiguous(memory_format=torch.channels_last)
+    images_grad, sizes = torch.randn_like(images), list(images.shape)
+    weight, kernel = (
+        torch.randn(one.block_rows.numel(), block, block, device="cuda").bfloat16() for one in (topology, conv_topology)
+    )
+    pairs = Conv2dGeometry((3, 3), (1, 1), (1, 1), (1, 1)).as_lists()
+    passes: list[tuple[Callable[..., Tensor], tuple[Tensor, Tensor], tuple[Any, ...]]] = [
+        (product.linear, (x, weight), topology),
+        (product.linear_input_grad, (gradient, weight), topology),
+        (weight_grad.linear_weight_grad, (gradient, x), topology),
+        (conv.conv2d, (images, kernel), (*conv_topology, *pairs)),
+        (conv.conv2d_input_grad, (images_grad, kernel), (*conv_topology, sizes, *pairs)),
+        (conv.conv2d_weight_grad, (images_grad, images), (*conv_topology, *pairs)),
+    ]
+    for run, operands, rest in passes:
+        first = run(*operands, *rest)
+        for _ in range(2):
+            moved = [operand.clone() for operand in operands]
+            if not torch.equal(run(*moved, *rest), first):
+                raise ArithmeticError(f"{run.__name__}, blocks of {block}: a later launch differs from the first")
+
+
 def check_block_size(block: int, dtype_name: str, allow_tf32: bool) -> dict[str, float]:
     """The linear checks of one block size and dtype, in a process of its own."""
     torch.manual_seed(block)
@@ -190,6 +216,8 @@ def check_once() -> dict[str, float]:
     log = ErrorLog()
     check_large_index(log)
     check_determinism()
+    for block in BLOCK_SIZES:
+        check_relaunch(block)
     return log.largest
 
 

@@ -10,7 +10,7 @@ from acf.experiments.models.googlenet import GoogLeNet
 from acf.experiments.models.ncf import NeuralCollaborativeFiltering
 from acf.experiments.models.resnet import ResNet50
 from acf.experiments.models.squeezenet import SqueezeNet
-from acf.experiments.models.vgg import Vgg16
+from acf.experiments.models.vgg import VGG8_STAGES, SmallVgg, Vgg16
 from acf.experiments.models.vit import VitB16
 
 MODELS: dict[str, Callable[[], nn.Module]] = {
@@ -25,4 +25,11 @@ MODELS: dict[str, Callable[[], nn.Module]] = {
 }
 """The networks by name, each with the head of its publication."""
 
-__all__ = ["MODELS"]
+SMALL_NETWORKS: dict[str, Callable[[], nn.Module]] = {
+    "vgg16": SmallVgg,
+    "vgg16-bn": lambda: SmallVgg(normalise=True),
+    "vgg8": lambda: SmallVgg(VGG8_STAGES),
+}
+"""Networks for images of 32 x 32 in ten classes, small enough to train for many epochs."""
+
+__all__ = ["MODELS", "SMALL_NETWORKS"]

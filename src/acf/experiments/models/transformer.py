@@ -1,4 +1,4 @@
-"""Self-attention from linear layers, so that `acf.capture` sees every product that has a weight."""
+"""Self-attention from linear layers and torch's own function, so that `acf.capture` sees every product."""
 
 import torch.nn.functional as F
 from torch import Tensor, nn

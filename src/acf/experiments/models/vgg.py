@@ -1,9 +1,15 @@
-"""VGG-16 without normalisation (Simonyan and Zisserman, 2015, configuration D): 138,357,544 parameters."""
+"""VGG-16 without normalisation (Simonyan and Zisserman, 2015, configuration D): 138,357,544 parameters.
+
+`SmallVgg` is the same for images of 32 x 32: the stages are given, the classifier is as wide as the last of them.
+"""
 
 from torch import Tensor, nn
 
-# Convolutions and width of every stage; a pooling ends each.
-_STAGES = ((2, 64), (2, 128), (3, 256), (3, 512), (3, 512))
+Stages = tuple[tuple[int, int], ...]
+"""Convolutions and width of every stage; a pooling ends each."""
+
+VGG16_STAGES: Stages = ((2, 64), (2, 128), (3, 256), (3, 512), (3, 512))
+VGG8_STAGES: Stages = ((1, 32), (1, 64), (2, 128), (1, 128))
 
 
 class Vgg16(nn.Module):
@@ -11,7 +17,7 @@ class Vgg16(nn.Module):
 
     def __init__(self, classes: int = 1000) -> None:
         super().__init__()
-        self.features = nn.Sequential(*_convolutions())
+        self.features = nn.Sequential(*_convolutions(VGG16_STAGES))
         self.classifier = nn.Sequential(
             nn.AdaptiveAvgPool2d(7),
             nn.Flatten(),
@@ -29,12 +35,35 @@ class Vgg16(nn.Module):
         return self.classifier(self.features(images))  # type: ignore[no-any-return]
 
 
-def _convolutions() -> list[nn.Module]:
+class SmallVgg(nn.Module):
+    """3x3 convolutions in ``stages`` and three linear layers; batch normalisation before every ReLU if asked for."""
+
+    def __init__(self, stages: Stages = VGG16_STAGES, normalise: bool = False, classes: int = 10) -> None:
+        super().__init__()
+        width = stages[-1][1]
+        self.features = nn.Sequential(*_convolutions(stages, normalise), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+        self.classifier = nn.Sequential(
+            nn.Dropout(),
+            nn.Linear(width, width),
+            nn.ReLU(),
+            nn.Dropout(),
+            nn.Linear(width, width),
+            nn.ReLU(),
+            nn.Linear(width, classes),
+        )
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Scores ``[batch, classes]`` of ``images [batch, 3, 32, 32]`` or larger."""
+        return self.classifier(self.features(images))  # type: ignore[no-any-return]
+
+
+def _convolutions(stages: Stages, normalise: bool = False) -> list[nn.Module]:
     layers: list[nn.Module] = []
     channels = 3
-    for convolutions, width in _STAGES:
+    for convolutions, width in stages:
         for _ in range(convolutions):
-            layers += [nn.Conv2d(channels, width, 3, padding=1), nn.ReLU()]
+            layers.append(nn.Conv2d(channels, width, 3, padding=1))
+            layers += [nn.BatchNorm2d(width), nn.ReLU()] if normalise else [nn.ReLU()]
             channels = width
         layers.append(nn.MaxPool2d(2))
     return layers

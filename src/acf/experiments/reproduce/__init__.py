@@ -7,7 +7,7 @@ them all in the order they are printed.
 from collections.abc import Callable, Iterator, Sequence
 
 from acf.errors import AcfError
-from acf.experiments.reproduce import dts_rows, sat_rows, spartann_rows, tensordash_cost, tensordash_speed
+from acf.experiments.reproduce import dts_rows, epoch_rows, sat_rows, spartann_rows, tensordash_cost, tensordash_speed
 from acf.experiments.reproduce.row import Check, Row
 
 __all__ = ["ROWS", "Check", "Row", "reproduce"]
@@ -24,7 +24,7 @@ ROWS: dict[str, Callable[[], Row]] = {
     "T9": tensordash_speed.t9,
     "T10": tensordash_speed.t10,
     "T11": tensordash_speed.t11,
-    "T14": tensordash_cost.t14,
+    "T14": epoch_rows.t14,
     "T15": tensordash_cost.t15,
     "T16": tensordash_cost.t16,
     "T17": tensordash_cost.t17,

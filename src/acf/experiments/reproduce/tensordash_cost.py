@@ -1,4 +1,4 @@
-"""Rows T2 to T4, T14 to T17: area, power, energy efficiency, and unchanged values."""
+"""Rows T2 to T4, T15 to T17: area, power, energy efficiency, and unchanged values."""
 
 import numpy as np
 
@@ -62,16 +62,6 @@ def t4() -> Row:
             relative("cap", 3.67, DASH.depth / power_overhead(), 0.01, "x"),
             relative("bf16 at 1.95x", 1.76, PAPER_SPEEDUP / power_overhead("bf16"), 0.01, "x"),
         ),
-    )
-
-
-def t14() -> Row:
-    """Stability over training."""
-    return Row(
-        "benefits are stable over training; overturned U for VGG-like nets",
-        "per-epoch traces of a real run",
-        because="a VGG must be trained for many epochs, far more than this command's minute; capture a trace per epoch "
-        "with acf.capture and compare them",
     )
 
 

@@ -6,35 +6,35 @@ where Triton is not installed.
 """
 
 from collections.abc import Callable
-from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
+import torch
 from torch import Tensor
-from torch._library.custom_ops import CustomOpDef
 
 from acf.ops import conv as conv_ops
 from acf.ops import linear as linear_ops
+from acf.ops.library import Op
 from acf.ops.observe import observed
 
 __all__ = ["register"]
 
 # For each op the module of this package and the function in it.
-_KERNELS: tuple[tuple[CustomOpDef, str, str], ...] = (
-    (linear_ops._block_linear, "product", "linear"),
-    (linear_ops._block_linear_input_grad, "product", "linear_input_grad"),
-    (linear_ops._block_linear_weight_grad, "weight_grad", "linear_weight_grad"),
-    (linear_ops._block_gradient_norms, "norms", "linear_gradient_norms"),
-    (conv_ops._block_conv2d, "conv", "conv2d"),
-    (conv_ops._block_conv2d_input_grad, "conv", "conv2d_input_grad"),
-    (conv_ops._block_conv2d_weight_grad, "conv", "conv2d_weight_grad"),
-    (conv_ops._block_conv2d_gradient_norms, "norms", "conv2d_gradient_norms"),
+_KERNELS: tuple[tuple[Op, str, str], ...] = (
+    (linear_ops.block_linear_forward, "product", "linear"),
+    (linear_ops.block_linear_input_grad, "product", "linear_input_grad"),
+    (linear_ops.block_linear_weight_grad, "weight_grad", "linear_weight_grad"),
+    (linear_ops.linear_gradient_norms, "norms", "linear_gradient_norms"),
+    (conv_ops.block_conv2d_forward, "conv", "conv2d"),
+    (conv_ops.block_conv2d_input_grad, "conv", "conv2d_input_grad"),
+    (conv_ops.block_conv2d_weight_grad, "conv", "conv2d_weight_grad"),
+    (conv_ops.conv2d_gradient_norms, "norms", "conv2d_gradient_norms"),
 )
 
 
 def register() -> None:
-    """Make the Triton kernels the CUDA kernels of the custom ops, where Triton is installed."""
+    """Make the Triton kernels the CUDA kernels of the ops, where Triton is installed."""
     if find_spec("triton") is None:
         return
     for op, module, name in _KERNELS:
@@ -43,15 +43,20 @@ def register() -> None:
 
 
 def _on_first_call(module: str, name: str) -> Callable[..., Tensor]:
-    """The kernel's launcher, imported when it is first called."""
+    """The kernel's launcher, imported when it is first called, on the device of its first tensor.
 
-    @cache
-    def load() -> Callable[..., Tensor]:
-        from acf.ops.triton.support import on_its_device
+    Triton itself launches on the current device.
+    """
+    loaded: list[tuple[Callable[..., Tensor], bool]] = []
 
-        return on_its_device(getattr(import_module(f"acf.ops.triton.{module}"), name))
-
-    def launch(*args: Any) -> Tensor:
-        return load()(*args)
+    def launch(first: Tensor, *rest: Any) -> Tensor:
+        if not loaded:
+            kernel = getattr(import_module(f"acf.ops.triton.{module}"), name)
+            loaded.append((kernel, torch.cuda.device_count() > 1))
+        kernel, several_devices = loaded[0]
+        if several_devices and first.get_device() != torch.cuda.current_device():
+            with torch.cuda.device(first.device):
+                return kernel(first, *rest)
+        return kernel(first, *rest)
 
     return launch

@@ -29,9 +29,9 @@ _SIXTEEN_BIT_PRODUCT = {
         LaunchConfig("gather", tile=256, pack=2, warps=4, stages=3),
     ),
     16: (
+        LaunchConfig("transposed", tile=512, depth=16, warps=4, stages=3),
+        LaunchConfig("transposed", tile=256, depth=16, warps=4, stages=4),
         LaunchConfig("gather", tile=256, pack=4, warps=8, stages=3),
-        LaunchConfig("gather", tile=256, pack=4, warps=4, stages=2),
-        LaunchConfig("descriptor", tile=512, depth=16, warps=4, stages=4),
         LaunchConfig("descriptor", tile=256, depth=16, warps=4, stages=6),
     ),
 }
@@ -52,8 +52,9 @@ _SIXTEEN_BIT_WEIGHT_GRAD = {
         LaunchConfig("gather", depth=64, pack=4, warps=4, stages=2),
     ),
     16: (
+        LaunchConfig("transposed", depth=64, pack=16, warps=4, stages=3),
+        LaunchConfig("transposed", depth=64, pack=32, warps=8, stages=3),
         LaunchConfig("gather", depth=32, pack=32, warps=8, stages=2),
-        LaunchConfig("gather", depth=64, pack=16, warps=4, stages=2),
     ),
 }
 

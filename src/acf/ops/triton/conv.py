@@ -1,10 +1,10 @@
 """Launching the three passes of block-sparse 2-D convolutions."""
 
-from typing import cast
+from collections.abc import Hashable
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
-from triton.tools.tensor_descriptor import TensorDescriptor
 
 from acf.ops import reference
 from acf.ops.conv import Conv2dGeometry
@@ -16,16 +16,96 @@ from acf.ops.triton.conv_kernels import (
     conv_weight_grad_descriptor_kernel,
 )
 from acf.ops.triton.geometry_kernels import merge_taps_kernel
+from acf.ops.triton.launch import PreparedLaunch, Tiled, launch
 from acf.ops.triton.pixels import ConvProblem, geometry_of, pixel_box
 from acf.ops.triton.support import ceil_div, dot_precision, next_power_of_two, readable, supports
 from acf.ops.triton.tuning import TUNER, LaunchConfig, ProblemKey, density_bucket, token_bucket
-from acf.ops.triton.weight_grad import add_splits, split_choices
+from acf.ops.triton.weight_grad import add_splits, split_buffer, split_choices
 from acf.ops.triton.weight_grad_kernels import weight_grad_gather_kernel
 from acf.sparse import BlockTopology
 
 
-def conv2d(x: Tensor, weight: Tensor, *rest: Tensor | list[int]) -> Tensor:
+class PreparedConv(NamedTuple):
+    """The launch of a forward pass or an input gradient, and what else the shapes of its problem determine."""
+
+    launch: PreparedLaunch
+    problem: ConvProblem
+    shape: list[int]
+    memory_format: torch.memory_format
+
+    def __call__(self, images: Tensor, weight: Tensor, *walk: Tensor) -> Tensor | None:
+        """The result ``[batch, channels, height, width]``; None where Triton has to launch."""
+        out = images.new_empty((_pixels(self.shape), self.shape[1]))
+        if not self.launch(ConvProblem.pixels_of(images), weight.contiguous(), out, *walk):
+            return None
+        return _as_images(out, self.shape, self.memory_format)
+
+
+class PreparedConvWeightGrad(NamedTuple):
+    """The launches of a weight gradient: its parts, from boxes of pixels or pixel by pixel, and their sum."""
+
+    parts: PreparedLaunch
+    total: PreparedLaunch | None
+    splits: int
+    boxed: bool
+
+    def __call__(self, gradient: Tensor, source: Tensor, out: Tensor, topology: BlockTopology) -> bool:
+        """Fill ``out`` from operands ``[pixels, channels]``; False where Triton has to launch."""
+        parts = split_buffer(out, self.splits)
+        operands = _boxed_operands if self.boxed else _gathered_operands
+        if not self.parts(*operands(gradient, source, parts, topology)):
+            return False
+        return self.total is None or self.total(parts, out)
+
+
+_PREPARED: dict[Hashable, PreparedConv] = {}
+_PREPARED_WEIGHT_GRADS: dict[Hashable, PreparedConvWeightGrad] = {}
+
+
+def conv2d(x: Tensor, weight: Tensor, *rest: Any) -> Tensor:
     """`reference.conv2d` on the GPU."""
+    signature = _signature("forward", x, weight, rest)
+    prepared = _PREPARED.get(signature)
+    result = prepared(x, weight, rest[2], rest[3], rest[0], rest[1]) if prepared else None
+    return _first_conv2d(x, weight, rest, signature) if result is None else result
+
+
+def conv2d_input_grad(output_grad: Tensor, weight: Tensor, *rest: Any) -> Tensor:
+    """`reference.conv2d_input_grad` on the GPU."""
+    signature = _signature("input_grad", output_grad, weight, rest)
+    prepared, result = _PREPARED.get(signature), None
+    if prepared:
+        problem = prepared.problem
+        offsets, slots = merge_taps(rest[4], rest[5], problem.in_channels // weight.shape[1], problem.taps)
+        result = prepared(output_grad, weight, offsets, slots, rest[0], rest[1])
+    return _first_conv2d_input_grad(output_grad, weight, rest, signature) if result is None else result
+
+
+def conv2d_weight_grad(output_grad: Tensor, x: Tensor, *rest: Any) -> Tensor:
+    """`reference.conv2d_weight_grad` on the GPU."""
+    signature = _signature("weight_grad", output_grad, x, rest)
+    prepared = _PREPARED_WEIGHT_GRADS.get(signature)
+    if prepared:
+        block = output_grad.shape[1] // (rest[2].shape[0] - 1)
+        out = x.new_empty((rest[0].shape[0], block, block))
+        gradient, source = ConvProblem.pixels_of(output_grad), ConvProblem.pixels_of(x)
+        if prepared(gradient, source, out, BlockTopology(*rest[:6])):
+            return out
+    return _first_conv2d_weight_grad(output_grad, x, rest, signature)
+
+
+def _signature(op: str, first: Tensor, second: Tensor, rest: tuple[Any, ...]) -> Hashable:
+    """All that the launch of a pass depends on, but the tensors' addresses; memory orders are among it."""
+    geometry = tuple(number for pair in rest[6:] for number in pair)
+    grid = (rest[0].shape[0], rest[2].shape[0], rest[4].shape[0])
+    return (
+        op, first.shape, first.stride(), second.shape, second.stride(), grid, geometry,
+        first.dtype, second.dtype, dot_precision(first.dtype), first.get_device(),
+    )  # fmt: skip
+
+
+def _first_conv2d(x: Tensor, weight: Tensor, rest: tuple[Any, ...], signature: Hashable) -> Tensor:
+    """The forward pass of a problem that has not been prepared."""
     topology, geometry = _unpack_arguments(rest)
     block = weight.shape[1]
     if not supports((block, weight.shape[2]), x, weight) or x.shape[1] % block:
@@ -39,17 +119,19 @@ def conv2d(x: Tensor, weight: Tensor, *rest: Tensor | list[int]) -> Tensor:
     source, weight = problem.pixels_of(x), readable(weight)
     out = torch.empty((_pixels(output_shape), output_shape[1]), dtype=x.dtype, device=x.device)
     config = TUNER.choose(
-        ("forward", problem, weight.shape, x.dtype, dot_precision(x.dtype)),
+        signature,
         lambda: _key("conv_forward", problem, topology, x, block),
         conv_product_configs(block, x.itemsize, dot_precision(x.dtype), problem.unstrided),
         lambda candidate: launch_conv_forward(candidate, source, weight, out, topology, problem),
     )
-    launch_conv_forward(config, source, weight, out, topology, problem)
+    prepared = launch_conv_forward(config, source, weight, out, topology, problem)
+    if prepared is not None and TUNER.remembers(signature):
+        _PREPARED[signature] = PreparedConv(prepared, problem, output_shape, memory_format_of(x))
     return _as_images(out, output_shape, memory_format_of(x))
 
 
-def conv2d_input_grad(output_grad: Tensor, weight: Tensor, *rest: Tensor | list[int]) -> Tensor:
-    """`reference.conv2d_input_grad` on the GPU."""
+def _first_conv2d_input_grad(output_grad: Tensor, weight: Tensor, rest: tuple[Any, ...], signature: Hashable) -> Tensor:
+    """The input gradient of a problem that has not been prepared."""
     input_size = rest[6]
     assert isinstance(input_size, list)
     topology, geometry = _unpack_arguments((*rest[:6], *rest[7:]))
@@ -60,17 +142,19 @@ def conv2d_input_grad(output_grad: Tensor, weight: Tensor, *rest: Tensor | list[
     source, weight = problem.pixels_of(output_grad), readable(weight)
     out = torch.empty((_pixels(input_size), input_size[1]), dtype=output_grad.dtype, device=output_grad.device)
     config = TUNER.choose(
-        ("input_grad", problem, weight.shape, output_grad.dtype, dot_precision(output_grad.dtype)),
+        signature,
         lambda: _key("conv_input_grad", problem, topology, output_grad, block),
         conv_product_configs(block, output_grad.itemsize, dot_precision(output_grad.dtype), problem.unstrided),
         lambda candidate: launch_conv_input_grad(candidate, source, weight, out, topology, problem),
     )
-    launch_conv_input_grad(config, source, weight, out, topology, problem)
+    prepared = launch_conv_input_grad(config, source, weight, out, topology, problem)
+    if prepared is not None and TUNER.remembers(signature):
+        _PREPARED[signature] = PreparedConv(prepared, problem, list(input_size), memory_format_of(output_grad))
     return _as_images(out, input_size, memory_format_of(output_grad))
 
 
-def conv2d_weight_grad(output_grad: Tensor, x: Tensor, *rest: Tensor | list[int]) -> Tensor:
-    """`reference.conv2d_weight_grad` on the GPU."""
+def _first_conv2d_weight_grad(output_grad: Tensor, x: Tensor, rest: tuple[Any, ...], signature: Hashable) -> Tensor:
+    """The weight gradient of a problem that has not been prepared."""
     topology, geometry = _unpack_arguments(rest)
     problem = ConvProblem.build(list(x.shape), list(output_grad.shape), geometry)
     block = problem.out_channels // (topology.row_offsets.numel() - 1)
@@ -81,39 +165,45 @@ def conv2d_weight_grad(output_grad: Tensor, x: Tensor, *rest: Tensor | list[int]
     gradient, source = problem.pixels_of(output_grad), problem.pixels_of(x)
     out = torch.empty((blocks, block, block), dtype=x.dtype, device=x.device)
     config = TUNER.choose(
-        ("weight_grad", problem, out.shape, x.dtype, dot_precision(x.dtype)),
+        signature,
         lambda: _key("conv_weight_grad", problem, topology, x, block),
         conv_weight_grad_configs(
             block, x.itemsize, dot_precision(x.dtype), problem.unstrided, split_choices(blocks, 1)
         ),
         lambda candidate: launch_conv_weight_grad(candidate, gradient, source, out, topology, problem),
     )
-    launch_conv_weight_grad(config, gradient, source, out, topology, problem)
+    prepared = launch_conv_weight_grad(config, gradient, source, out, topology, problem)
+    if prepared is not None and TUNER.remembers(signature):
+        _PREPARED_WEIGHT_GRADS[signature] = prepared
     return out
 
 
 def launch_conv_forward(
     config: LaunchConfig, source: Tensor, weight: Tensor, out: Tensor, topology: BlockTopology, problem: ConvProblem
-) -> None:
+) -> PreparedLaunch | None:
     """Fill ``out [output pixels, out]`` from ``source [input pixels, in]``."""
-    _launch_product(config, source, weight, out, topology.row_offsets, topology.row_slots, topology, problem, True)
+    return _launch_product(
+        config, source, weight, out, topology.row_offsets, topology.row_slots, topology, problem, True
+    )
 
 
 def launch_conv_input_grad(
     config: LaunchConfig, source: Tensor, weight: Tensor, out: Tensor, topology: BlockTopology, problem: ConvProblem
-) -> None:
+) -> PreparedLaunch | None:
     """Fill ``out [input pixels, in]`` from the output gradient ``source [output pixels, out]``."""
-    offsets, slots = merge_taps(topology, problem.in_channels // weight.shape[1], problem.taps)
-    _launch_product(config, source, weight, out, offsets, slots, topology, problem, False)
+    channel_blocks = problem.in_channels // weight.shape[1]
+    offsets, slots = merge_taps(topology.col_offsets, topology.col_slots, channel_blocks, problem.taps)
+    return _launch_product(config, source, weight, out, offsets, slots, topology, problem, False)
 
 
-def merge_taps(topology: BlockTopology, channel_blocks: int, taps: int) -> tuple[Tensor, Tensor]:
+def merge_taps(col_offsets: Tensor, col_slots: Tensor, channel_blocks: int, taps: int) -> tuple[Tensor, Tensor]:
     """Offsets ``[channel_blocks + 1]`` and slots of all blocks that read a channel block, whatever their tap."""
-    offsets = torch.empty(channel_blocks + 1, dtype=torch.int32, device=topology.col_slots.device)
-    slots = torch.empty_like(topology.col_slots)
+    offsets = col_offsets.new_empty(channel_blocks + 1)
+    slots = torch.empty_like(col_slots)
     columns = channel_blocks * taps
-    merge_taps_kernel[(channel_blocks,)](
-        topology.col_offsets, topology.col_slots, offsets, slots, channel_blocks, columns, taps,
+    launch(
+        merge_taps_kernel, channel_blocks, (col_offsets, col_slots, offsets, slots),
+        (channel_blocks, columns, taps),
         column_span=next_power_of_two(columns), copy_width=64, num_warps=1,
     )  # fmt: skip
     return offsets, slots
@@ -121,24 +211,46 @@ def merge_taps(topology: BlockTopology, channel_blocks: int, taps: int) -> tuple
 
 def launch_conv_weight_grad(
     config: LaunchConfig, gradient: Tensor, source: Tensor, out: Tensor, topology: BlockTopology, problem: ConvProblem
-) -> None:
+) -> PreparedConvWeightGrad | None:
     """Fill ``out [nnz, block, block]`` from the output gradient and the input, both ``[pixels, channels]``."""
-    if config.kernel == "descriptor":
-        _launch_boxed_weight_grad(config, gradient, source, out, topology, problem)
-        return
+    boxed = config.kernel == "descriptor"
+    start = _launch_boxed_weight_grad if boxed else _launch_gathered_weight_grad
+    prepared, splits, parts = start(config, gradient, source, out, topology, problem)
+    total = add_splits(parts, out) if splits > 1 else None
+    if prepared is None or (splits > 1 and total is None):
+        return None
+    return PreparedConvWeightGrad(prepared, total, splits, boxed)
+
+
+def _gathered_operands(gradient: Tensor, source: Tensor, parts: Tensor, topology: BlockTopology) -> tuple[Tensor, ...]:
+    walk = (topology.col_offsets, topology.col_slots, topology.block_cols, topology.block_rows)
+    return (source, gradient, parts, *walk)
+
+
+def _boxed_operands(gradient: Tensor, source: Tensor, parts: Tensor, topology: BlockTopology) -> tuple[Tensor, ...]:
+    return (gradient, source, parts, topology.row_slots, topology.block_rows, topology.block_cols)
+
+
+def _launch_gathered_weight_grad(
+    config: LaunchConfig, gradient: Tensor, source: Tensor, out: Tensor, topology: BlockTopology, problem: ConvProblem
+) -> tuple[PreparedLaunch | None, int, Tensor]:
+    """The launch of the parts, their number, and where they are."""
     blocks, block, pixels = out.shape[0], out.shape[1], gradient.shape[0]
     pixels_per_split = ceil_div(ceil_div(pixels, config.splits), config.depth) * config.depth
     splits = ceil_div(pixels, pixels_per_split)
-    parts = out if splits == 1 else torch.empty((splits, *out.shape), dtype=torch.float32, device=out.device)
-    weight_grad_gather_kernel[(blocks * splits,)](
-        source, gradient, parts, topology.col_offsets, topology.col_slots, topology.block_cols, topology.block_rows,
-        topology.col_offsets.numel() - 1, blocks, blocks, pixels, pixels_per_split,
-        problem.in_channels, problem.out_channels, problem.in_channels // block, *problem.sizes, **problem.constants,
+    parts = split_buffer(out, splits)
+    prepared = launch(
+        weight_grad_gather_kernel, blocks * splits, _gathered_operands(gradient, source, parts, topology),
+        (
+            topology.col_offsets.numel() - 1, blocks, blocks, pixels, pixels_per_split,
+            problem.in_channels, problem.out_channels, problem.in_channels // block, *problem.sizes,
+        ),
+        **problem.constants,
         block=block, depth=config.depth, pack=1, owner_span=1, shared_is_input=True, convolution=True,
-        wide=config.swap, precision=dot_precision(source.dtype), num_warps=config.warps, num_stages=config.stages,
+        wide=config.swap, norms=False, precision=dot_precision(source.dtype),
+        num_warps=config.warps, num_stages=config.stages,
     )  # fmt: skip
-    if splits > 1:
-        add_splits(parts, out)
+    return prepared, splits, parts
 
 
 def _launch_product(
@@ -151,27 +263,31 @@ def _launch_product(
     topology: BlockTopology,
     problem: ConvProblem,
     forward: bool,
-) -> None:
+) -> PreparedLaunch | None:
     groups, block = offsets.numel() - 1, weight.shape[1]
     if config.kernel == "descriptor":
         source_size, target_size = (problem.in_size, problem.out_size)[:: 1 if forward else -1]
         box = pixel_box(config.tile, problem.batch, target_size)
         boxes = [ceil_div(size, part) for size, part in zip((problem.batch, *target_size), box, strict=True)]
         weight_tile = [block, config.depth] if forward else [config.depth, block]
-        conv_product_descriptor_kernel[(groups * boxes[0] * boxes[1] * boxes[2],)](
-            _image_descriptor(source, problem.batch, source_size, [*box, config.depth]),
-            TensorDescriptor.from_tensor(weight.view(-1, block), weight_tile),
-            _image_descriptor(out, problem.batch, target_size, [*box, block]),
-            offsets, slots, topology.block_rows, topology.block_cols, groups, problem.in_channels // block,
-            boxes[1], boxes[2], source.shape[1], **problem.unstrided_constants,
+        return launch(
+            conv_product_descriptor_kernel, groups * boxes[0] * boxes[1] * boxes[2],
+            (
+                _images(source, problem.batch, source_size, [*box, config.depth]),
+                Tiled(weight.view(-1, block), weight_tile),
+                _images(out, problem.batch, target_size, [*box, block]),
+                offsets, slots, topology.block_rows, topology.block_cols,
+            ),
+            (groups, problem.in_channels // block, boxes[1], boxes[2], source.shape[1]),
+            **problem.unstrided_constants,
             block=block, images=box[0], height=box[1], width=box[2], depth=config.depth, forward=forward,
             swap=config.swap, precision=dot_precision(source.dtype), num_warps=config.warps, num_stages=config.stages,
         )  # fmt: skip
-        return
     sizes = problem.sizes if forward else problem.sizes[2:] + problem.sizes[:2]
-    conv_product_kernel[(groups * ceil_div(out.shape[0], config.tile),)](
-        source, weight, out, offsets, slots, topology.block_rows, topology.block_cols,
-        groups, out.shape[0], source.shape[1], out.shape[1], problem.in_channels // block, *sizes,
+    return launch(
+        conv_product_kernel, groups * ceil_div(out.shape[0], config.tile),
+        (source, weight, out, offsets, slots, topology.block_rows, topology.block_cols),
+        (groups, out.shape[0], source.shape[1], out.shape[1], problem.in_channels // block, *sizes),
         **problem.constants, block=block, token_tile=config.tile, depth=config.depth, pack=config.pack,
         forward=forward, swap=config.swap, precision=dot_precision(source.dtype),
         num_warps=config.warps, num_stages=config.stages,
@@ -180,29 +296,34 @@ def _launch_product(
 
 def _launch_boxed_weight_grad(
     config: LaunchConfig, gradient: Tensor, source: Tensor, out: Tensor, topology: BlockTopology, problem: ConvProblem
-) -> None:
+) -> tuple[PreparedLaunch | None, int, Tensor]:
+    """The launch of the parts, their number, and where they are."""
     blocks, block = out.shape[0], out.shape[1]
     box = pixel_box(config.depth, problem.batch, problem.out_size)
     boxes = [ceil_div(size, part) for size, part in zip((problem.batch, *problem.out_size), box, strict=True)]
     count = boxes[0] * boxes[1] * boxes[2]
     per_split = ceil_div(count, config.splits)
     splits = ceil_div(count, per_split)
-    parts = out if splits == 1 else torch.empty((splits, *out.shape), dtype=torch.float32, device=out.device)
-    conv_weight_grad_descriptor_kernel[(blocks * splits,)](
-        _image_descriptor(gradient, problem.batch, problem.out_size, [*box, block]),
-        _image_descriptor(source, problem.batch, problem.in_size, [*box, block]),
-        parts, topology.row_slots, topology.block_rows, topology.block_cols, blocks,
-        problem.in_channels // block, count, boxes[1], boxes[2], per_split, **problem.unstrided_constants,
+    parts = split_buffer(out, splits)
+    gradient, source, *rest = _boxed_operands(gradient, source, parts, topology)
+    prepared = launch(
+        conv_weight_grad_descriptor_kernel, blocks * splits,
+        (
+            _images(gradient, problem.batch, problem.out_size, [*box, block]),
+            _images(source, problem.batch, problem.in_size, [*box, block]),
+            *rest,
+        ),
+        (blocks, problem.in_channels // block, count, boxes[1], boxes[2], per_split),
+        **problem.unstrided_constants,
         block=block, images=box[0], height=box[1], width=box[2], precision=dot_precision(source.dtype),
         num_warps=config.warps, num_stages=config.stages,
     )  # fmt: skip
-    if splits > 1:
-        add_splits(parts, out)
+    return prepared, splits, parts
 
 
-def _image_descriptor(pixels: Tensor, batch: int, size: tuple[int, int], box: list[int]) -> TensorDescriptor:
-    """``[pixels, channels]`` as a descriptor of ``[batch, height, width, channels]``."""
-    return TensorDescriptor.from_tensor(pixels.view(batch, *size, -1), box)
+def _images(pixels: Tensor, batch: int, size: tuple[int, int], box: list[int]) -> Tiled:
+    """``[pixels, channels]`` in boxes of ``[batch, height, width, channels]``."""
+    return Tiled(pixels.view(batch, *size, -1), box)
 
 
 def _unpack_arguments(rest: tuple[Tensor | list[int], ...]) -> tuple[BlockTopology, Conv2dGeometry]:

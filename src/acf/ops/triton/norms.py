@@ -1,19 +1,30 @@
 """Launching the gradient norms of candidate blocks, of linear layers and convolutions."""
 
+from dataclasses import replace
+from typing import Any
+
 import torch
 from torch import Tensor
-from triton.tools.tensor_descriptor import TensorDescriptor
 
 from acf.ops import reference
+from acf.ops.triton.configs import weight_grad_configs
+from acf.ops.triton.launch import Tiled, launch
 from acf.ops.triton.norm_kernels import norm_list_kernel, norm_tiles_conv_kernel, norm_tiles_descriptor_kernel
 from acf.ops.triton.pixels import ConvProblem, geometry_of
-from acf.ops.triton.support import ceil_div, dot_precision, readable, supports
+from acf.ops.triton.support import ceil_div, dot_precision, next_power_of_two, readable, supports
+from acf.ops.triton.transpose import transposed
 from acf.ops.triton.tuning import LaunchConfig
+from acf.ops.triton.weight_grad import pack_count
+from acf.ops.triton.weight_grad_kernels import weight_grad_gather_kernel, weight_grad_transposed_kernel
 
 TILE_HEIGHT, TILE_WIDTH = 128, 256
 BAND = 8
-LIST_EFFICIENCY = {128: 0.48, 64: 0.41, 32: 0.11, 16: 0.05}
-"""Speed of single blocks over that of full tiles, measured on an H200: small blocks reuse less of what they read."""
+LIST_EFFICIENCY = {128: 0.55, 64: 0.41, 32: 0.13, 16: 0.04}
+GROUP_EFFICIENCY = {128: 0.65, 64: 0.55, 32: 0.28, 16: 0.16}
+"""Speed of single blocks, and of groups that share their reads, over that of full tiles, measured on an H200."""
+
+GROUPING_OPERATIONS = 1e11
+"""What the device could multiply and add in the 0.1 ms that sorting the candidates into groups takes it."""
 
 
 def linear_gradient_norms(
@@ -24,8 +35,11 @@ def linear_gradient_norms(
     if candidate_rows.numel() == 0 or not supports((height, width), output_grad, x):
         return reference.gradient_norms(output_grad, x, candidate_rows, candidate_cols, (height, width))
     output_grad, x = readable(output_grad), readable(x)
-    if prefers_list(candidate_rows.numel(), height, output_grad.shape[1], x.shape[1]):
+    way = cheapest_way(candidate_rows.numel(), height, x.shape[0], output_grad.shape[1], x.shape[1])
+    if way == "list":
         return norms_of_list(output_grad, x, candidate_rows, candidate_cols, height, None)
+    if way == "groups":
+        return norms_of_groups(output_grad, x, candidate_rows, candidate_cols, height, None)
     return norms_by_tiles(output_grad, x, candidate_rows, candidate_cols, height)
 
 
@@ -49,16 +63,85 @@ def conv2d_gradient_norms(
     geometry = geometry_of(kernel_size, stride, padding, dilation)
     problem = ConvProblem.build(list(x.shape), list(output_grad.shape), geometry)
     output_grad, x = problem.pixels_of(output_grad), problem.pixels_of(x)
-    if prefers_list(candidate_rows.numel(), height, problem.out_channels, problem.in_channels * problem.taps):
+    columns = problem.in_channels * problem.taps
+    way = cheapest_way(candidate_rows.numel(), height, output_grad.shape[0], problem.out_channels, columns)
+    if way == "list":
         return norms_of_list(output_grad, x, candidate_rows, candidate_cols, height, problem)
+    if way == "groups":
+        return norms_of_groups(output_grad, x, candidate_rows, candidate_cols, height, problem)
     return conv_norms_by_tiles(output_grad, x, candidate_rows, candidate_cols, height, problem)
 
 
-def prefers_list(candidates: int, block: int, rows: int, cols: int) -> bool:
-    """Whether single blocks cost less than the tiles that may hold them. A tile is computed once it holds one."""
-    width = TILE_WIDTH
-    tiles = min(candidates, ceil_div(rows, TILE_HEIGHT) * ceil_div(cols, width))
-    return candidates * block * block / LIST_EFFICIENCY[block] < tiles * TILE_HEIGHT * width
+def cheapest_way(candidates: int, block: int, positions: int, rows: int, cols: int) -> str:
+    """``list`` (one program per candidate), ``groups`` (of a row or column) or ``tiles`` (full ones).
+
+    A tile is computed once it holds one candidate.
+
+    >>> [cheapest_way(count, 32, 8192, 16384, 4096) for count in (40, 6000, 60000)]
+    ['list', 'groups', 'tiles']
+    """
+    operations = 2 * positions * candidates * block * block
+    tiles = min(candidates, ceil_div(rows, TILE_HEIGHT) * ceil_div(cols, TILE_WIDTH))
+    costs = {
+        "list": operations / LIST_EFFICIENCY[block],
+        "groups": operations / GROUP_EFFICIENCY[block] + GROUPING_OPERATIONS,
+        "tiles": 2 * positions * tiles * TILE_HEIGHT * TILE_WIDTH,
+    }
+    return min(costs, key=costs.__getitem__)
+
+
+def norms_of_groups(
+    output_grad: Tensor,
+    x: Tensor,
+    candidate_rows: Tensor,
+    candidate_cols: Tensor,
+    block: int,
+    problem: ConvProblem | None,
+) -> Tensor:
+    """Candidates of a row or of a column share the reads of one operand, as in the weight gradient.
+
+    ``output_grad`` and ``x`` are ``[positions, channels]``. The wider operand is shared and the other, of which
+    more stays in the cache, gathered; a convolution shares x.
+    """
+    candidates, rows, cols = candidate_rows.numel(), output_grad.shape[1] // block, x.shape[1] // block
+    by_input = problem is not None or cols > rows
+    owners = cols * (problem.taps if problem else 1) if by_input else rows
+    owner, other = (candidate_cols, candidate_rows) if by_input else (candidate_rows, candidate_cols)
+    owner, other = owner.contiguous(), other.contiguous()
+    shared, gathered = (x, output_grad) if by_input else (output_grad, x)
+    ordered, order = torch.sort(owner)
+    offsets = torch.searchsorted(ordered, torch.arange(owners + 1, dtype=owner.dtype, device=owner.device))
+    config = group_config(block, x.itemsize, dot_precision(x.dtype), ceil_div(candidates, owners), problem is None)
+    works = pack_count(candidates, owners, config.pack)
+    norms = torch.empty(candidates, dtype=torch.float32, device=x.device)
+    positions = output_grad.shape[0]
+    constants: dict[str, Any] = {
+        "block": block, "depth": config.depth, "pack": config.pack, "owner_span": next_power_of_two(owners),
+        "shared_is_input": by_input, "norms": True, "precision": dot_precision(x.dtype),
+        "num_warps": config.warps, "num_stages": config.stages,
+    }  # fmt: skip
+    if config.kernel == "transposed":
+        gathered = transposed(gathered)
+        launch(
+            weight_grad_transposed_kernel, works, (shared, gathered, norms, offsets, order, other),
+            (owners, works, candidates, positions, positions, shared.shape[1], gathered.shape[1]), **constants,
+        )  # fmt: skip
+        return norms
+    sizes = problem.sizes if problem else (1, 1, 1, 1)
+    launch(
+        weight_grad_gather_kernel, works, (shared, gathered, norms, offsets, order, owner, other),
+        (owners, works, candidates, positions, positions, shared.shape[1], gathered.shape[1], cols, *sizes),
+        **(problem.constants if problem else ConvProblem.identity_constants()),
+        **constants, convolution=problem is not None, wide=config.swap,
+    )  # fmt: skip
+    return norms
+
+
+def group_config(block: int, itemsize: int, precision: str, mean_length: int, may_transpose: bool) -> LaunchConfig:
+    """The weight gradient's first launch, with packs not much longer than the groups are on average."""
+    configs = weight_grad_configs(block, itemsize, precision, (1,))
+    config = next(config for config in configs if may_transpose or config.kernel != "transposed")
+    return replace(config, pack=min(config.pack, next_power_of_two(mean_length)))
 
 
 def norms_of_list(
@@ -101,10 +184,13 @@ def norms_by_tiles(
     squares = torch.empty((rows // block, cols // block), dtype=torch.float32, device=x.device)
     precision = dot_precision(x.dtype)
     config = tile_config(x.itemsize, precision)
-    norm_tiles_descriptor_kernel[(tile_rows * tile_cols,)](
-        TensorDescriptor.from_tensor(output_grad, [config.depth, TILE_HEIGHT]),
-        TensorDescriptor.from_tensor(x, [config.depth, width]),
-        needed_tiles(tile_of, tile_rows * tile_cols), squares, tile_rows, tile_cols, *squares.shape, tokens,
+    launch(
+        norm_tiles_descriptor_kernel, tile_rows * tile_cols,
+        (
+            Tiled(output_grad, [config.depth, TILE_HEIGHT]), Tiled(x, [config.depth, width]),
+            needed_tiles(tile_of, tile_rows * tile_cols), squares,
+        ),
+        (tile_rows, tile_cols, *squares.shape, tokens),
         block=block, height=TILE_HEIGHT, width=width, depth=config.depth, band=BAND, precision=precision,
         num_warps=config.warps, num_stages=config.stages,
     )  # fmt: skip
@@ -126,10 +212,14 @@ def conv_norms_by_tiles(
     squares = torch.empty((grid_rows, grid_cols), dtype=torch.float32, device=x.device)
     precision = dot_precision(x.dtype)
     config = tile_config(x.itemsize, precision)
-    norm_tiles_conv_kernel[(tile_rows * tile_cols,)](
-        output_grad, x, needed_tiles(tile_of, tile_rows * tile_cols), squares, tile_rows, tile_cols,
-        grid_rows, grid_cols, output_grad.shape[0], problem.out_channels, problem.in_channels, tiles_per_tap,
-        *problem.sizes, **problem.constants, block=block, height=TILE_HEIGHT, width=width, depth=config.depth,
+    launch(
+        norm_tiles_conv_kernel, tile_rows * tile_cols,
+        (output_grad, x, needed_tiles(tile_of, tile_rows * tile_cols), squares),
+        (
+            tile_rows, tile_cols, grid_rows, grid_cols, output_grad.shape[0], problem.out_channels,
+            problem.in_channels, tiles_per_tap, *problem.sizes,
+        ),
+        **problem.constants, block=block, height=TILE_HEIGHT, width=width, depth=config.depth,
         band=BAND, precision=precision, num_warps=config.warps, num_stages=min(config.stages, 3),
     )  # fmt: skip
     return squares[candidate_rows.long(), candidate_cols.long()].sqrt_()

@@ -1,17 +1,37 @@
 """Launching the forward and input-gradient products of linear layers."""
 
+from collections.abc import Hashable
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from triton.tools.tensor_descriptor import TensorDescriptor
 
 from acf.ops import reference
 from acf.ops.triton.configs import product_configs
-from acf.ops.triton.product_kernels import product_descriptor_kernel, product_gather_kernel
+from acf.ops.triton.launch import PreparedLaunch, Tiled, launch
+from acf.ops.triton.product_kernels import (
+    product_descriptor_kernel,
+    product_gather_kernel,
+    product_transposed_kernel,
+)
 from acf.ops.triton.support import ceil_div, dot_precision, readable, supports
+from acf.ops.triton.transpose import transposed
 from acf.ops.triton.tuning import TUNER, LaunchConfig, ProblemKey, density_bucket, token_bucket
 from acf.sparse import BlockTopology
+
+
+class PreparedProduct(NamedTuple):
+    """The launch of one problem, and whether it reads the transpose of x."""
+
+    launch: PreparedLaunch
+    transposes: bool
+
+    def __call__(self, x: Tensor, *rest: Tensor) -> bool:
+        """Fill the output; False where Triton has to launch."""
+        return self.launch(transposed(x) if self.transposes else x, *rest)
+
+
+_PREPARED: dict[Hashable, PreparedProduct] = {}
 
 
 class Walk(NamedTuple):
@@ -29,18 +49,14 @@ class Walk(NamedTuple):
 
 def linear(x: Tensor, weight: Tensor, *tensors: Tensor) -> Tensor:
     """`reference.linear` on the GPU."""
-    topology = BlockTopology(*tensors)
-    if not supports((weight.shape[1], weight.shape[2]), x, weight):
-        return reference.linear(x, weight, topology)
-    return _product(x, weight, topology, forward=True)
+    _, block_cols, row_offsets, row_slots, _, _ = tensors
+    return _product(x, weight, (row_offsets, row_slots, block_cols), tensors, True)
 
 
 def linear_input_grad(output_grad: Tensor, weight: Tensor, *tensors: Tensor) -> Tensor:
     """`reference.linear_input_grad` on the GPU."""
-    topology = BlockTopology(*tensors)
-    if not supports((weight.shape[1], weight.shape[2]), output_grad, weight):
-        return reference.linear_input_grad(output_grad, weight, topology)
-    return _product(output_grad, weight, topology, forward=False)
+    block_rows, _, _, _, col_offsets, col_slots = tensors
+    return _product(output_grad, weight, (col_offsets, col_slots, block_rows), tensors, False)
 
 
 def walk_of(topology: BlockTopology, forward: bool) -> Walk:
@@ -50,11 +66,28 @@ def walk_of(topology: BlockTopology, forward: bool) -> Walk:
     return Walk(topology.col_offsets, topology.col_slots, topology.block_rows)
 
 
-def _product(x: Tensor, weight: Tensor, topology: BlockTopology, forward: bool) -> Tensor:
+def _product(
+    x: Tensor, weight: Tensor, walk: tuple[Tensor, Tensor, Tensor], tensors: tuple[Tensor, ...], forward: bool
+) -> Tensor:
+    """A known problem takes no more here than a look-up: for small layers Python is the slowest part."""
+    groups, precision = walk[0].shape[0] - 1, dot_precision(x.dtype)
+    signature = (forward, x.shape, weight.shape, groups, x.dtype, weight.dtype, precision, x.get_device())
+    prepared = _PREPARED.get(signature)
+    if prepared is not None:
+        x, weight = x.contiguous(), weight.contiguous()
+        out = x.new_empty((x.shape[0], groups * weight.shape[1]))
+        if prepared(x, weight, out, *walk):
+            return out
+    return _first_product(x, weight, BlockTopology(*tensors), forward, signature)
+
+
+def _first_product(x: Tensor, weight: Tensor, topology: BlockTopology, forward: bool, signature: Hashable) -> Tensor:
+    """The product of a problem that has not been prepared."""
+    block, groups, precision = weight.shape[1], walk_of(topology, forward).groups, dot_precision(x.dtype)
+    if not supports((block, weight.shape[2]), x, weight):
+        return (reference.linear if forward else reference.linear_input_grad)(x, weight, topology)
     x, weight = readable(x), readable(weight)
-    block, groups = weight.shape[1], walk_of(topology, forward).groups
-    out = torch.empty((x.shape[0], groups * block), dtype=x.dtype, device=x.device)
-    precision = dot_precision(x.dtype)
+    out = x.new_empty((x.shape[0], groups * block))
 
     def describe() -> ProblemKey:
         return ProblemKey(
@@ -69,40 +102,56 @@ def _product(x: Tensor, weight: Tensor, topology: BlockTopology, forward: bool) 
         )
 
     config = TUNER.choose(
-        (forward, x.shape, weight.shape, groups, x.dtype, precision),
+        signature,
         describe,
         product_configs(block, x.itemsize, precision),
         lambda candidate: launch_product(candidate, x, weight, out, topology, forward),
     )
-    launch_product(config, x, weight, out, topology, forward)
+    prepared = launch_product(config, x, weight, out, topology, forward)
+    if prepared is not None and TUNER.remembers(signature):
+        _PREPARED[signature] = PreparedProduct(prepared, config.kernel == "transposed")
     return out
 
 
 def launch_product(
     config: LaunchConfig, x: Tensor, weight: Tensor, out: Tensor, topology: BlockTopology, forward: bool
-) -> None:
-    """Fill ``out [tokens, groups * block]`` from contiguous ``x [tokens, width]`` and ``weight [nnz, B, B]``."""
+) -> PreparedLaunch | None:
+    """Fill ``out [tokens, groups * block]`` from contiguous ``x [tokens, width]`` and ``weight [nnz, B, B]``.
+
+    The operands of the launch are ``x`` or its transpose, ``weight``, ``out`` and the walk; None where it cannot be
+    made again.
+    """
     if config.kernel == "dense":
         dense = reference.unpack(weight, topology)
         torch.mm(x, dense.T if forward else dense, out=out)
-        return
+        return None
     (tokens, width), block, walk = x.shape, weight.shape[1], walk_of(topology, forward)
-    grid = (walk.groups * ceil_div(tokens, config.tile),)
+    programs = walk.groups * ceil_div(tokens, config.tile)
     precision = dot_precision(x.dtype)
     if config.kernel == "gather":
-        product_gather_kernel[grid](
-            x, weight, out, *walk, walk.groups, tokens, width, out.shape[1],
+        return launch(
+            product_gather_kernel, programs, (x, weight, out, *walk), (walk.groups, tokens, width, out.shape[1]),
             block=block, token_tile=config.tile, pack=config.pack, forward=forward, swap=config.swap,
             precision=precision, num_warps=config.warps, num_stages=config.stages,
         )  # fmt: skip
-        return
     weight_rows = weight.view(-1, block)
-    weight_tile = [block, config.depth] if forward else [config.depth, block]
-    product_descriptor_kernel[grid](
-        TensorDescriptor.from_tensor(x, [config.tile, config.depth]),
-        TensorDescriptor.from_tensor(weight_rows, weight_tile),
-        TensorDescriptor.from_tensor(out, [config.tile, block]),
-        *walk, walk.groups, width, weight_rows.shape[0],
+    if config.kernel == "transposed":
+        operands = (Tiled(transposed(x), [block, config.tile]), Tiled(weight_rows, [block, block]))
+        return launch(
+            product_transposed_kernel, programs, (*operands, Tiled(out, [config.tile, block]), *walk), (walk.groups,),
+            block=block, token_tile=config.tile, forward=forward, precision=precision,
+            num_warps=config.warps, num_stages=config.stages,
+        )  # fmt: skip
+    return launch(
+        product_descriptor_kernel,
+        programs,
+        (
+            Tiled(x, [config.tile, config.depth]),
+            Tiled(weight_rows, [block, config.depth] if forward else [config.depth, block]),
+            Tiled(out, [config.tile, block]),
+            *walk,
+        ),
+        (walk.groups, width, weight_rows.shape[0]),
         block=block, token_tile=config.tile, depth=config.depth, pack=config.pack, forward=forward,
         swap=config.swap, precision=precision, num_warps=config.warps, num_stages=config.stages,
     )  # fmt: skip

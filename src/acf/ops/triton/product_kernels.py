@@ -2,7 +2,7 @@
 
 One kernel serves two passes. ``out[t, group] = sum over the group's blocks of x[t, index] @ block``, where a group
 is a block row and the block is transposed (``forward``), or a block column and it is used as stored (input
-gradient). Both kernels load weights as they are stored; the matrix unit transposes while reading shared memory.
+gradient). All kernels load weights as they are stored; the matrix unit transposes while reading shared memory.
 """
 
 import triton.language as tl
@@ -90,6 +90,41 @@ def product_descriptor_kernel(
     if swap:
         result = result.T
     out.store([token, group * block], result)
+
+
+@jit
+def product_transposed_kernel(
+    x: tl.tensor,
+    weight: tl.tensor,
+    out: tl.tensor,
+    offsets: tl.tensor,
+    slots: tl.tensor,
+    indices: tl.tensor,
+    groups: tl.tensor,
+    block: tl.constexpr,
+    token_tile: tl.constexpr,
+    forward: tl.constexpr,
+    precision: tl.constexpr,
+) -> None:
+    """As the descriptor kernel with whole blocks as steps, from the transpose ``x [x_width, tokens]``.
+
+    A block of 16 columns of x as it is stored lies in pieces of 32 bytes, which the copy engine fetches one by one;
+    as rows of the transpose it lies in lines of 128.
+    """
+    group = tl.program_id(0) % groups
+    token = (tl.program_id(0) // groups) * token_tile
+    begin = tl.load(offsets + group)
+    end = tl.load(offsets + group + 1)
+    accumulator = tl.zeros((token_tile, block), dtype=tl.float32)
+    slot = tl.load(slots + begin, mask=begin < end, other=0)
+    column = tl.load(indices + slot) * block
+    for step in range(begin, end):
+        x_tile = x.load([column, token]).T
+        weight_tile = weight.load([slot * block, 0])
+        accumulator = multiply(x_tile, weight_tile, accumulator, forward, False, precision)
+        slot = tl.load(slots + step + 1, mask=step + 1 < end, other=0)
+        column = tl.load(indices + slot) * block
+    out.store([token, group * block], accumulator.to(out.dtype))
 
 
 @jit

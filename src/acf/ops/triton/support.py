@@ -1,9 +1,5 @@
 """Which problems the Triton kernels take, and in which arithmetic."""
 
-from collections.abc import Callable
-from functools import wraps
-from typing import Any
-
 import torch
 from torch import Tensor
 
@@ -26,19 +22,6 @@ def readable(tensor: Tensor) -> Tensor:
     """``tensor`` contiguous and on a 16-byte boundary, as descriptors need it; a copy only where it is not."""
     tensor = tensor.contiguous()
     return tensor if tensor.data_ptr() % 16 == 0 else tensor.clone()
-
-
-def on_its_device(kernel: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """``kernel`` launched on the device of its first tensor: Triton itself launches on the current one."""
-
-    @wraps(kernel)
-    def launched(first: Tensor, *rest: Any) -> Tensor:
-        if first.device.index == torch.cuda.current_device():
-            return kernel(first, *rest)
-        with torch.cuda.device(first.device):
-            return kernel(first, *rest)
-
-    return launched
 
 
 def dot_precision(dtype: torch.dtype) -> str:

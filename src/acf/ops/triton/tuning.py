@@ -16,7 +16,7 @@ from torch import Tensor
 from acf.errors import AcfError, FileError
 from acf.files import cache_directory, write_whole
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 """Raised when the kernels change so much that remembered choices no longer fit."""
 
 TIMED_RUNS = 5
@@ -115,6 +115,10 @@ class Tuner:
             self._store(key, config)
         self._chosen[signature] = config
         return config
+
+    def remembers(self, signature: Hashable) -> bool:
+        """Whether the choice for ``signature`` is made, and not a stand-in for one that could not be timed."""
+        return signature in self._chosen
 
     def _fastest(self, candidates: Sequence[LaunchConfig], launch: Launch) -> LaunchConfig:
         times = [time_launch(config, launch) for config in candidates]

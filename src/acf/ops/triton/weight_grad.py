@@ -1,20 +1,23 @@
 """Launching the weight gradient of linear layers."""
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from triton.tools.tensor_descriptor import TensorDescriptor
 
 from acf.ops import reference
 from acf.ops.triton.configs import weight_grad_configs
+from acf.ops.triton.launch import PreparedLaunch, Tiled, launch
 from acf.ops.triton.pixels import ConvProblem
 from acf.ops.triton.support import ceil_div, dot_precision, next_power_of_two, readable, supports
+from acf.ops.triton.transpose import transposed
 from acf.ops.triton.tuning import TUNER, LaunchConfig, ProblemKey, density_bucket, token_bucket
 from acf.ops.triton.weight_grad_kernels import (
     sum_splits_kernel,
     weight_grad_descriptor_kernel,
     weight_grad_gather_kernel,
+    weight_grad_transposed_kernel,
 )
 from acf.sparse import BlockTopology
 
@@ -33,19 +36,27 @@ class Owners:
     gathered: Tensor
     shared_index: Tensor
     gathered_index: Tensor
+    transposed: bool
 
     @property
     def count(self) -> int:
         """Number of block columns, or of block rows."""
         return self.offsets.numel() - 1
 
+    def operands(self, parts: Tensor) -> tuple[Tensor, ...]:
+        """The tensors of a launch that leaves its result in ``parts``, in the kernels' order."""
+        indices = (self.gathered_index,) if self.transposed else (self.shared_index, self.gathered_index)
+        return (self.shared, self.gathered, parts, self.offsets, self.slots, *indices)
 
-def owners_of(topology: BlockTopology, output_grad: Tensor, x: Tensor, by_input: bool) -> Owners:
-    """Blocks grouped by input column (``by_input``) or by output row."""
-    rows, cols = topology.block_rows, topology.block_cols
-    if by_input:
-        return Owners(topology.col_offsets, topology.col_slots, x, output_grad, cols, rows)
-    return Owners(topology.row_offsets, topology.row_slots, output_grad, x, rows, cols)
+
+def owners_of(topology: BlockTopology, output_grad: Tensor, x: Tensor, config: LaunchConfig) -> Owners:
+    """Blocks grouped as ``config`` has it; its kernel says whether the gathered operand is transposed."""
+    rows, cols, turned = topology.block_rows, topology.block_cols, config.kernel == "transposed"
+    if config.by_input:
+        gathered = transposed(output_grad) if turned else output_grad
+        return Owners(topology.col_offsets, topology.col_slots, x, gathered, cols, rows, turned)
+    gathered = transposed(x) if turned else x
+    return Owners(topology.row_offsets, topology.row_slots, output_grad, gathered, rows, cols, turned)
 
 
 def split_choices(blocks: int, pack: int = 2) -> tuple[int, ...]:
@@ -59,17 +70,60 @@ def split_choices(blocks: int, pack: int = 2) -> tuple[int, ...]:
     return (1,) if fill == 1 else (fill, 2 * fill)
 
 
+@dataclass(frozen=True)
+class PreparedWeightGrad:
+    """The launches of one problem: the parts of the gradient, and their sum where there are several."""
+
+    config: LaunchConfig
+    splits: int
+    parts: PreparedLaunch
+    total: PreparedLaunch | None
+
+    def __call__(self, output_grad: Tensor, x: Tensor, out: Tensor, topology: tuple[Tensor, ...]) -> bool:
+        """Fill ``out``; False where Triton has to launch. The operands are those of `Owners`, without the object."""
+        rows, cols, row_offsets, row_slots, col_offsets, col_slots = topology
+        parts = split_buffer(out, self.splits)
+        operands = [output_grad, x, parts, row_offsets, row_slots, rows, cols]
+        if self.config.by_input:
+            operands = [x, output_grad, parts, col_offsets, col_slots, cols, rows]
+        if self.config.kernel == "transposed":
+            operands[1] = transposed(operands[1])
+            del operands[5]
+        if not self.parts(*operands):
+            return False
+        return self.total is None or self.total(parts, out)
+
+
+_PREPARED: dict[Hashable, PreparedWeightGrad] = {}
+
+
 def linear_weight_grad(output_grad: Tensor, x: Tensor, *tensors: Tensor) -> Tensor:
     """`reference.linear_weight_grad` on the GPU."""
-    topology = BlockTopology(*tensors)
+    precision = dot_precision(x.dtype)
+    blocks, grid_rows, grid_cols = tensors[0].shape[0], tensors[2].shape[0] - 1, tensors[4].shape[0] - 1
+    signature = (
+        output_grad.shape, x.shape, blocks, grid_rows, grid_cols,
+        x.dtype, output_grad.dtype, precision, x.get_device(),
+    )  # fmt: skip
+    prepared = _PREPARED.get(signature)
+    if prepared is not None:
+        output_grad, x = output_grad.contiguous(), x.contiguous()
+        block = output_grad.shape[1] // grid_rows
+        out = x.new_empty((blocks, block, block))
+        if prepared(output_grad, x, out, tensors):
+            return out
+    return _first_weight_grad(output_grad, x, BlockTopology(*tensors), signature)
+
+
+def _first_weight_grad(output_grad: Tensor, x: Tensor, topology: BlockTopology, signature: Hashable) -> Tensor:
+    """The weight gradient of a problem that has not been prepared."""
     grid_rows, grid_cols = topology.row_offsets.numel() - 1, topology.col_offsets.numel() - 1
     block = output_grad.shape[1] // grid_rows
-    blocks = topology.block_rows.numel()
+    blocks, precision = topology.block_rows.numel(), dot_precision(x.dtype)
     if blocks == 0 or not supports((block, x.shape[1] // grid_cols), output_grad, x):
         return reference.linear_weight_grad(output_grad, x, topology)
     output_grad, x = readable(output_grad), readable(x)
-    out = torch.empty((blocks, block, block), dtype=x.dtype, device=x.device)
-    precision = dot_precision(x.dtype)
+    out = x.new_empty((blocks, block, block))
 
     def describe() -> ProblemKey:
         return ProblemKey(
@@ -84,32 +138,42 @@ def linear_weight_grad(output_grad: Tensor, x: Tensor, *tensors: Tensor) -> Tens
         )
 
     config = TUNER.choose(
-        (output_grad.shape, x.shape, blocks, block, x.dtype, precision),
+        signature,
         describe,
         weight_grad_configs(block, x.itemsize, precision, split_choices(blocks)),
         lambda candidate: launch_weight_grad(candidate, output_grad, x, out, topology),
     )
-    launch_weight_grad(config, output_grad, x, out, topology)
+    prepared = launch_weight_grad(config, output_grad, x, out, topology)
+    if prepared is not None and TUNER.remembers(signature):
+        _PREPARED[signature] = prepared
     return out
 
 
 def launch_weight_grad(
     config: LaunchConfig, output_grad: Tensor, x: Tensor, out: Tensor, topology: BlockTopology
-) -> None:
-    """Fill ``out [nnz, block, block]`` from contiguous ``output_grad [tokens, out]`` and ``x [tokens, in]``."""
+) -> PreparedWeightGrad | None:
+    """Fill ``out [nnz, block, block]`` from contiguous ``output_grad [tokens, out]`` and ``x [tokens, in]``.
+
+    Gives the same launches for another problem of the same shapes; None where they cannot be made again.
+    """
     if config.kernel == "dense":
         out.copy_(reference.linear_weight_grad(output_grad, x, topology))
-        return
-    owners = owners_of(topology, output_grad, x, config.by_input)
+        return None
+    owners = owners_of(topology, output_grad, x, config)
     tokens_per_split = ceil_div(ceil_div(x.shape[0], config.splits), config.depth) * config.depth
     splits = ceil_div(x.shape[0], tokens_per_split)
-    parts = out if splits == 1 else torch.empty((splits, *out.shape), dtype=torch.float32, device=out.device)
-    if config.kernel == "gather":
-        _launch_gather(config, owners, parts, out.shape[0], splits, tokens_per_split)
-    else:
-        _launch_descriptor(config, owners, parts, out.shape[0], splits, tokens_per_split)
-    if splits > 1:
-        add_splits(parts, out)
+    parts = split_buffer(out, splits)
+    start = {"gather": _launch_gather, "transposed": _launch_transposed}.get(config.kernel, _launch_descriptor)
+    prepared = start(config, owners, parts, out.shape[0], splits, tokens_per_split)
+    total = add_splits(parts, out) if splits > 1 else None
+    if prepared is None or (splits > 1 and total is None):
+        return None
+    return PreparedWeightGrad(config, splits, prepared, total)
+
+
+def split_buffer(out: Tensor, splits: int) -> Tensor:
+    """Where programs leave their parts: ``out`` itself, or float32 ``[splits, *out.shape]``."""
+    return out if splits == 1 else out.new_empty((splits, *out.shape), dtype=torch.float32)
 
 
 def pack_count(blocks: int, owners: int, pack: int) -> int:
@@ -117,38 +181,57 @@ def pack_count(blocks: int, owners: int, pack: int) -> int:
     return min(blocks, (blocks + owners * (pack - 1)) // pack)
 
 
-def add_splits(parts: Tensor, out: Tensor) -> None:
+def add_splits(parts: Tensor, out: Tensor) -> PreparedLaunch | None:
     """``out`` is the sum of ``parts [splits, *out.shape]``."""
-    sum_splits_kernel[(ceil_div(out.numel(), SUM_WIDTH),)](
-        parts, out, out.numel(), parts.shape[0], width=SUM_WIDTH, num_warps=4
-    )
+    return launch(
+        sum_splits_kernel, ceil_div(out.numel(), SUM_WIDTH), (parts, out), (out.numel(), parts.shape[0]),
+        width=SUM_WIDTH, num_warps=4,
+    )  # fmt: skip
 
 
 def _launch_gather(
     config: LaunchConfig, owners: Owners, parts: Tensor, blocks: int, splits: int, tokens_per_split: int
-) -> None:
+) -> PreparedLaunch | None:
     works, block = pack_count(blocks, owners.count, config.pack), parts.shape[-1]
-    shared, gathered, tokens = owners.shared, owners.gathered, owners.shared.shape[0]
-    weight_grad_gather_kernel[(works * splits,)](
-        shared, gathered, parts, owners.offsets, owners.slots,
-        owners.shared_index, owners.gathered_index, owners.count, works, blocks,
-        tokens, tokens_per_split, shared.shape[1], gathered.shape[1], 1, 1, 1, 1, 1, **ConvProblem.identity_constants(),
+    shared, gathered = owners.shared, owners.gathered
+    return launch(
+        weight_grad_gather_kernel, works * splits, owners.operands(parts),
+        (
+            owners.count, works, blocks, shared.shape[0], tokens_per_split, shared.shape[1], gathered.shape[1],
+            1, 1, 1, 1, 1,
+        ),
+        **ConvProblem.identity_constants(),
         block=block, depth=config.depth, pack=config.pack, owner_span=next_power_of_two(owners.count),
-        shared_is_input=config.by_input, convolution=False, wide=config.swap,
+        shared_is_input=config.by_input, convolution=False, wide=config.swap, norms=False,
         precision=dot_precision(owners.shared.dtype), num_warps=config.warps, num_stages=config.stages,
+    )  # fmt: skip
+
+
+def _launch_transposed(
+    config: LaunchConfig, owners: Owners, parts: Tensor, blocks: int, splits: int, tokens_per_split: int
+) -> PreparedLaunch | None:
+    works, shared = pack_count(blocks, owners.count, config.pack), owners.shared
+    return launch(
+        weight_grad_transposed_kernel, works * splits, owners.operands(parts),
+        (
+            owners.count, works, blocks, shared.shape[0], tokens_per_split, shared.shape[1], owners.gathered.shape[1],
+        ),
+        block=parts.shape[-1], depth=config.depth, pack=config.pack, owner_span=next_power_of_two(owners.count),
+        shared_is_input=config.by_input, norms=False, precision=dot_precision(shared.dtype),
+        num_warps=config.warps, num_stages=config.stages,
     )  # fmt: skip
 
 
 def _launch_descriptor(
     config: LaunchConfig, owners: Owners, parts: Tensor, blocks: int, splits: int, tokens_per_split: int
-) -> None:
+) -> PreparedLaunch | None:
     works = pack_count(blocks, owners.count, config.pack)
     tile = [config.depth, parts.shape[-1]]
-    weight_grad_descriptor_kernel[(works * splits,)](
-        TensorDescriptor.from_tensor(owners.shared, tile), TensorDescriptor.from_tensor(owners.gathered, tile), parts,
-        owners.offsets, owners.slots, owners.shared_index, owners.gathered_index, owners.count, works, blocks,
-        owners.gathered.shape[1], owners.shared.shape[0], tokens_per_split,
+    shared, gathered, *rest = owners.operands(parts)
+    return launch(
+        weight_grad_descriptor_kernel, works * splits, (Tiled(shared, tile), Tiled(gathered, tile), *rest),
+        (owners.count, works, blocks, gathered.shape[1], shared.shape[0], tokens_per_split),
         block=parts.shape[-1], depth=config.depth, pack=config.pack, owner_span=next_power_of_two(owners.count),
-        shared_is_input=config.by_input, precision=dot_precision(owners.shared.dtype),
+        shared_is_input=config.by_input, precision=dot_precision(shared.dtype),
         num_warps=config.warps, num_stages=config.stages,
     )  # fmt: skip

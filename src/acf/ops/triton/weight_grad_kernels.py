@@ -33,6 +33,25 @@ def find_work(
 
 
 @jit
+def store_norms(
+    accumulator: tl.tensor,
+    norms: tl.tensor,
+    slots: tl.tensor,
+    first: tl.tensor,
+    end: tl.tensor,
+    block: tl.constexpr,
+    pack: tl.constexpr,
+    wide: tl.constexpr,
+) -> None:
+    """The norm of each of the ``pack`` blocks beside each other in ``accumulator``, to the place of its slot."""
+    by_lane = tl.sum(accumulator * accumulator, 0 if wide else 1)
+    squares = tl.sum(tl.reshape(by_lane, (pack, block)), 1)
+    entries = first + tl.arange(0, pack)
+    slot = tl.load(slots + entries, mask=entries < end, other=0)
+    tl.store(norms + slot, tl.sqrt(squares), mask=entries < end)
+
+
+@jit
 def weight_grad_gather_kernel(
     shared: tl.tensor,
     gathered: tl.tensor,
@@ -67,6 +86,7 @@ def weight_grad_gather_kernel(
     shared_is_input: tl.constexpr,
     convolution: tl.constexpr,
     wide: tl.constexpr,
+    norms: tl.constexpr,
     precision: tl.constexpr,
 ) -> None:
     """``pack`` blocks of one owner over one split of the positions, operands as pointers.
@@ -74,7 +94,8 @@ def weight_grad_gather_kernel(
     ``shared [positions, channels]`` is x where the owner is a block column (``shared_is_input``), else the
     output gradient; ``gathered`` is the other one. A convolution shares x and shifts it by the column's tap.
     ``wide`` puts the gathered blocks on the matrix unit's wide dimension, else on its dimension of 64.
-    ``out [splits, blocks, block, block]`` takes each split's part.
+    ``out [splits, blocks, block, block]`` takes each split's part; with ``norms``, which allow one split only,
+    ``out [blocks]`` takes the Frobenius norms.
     """
     work = tl.program_id(0) % works  # splits vary slowest: programs in flight read the same positions
     split = tl.program_id(0) // works
@@ -82,6 +103,8 @@ def weight_grad_gather_kernel(
     lane_block, lane_inner = lanes // block, lanes % block
     shared_lanes = tl.arange(0, block)
     if pack == 1:
+        first = work
+        end = work + 1
         slot = tl.load(slots + work + lane_block)
         owner = tl.load(shared_index + tl.load(slots + work))
         present = lanes >= 0
@@ -89,7 +112,8 @@ def weight_grad_gather_kernel(
         owner, first = find_work(offsets, owners, work, pack, owner_span)
         if owner >= owners:
             return
-        present = first + lane_block < tl.load(offsets + owner + 1)
+        end = tl.load(offsets + owner + 1)
+        present = first + lane_block < end
         slot = tl.load(slots + first + lane_block, mask=present, other=0)
     # The compiler cannot see that a gathered block is contiguous; without the hint loads are 2 bytes wide.
     gathered_columns = tl.load(gathered_index + slot, mask=present, other=0) * block + lane_inner
@@ -128,6 +152,9 @@ def weight_grad_gather_kernel(
             accumulator = tl.dot(shared_tile.T, gathered_tile, accumulator, input_precision=precision)
         else:
             accumulator = tl.dot(gathered_tile.T, shared_tile, accumulator, input_precision=precision)
+    if norms:
+        store_norms(accumulator, out, slots, first, end, block, pack, wide)
+        return
     slot_start = (split.to(tl.int64) * blocks + slot) * (block * block)
     if shared_is_input:
         gathered_part, shared_part = slot_start + lane_inner * block, shared_lanes
@@ -138,6 +165,71 @@ def weight_grad_gather_kernel(
         tl.store(out + gathered_part[None, :] + shared_part[:, None], result, mask=present[None, :])
     else:
         tl.store(out + gathered_part[:, None] + shared_part[None, :], result, mask=present[:, None])
+
+
+@jit
+def weight_grad_transposed_kernel(
+    shared: tl.tensor,
+    gathered: tl.tensor,
+    out: tl.tensor,
+    offsets: tl.tensor,
+    slots: tl.tensor,
+    gathered_index: tl.tensor,
+    owners: tl.tensor,
+    works: tl.tensor,
+    blocks: tl.tensor,
+    positions_end: tl.tensor,
+    positions_per_split: tl.tensor,
+    shared_width: tl.tensor,
+    gathered_stride: tl.tensor,
+    block: tl.constexpr,
+    depth: tl.constexpr,
+    pack: tl.constexpr,
+    owner_span: tl.constexpr,
+    shared_is_input: tl.constexpr,
+    norms: tl.constexpr,
+    precision: tl.constexpr,
+) -> None:
+    """As the gather kernel, from the transpose ``gathered [channels, gathered_stride]``, zeros past the last position.
+
+    Its blocks are rows, read in whole lines, where blocks of 16 columns would be read in pieces of 32 bytes.
+    """
+    work = tl.program_id(0) % works
+    split = tl.program_id(0) // works
+    lanes = tl.arange(0, pack * block)
+    lane_block, lane_inner = lanes // block, lanes % block
+    shared_lanes = tl.arange(0, block)
+    owner, first = find_work(offsets, owners, work, pack, owner_span)
+    if owner >= owners:
+        return
+    end = tl.load(offsets + owner + 1)
+    present = first + lane_block < end
+    slot = tl.load(slots + first + lane_block, mask=present, other=0)
+    gathered_rows = tl.load(gathered_index + slot, mask=present, other=0) * block + lane_inner
+    accumulator = tl.zeros((pack * block, block), dtype=tl.float32)
+    split_begin = split * positions_per_split
+    split_end = tl.minimum(split_begin + positions_per_split, positions_end)
+    first_positions = split_begin + tl.arange(0, depth).to(tl.int64)
+    row_starts = gathered_rows.to(tl.int64) * gathered_stride + split_begin
+    gathered_pointers = gathered + row_starts[:, None] + tl.arange(0, depth)[None, :]
+    shared_pointers = shared + (first_positions * shared_width)[:, None] + (owner * block + shared_lanes)[None, :]
+    for start in range(split_begin, split_end, depth):
+        inside = start + tl.arange(0, depth) < positions_end
+        gathered_tile = tl.load(gathered_pointers, mask=present[:, None], other=0.0)
+        shared_tile = tl.load(shared_pointers, mask=inside[:, None], other=0.0)
+        accumulator = tl.dot(gathered_tile, shared_tile, accumulator, input_precision=precision)
+        gathered_pointers += depth
+        shared_pointers += depth * shared_width
+    if norms:
+        store_norms(accumulator, out, slots, first, end, block, pack, False)
+        return
+    slot_start = (split.to(tl.int64) * blocks + slot) * (block * block)
+    if shared_is_input:
+        gathered_part, shared_part = slot_start + lane_inner * block, shared_lanes
+    else:
+        gathered_part, shared_part = slot_start + lane_inner, shared_lanes * block
+    target = out + gathered_part[:, None] + shared_part[None, :]
+    tl.store(target, accumulator.to(out.dtype.element_ty), mask=present[:, None])
 
 
 @jit

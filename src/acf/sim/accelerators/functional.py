@@ -62,7 +62,9 @@ def run_tile(a: NDArray[np.int64], b: NDArray[np.int64], spec: TensorDash) -> Ti
             for pe in pes:
                 values[row, pe] += _multiply(a_steps[row, window], b_steps[pe, window], choice)
         waiting = todo[:, :, window].any(axis=(0, 1, 3))
-        position += int(np.argmax(waiting)) if waiting.any() else spec.depth
+        drained = int(np.argmax(waiting)) if waiting.any() else spec.depth
+        refills = position + spec.depth + spec.refilled_steps < steps
+        position += min(drained, spec.refilled_steps) if refills else drained
         cycles += 1
     return TileRun(values, cycles)
 

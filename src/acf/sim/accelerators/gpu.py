@@ -1,6 +1,6 @@
 """GPUs as rooflines: tensor cores at their sustained rate, or memory, and a launch for every operation."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import ceil
 
 from acf.cost.gpu import GPU_FIGURES
@@ -26,6 +26,7 @@ class GpuRoofline(AcceleratorSpec):
     board_power_w: float
     launch_overhead_s: float = GPU_FIGURES["launch_overhead_s"].value
     sparse_gain_limit: float = 1.0
+    die_mm2: float = field(default=0.0, metadata={"zero_allowed": True})  # 0: not known
     dram_kind: str = "hbm2"
 
     def __post_init__(self) -> None:
@@ -57,6 +58,11 @@ class GpuRoofline(AcceleratorSpec):
     def static_power_w(self) -> float:
         """Watts drawn as long as the step lasts."""
         return self.idle_power_w
+
+    @property
+    def area_mm2(self) -> dict[str, float]:
+        """Square millimetres of the whole die: no split is published."""
+        return {"die": self.die_mm2} if self.die_mm2 else {}
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -105,6 +111,7 @@ def _published(name: str, technology_nm: int, cache_bytes: int) -> GpuRoofline:
         sustained_share=figures["sustained_share"],
         idle_power_w=figures["idle_power_w"],
         board_power_w=figures["board_power_w"],
+        die_mm2=figures["die_mm2"],
         clock_hz=figures["clock_hz"],
         technology_nm=technology_nm,
         on_chip_bytes=cache_bytes,

@@ -10,7 +10,14 @@ from math import ceil
 import numpy as np
 from numpy.typing import NDArray
 
-from acf.cost import MAC_65NM_PJ, REGISTER_65NM_PJ_PER_BYTE, sram_pj_per_byte
+from acf.cost import (
+    MAC_65NM_MM2,
+    MAC_65NM_PJ,
+    REGISTER_65NM_PJ_PER_BYTE,
+    sram_leakage_mw,
+    sram_mm2,
+    sram_pj_per_byte,
+)
 from acf.errors import ArchitectureError
 from acf.sim.accelerator import AcceleratorSpec, ComputeCount
 from acf.sim.accelerators.sore import reduction_cycles
@@ -83,14 +90,28 @@ class Sat(AcceleratorSpec):
             f"Assumed: array size, clock, an adder of {self.adder_latency_cycles} stages with {self.interleave} "
             f"accumulations in turn, {self.update_lanes} update lanes, memory; energy per operation as published for "
             f"{self.technology_nm} nm tensor cores, not that of an FPGA; DRAM at 20 pJ/bit.",
-            "Not counted: energy of the reduction and update engines, traffic of master weights, normalisation, "
-            "activation.",
+            "Not counted: energy and area of the reduction and update engines and of registers, traffic of master "
+            "weights, normalisation, activation.",
         )
+
+    @property
+    def area_mm2(self) -> dict[str, float]:
+        """Square millimetres by component: MACs of the published tensor cores, CACTI's banks; an ASIC's, no FPGA's."""
+        banks = self.on_chip_bytes / self.bank_bytes
+        return {
+            "mac": self.macs_per_cycle * MAC_65NM_MM2.value,
+            "sram": banks * sram_mm2(self.technology_nm, self.bank_bytes),
+        }
+
+    @property
+    def leakage_w(self) -> float:
+        """Watts that leak from the on-chip memory."""
+        return self.on_chip_bytes / self.bank_bytes * sram_leakage_mw(self.technology_nm, self.bank_bytes) * 1e-3
 
     def count(self, gemm: Gemm) -> ComputeCount:
         """Cycles, slots and compute energy of one matrix product."""
-        sparse = gemm.phase != "weight_grad" and self.follows_groups(gemm.b, gemm.taps)
-        product = Product(gemm.phase, gemm.m, gemm.k, gemm.n, gemm.taps, sparse)
+        sparse = gemm.phase != "weight_grad" and gemm.weighted and self.follows_groups(gemm.b, gemm.taps)
+        product = Product(gemm.phase, gemm.m, gemm.k, gemm.n, gemm.taps, sparse, updates_weights=gemm.weighted)
         mapping, engine_cycles = self.map_product(product), self.engine_cycles(product)
         multiplied = gemm.m * gemm.n * self._steps(product)
         effectual = gemm.effectual_macs()

@@ -28,10 +28,14 @@ def table_cycles(
     tile_rows: int,
     lanes: int,
     depth: int,
+    banks: int,
     first_group: int,
     cycles: NDArray[np.int64],
 ) -> None:
-    """Fill ``cycles`` for the groups from ``first_group`` on; a staging buffer is an index into ``left``."""
+    """Fill ``cycles`` for the groups from ``first_group`` on; a staging buffer is an index into ``left``.
+
+    At most ``banks`` steps are refilled in a cycle; the last ones need no refilling.
+    """
     windows = np.zeros(tile_rows, dtype=np.uint64)
     for group in range(cycles.size):
         first = (first_group + group) * tile_rows
@@ -40,7 +44,7 @@ def table_cycles(
             windows[row] = bits_at(words, first + row, 0, depth * lanes)
         position, count = 0, 0
         while position < steps:
-            advance = depth
+            advance = depth if position + depth + banks >= steps else min(depth, banks)
             for row in range(present):
                 rest = left[windows[row]]
                 windows[row] = rest
@@ -91,6 +95,7 @@ def level_cycles(
     tile_rows: int,
     lanes: int,
     depth: int,
+    banks: int,
     first_group: int,
     cycles: NDArray[np.int64],
 ) -> None:
@@ -104,7 +109,7 @@ def level_cycles(
                 staged[row, step] = bits_at(words, first + row, step * lanes, lanes)
         position, count = 0, 0
         while position < steps:
-            advance = depth
+            advance = depth if position + depth + banks >= steps else min(depth, banks)
             for row in range(present):
                 take_one_cycle(staged[row], levels, pattern, lanes)
                 emptied = 0

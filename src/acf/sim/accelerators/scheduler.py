@@ -52,30 +52,38 @@ def drained_table(lanes: int, depth: int) -> NDArray[np.uint8]:
 
 
 def tile_cycles(
-    rows: PackedRows, tile_rows: int, lanes: int, depth: int, moves: Moves, use_table: bool = True
+    rows: PackedRows,
+    tile_rows: int,
+    lanes: int,
+    depth: int,
+    moves: Moves,
+    banks: int | None = None,
+    use_table: bool = True,
 ) -> NDArray[np.int64]:
     """Cycles of every group of ``tile_rows`` rows that advance together: int64 ``[ceil(rows / tile_rows)]``.
 
-    Each cycle every row schedules its own buffer, then all advance by the smallest number of drained steps and refill.
+    Each cycle every row schedules its own buffer, then all advance by the smallest number of drained steps and refill,
+    at most ``banks`` steps in a cycle, as many as the scratchpad has banks (None: as many as the buffer is deep).
     Groups do not depend on each other and are shared among the machine's cores.
     """
     steps = -(-rows.length // lanes)
     groups = -(-rows.rows // tile_rows)
     cycles = np.zeros(groups, dtype=np.int64)
+    refilled = depth if banks is None else banks
     task = min(_GROUPS_PER_TASK, 1 + groups // (4 * _THREADS))
     if use_table and lanes * depth <= TABLE_BITS:
         left, drained = schedule_table(lanes, depth, moves), drained_table(lanes, depth)
 
         def run(first: int) -> None:
             part = slice(first, first + task)
-            table_cycles(rows.words, left, drained, steps, tile_rows, lanes, depth, first, cycles[part])
+            table_cycles(rows.words, left, drained, steps, tile_rows, lanes, depth, refilled, first, cycles[part])
     else:
         levels = np.array([sum(1 << lane for lane in level) for level in lane_levels(lanes, moves)], dtype=np.uint64)
         pattern = np.array([(step, offset % lanes) for step, offset in moves], dtype=np.int64)
 
         def run(first: int) -> None:
             part = slice(first, first + task)
-            level_cycles(rows.words, levels, pattern, steps, tile_rows, lanes, depth, first, cycles[part])
+            level_cycles(rows.words, levels, pattern, steps, tile_rows, lanes, depth, refilled, first, cycles[part])
 
     _run_in_threads(run, range(0, groups, task))
     return cycles
@@ -92,7 +100,13 @@ def _run_in_threads(run: Callable[[int], None], starts: Sequence[int]) -> None:
 
 
 def pair_cycles(
-    left: PackedRows, right: PackedRows, tile: tuple[int, int], lanes: int, depth: int, moves: Moves
+    left: PackedRows,
+    right: PackedRows,
+    tile: tuple[int, int],
+    lanes: int,
+    depth: int,
+    moves: Moves,
+    banks: int | None = None,
 ) -> NDArray[np.int64]:
     """Cycles of every tile of ``(rows, columns)`` PEs when each PE schedules the non-zero pairs of its own vectors.
 
@@ -109,5 +123,5 @@ def pair_cycles(
         pairs = left.words[first : first + rows][None, :, None, :] & by_group
         pes = pairs.shape[1] * columns
         packed = PackedRows(pairs.reshape(column_groups * pes, -1), left.length)
-        cycles.append(tile_cycles(packed, pes, lanes, depth, moves))
+        cycles.append(tile_cycles(packed, pes, lanes, depth, moves, banks))
     return np.concatenate(cycles)

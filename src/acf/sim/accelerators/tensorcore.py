@@ -1,13 +1,37 @@
 """The dense baseline: tensor cores as TensorDash's authors describe them (their Table III)."""
 
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from math import ceil
 
-from acf.cost import DATA_TYPES, FIGURES, sram_leakage_mw, sram_pj_per_byte
+import numpy as np
+
+from acf.cost import (
+    DATA_TYPES,
+    FIGURES,
+    LOGIC_ENERGY,
+    logic_area_scale,
+    logic_energy_scale,
+    sram_leakage_mw,
+    sram_mm2,
+    sram_pj_per_byte,
+)
 from acf.cost.figures import PUBLISHED_CLOCK_HZ, PUBLISHED_CORES, PUBLISHED_MACS_PER_CORE, PUBLISHED_ON_CHIP_BYTES
 from acf.errors import ArchitectureError
 from acf.sim.accelerator import AcceleratorSpec, ComputeCount
-from acf.trace import Gemm
+from acf.sim.accelerators.supply import Supply
+from acf.sim.accelerators.tiles import TileWork, pooled_cycles
+from acf.trace import BitTensor, Gemm
+
+PUBLISHED_TRANSPOSERS = 128
+"""Assumed of the published chip, see `TensorCore.transposers`."""
+
+TECHNOLOGY_NODES = tuple(node for node in LOGIC_ENERGY if node >= 22)
+"""Nodes that the machine can be asked for; it is published at 65 nm, and CACTI's figures end at 22 nm."""
+
+FEEDING_RATE = 4
+"""Times the dense rate that transposers can feed by default: the depth of TensorDash's staging buffers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,6 +41,12 @@ class TensorCore(AcceleratorSpec):
     A tile computes a ``rows`` x ``columns`` piece of the output, ``lanes`` steps of the reduction per cycle, and
     takes the next piece when done; nothing is skipped. Default: 256 cores of 4x4 PEs x 4 MACs at 500 MHz,
     16.4 TFLOP/s, 3 x 8 MiB on-chip memory and 4 channels of LPDDR4-3200.
+
+    Tensors lie in on-chip memory as groups of ``layout_values`` x ``layout_values``: blocks of consecutive channels,
+    side by side along a row of the image. A bank gives ``bank_blocks_per_cycle`` of them; an operand that is reduced
+    along another axis than its channels goes through ``transposers`` (0: enough for four times the dense rate), each of
+    which takes in and gives out a group in a cycle. Where either is slower than compute, averaged over a product, the
+    cores wait.
     """
 
     cores: int = 256
@@ -31,12 +61,22 @@ class TensorCore(AcceleratorSpec):
     bank_bytes: int = 128 * 1024
     scratchpad_bytes: int = 4096  # 1 KB a core, charged as the smallest bank of the SRAM table
     multicast: int = 16  # cores that share one read of on-chip memory, a 16 x 16 arrangement
+    layout_values: int = 4  # groups of 4 x 4: section III
+    bank_blocks_per_cycle: int = 4  # assumed: a group of 32 bytes, the access width of the SRAM table
+    # Assumed: 128 for 256 cores. The paper gives their area, which is that of 154 staging buffers of 4 x 4 values, and
+    # says that there are enough to keep the tiles busy: 128 feed both operands of tiles that skip three of four steps.
+    transposers: int = field(default=0, metadata={"zero_allowed": True})
     data_type: str = "fp16"
+    compresses_off_chip: bool = True  # zeros, as both published machines do
     scratchpads_mm2: float = FIGURES["tensorcore_scratchpads_mm2"].value  # of the published 256 cores
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.require_65nm()
+        if self.technology_nm not in TECHNOLOGY_NODES:
+            raise ArchitectureError(
+                f"technology_nm {self.technology_nm} is not one of {', '.join(map(str, TECHNOLOGY_NODES))}, for which "
+                "both logic and SRAM have figures; use one of these"
+            )
         if self.data_type not in DATA_TYPES:
             raise ArchitectureError(
                 f"data_type {self.data_type!r} is not one of {', '.join(DATA_TYPES)}; use one of these names"
@@ -58,27 +98,75 @@ class TensorCore(AcceleratorSpec):
         return (
             f"{self.cores} tensor cores, {self.macs_per_cycle} MACs per cycle, {self.technology_nm} nm.",
             f"Assumed: a read of on-chip memory serves {self.multicast} cores; DRAM is 4 x 32 bit LPDDR4-3200; "
-            "values compress to their non-zeros and a bit mask off chip; DRAM overlaps with compute.",
-            "Not modelled: reduction split over cores, bank conflicts, normalisation, activation, weight update.",
+            f"values {'compress to their non-zeros and a bit mask' if self.compresses_off_chip else 'stay dense'} "
+            "off chip; DRAM overlaps with compute; "
+            f"{self.transposer_count} transposers give a group of {self.layout_values} x {self.layout_values} a cycle, "
+            f"each of {self.memory_banks} banks {self.bank_blocks_per_cycle} blocks of {self.layout_values}.",
+            "Not modelled: reduction split over cores, bank conflicts of strided windows, normalisation, activation, "
+            "weight update.",
+        )
+
+    @property
+    def transposer_count(self) -> int:
+        """Transposers between on-chip memory and scratchpads."""
+        vectors = self.cores / min(self.multicast, self.cores) * (self.rows + self.columns)
+        return self.transposers or ceil(FEEDING_RATE * vectors * self.lanes / self.layout_values**2)
+
+    @property
+    def memory_banks(self) -> int:
+        """Banks of each of the three on-chip memories: one for either operand, one for results."""
+        return max(1, self.on_chip_bytes // (3 * self.bank_bytes))
+
+    @property
+    def supply(self) -> Supply:
+        """How quickly on-chip memory feeds the scratchpads."""
+        return Supply(
+            layout_values=self.layout_values,
+            sharing_cores=min(self.multicast, self.cores),
+            blocks_per_memory_cycle=self.memory_banks * self.bank_blocks_per_cycle,
+            transposed_blocks_per_cycle=self.transposer_count * self.layout_values,
         )
 
     def count(self, gemm: Gemm) -> ComputeCount:
         """Cycles, slots and compute energy of one matrix product."""
+        return self.count_batch([gemm], 0)
+
+    def count_batch(self, gemms: Iterable[Gemm], dram_bytes: int) -> ComputeCount:
+        """Independent products side by side: a core that has done its tile takes the next one, of whichever product."""
+        works = [self.tile_work(gemm) for gemm in gemms]
+        cycles = pooled_cycles(works, self.cores)
+        waits = self.supply.waits([work.demand for work in works], cycles)
+        lost, energy = Counter[str](), Counter[str]()
+        for work in works:
+            lost.update(work.lost_slots)
+            energy.update(work.energy_j)
+        idle = cycles * self.cores - sum(work.core_cycles for work in works)
+        return ComputeCount(
+            cycles=cycles + sum(waits.values()),
+            dense_macs=sum(work.dense_macs for work in works),
+            effectual_macs=sum(work.effectual_macs for work in works),
+            lost_slots=dict(lost)
+            | {"imbalance": idle * self.rows * self.columns * self.lanes}
+            | {reason: waited * self.macs_per_cycle for reason, waited in waits.items()},
+            energy_j=dict(energy),
+        )
+
+    def tile_work(self, gemm: Gemm) -> TileWork:
+        """The tiles of one product: all alike."""
         tiles = ceil(gemm.m / self.rows) * ceil(gemm.n / self.columns)
         steps = ceil(gemm.k / self.lanes)
-        cycles = ceil(tiles / self.cores) * steps
         effectual = gemm.effectual_macs()
-        tile_slots = self.rows * self.columns * self.lanes
-        return ComputeCount(
-            cycles=cycles,
+        return TileWork(
+            job_cycles=np.array([steps], dtype=np.int64),
+            repeats=tiles,
             dense_macs=gemm.dense_macs,
             effectual_macs=effectual,
             lost_slots={
                 "ineffectual": gemm.dense_macs - effectual,
-                "edge": tiles * steps * tile_slots - gemm.dense_macs,
-                "imbalance": (cycles * self.cores - tiles * steps) * tile_slots,
+                "edge": tiles * steps * self.rows * self.columns * self.lanes - gemm.dense_macs,
             },
             energy_j=self.energy_j(tiles * steps, tiles * steps, tiles),
+            demand=self.supply.demand(gemm, (self.rows, self.columns)),
         )
 
     def energy_j(self, core_cycles: int, staged_steps: int, tiles: int) -> dict[str, float]:
@@ -93,18 +181,31 @@ class TensorCore(AcceleratorSpec):
         bank_pj = sram_pj_per_byte(self.technology_nm, self.bank_bytes)
         scratchpad_pj = sram_pj_per_byte(self.technology_nm, self.scratchpad_bytes)
         result_pj = self.rows * self.columns * 4 * sram_pj_per_byte(self.technology_nm, self.bank_bytes, write=True)
-        memory_pj = staged_steps * step_bytes * (scratchpad_pj + bank_pj / self.multicast) + tiles * result_pj
+        memory_pj = (
+            staged_steps * step_bytes * (scratchpad_pj + bank_pj / self.supply.sharing_cores) + tiles * result_pj
+        )
         return {"mac": core_cycles * core_pj * 1e-12, "sram": memory_pj * 1e-12}
 
     @property
     def area_mm2(self) -> dict[str, float]:
-        """Square millimetres by component: published areas, scaled by MACs, scratchpads by cores, memory by bytes."""
-        compute = self._published("tensorcore_compute_mm2") + self._published("tensorcore_transposers_mm2")
+        """Square millimetres by component: published areas, scaled by MACs, memory by bytes, transposers by count."""
+        compute = self._per_published_mac(self._published("tensorcore_compute_mm2"))
+        transposers = self._published("tensorcore_transposers_mm2") * self.transposer_count / PUBLISHED_TRANSPOSERS
+        transposers *= logic_area_scale(self.technology_nm)
         memory = 3 * FIGURES["on_chip_memory_mm2"].value * self.on_chip_bytes / PUBLISHED_ON_CHIP_BYTES
+        memory *= sram_mm2(self.technology_nm, self.bank_bytes) / sram_mm2(65, self.bank_bytes)
         return {
-            "mac": self._per_published_mac(compute),
-            "sram": memory + self._per_published_mac(self.scratchpads_mm2),
+            "mac": compute + transposers,
+            "sram": memory + self._per_published_mac(self._scratchpads_mm2()),
         }
+
+    def _scratchpads_mm2(self) -> float:
+        """Scratchpads of the published 256 cores."""
+        return self.scratchpads_mm2
+
+    def stored_bytes(self, bits: BitTensor, role: str) -> int:
+        """Bytes of a tensor in memory: compressed where that is smaller, unless ``compresses_off_chip`` is False."""
+        return super().stored_bytes(bits, role) if self.compresses_off_chip else bits.size * self.value_bytes
 
     @property
     def leakage_w(self) -> float:
@@ -123,10 +224,11 @@ class TensorCore(AcceleratorSpec):
         return FIGURES[name].value * wider
 
     def _per_published_mac(self, published: float) -> float:
-        """A figure of the published chip, scaled by this machine's MACs."""
-        return published * self.macs_per_cycle / (PUBLISHED_CORES * PUBLISHED_MACS_PER_CORE)
+        """An area of the published chip, scaled by this machine's MACs and its node."""
+        macs = self.macs_per_cycle / (PUBLISHED_CORES * PUBLISHED_MACS_PER_CORE)
+        return published * macs * logic_area_scale(self.technology_nm)
 
     def _pj_per_core_cycle(self, published_mw: float) -> float:
-        """Picojoules of one of this machine's cores in one cycle, scaled by its MACs from the published chip."""
-        scale = self.rows * self.columns * self.lanes / PUBLISHED_MACS_PER_CORE
+        """Picojoules of one of this machine's cores in one cycle, scaled from the published chip by MACs and node."""
+        scale = self.rows * self.columns * self.lanes / PUBLISHED_MACS_PER_CORE * logic_energy_scale(self.technology_nm)
         return published_mw * 1e9 / PUBLISHED_CLOCK_HZ / PUBLISHED_CORES * scale

@@ -1,5 +1,6 @@
 """TensorDash: tensor cores that skip zeros of one operand, or of both (Mahmoud et al., 2020)."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import ceil
 
@@ -7,12 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from acf.cost import FIGURES, overhead_scales
+from acf.cost.overheads import PUBLISHED_DEPTH
 from acf.errors import ArchitectureError
-from acf.sim.accelerator import ComputeCount
 from acf.sim.accelerators.moves import PAPER_MOVES, Moves, check_moves, lane_levels
 from acf.sim.accelerators.scheduler import MAXIMUM_LANES, pair_cycles, tile_cycles
 from acf.sim.accelerators.tensorcore import TensorCore
-from acf.sim.dispatch import makespan
+from acf.sim.accelerators.tiles import TileWork
 from acf.trace import Gemm, PackedRows
 
 OPERAND_CHOICES = ("sparser", "paper")
@@ -30,12 +31,16 @@ class TensorDash(TensorCore):
     Where at most ``bypass_zeros_share`` of what the rows are fed is zero, padding of images included, the product
     runs by the dense schedule with scheduler, multiplexers and staging buffers gated: an assumption, without which
     a model without zeros would pay 9 % of compute energy where the paper reports 0.5 % of the whole.
+
+    Scratchpads are cut into ``scratchpad_banks`` (0: as many as the buffers are deep, so that one that drains in a
+    cycle is refilled in one); fewer refill, and let a tile advance, by fewer steps in a cycle.
     """
 
     depth: int = 4
     moves: Moves = PAPER_MOVES
     sides: int = 1
     skipped_operand: str = "sparser"
+    scratchpad_banks: int = field(default=0, metadata={"zero_allowed": True})
     bypass_zeros_share: float = field(default=0.01, metadata={"zero_allowed": True})
     scratchpads_mm2: float = FIGURES["tensordash_scratchpads_mm2"].value  # of the published 256 cores
 
@@ -59,8 +64,14 @@ class TensorDash(TensorCore):
             *super().notes,
             f"Skips zeros of {choice}, {self.depth} steps deep, {len(self.moves)} moves per lane, "
             f"{self.levels} scheduler levels; at most {self.depth} times as fast as dense tensor cores.",
+            f"Scratchpads of {self.refilled_steps} banks refill as many steps in a cycle.",
             f"Assumed: dense schedule and gated control where at most {self.bypass_zeros_share:.0%} are zeros.",
         )
+
+    @property
+    def refilled_steps(self) -> int:
+        """Steps of a staging buffer that its scratchpad can refill in a cycle."""
+        return min(self.depth, self.scratchpad_banks or self.depth)
 
     @property
     def levels(self) -> int:
@@ -72,58 +83,83 @@ class TensorDash(TensorCore):
         """Square millimetres by component."""
         return super().area_mm2 | {"control": self._per_published_mac(self._control_figures("mm2"))}
 
-    def count(self, gemm: Gemm) -> ComputeCount:
-        """Cycles, slots and compute energy of one matrix product."""
+    def _scratchpads_mm2(self) -> float:
+        """Scratchpads of the published 256 cores: in proportion to their banks, between one and the published four."""
+        one_bank = FIGURES["tensorcore_scratchpads_mm2"].value
+        return one_bank + (self.scratchpads_mm2 - one_bank) * (self.refilled_steps - 1) / (PUBLISHED_DEPTH - 1)
+
+    def tile_work(self, gemm: Gemm) -> TileWork:
+        """The tiles of one product: one schedule for every group of rows, two-sided one for every tile."""
         if self.sides == 2:
-            return self._count_pairs(gemm)
-        rows, columns = self._oriented(gemm)
+            return self._pair_tiles(gemm)
+        turned = self._skips_right(gemm)
+        rows, columns = (gemm.right, gemm.left) if turned else (gemm.left, gemm.right)
         skips = rows.zeros_share > self.bypass_zeros_share
-        jobs = self._row_jobs(rows, skips)
         pairs = rows.nonzeros * columns.rows if skips else gemm.dense_macs
-        return self._counted(gemm, jobs, ceil(columns.rows / self.columns), pairs, skips)
+        tile = (self.columns, self.rows) if turned else (self.rows, self.columns)
+        repeats = ceil(columns.rows / self.columns)
+        return self._tiles(gemm, lambda banks: self._row_jobs(rows, skips, banks), repeats, pairs, skips, tile)
 
-    def _oriented(self, gemm: Gemm) -> tuple[PackedRows, PackedRows]:
-        """The operand whose zeros are skipped, and the other."""
-        left_is_sparser = gemm.left.zeros_share >= gemm.right.zeros_share
-        if left_is_sparser or (self.skipped_operand == "paper" and gemm.phase != "weight_grad"):
-            return gemm.left, gemm.right
-        return gemm.right, gemm.left
+    def _skips_right(self, gemm: Gemm) -> bool:
+        """Whether the zeros of the right operand are skipped; then it lies in the rows of the tiles."""
+        if self.skipped_operand == "paper" and gemm.phase != "weight_grad":
+            return False
+        return gemm.left.zeros_share < gemm.right.zeros_share
 
-    def _row_jobs(self, rows: PackedRows, skips: bool) -> NDArray[np.int64]:
+    def _row_jobs(self, rows: PackedRows, skips: bool, banks: int) -> NDArray[np.int64]:
         """Cycles of a tile for every group of rows."""
         if not skips:
             return np.full(ceil(rows.rows / self.rows), ceil(rows.length / self.lanes), dtype=np.int64)
-        return tile_cycles(rows, self.rows, self.lanes, self.depth, self.moves)
+        return tile_cycles(rows, self.rows, self.lanes, self.depth, self.moves, banks)
 
-    def _count_pairs(self, gemm: Gemm) -> ComputeCount:
+    def _pair_tiles(self, gemm: Gemm) -> TileWork:
         """Two-sided: every tile has a schedule of its own."""
-        skips = gemm.nonzero_pairs < (1 - self.bypass_zeros_share) * gemm.dense_macs
-        if not skips:
-            jobs = self._row_jobs(gemm.left, skips)
-            return self._counted(gemm, jobs, ceil(gemm.n / self.columns), gemm.dense_macs, skips)
-        jobs = pair_cycles(gemm.left, gemm.right, (self.rows, self.columns), self.lanes, self.depth, self.moves)
-        return self._counted(gemm, jobs, 1, gemm.nonzero_pairs, skips)
+        tile = self.rows, self.columns
+        if gemm.nonzero_pairs >= (1 - self.bypass_zeros_share) * gemm.dense_macs:
+            repeats = ceil(gemm.n / self.columns)
+            return self._tiles(
+                gemm, lambda banks: self._row_jobs(gemm.left, False, banks), repeats, gemm.dense_macs, False, tile
+            )
 
-    def _counted(
-        self, gemm: Gemm, jobs: NDArray[np.int64], repeats: int, multiplied_pairs: int, skips: bool
-    ) -> ComputeCount:
-        """Slots and energy when every job runs ``repeats`` times and multiplies ``multiplied_pairs`` in all."""
-        cycles = int(makespan(jobs, repeats, self.cores))
+        def jobs(banks: int) -> NDArray[np.int64]:
+            return pair_cycles(gemm.left, gemm.right, tile, self.lanes, self.depth, self.moves, banks)
+
+        return self._tiles(gemm, jobs, 1, gemm.nonzero_pairs, True, tile)
+
+    def _tiles(
+        self,
+        gemm: Gemm,
+        jobs_with: Callable[[int], NDArray[np.int64]],
+        repeats: int,
+        multiplied_pairs: int,
+        skips: bool,
+        tile: tuple[int, int],
+    ) -> TileWork:
+        """Slots and energy when every job, by its number of banks, runs ``repeats`` times.
+
+        ``multiplied_pairs`` are multiplied in all; ``tile`` is how many vectors of the left and the right operand meet.
+        """
+        jobs = jobs_with(self.refilled_steps)
         core_cycles, tiles = int(jobs.sum()) * repeats, jobs.size * repeats
+        unhindered = core_cycles if self.refilled_steps == self.depth else int(jobs_with(self.depth).sum()) * repeats
         effectual = gemm.effectual_macs()
         tile_slots = self.rows * self.columns * self.lanes
         control_pj = self._pj_per_core_cycle(self._control_figures("mw")) if skips else 0.0
-        return ComputeCount(
-            cycles=cycles,
+        # A greedy schedule can now and then be quicker with fewer banks; that is no conflict of negative length.
+        conflicts = max(0, core_cycles - unhindered) * tile_slots
+        return TileWork(
+            job_cycles=jobs,
+            repeats=repeats,
             dense_macs=gemm.dense_macs,
             effectual_macs=effectual,
             lost_slots={
                 "ineffectual": multiplied_pairs - effectual,
-                "no_pair": core_cycles * tile_slots - multiplied_pairs,
-                "imbalance": (cycles * self.cores - core_cycles) * tile_slots,
-            },
+                "no_pair": core_cycles * tile_slots - conflicts - multiplied_pairs,
+            }
+            | ({"scratchpad_banks": conflicts} if conflicts else {}),
             energy_j=self.energy_j(core_cycles, tiles * ceil(gemm.k / self.lanes), tiles)
             | {"control": core_cycles * control_pj * 1e-12},
+            demand=self.supply.demand(gemm, tile),
         )
 
     def _control_figures(self, unit: str) -> float:
