@@ -11,8 +11,8 @@ from acf.units import binary_bytes, si
 if TYPE_CHECKING:
     from acf.doctor import Finding
     from acf.experiments.demo import DemoOutcome
-    from acf.experiments.fabric.comparison import PlayedStep
     from acf.experiments.epoch_figures import EpochFigures
+    from acf.experiments.fabric.comparison import PlayedStep
     from acf.experiments.reproduce import Row
     from acf.experiments.simulator_bench import SimulatorTiming
     from acf.experiments.trace_figures import TraceFigures

@@ -88,7 +88,7 @@ def _play_kept(before: Trace, after: Trace, rebalanced: Result, fabric: Adaptive
     """``after`` with the mappings of ``before``; DRAM moves the same bytes as in the ``rebalanced`` result."""
     cycles, update, table = 0, 0, 0
     for op_before, op, played in zip(before.ops, after.ops, rebalanced.ops, strict=True):
-        share = ceil(played.dram_bytes / gemm_count(op))
+        share = ceil(played.dram_bytes / gemm_count(op, after.tensors))
         compute = 0
         for gemm_before, gemm in zip(before.gemms(op_before), after.gemms(op), strict=True):
             if not gemm.dense_macs:
