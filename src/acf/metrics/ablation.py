@@ -154,12 +154,12 @@ class AblationRecord:
 def written(name: str, value: float) -> str:
     """A value of the measure ``name`` as it stands in a table.
 
-    >>> written("utilization", 0.9042), written("gain", 1.057), written("cycles", 1519986)
-    ('90.4 %', '1.057', '1,519,986')
+    >>> written("utilization", 0.9042), written("controller_share", 0.0004), written("cycles", 1519986)
+    ('90.4 %', '0.04 %', '1,519,986')
     """
     kind = MEASURES[name].kind
     if kind == "share":
-        return f"{100 * value:.1f} %"
+        return f"{100 * value:.{1 if value >= 0.01 or not value else 2}f} %"
     if kind == "bytes":
         return binary_bytes(round(value))
     if kind == "count":

@@ -60,17 +60,29 @@ def _tile_fields(base: AdaptiveFabric, tile: int) -> dict[str, Any]:
 
 
 def vary_regrowth(base: AdaptiveFabric, step: StepSpec) -> list[Variation]:
-    """A tenth to half of the kept blocks moved, every 10 to 1000 steps."""
+    """A tenth to half of the kept blocks moved, every 10 to 1000 steps; and with few examples, in short steps."""
+    few = _few_examples(step)
     return [
-        Variation(f"every {every} steps", f"{moved:.0%} moved", {"topology_every_steps": every}, {"moved": moved})
+        Variation(
+            f"every {every} steps{told}",
+            f"{moved:.0%} moved",
+            {"topology_every_steps": every},
+            fields | {"moved": moved},
+        )
+        for told, fields in (("", {}), (f", {few:,} examples", {"examples": few}))
         for every in (10, 100, 1000)
         for moved in (0.1, 0.3, 0.5)
     ]
 
 
+def _few_examples(step: StepSpec) -> int:
+    """So few that they cannot be spread over the whole mesh."""
+    return max(1, step.examples // 16)
+
+
 def _topologies(step: StepSpec) -> dict[str, dict[str, Any]]:
     """Steps that are harder and harder to share out: fewer tokens leave fewer ways to spread them over the mesh."""
-    few = {"skew": UNEVEN, "examples": max(1, step.examples // 16)}
+    few = {"skew": UNEVEN, "examples": _few_examples(step)}
     return {"even rows": {}, "uneven rows": {"skew": UNEVEN}, f"uneven rows, {few['examples']:,} examples": few}
 
 
@@ -189,8 +201,8 @@ ABLATIONS: dict[str, Ablation] = {
         vary_prefetch,
         ("cycles", "speedup", "utilization", "lost_memory", "lost_mesh", "lost_imbalance", "area_mm2"),
         ("utilization", "lost_memory"),
-        "Every tensor streams from DRAM of a quarter of the machine's bandwidth. "
-        "Speedup of the whole step over one packet.",
+        "Every tensor streams from DRAM of a quarter of the machine's bandwidth; areas are without "
+        "on-chip memory and prefetch buffers. Speedup of the whole step over one packet.",
         ("", "1"),
     ),
     "scus": Ablation(
