@@ -140,4 +140,4 @@ def test_an_ablation_prints_a_table_and_writes_records_and_a_page(tmp_path: Path
     assert {path.name for path in tmp_path.iterdir()} == {"balancer.json", "balancer.md", "ablations.html"}
     again = RUNNER.invoke(app, [*arguments, "--out", str(tmp_path), "--json"])
     assert json.loads(again.output)[0]["ablation"] == "balancer"
-    assert len(json.loads(again.output)[0]["points"]) == 9
+    assert len(json.loads(again.output)[0]["points"]) == 6

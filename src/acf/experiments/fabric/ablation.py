@@ -61,29 +61,28 @@ def _tile_fields(base: AdaptiveFabric, tile: int) -> dict[str, Any]:
 
 def vary_regrowth(base: AdaptiveFabric, step: StepSpec) -> list[Variation]:
     """A tenth to half of the kept blocks moved, every 10 to 1000 steps; and with few examples, in short steps."""
-    few = _few_examples(step)
+    steps: dict[str, dict[str, Any]] = {"": {}} | _few_examples(step)
     return [
         Variation(
-            f"every {every} steps{told}",
-            f"{moved:.0%} moved",
-            {"topology_every_steps": every},
-            fields | {"moved": moved},
+            f"every {every} steps{told}", f"{moved:.0%} moved", {"topology_every_steps": every}, few | {"moved": moved}
         )
-        for told, fields in (("", {}), (f", {few:,} examples", {"examples": few}))
+        for told, few in steps.items()
         for every in (10, 100, 1000)
         for moved in (0.1, 0.3, 0.5)
     ]
 
 
-def _few_examples(step: StepSpec) -> int:
-    """So few that they cannot be spread over the whole mesh."""
-    return max(1, step.examples // 16)
+def _few_examples(step: StepSpec) -> dict[str, dict[str, Any]]:
+    """A step of so few examples that they cannot be spread over the whole mesh, by name; none below 16 examples."""
+    few = step.examples // 16
+    return {f", {few:,} examples": {"examples": few}} if few else {}
 
 
 def _topologies(step: StepSpec) -> dict[str, dict[str, Any]]:
-    """Steps that are harder and harder to share out: fewer tokens leave fewer ways to spread them over the mesh."""
-    few = {"skew": UNEVEN, "examples": _few_examples(step)}
-    return {"even rows": {}, "uneven rows": {"skew": UNEVEN}, f"uneven rows, {few['examples']:,} examples": few}
+    """Steps that are harder and harder to share out: fewer examples leave fewer ways to spread them over the mesh."""
+    uneven = {"skew": UNEVEN}
+    few = {f"uneven rows{told}": uneven | fields for told, fields in _few_examples(step).items()}
+    return {"even rows": {}, "uneven rows": uneven} | few
 
 
 def vary_interconnect(base: AdaptiveFabric, step: StepSpec) -> list[Variation]:
