@@ -166,7 +166,9 @@ def written(name: str, value: float) -> str:
         return f"{value:,.0f}"
     if kind == "ratio":
         return f"{value:.3f}"
-    return f"{value:.3g}" if kind == "number" else si(value, kind)
+    if kind == "number":
+        return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
+    return si(value, kind)
 
 
 def written_spread(name: str, spread: Spread | None) -> str:
