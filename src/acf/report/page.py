@@ -137,5 +137,6 @@ def _training_plots(training: Sequence[TrainingRecord]) -> Iterator[_Plot]:
 def _ablation_plots(record: AblationRecord) -> Iterator[_Plot]:
     for name in record.plotted:
         measure = MEASURES[name]
-        caption = f"{'Less' if measure.less_is_better else 'More'} is better; bars are deviations over seeds."
+        better = "Less" if measure.less_is_better else "More"
+        caption = f"{better} is better; bars are deviations over seeds. {record.conditions}."
         yield _Plot(f"{record.title}: {measure.heading}", caption, ablation_figure(record, name))

@@ -175,7 +175,7 @@ ABLATIONS: dict[str, Ablation] = {
         "interconnect",
         vary_interconnect,
         ("cycles", "speedup", "utilization", *LOSSES),
-        ("cycles", "lost_imbalance"),
+        ("speedup", "utilization"),
         "Static: the mapping of a dense layer; mesh: shared anew for every topology; crossbar: links without width or "
         "latency. Uneven rows: chances of block rows are log-normal with deviation 1. "
         "Speedup of the whole step over static.",
@@ -187,7 +187,7 @@ ABLATIONS: dict[str, Ablation] = {
         "balancer",
         vary_balancer,
         ("cycles", "speedup", "utilization", "flits", "controller_cycles", "controller_share"),
-        ("cycles", "flits"),
+        ("speedup", "flits"),
         "Flits are those that controllers send; the controller's share is of the step, its cycles spread over steps "
         "between two updates. Uneven rows: chances of block rows are log-normal with deviation 1. "
         "Speedup of the whole step over round robin.",
