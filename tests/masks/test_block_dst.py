@@ -1,6 +1,7 @@
 """When blocks move, how many, and which."""
 
 import math
+import re
 
 import pytest
 import torch
@@ -148,3 +149,34 @@ def test_blocks_whose_weights_or_gradients_are_not_numbers_leave_the_count_right
     move = plan_move(present, absent, indices, indices, count=3)
     assert move.slots.tolist() == [1, 3, 0]  # what is broken goes first
     assert move.new_rows.tolist() == [0, 1, 3]
+
+
+def test_the_topology_rests_before_the_start():
+    policy = BlockDST(total_steps=100, every=10, start_at=0.25)
+    assert [step for step in range(101) if policy.moves_at(step)] == [30, 40, 50, 60, 70]
+
+
+def test_a_dense_start_shrinks_over_the_moves_up_to_shrink_until_and_most_of_it_early():
+    policy = BlockDST(total_steps=100, every=10, start_at=0.2, shrink_until=0.5)
+    kept = [policy.blocks_kept(step, present=100, target=36, block_count=100) for step in (20, 30, 40, 50, 60)]
+    assert kept == [63, 44, 37, 36, 36]
+
+
+def test_without_shrink_until_a_dense_start_is_pruned_at_the_first_move():
+    policy = BlockDST(total_steps=100, every=10, start_at=0.2)
+    assert policy.blocks_kept(20, present=100, target=36, block_count=100) == 36
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"start_at": 0.75}, "start_at 0.75 is out of range: it must be at least 0 and below stop_at"),
+        ({"shrink_until": 0.8}, "shrink_until 0.8 is out of range: it must be 0, or up to stop_at"),
+        ({"grace_moves": -1}, "grace_moves -1 is out of range: it must be a whole number of at least 0"),
+        ({"score_steps": 11}, "score_steps 11 is out of range: it must be a whole number from 1 to every"),
+        ({"every": 40, "start_at": 0.5, "stop_at": 0.7}, "no multiple of every 40 lies between the steps 50 and 70"),
+    ],
+)
+def test_a_schedule_that_could_not_run_is_refused(settings, message):
+    with pytest.raises(SparsityError, match=re.escape(message)):
+        BlockDST(**{"total_steps": 100, "every": 10, **settings})

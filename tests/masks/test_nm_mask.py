@@ -56,3 +56,10 @@ def test_a_pattern_that_keeps_none_or_more_than_all_is_refused(n, m):
 def test_a_dimension_that_m_does_not_divide_is_refused():
     with pytest.raises(SparsityError, match="m 4 does not divide dimension 1 of size 6; use an m that does"):
         nm_mask(torch.ones(4, 6), 2, 4, dim=1)
+
+
+def test_the_mask_lies_in_memory_as_the_weight_does():
+    weight = torch.randn(8, 8, 3, 3).to(memory_format=torch.channels_last)
+    mask = nm_mask(weight, 2, 4, dim=1)
+    assert mask.stride() == weight.stride()
+    assert torch.equal(mask, nm_mask(weight.contiguous(), 2, 4, dim=1))

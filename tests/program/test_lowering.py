@@ -107,9 +107,7 @@ def cycles_by_hand(shape: FabricShape, serial: np.ndarray, parallel: np.ndarray)
         for depth, value in enumerate(row):
             met = np.count_nonzero(parallel[depth]) if shape.skip == "both" else parallel.shape[1]
             if value or shape.skip == "gate":
-                cycles[index % shape.units_per_cluster] += max(
-                    -(-met // shape.lanes), shape.units_per_port if met else 0
-                )
+                cycles[index % shape.units_per_cluster] += max(-(-met // shape.lanes), shape.units_per_port)
     return cycles
 
 

@@ -29,3 +29,9 @@ def simulate(request: pytest.FixtureRequest):
     if request.param == "verilator":
         skip_without_verilator()
     return lambda component: Simulation(component, backend=request.param)
+
+
+@pytest.fixture
+def interpret():
+    """A function from a component to its `Simulation` in Amaranth's simulator, for variants that need no build."""
+    return lambda component: Simulation(component, backend="pysim")

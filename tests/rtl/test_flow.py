@@ -13,6 +13,7 @@ from acf.rtl import requirements, simulation
 from acf.rtl.flow.lint import lint
 from acf.rtl.flow.verilator import VerilatorUnavailableError, find_verilator
 from acf.rtl.flow.verilog import emit_verilog, merge_identical_modules, to_rtlil
+from acf.rtl.mac import MacUnit
 from acf.rtl.registry import UNITS, module_name
 from acf.rtl.simulation import Simulation, SlowSimulationWarning
 
@@ -53,6 +54,27 @@ def test_identical_modules_become_one() -> None:
     text = to_rtlil(Counters(), "counters")
     assert re.findall(r"^module (\S+)$", text, re.M) == [r"\counters_first", r"\counters"]
     assert merge_identical_modules(text) == text
+
+
+class MacArray(Component):
+    """MAC units side by side."""
+
+    def __init__(self, units: int) -> None:
+        self.units = units
+        super().__init__({"a": In(16), "b": In(16 * units), "first": In(1), "sums": Out(32 * units)})
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        for number in range(self.units):
+            m.submodules[f"unit_{number}"] = unit = MacUnit()
+            m.d.comb += [unit.a.eq(self.a), unit.b.eq(self.b.word_select(number, 16)), unit.valid.eq(1)]
+            m.d.comb += [unit.first.eq(self.first), self.sums.word_select(number, 32).eq(unit.sum)]
+        return m
+
+
+@pytest.mark.parametrize("units", [1, 6])
+def test_an_array_of_mac_units_is_four_modules_whatever_its_size(units: int) -> None:
+    assert to_rtlil(MacArray(units), "array").count("\nmodule ") == 4
 
 
 def test_a_merged_component_computes_what_an_unmerged_one_does(simulate) -> None:

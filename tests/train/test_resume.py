@@ -1,5 +1,6 @@
 """A run that is saved and resumed goes on exactly as if it had never stopped."""
 
+import copy
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,12 +20,12 @@ POLICY = BlockDST(total_steps=50, every=4, fraction=0.4)
 class Run:
     """A model, its optimizer and its controller, trained on batches that depend on the step alone."""
 
-    def __init__(self, make_optimizer: Callable[..., torch.optim.Optimizer], seed: int) -> None:
+    def __init__(self, make_optimizer: Callable[..., torch.optim.Optimizer], seed: int, policy=POLICY) -> None:
         torch.manual_seed(seed)
         self.model = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 16))
         sparsify_(self.model, BlockSparsity(sparsity=0.75, block=4))
         self.optimizer = make_optimizer(self.model.parameters())
-        self.controller: TopologyController = attach(self.model, self.optimizer, POLICY)
+        self.controller: TopologyController = attach(self.model, self.optimizer, policy)
 
     def train(self, steps: range) -> None:
         for step in steps:
@@ -82,6 +83,18 @@ def assert_same_optimizer_state(actual: dict[str, Any], expected: dict[str, Any]
             assert torch.equal(actual["state"][index][key], value), f"{index} {key}"
 
 
+@pytest.mark.parametrize("saved_at", [17, 18, 19, 20, 21], ids=lambda step: f"saved at {step}")
+def test_scores_of_several_steps_and_the_grace_of_new_blocks_survive_a_checkpoint(saved_at):
+    policy = BlockDST(total_steps=50, every=4, fraction=0.4, score_steps=3, grace_moves=1)
+    whole, first, second = (Run(OPTIMIZERS["SGD"], seed, policy) for seed in (1, 1, 2))
+    whole.train(range(40))
+    first.train(range(saved_at))
+    second.load(copy.deepcopy(first.checkpoint()))
+    second.train(range(saved_at, 40))
+    for name, value in whole.model.state_dict().items():
+        assert torch.equal(second.model.state_dict()[name], value), name
+
+
 def test_a_run_that_forgets_the_topology_state_would_not_be_the_same():
     """Guards the test above: the step count matters, so a controller that ignored it would be caught."""
     whole, first, second = (Run(OPTIMIZERS["SGD"], seed=1) for _ in range(3))
@@ -107,14 +120,19 @@ def test_the_topology_state_is_plain_values_and_tensors():
             "schedule": "cosine",
             "stop_at": 0.75,
             "seed": 0,
+            "start_at": 0.0,
+            "shrink_until": 0.0,
+            "grace_moves": 0,
             "score": "magnitude",
             "momentum": 0.9,
             "candidates": None,
+            "score_steps": 1,
         },
     }
     assert layers.keys() == {"0", "2"}
     assert torch.equal(layers["0"].pop("explored"), run.model[0].mask())
-    assert layers["0"] == {"flip_rate": 0.0, "input_squares": None}
+    assert (layers["0"].pop("grown_at") < 0).all()
+    assert layers["0"] == {"flip_rate": 0.0, "input_squares": None, "growth_squares": None}
 
 
 def test_the_state_of_another_model_is_refused_by_the_layer_that_differs():

@@ -11,7 +11,10 @@ from torch import Tensor, nn
 from acf.errors import DataError
 from acf.experiments.models import MODELS
 from acf.experiments.training_data import TrainingData
+from acf.masks import BlockDST
+from acf.nn import BlockSparsity, sparsify_
 from acf.trace import Trace, capture
+from acf.train import attach
 
 _AUXILIARY_WEIGHT = 0.3  # of each auxiliary head's loss: Szegedy et al., 2015, section 5
 _SMALLEST_IMAGE = 64
@@ -31,7 +34,8 @@ class CaptureSpec:
     """What to train and what to capture.
 
     ``captured`` examples take part in the captured step, 0: as many as in a training ``batch``. With ``every``, a step
-    is captured after every so many steps too, and before the first.
+    is captured after every so many steps too, and before the first. With ``sparsity``, layers that ``block`` divides
+    keep that share of blocks fewer from the start, and blocks move four times on the way.
     """
 
     model: str
@@ -43,6 +47,8 @@ class CaptureSpec:
     learning_rate: float = 1e-4
     seed: int = 0
     device: str = "cpu"
+    sparsity: float = 0.0
+    block: int = 16
 
     def __post_init__(self) -> None:
         self._check_model()
@@ -95,7 +101,11 @@ class CapturedStep:
 def captured_steps(spec: CaptureSpec, data: TrainingData) -> Iterator[CapturedStep]:
     """Train with AdamW at a constant rate and yield every captured step; the last follows the last training step."""
     model = build_model(spec)
+    if spec.sparsity:
+        sparsify_(model, BlockSparsity(spec.sparsity, block=spec.block), lambda module, _: _divides(module, spec.block))
     optimizer = torch.optim.AdamW(model.parameters(), lr=spec.learning_rate)
+    if spec.sparsity and spec.steps:
+        attach(model, optimizer, BlockDST(total_steps=spec.steps, every=max(1, spec.steps // 5)))
     batches = _batches(data, spec)
     held = data.batch(next(batches)[: spec.captured_examples], spec.image_size, spec.device)
     for step in range(spec.steps + 1):
@@ -106,6 +116,13 @@ def captured_steps(spec: CaptureSpec, data: TrainingData) -> Iterator[CapturedSt
             optimizer.zero_grad()
             training_loss(model(inputs), labels).backward()  # type: ignore[no-untyped-call]
             optimizer.step()
+
+
+def _divides(layer: nn.Module, block: int) -> bool:
+    """Whether ``block`` divides both channels of an ungrouped convolution, or both features of a linear layer."""
+    if isinstance(layer, nn.Conv2d):
+        return layer.groups == 1 and layer.in_channels % block == 0 and layer.out_channels % block == 0
+    return isinstance(layer, nn.Linear) and layer.in_features % block == 0 and layer.out_features % block == 0
 
 
 def build_model(spec: CaptureSpec) -> nn.Module:
@@ -139,7 +156,9 @@ def capture_step(model: nn.Module, batch: tuple[Tensor, Tensor], step: int, labe
 
 def _label(spec: CaptureSpec, data: TrainingData, step: int) -> str:
     size = f" of {spec.image_size} x {spec.image_size}" if spec.kind == "image" else ""
-    return f"{spec.model}: {spec.captured_examples} examples{size} after {step} steps of {spec.batch}; {data.name}"
+    blocks = f", {spec.sparsity:.0%} sparse in blocks of {spec.block}" if spec.sparsity else ""
+    examples = f"{spec.captured_examples} examples{size}"
+    return f"{spec.model}{blocks}: {examples} after {step} steps of {spec.batch}; {data.name}"
 
 
 def _batches(data: TrainingData, spec: CaptureSpec) -> Iterator[Tensor]:

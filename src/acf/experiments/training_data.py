@@ -6,6 +6,7 @@ import zipfile
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -54,9 +55,10 @@ def _digits(folder: Path) -> TrainingData:
     return TrainingData("scikit-learn digits", images, digits.train_labels)
 
 
-def _fashion_mnist(folder: Path) -> TrainingData:
+def _fashion_mnist(folder: Path, split: str = "train") -> TrainingData:
+    prefix = {"train": "train", "test": "t10k"}[split]
     images, labels = (
-        _read_idx(folder / "fashion-mnist" / f"train-{part}-ubyte.gz") for part in ("images-idx3", "labels-idx1")
+        _read_idx(folder / "fashion-mnist" / f"{prefix}-{part}-ubyte.gz") for part in ("images-idx3", "labels-idx1")
     )
     return TrainingData("Fashion-MNIST", torch.tensor(images)[:, None], torch.tensor(labels, dtype=torch.int64))
 
@@ -68,7 +70,7 @@ def _read_idx(path: Path) -> NDArray[np.uint8]:
         return np.frombuffer(file.read(), np.uint8).reshape(shape.astype(np.int64))
 
 
-def _cifar10(folder: Path) -> TrainingData:
+def _cifar10(folder: Path, split: str = "train") -> TrainingData:
     try:
         from PIL import Image
     except ImportError as error:
@@ -76,8 +78,8 @@ def _cifar10(folder: Path) -> TrainingData:
             "Pillow is not installed and cifar10-jpeg needs it; install it with: pip install 'acf[data]'"
         ) from error
     with np.load(folder / "cifar10-jpeg" / "cifar10_jpeg.npz") as stored:
-        header, scans = stored["jpeg_header"].tobytes(), stored["train_scans"].tobytes()
-        offsets, labels = stored["train_offsets"], stored["train_labels"]
+        header, scans = stored["jpeg_header"].tobytes(), stored[f"{split}_scans"].tobytes()
+        offsets, labels = stored[f"{split}_offsets"], stored[f"{split}_labels"]
     pixels = np.stack(
         [np.asarray(Image.open(io.BytesIO(header + scans[start:end]))) for start, end in pairwise(offsets)]
     )
@@ -103,6 +105,12 @@ DATA_SETS: dict[str, Callable[[Path], TrainingData]] = {
 }
 """Readers by name; each takes the folder that holds the data sets."""
 
+TEST_SETS: dict[str, Callable[[Path], TrainingData]] = {
+    "fashion-mnist": partial(_fashion_mnist, split="test"),
+    "cifar10-jpeg": partial(_cifar10, split="test"),
+}
+"""Readers of the test parts of the sets that have one."""
+
 SETS_OF_KIND = {
     "image": ("cifar10-jpeg", "fashion-mnist", "digits"),
     "sentence": ("sentence-polarity",),
@@ -117,10 +125,19 @@ def load_training_data(kind: str, folder: Path | None, name: str = "") -> Traini
     chosen = name or ("digits" if folder is None and kind == "image" else fitting[0])
     if chosen not in fitting:
         raise DataError(f"data set {chosen!r} does not fit a network that reads {kind}s; use {' or '.join(fitting)}")
+    return _read(DATA_SETS, chosen, folder)
+
+
+def load_test_data(folder: Path | None, name: str) -> TrainingData:
+    """The test part of a data set of `TEST_SETS`."""
+    return _read(TEST_SETS, name, folder)
+
+
+def _read(readers: dict[str, Callable[[Path], TrainingData]], chosen: str, folder: Path | None) -> TrainingData:
     if folder is None and chosen != "digits":
         raise DataError(f"data set {chosen} needs a folder; name the folder that holds it with --data or $ACF_DATA")
     try:
-        return DATA_SETS[chosen](folder or Path())
+        return readers[chosen](folder or Path())
     except (OSError, EOFError, LookupError, ValueError, zipfile.BadZipFile, zlib.error) as error:
         raise DataError(
             f"data set {chosen} cannot be read in {folder} ({error}); name the folder that holds it, whole"

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from acf.gradients.rules import RULES
+from acf.gradients.rules import RULES, largest_magnitude
 
 
 @torch.library.custom_op("acf::sparsify_gradient", mutates_args=("threshold", "sparsity", "step"))
@@ -16,7 +16,7 @@ def _sparsify_gradient(
     if gradient.numel() == 0:
         return gradient.clone()
     values = gradient.float()
-    largest = values.abs().amax()
+    largest = largest_magnitude(values)
     telling = torch.isfinite(largest) & (largest > 0.0)  # an overflow or an empty gradient teaches nothing
     step += telling
     now = rule.threshold(values, threshold)

@@ -43,7 +43,7 @@ class DynamicThresholdScaling(GradientRule):
         scale = (self.target / sparsity).clamp(1.0 - LARGEST_CHANGE, 1.0 + LARGEST_CHANGE)
         # Below the least normal number a float cannot move by 20 % any more and would be stuck.
         scaled = (threshold * scale).clamp(min=torch.finfo(threshold.dtype).tiny)
-        return torch.where(threshold == 0.0, gradient.abs().amax() * FIRST_THRESHOLD, scaled)
+        return torch.where(threshold == 0.0, largest_magnitude(gradient) * FIRST_THRESHOLD, scaled)
 
 
 class TopK(GradientRule):
@@ -81,6 +81,12 @@ class Random(GradientRule):
         nonzero_share = gradient.count_nonzero() / gradient.numel()
         drop_share = 1.0 - (1.0 - self.target) / nonzero_share
         return torch.rand(gradient.shape, generator=generator, device=gradient.device) < drop_share
+
+
+def largest_magnitude(gradient: Tensor) -> Tensor:
+    """The greatest absolute value, NaN if there is one; in one pass and without a copy."""
+    low, high = torch.aminmax(gradient)
+    return torch.maximum(-low, high)
 
 
 def least_kept_magnitude(gradient: Tensor, target: float) -> Tensor:

@@ -58,9 +58,12 @@ class GradientSparsifier(nn.Module):
 
 
 def install(layer: nn.Module, sparsifier: GradientSparsifier) -> None:
-    """Let ``sparsifier`` see the gradient of ``layer``'s output; it becomes a child of the layer."""
+    """Let ``sparsifier`` see the gradient of ``layer``'s output or input; it becomes a child of the layer."""
     layer.add_module(CHILD_NAME, sparsifier)
-    layer.register_forward_hook(pass_through_sparsifier)
+    if sparsifier.spec.at == "input":
+        layer.register_forward_pre_hook(pass_input_through_sparsifier)
+    else:
+        layer.register_forward_hook(pass_through_sparsifier)
 
 
 def uninstall(layer: nn.Module) -> GradientSparsifier | None:
@@ -68,14 +71,15 @@ def uninstall(layer: nn.Module) -> GradientSparsifier | None:
     sparsifier = sparsifier_of(layer)
     if sparsifier is not None:
         delattr(layer, CHILD_NAME)
-        for key, hook in list(layer._forward_hooks.items()):
-            if hook is pass_through_sparsifier:
-                del layer._forward_hooks[key]
+        for hooks in (layer._forward_hooks, layer._forward_pre_hooks):
+            for key, hook in list(hooks.items()):
+                if hook in (pass_through_sparsifier, pass_input_through_sparsifier):
+                    del hooks[key]
     return sparsifier
 
 
 def sparsifier_of(layer: nn.Module) -> GradientSparsifier | None:
-    """The sparsifier at ``layer``'s output, if there is one."""
+    """The sparsifier of ``layer``, if there is one."""
     child = layer._modules.get(CHILD_NAME)
     return child if isinstance(child, GradientSparsifier) else None
 
@@ -84,3 +88,11 @@ def pass_through_sparsifier(layer: nn.Module, args: Any, output: Tensor) -> Tens
     """The forward hook of a layer with a sparsifier."""
     sparse: Tensor = layer._modules[CHILD_NAME](output)  # type: ignore[misc]
     return sparse
+
+
+def pass_input_through_sparsifier(layer: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The forward pre-hook of a layer whose input gradient is sparsified: its own, not that of others beside it."""
+    if not (args and torch.is_grad_enabled() and args[0].requires_grad):
+        return args
+    own = args[0].view_as(args[0])  # others may read the same tensor; the sparsifier makes a copy of a view
+    return layer._modules[CHILD_NAME](own), *args[1:]  # type: ignore[misc]

@@ -6,13 +6,18 @@ from math import isfinite
 from acf.errors import SparsityError
 from acf.gradients.rules import RULES
 
+PLACES = ("output", "input")
+
 
 @dataclass(frozen=True)
 class GradientSparsity:
-    """Zero small elements of the gradient that arrives at each layer's output, up to a share ``target`` of zeros.
+    """Zero small elements of the gradient at each layer's output, or input, up to a share ``target`` of zeros.
 
-    Zeros that are there already (of a ReLU, of max pooling) count. Both gradient products of the layer, and the layers
-    before it, see the sparse gradient. ``method``: "dts" scales a threshold per layer until the target holds (dynamic
+    Zeros that are there already (of a ReLU, of max pooling) count. ``at="output"`` takes the gradient that arrives at
+    the layer: both its gradient products, and the layers before it, see the sparse gradient. ``at="input"`` takes the
+    one that the layer sends back, as SparTANN does: the layers before it see it. Use that where a batch normalisation
+    follows the layer: it makes the output gradient sum to zero, zeros put there afterwards break that, and training
+    can diverge. ``method``: "dts" scales a threshold per layer until the target holds (dynamic
     threshold scaling), "top-k" ranks the elements (meProp), "gaussian" takes the threshold from mean and deviation,
     "static" keeps one threshold, ``threshold`` or the first step's quantile, "random" drops by chance from ``seed``.
 
@@ -24,6 +29,7 @@ class GradientSparsity:
     method: str = "dts"
     threshold: float | None = None
     seed: int = 0
+    at: str = "output"
 
     def __post_init__(self) -> None:
         if not 0.0 < self.target < 1.0:
@@ -32,6 +38,8 @@ class GradientSparsity:
             )
         if self.method not in RULES:
             raise SparsityError(f"method {self.method!r} is not one of {', '.join(RULES)}; use one of these names")
+        if self.at not in PLACES:
+            raise SparsityError(f"at {self.at!r} is not one of {', '.join(PLACES)}; use one of these names")
         if self.threshold is not None and self.method != "static":
             raise SparsityError(
                 f"threshold {self.threshold} is given, but {self.method} finds its own; "

@@ -24,7 +24,9 @@ def nm_mask(weight: Tensor, n: int, m: int, dim: int) -> Tensor:
     shape = weight.shape
     groups = weight.detach().abs().reshape(*shape[:dim], -1, m, *shape[dim + 1 :])
     members = groups.movedim(dim + 1, 0).contiguous()
-    return (_ranks(members) < n).movedim(0, dim + 1).flatten(dim, dim + 1)
+    mask = (_ranks(members) < n).movedim(0, dim + 1).flatten(dim, dim + 1)
+    # In the weight's memory format: masked weights inherit it, and convolutions choose their kernels by it.
+    return torch.empty_like(weight, dtype=torch.bool).copy_(mask)
 
 
 def _ranks(members: Tensor) -> Tensor:

@@ -18,6 +18,10 @@ class TopologyPolicy:
         """Whether the topology changes after ``step``, counted from 1, and its weight update."""
         return False
 
+    def scores_for(self, step: int) -> int | None:
+        """The step of the move for which the backward pass of ``step`` scores absent blocks; None if for none."""
+        return step if self.moves_at(step) else None
+
     def blocks_kept(self, step: int, present: int, target: int, block_count: int) -> int:
         """How many blocks a layer holds after ``step``, at most ``present``; it ends with ``target``."""
         return present
@@ -35,6 +39,11 @@ class TopologyPolicy:
     def input_momentum(self) -> float | None:
         """Momentum of the running input norms that weigh magnitudes; None where they do not."""
         return None
+
+    @property
+    def grace_steps(self) -> int:
+        """How many steps a regrown block is safe from being dropped."""
+        return 0
 
     @property
     def random_seed(self) -> int:
@@ -77,10 +86,15 @@ class StaticTopology(TopologyPolicy):
 
 @dataclass(frozen=True)
 class PeriodicPolicy(TopologyPolicy):
-    """Base of the policies that act every ``every`` steps, up to ``last_step``."""
+    """Base of the policies that act every ``every`` steps, from ``first_step`` up to ``last_step``."""
 
     total_steps: int
     every: int = 100
+
+    @property
+    def first_step(self) -> float:
+        """The step before which the topology rests."""
+        return 1.0
 
     @property
     def last_step(self) -> float:
@@ -89,7 +103,7 @@ class PeriodicPolicy(TopologyPolicy):
 
     def moves_at(self, step: int) -> bool:
         """Whether ``step`` (counted from 1, after its weight update) is one of the steps t_k."""
-        return step > 0 and step % self.every == 0 and step <= self.last_step
+        return step > 0 and step % self.every == 0 and self.first_step <= step <= self.last_step
 
     def check_range(self, name: str, rule: str, valid: bool) -> None:
         """Refuse a setting that breaks its rule."""
@@ -107,4 +121,9 @@ class PeriodicPolicy(TopologyPolicy):
             raise SparsityError(
                 f"every {self.every} is beyond the last moving step {self.last_step:g} (stop_at x total_steps), so no "
                 "block would ever move; lower every, or train longer"
+            )
+        if not self.moves_at(int(self.last_step // self.every * self.every)):
+            raise SparsityError(
+                f"no multiple of every {self.every} lies between the steps {self.first_step:g} and {self.last_step:g} "
+                "(start_at and stop_at x total_steps), so no block would ever move; lower every or start_at"
             )

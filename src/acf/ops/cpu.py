@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from acf.errors import TopologyError
-from acf.ops import conv, linear, reference
+from acf.ops import conv, dense, linear, reference
 from acf.ops.cpu_build import load_library
 from acf.ops.observe import observed
 from acf.sparse import BlockTopology
@@ -106,6 +106,8 @@ def block_gradient_norms(
     output_grad: Tensor, x: Tensor, candidate_rows: Tensor, candidate_cols: Tensor, block_shape: list[int]
 ) -> Tensor:
     """CPU kernel of ``acf::block_gradient_norms``."""
+    if dense.dense_chosen():
+        return dense.linear_gradient_norms(output_grad, x, candidate_rows, candidate_cols, block_shape)
     height, width = block_shape
     if x.shape[0] != output_grad.shape[0] or not _applies((height, width), output_grad, x):
         return reference.gradient_norms(output_grad, x, candidate_rows, candidate_cols, (height, width))
@@ -170,6 +172,8 @@ def block_conv2d_gradient_norms(
     *geometry: list[int],
 ) -> Tensor:
     """CPU kernel of ``acf::block_conv2d_gradient_norms``."""
+    if dense.dense_chosen():
+        return dense.conv2d_gradient_norms(output_grad, x, candidate_rows, candidate_cols, block_shape, *geometry)
     height, width = block_shape
     fits = _conv_fits(x.shape, output_grad.shape, geometry)
     if not fits or not _applies((height, width), output_grad, x):
@@ -262,7 +266,8 @@ def _applies(block_shape: Sequence[int], first: Tensor, second: Tensor, topology
     """Whether the native kernels can take these operands and are worth it; the first time, builds them."""
     height, width = block_shape
     return (
-        height == width
+        not dense.dense_chosen()
+        and height == width
         and height in NATIVE_BLOCKS
         and first.dtype == second.dtype
         and first.dtype in NATIVE_DTYPES

@@ -79,7 +79,7 @@ def conv2d(
     dilation: list[int],
 ) -> Tensor:
     """2-D cross-correlation of ``x [batch, in, h, w]``: ``[batch, out, oh, ow]`` in the memory format of ``x``."""
-    dense = _conv_weight(weight, topology, kernel_size)
+    dense = _conv_weight(weight, topology, kernel_size, memory_format_of(x))
     y = torch.nn.functional.conv2d(x, dense, None, stride, padding, dilation)
     return y.contiguous(memory_format=memory_format_of(x))
 
@@ -95,7 +95,7 @@ def conv2d_input_grad(
     dilation: list[int],
 ) -> Tensor:
     """Gradient of `conv2d` with respect to ``x [batch, in, h, w]``, in the memory format of ``output_grad``."""
-    dense = _conv_weight(weight, topology, kernel_size)
+    dense = _conv_weight(weight, topology, kernel_size, memory_format_of(output_grad))
     input_grad: Tensor = conv_grad.conv2d_input(  # type: ignore[no-untyped-call]
         input_size, dense, output_grad, stride, padding, dilation
     )
@@ -168,5 +168,8 @@ def memory_format_of(images: Tensor) -> torch.memory_format:
     return torch.channels_last if channels_last else torch.contiguous_format
 
 
-def _conv_weight(weight: Tensor, topology: BlockTopology, kernel_size: list[int]) -> Tensor:
-    return matrix_to_conv_weight(unpack(weight, topology), (kernel_size[0], kernel_size[1]))
+def _conv_weight(
+    weight: Tensor, topology: BlockTopology, kernel_size: list[int], memory_format: torch.memory_format
+) -> Tensor:
+    """The dense weight in the memory format of the images it meets, or the dense library would convert one of them."""
+    return matrix_to_conv_weight(unpack(weight, topology), (kernel_size[0], kernel_size[1]), memory_format)

@@ -18,11 +18,13 @@ class Balancer:
     """``share(weights [items], touches [items, features], bins)`` and the cycles a small controller needs for it.
 
     ``touches`` says which pieces of the other operand an item reads; two items of one cluster that read the
-    same piece share its packet. ``controller_cycles(items, features, bins)``: one compare, add or memory access each.
+    same piece share its packet. Without ``reads_touches`` it may have no features. ``controller_cycles(items, features,
+    bins)``: one compare, add or memory access each.
     """
 
     share: Callable[[NDArray[np.int64], NDArray[np.bool_], int], Shares]
     controller_cycles: Callable[[int, int, int], int]
+    reads_touches: bool = False
 
 
 def round_robin(weights: NDArray[np.int64], touches: NDArray[np.bool_], bins: int) -> Shares:
@@ -58,6 +60,7 @@ BALANCERS: dict[str, Balancer] = {
     "locality-aware": Balancer(
         locality_aware,
         lambda items, features, bins: items * ceil(log2(max(2, items))) + items * bins * ceil(features / 64),
+        reads_touches=True,
     ),
 }
 """The balancers by name. The cycles assume a merge sort, a heap of bins, and 64 features compared at once."""

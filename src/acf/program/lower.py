@@ -4,7 +4,6 @@ A piece without a non-zero is never sent, and a piece goes out once for all clus
 """
 
 from collections.abc import Callable
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,11 +35,16 @@ def lower_work(
 
 
 def choose_work(gemm: Gemm, shape: FabricShape, swapped: bool | None = None) -> tuple[Work, bool]:
-    """The product in pieces, and whether the right operand is the serial one; ``swapped`` decides that beforehand."""
+    """The product in pieces, and whether the right operand is the serial one: where that takes fewer cycles.
+
+    Zeros of both skipped, the cycles are nearly the same either way; then weights are never the serial operand, for
+    full blocks use the ports best, and output rows are the many tokens. ``swapped`` decides it beforehand.
+    """
     left, right = TiledRows.of(gemm.left, shape.tile), TiledRows.of(gemm.right, shape.tile)
     needed = None if gemm.needed is None else tiles_any(gemm.needed, shape.tile)
     if swapped is None:
-        swapped = _slots(right, left, shape) < _slots(left, right, shape)
+        may_swap = shape.skip != "both" or gemm.phase == "weight_grad"
+        swapped = may_swap and _slots(right, left, shape) < _slots(left, right, shape)
     if swapped:
         return Work(right, left, None if needed is None else np.ascontiguousarray(needed.T)), True
     return Work(left, right, needed), False
@@ -71,7 +75,7 @@ def _operands(work: Work, shape: FabricShape) -> Operands:
             work.serial.patterns, work.parallel.tile_nonzeros, nothing, widths.astype(np.int8), shape.skip == "gate"
         )
     cycles = (work.parallel.depth_nonzeros + np.uint8(shape.lanes - 1)) // np.uint8(shape.lanes)
-    cycles = np.where(cycles > 0, np.maximum(cycles, np.uint8(shape.units_per_port)), np.uint8(0))
+    cycles = np.maximum(cycles, np.uint8(shape.units_per_port))
     same = np.where((cycles == cycles[:, :, :1]).all(axis=2), cycles[:, :, 0].astype(np.int8), np.int8(-1))
     return Operands(work.serial.patterns, work.parallel.tile_nonzeros, cycles, same, False)
 
@@ -150,19 +154,22 @@ def _token_program(work: Work, mapping: TokenMapping, shape: FabricShape, swappe
 def _cut_rows(
     work: Work, parts: int, shape: FabricShape
 ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]:
-    """First row and length of every piece, and the first piece of every part of the rows.
+    """First row and length of every piece, part by part, and the first piece of every part of the rows.
 
-    Parts are as equal as rows allow; where only some output pieces are needed, pieces keep to the tiles of the mask.
+    Whole tiles are dealt out in turn, so that denser and emptier stretches reach every part; rows that do not fill one
+    more tile for everybody are shared out evenly. Where only some output pieces are needed, pieces keep to their tiles.
     """
     rows, tile = work.serial.rows, shape.tile
-    if work.needed is None:
-        bounds = np.arange(parts + 1, dtype=np.int64) * rows // parts
-    else:
-        bounds = np.minimum(np.arange(parts + 1, dtype=np.int64) * work.serial.tiles // parts * tile, rows)
-    starts = [np.arange(begin, end, tile) for begin, end in pairwise(bounds)]
-    lengths = [np.minimum(begins + tile, end) - begins for begins, end in zip(starts, bounds[1:], strict=True)]
-    part_first = np.concatenate(([0], np.cumsum([begins.size for begins in starts])))
-    return np.concatenate(starts), np.concatenate(lengths).astype(np.int32), part_first.astype(np.int64)
+    whole = work.serial.tiles if work.needed is not None else rows // (tile * parts) * parts
+    bounds = whole * tile + np.arange(parts + 1, dtype=np.int64) * max(0, rows - whole * tile) // parts
+    firsts, lengths, part_first = [], [], [0]
+    for part in range(parts):
+        tiles = np.arange(part, whole, parts, dtype=np.int64) * tile
+        rest = np.arange(bounds[part], bounds[part + 1], tile, dtype=np.int64)
+        firsts += [tiles, rest]
+        lengths += [np.minimum(tiles + tile, rows) - tiles, np.minimum(rest + tile, bounds[part + 1]) - rest]
+        part_first.append(part_first[-1] + tiles.size + rest.size)
+    return np.concatenate(firsts), np.concatenate(lengths).astype(np.int32), np.array(part_first, dtype=np.int64)
 
 
 def _token_result_flits(
@@ -217,4 +224,5 @@ def _reduction_program(work: Work, mapping: ReductionMapping, shape: FabricShape
         piece_first=np.arange(0, work.serial.rows, shape.tile, dtype=np.int64),
         piece_rows=work.serial.widths.astype(np.int32),
         swapped=swapped,
+        split=mapping.split,
     )

@@ -11,6 +11,8 @@ from acf.program.balance import BALANCERS, Shares, even_order
 from acf.program.shape import FabricShape
 from acf.program.tiles import TiledRows
 
+ENOUGH_TILES = 4  # of tokens for every cluster: then nothing is gained by spreading the reduction
+
 
 @dataclass(frozen=True, eq=False)
 class Work:
@@ -77,7 +79,11 @@ class ReductionMapping:
 
 
 def choose_mapping(work: Work, shape: FabricShape) -> TokenMapping | ReductionMapping:
-    """The mapping with the fewest estimated cycles; a reduction must be better by 5 %, for it sends and adds more."""
+    """The mapping with the fewest estimated cycles.
+
+    Fewer mesh columns on a part of the tokens must be better by 3 %, for packets are shared by fewer; a reduction must
+    be better by 5 %, for it sends and adds more.
+    """
     if shape.balancer not in BALANCERS:
         raise ArchitectureError(
             f"balancer {shape.balancer!r} is not one of {', '.join(BALANCERS)}; use one of these names"
@@ -90,10 +96,18 @@ def choose_mapping(work: Work, shape: FabricShape) -> TokenMapping | ReductionMa
 def _best_mapping(work: Work, shape: FabricShape) -> TokenMapping | ReductionMapping:
     divisors = [count for count in range(shape.mesh_columns, 0, -1) if shape.mesh_columns % count == 0]
     tokens = [_token_mapping(work, shape, groups) for groups in divisors]
-    reductions = [_reduction_mapping(work, shape, shape.mesh_columns // groups) for groups in divisors]
-    best_tokens = min(tokens, key=lambda mapping: mapping.cycles)
-    best_reduction = min(reductions, key=lambda mapping: mapping.cycles)
-    return best_reduction if best_reduction.cycles < 0.95 * best_tokens.cycles else best_tokens
+    if work.needed is None and work.serial.tiles >= ENOUGH_TILES * shape.clusters:
+        reductions = []
+    else:
+        reductions = [_reduction_mapping(work, shape, shape.mesh_columns // groups) for groups in divisors]
+    best_tokens = tokens[0]
+    for mapping in tokens[1:]:
+        if mapping.cycles < 0.97 * best_tokens.cycles:
+            best_tokens = mapping
+    best_reduction = min(reductions, key=lambda mapping: mapping.cycles, default=None)
+    if best_reduction is not None and best_reduction.cycles < 0.95 * best_tokens.cycles:
+        return best_reduction
+    return best_tokens
 
 
 def _static_mapping(work: Work, shape: FabricShape) -> TokenMapping | ReductionMapping:
@@ -166,7 +180,7 @@ def _token_mapping_of(
         heaviest = float(np.bincount(group_of, weights, groups).max()) if columns else 0.0
         cycles = heaviest * ceil(ceil(work.serial.rows / parts) / shape.units_per_cluster)
     else:
-        part_of = np.arange(work.serial.tiles) * parts // max(1, work.serial.tiles)
+        part_of = np.arange(work.serial.tiles) % parts
         by_part = np.zeros((parts, columns))
         np.add.at(by_part, part_of, work.needed * weights)
         by_cluster = np.zeros((groups, parts))
@@ -191,12 +205,12 @@ def _reduction_mapping(work: Work, shape: FabricShape, split: int) -> ReductionM
     pieces, tiles = output_rows.size, work.parallel.tiles
     if shape.interconnect == "static":
         column_of = _dense_groups(work.serial.tiles * tiles, groups)[output_rows * tiles + output_columns]
-    elif pieces > 65536:  # sharing is even whatever the order, and the table of what is touched would be large
-        column_of = _dense_groups(pieces, groups)
     else:
-        touches = np.zeros((pieces, work.serial.tiles + tiles), dtype=bool)
-        touches[np.arange(pieces), output_rows] = True
-        touches[np.arange(pieces), work.serial.tiles + output_columns] = True
+        touches = np.zeros((pieces, 0), dtype=bool)
+        if BALANCERS[shape.balancer].reads_touches:
+            touches = np.zeros((pieces, work.serial.tiles + tiles), dtype=bool)
+            touches[np.arange(pieces), output_rows] = True
+            touches[np.arange(pieces), work.serial.tiles + output_columns] = True
         column_of = _share(work.present.sum(axis=1, dtype=np.int64)[output_columns], touches, groups, shape)
     return _reduction_mapping_of(work, shape, split, column_of)
 
@@ -207,16 +221,18 @@ def _reduction_mapping_of(work: Work, shape: FabricShape, split: int, column_of:
     output_rows, output_columns = _output_pieces(work)
     if not output_rows.size:
         return ReductionMapping(split, output_rows, output_columns, column_of, output_rows, float("inf"))
-    piece_weights = work.present.sum(axis=1, dtype=np.int64)[output_columns]
     round_of = _positions(column_of, groups) // shape.accumulator_tiles
-    heaviest = float(np.bincount(column_of, piece_weights, groups).max())
-    steps = work.serial.steps
-    share_of_steps = -(-steps // (shape.mesh_rows * split)) / steps
+    steps, spread = work.serial.steps, shape.mesh_rows * split
+    by_place = np.zeros((work.parallel.tiles, spread), dtype=np.int64)  # blocks that each share of the reduction has
+    np.add.at(by_place.T, np.arange(steps) % spread, work.present.T)
+    by_cluster = np.zeros((groups, spread), dtype=np.int64)
+    np.add.at(by_cluster, column_of, by_place[output_columns])
+    heaviest = float(by_cluster.max())
     merge = shape.flits(shape.accumulator_tiles * shape.tile**2 * 4) * (1 if split == 1 else 2)
     density = work.serial.nonzeros / max(1, work.serial.rows * steps * shape.tile)
     row_cycles = max(1.0, density * shape.tile) * shape.tile / shape.lanes
     rows = -(-shape.tile // shape.units_per_cluster)
-    cycles = heaviest * share_of_steps * rows + (int(round_of.max()) + 1) * merge / row_cycles
+    cycles = heaviest * rows + (int(round_of.max()) + 1) * merge / row_cycles
     return ReductionMapping(split, output_rows, output_columns, column_of, round_of, cycles)
 
 

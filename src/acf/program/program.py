@@ -56,7 +56,8 @@ class Program:
     partial sums, added on their way to its end, instead of pieces of their own.
 
     ``piece_first``, ``piece_rows``: the first output row of every serial piece and how many it has. ``swapped``: the
-    serial operand is the right one, so the output is transposed.
+    serial operand is the right one, so the output is transposed. ``split``: groups of mesh columns that each hold a
+    part of the partial sums.
     """
 
     rows: Stream
@@ -67,6 +68,7 @@ class Program:
     piece_first: NDArray[np.int64]
     piece_rows: NDArray[np.int32]
     swapped: bool
+    split: int = 1
 
     @property
     def steps(self) -> int:

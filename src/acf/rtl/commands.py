@@ -1,18 +1,29 @@
 """The commands `acf rtl ...`: thin, and quick to import."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from acf.errors import RtlError
 from acf.files import write_whole
+from acf.rtl.lockstep.commands import describe, load_shape, lockstep, sim
 from acf.rtl.requirements import require
 
 app = typer.Typer(help="Components as hardware: Verilog, FPGA resources, area, power.", no_args_is_help=True)
 
 UnitName = Annotated[str, typer.Argument(help="A component's name; `acf rtl units` lists them.")]
+UnitOrConfig = Annotated[
+    str | None, typer.Argument(help="A component's name; `acf rtl units` lists them. Or --config.", show_default=False)
+]
+Config = Annotated[Path | None, typer.Option(help="A fabric's TOML file, for example configs/acf-512.toml.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of a table.")]
+
+
+for command in (lockstep, sim, describe):
+    app.command()(command)
 
 
 @app.command()
@@ -31,27 +42,28 @@ def units(as_json: Json = False) -> None:
 
 @app.command()
 def emit(
-    unit: UnitName,
+    unit: UnitOrConfig = None,
+    config: Config = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="The Verilog file to write.")] = Path("acf.v"),
     lint: Annotated[bool, typer.Option(help="Let Verilator check it; exit code 1 if it finds something.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Write a component as Verilog-2005, the same text on every run."""
-    component = _build(unit)
+    """Write a component, or the whole fabric of a configuration, as Verilog-2005: the same text on every run."""
+    build, name = _builder_of(unit, config)
     from acf.rtl.flow.lint import lint as check
     from acf.rtl.flow.verilator import find_verilator
     from acf.rtl.flow.verilog import emit_verilog
-    from acf.rtl.registry import module_name
 
-    text = emit_verilog(component, module_name(unit))
+    verilator = find_verilator() if lint else None
+    text = emit_verilog(build(), name)
     write_whole(output, text.encode())
-    found = check(text, find_verilator()) if lint else []
+    found = check(text, verilator) if verilator else []
     modules = text.count("\nmodule ")
     if as_json:
-        facts = {"file": str(output), "top": module_name(unit), "modules": modules}
+        facts = {"file": str(output), "top": name, "modules": modules}
         _print_json(facts | {"warnings": [vars(each) for each in found]})
     else:
-        typer.echo(f"{output}: {modules} modules, top {module_name(unit)}")
+        typer.echo(f"{output}: {modules} modules, top {name}")
         for each in found:
             typer.echo(f"{each.kind}: {each.text}")
     if found:
@@ -60,17 +72,19 @@ def emit(
 
 @app.command()
 def synth(
-    unit: UnitName,
+    unit: UnitOrConfig = None,
+    config: Config = None,
     target: Annotated[str, typer.Option(help="The FPGA family: xcup (UltraScale+).")] = "xcup",
     as_json: Json = False,
 ) -> None:
     """Synthesise a component: LUTs, flip-flops, DSPs and memories per module, share of a VU9P, logic depth."""
-    component = _build(unit)
-    from acf.rtl.registry import module_name
-    from acf.rtl.synthesis import synthesise
+    build, name = _builder_of(unit, config)
+    from acf.rtl.synthesis import check_family, synthesise
     from acf.rtl.tables import synthesis_table
 
-    _show(synthesise(component, module_name(unit), target), synthesis_table, as_json)
+    check_family(target)
+    report = synthesise(build(), name, target, depth_of=None if config is None else "first_cluster")
+    _show(report, synthesis_table, as_json)
 
 
 @app.command()
@@ -80,13 +94,14 @@ def area(
     as_json: Json = False,
 ) -> None:
     """Area of a component in gate equivalents, with the cells of a liberty file."""
-    component = _build(unit)
+    build = _builder(unit)
     from acf.rtl.area import measure_area
     from acf.rtl.liberty import Liberty
     from acf.rtl.registry import module_name
     from acf.rtl.tables import area_table
 
-    _show(measure_area(component, module_name(unit), Liberty.read(liberty)), area_table, as_json)
+    cells = Liberty.read(liberty)
+    _show(measure_area(build(), module_name(unit), cells), area_table, as_json)
 
 
 @app.command()
@@ -99,23 +114,45 @@ def power(
     as_json: Json = False,
 ) -> None:
     """Relative power of a component, from the toggles of a run on its gates; before layout."""
-    component = _build(unit)
+    build = _builder(unit)
+    from acf.rtl.flow.verilator import find_verilator
     from acf.rtl.liberty import Liberty
     from acf.rtl.power import measure_power
     from acf.rtl.registry import module_name, unit_named
     from acf.rtl.tables import power_table
 
     cells = None if liberty is None else Liberty.read(liberty)
+    find_verilator()
+    component = build()
     inputs = unit_named(unit).stimulus(component, cycles, zeros, seed)
     _show(measure_power(component, module_name(unit), inputs, cycles, cells), power_table, as_json)
 
 
-def _build(unit: str) -> Any:
+def _builder_of(unit: str | None, config: Path | None) -> tuple[Callable[[], Any], str]:
+    """What builds the component, and the name of its top module: a unit by name, or the fabric of a file."""
+    if (unit is None) == (config is None):
+        raise RtlError("name a unit or a fabric with --config, one of the two; `acf rtl units` lists the units")
+    if unit is not None:
+        build = _builder(unit)
+        from acf.rtl.registry import module_name
+
+        return build, module_name(unit)
+    require("amaranth")
+    require("pyosys")
+    from acf.rtl.fabric.device import Device
+    from acf.rtl.fabric.sizes import FabricSizes
+
+    sizes = FabricSizes(load_shape(config))
+    return lambda: Device(sizes), "acf_fabric"
+
+
+def _builder(unit: str) -> Callable[[], Any]:
+    """What builds a component; called once everything else is known to be right, since each must be used."""
     require("amaranth")
     require("pyosys")
     from acf.rtl.registry import unit_named
 
-    return unit_named(unit).build()
+    return unit_named(unit).build
 
 
 def _show(report: Any, table: Any, as_json: bool) -> None:

@@ -76,11 +76,11 @@ def _value(text: str, name: str, otherwise: float) -> float:
 
 def _groups(text: str, kind: str) -> list[tuple[str, str]]:
     """Title and inside of every group of a kind."""
-    found = []
-    for match in _GROUP.finditer(text):
-        if match[1] == kind:
-            found.append((match[2].strip(), text[match.end() : _closing(text, match.end())]))
-    return found
+    return [
+        (match[2].strip(), text[match.end() : _closing(text, match.end())])
+        for match in _GROUP.finditer(text)
+        if match[1] == kind
+    ]
 
 
 def _closing(text: str, start: int) -> int:

@@ -42,7 +42,11 @@ class MacUnit(Component):
         m = Module()
         m.submodules.multiplier = multiplier = Bf16Multiplier()
         m.submodules.adder = adder = Fp32Adder()
-        product, has_pair, has_product, is_first, is_last = Signal(32), Signal(), Signal(), Signal(), Signal()
+        product = Signal(32)
+        has_pair = Signal()
+        has_product = Signal()
+        is_first = Signal()
+        is_last = Signal()
         m.d.comb += [
             multiplier.a.eq(self.a),
             multiplier.b.eq(self.b),

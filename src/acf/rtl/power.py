@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from acf.errors import RtlError
 from acf.rtl.area import gate_commands
-from acf.rtl.flow.ports import columns_of, pack_values, ports_of
+from acf.rtl.flow.ports import Port, columns_of, pack_inputs, ports_of
 from acf.rtl.flow.verilog import to_rtlil
 from acf.rtl.flow.yosys import run_yosys
 from acf.rtl.liberty import Liberty
@@ -51,11 +52,13 @@ def measure_power(
     ports = ports_of(component)
     toggles = _run(files["gates.v"], rtlil, ports, inputs, cycles)
     modules = json.loads(files["gates.json"])["modules"]
-    own = {path: 0.0 for path in _paths("top", "top", modules)}
+    own = dict.fromkeys(_paths("top", "top", modules), 0.0)
     clock = 0.0
     for path, module in _paths("top", "top", modules).items():
         for net, load in _loads(modules[module], modules, liberty).items():
-            switched = load * toggles.get(path, {}).get(net, 0) / cycles
+            if net not in toggles.get(path, {}):
+                raise RtlError(f"net {net} of {path} is not in the simulation's record; give its signal a plain name")
+            switched = load * toggles[path][net] / cycles
             own[path] += switched
             clock += switched if net == "clk" else 0.0
     unit = "capacitance unit of the liberty file" if liberty else "gate inputs"
@@ -65,7 +68,8 @@ def measure_power(
 
 def _gates(rtlil: str, liberty: Liberty | None) -> Mapping[str, str]:
     """The mapped netlist as JSON, and as Verilog together with what its cells do."""
-    named = ["rename -enumerate -pattern net_%", "write_json gates.json"]  # names that the simulation keeps
+    # Names that the simulation keeps as they are: ports' own, and a number for every other net.
+    named = ["rename -hide w:*", "rename -enumerate -pattern net_%", "write_json gates.json"]
     write = "write_verilog -noattr gates.v"
     if liberty is None:
         commands = ["read_rtlil top.il", "synth -top top", "abc -g simple", "clean", *named, write]
@@ -74,12 +78,9 @@ def _gates(rtlil: str, liberty: Liberty | None) -> Mapping[str, str]:
     return run_yosys(commands, {"top.il": rtlil, "cells.lib": liberty.text}, ["gates.json", "gates.v"]).files
 
 
-def _run(verilog: str, rtlil: str, ports: list[Any], inputs: Mapping[str, ArrayLike], cycles: int) -> Toggles:
+def _run(verilog: str, rtlil: str, ports: list[Port], inputs: Mapping[str, ArrayLike], cycles: int) -> Toggles:
     """Toggles of all nets while the gates compute ``inputs``."""
-    driven = [port for port in ports if port.is_input]
-    columns = [pack_values(port, inputs.get(port.name, 0), cycles) if port.name in inputs or port.words == 1
-               else np.zeros((cycles, port.words), dtype=np.uint64) for port in driven]
-    words = np.ascontiguousarray(np.concatenate(columns, axis=1))
+    words = pack_inputs([port for port in ports if port.is_input], inputs, cycles)
     read = np.zeros((cycles, columns_of([port for port in ports if not port.is_input])), dtype=np.uint64)
     backend = VerilatorBackend.of_verilog(verilog, ports, is_clocked(rtlil))
     with tempfile.TemporaryDirectory(prefix="acf-saif-") as folder:
@@ -93,12 +94,14 @@ def _run(verilog: str, rtlil: str, ports: list[Any], inputs: Mapping[str, ArrayL
 def parse_saif(text: str) -> Toggles:
     """Toggle counts of a SAIF file, by instance path below Verilator's outermost scope.
 
-    >>> parse_saif("(SAIFILE (INSTANCE TOP (INSTANCE top (NET (a (T0 1) (T1 2) (TC 5)) (b\\\\[1\\\\] (T0 1) (TC 2))))))")
+    >>> parse_saif("(SAIFILE (INSTANCE TOP (INSTANCE top (NET (a (T0 1) (TC 5)) (b\\\\[1\\\\] (T0 1) (TC 2))))))")
     {'top': {'a': 5, 'b[1]': 2}}
     """
     toggles: Toggles = {}
     scopes: list[str] = []  # instance names, and "" for every other group
-    tokens = re.finditer(r"\(\s*INSTANCE\s+(?:\"[^\"]*\"\s+)?(\S+)|\(\s*([^\s()]+)\s*\(T0|\(\s*TC\s+(\d+)\s*\)|[()]", text)
+    tokens = re.finditer(
+        r"\(\s*INSTANCE\s+(?:\"[^\"]*\"\s+)?(\S+)|\(\s*([^\s()]+)\s*\(T0|\(\s*TC\s+(\d+)\s*\)|[()]", text
+    )
     net = ""
     for token in tokens:
         if token[1]:

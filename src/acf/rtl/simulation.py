@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from acf.errors import RtlError
 from acf.rtl.flow.harness import harness_text
-from acf.rtl.flow.ports import Port, Words, columns_of, pack_values, ports_of, unpack_values
+from acf.rtl.flow.ports import Port, Words, columns_of, pack_inputs, ports_of, unpack_values
 from acf.rtl.flow.verilator import VerilatorUnavailableError, load_model
 from acf.rtl.flow.verilog import to_rtlil, verilog_of
 from acf.rtl.requirements import require
@@ -28,6 +28,9 @@ class Backend(Protocol):
 
     def run(self, inputs: Words, outputs: Words) -> None:
         """Drive ``inputs [cycles, words]`` and fill ``outputs [cycles, words]``."""
+
+    def restart(self) -> None:
+        """Go back to the initial state."""
 
 
 class Simulation:
@@ -66,25 +69,19 @@ class Simulation:
         self.backend = "verilator"
         return runner
 
+    def restart(self) -> None:
+        """Go back to the initial state."""
+        self._runner.restart()
+
     def run(self, inputs: Mapping[str, ArrayLike], cycles: int | None = None) -> dict[str, Words]:
         """Run as many cycles as the longest input has, or ``cycles``, and give every output of every cycle.
 
         Inputs and outputs are named like the ports; integers ``[cycles]`` or one for all cycles, and for ports of more
         than 64 bits ``[cycles, words]`` of 64 bits. Inputs that are not named are 0. State is kept for the next call.
         """
-        unknown = [name for name in inputs if name not in {port.name for port in self.inputs}]
-        if unknown:
-            known = ", ".join(port.name for port in self.inputs)
-            raise RtlError(f"{unknown[0]!r} is no input of this component; its inputs are {known}")
         if cycles is None:
             cycles = max((len(value) for value in map(np.asarray, inputs.values()) if value.ndim), default=1)
-        driven = np.zeros((cycles, columns_of(self.inputs)), dtype=np.uint64)
-        column = 0
-        for port in self.inputs:
-            if port.name in inputs:
-                driven[:, column : column + port.words] = pack_values(port, inputs[port.name], cycles)
-            column += port.words
-        return self._named(self.run_words(driven))
+        return self._named(self.run_words(pack_inputs(self.inputs, inputs, cycles)))
 
     def run_words(self, inputs: Words) -> Words:
         """As `run` without names: uint64 ``[cycles, words]`` in the order of ``inputs``, out in that of ``outputs``."""
@@ -118,8 +115,16 @@ class VerilatorBackend:
     def _start(self, verilog: str, ports: list[Port], clocked: bool, optimise: str, saif: bool) -> None:
         self._library = load_model(verilog, "top", harness_text(ports, clocked, resets=saif), optimise, saif)
         self._library.acf_create.restype = ctypes.c_void_p
+        self._open()
+
+    def _open(self) -> None:
         self._handle = ctypes.c_void_p(self._library.acf_create())
         self._end = finalize(self, self._library.acf_destroy, self._handle)
+
+    def restart(self) -> None:
+        """Begin again with a new instance."""
+        self._end()
+        self._open()
 
     def run(self, inputs: Words, outputs: Words) -> None:
         """Drive ``inputs [cycles, words]`` and fill ``outputs [cycles, words]`` in one call."""
@@ -145,11 +150,18 @@ class PySimBackend:
         self._batch: tuple[Words, Words] | None = None
         self._simulator = Simulator(module)
         self._simulator.add_testbench(self._bench, background=True)
+        self._simulator.advance()  # the bench begins, and waits for the first batch
 
     def run(self, inputs: Words, outputs: Words) -> None:
         """Drive ``inputs [cycles, words]`` and fill ``outputs [cycles, words]``."""
         self._batch = inputs, outputs
         self._simulator.advance()
+
+    def restart(self) -> None:
+        """Reset the simulator, unless nothing has run yet."""
+        if self._batch is not None:
+            self._batch = None
+            self._simulator.reset()
 
     async def _bench(self, context: Any) -> None:
         while True:

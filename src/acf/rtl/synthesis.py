@@ -99,15 +99,24 @@ class SynthesisReport:
         return asdict(self) | {"shares": shares}
 
 
-def synthesise(component: Any, name: str, family: str = "xcup") -> SynthesisReport:
-    """Map a component to the primitives of an FPGA family with Yosys, hierarchy kept."""
+def check_family(family: str) -> None:
+    """Refuse an FPGA family that no known device is of."""
     families = sorted({device.family for device in DEVICES.values()})
     if family not in families:
         raise RtlError(f"target {family!r} is not one of {', '.join(families)}; use one of these names")
+
+
+def synthesise(component: Any, name: str, family: str = "xcup", depth_of: str | None = None) -> SynthesisReport:
+    """Map a component to the primitives of an FPGA family with Yosys, hierarchy kept.
+
+    Logic depth is that of the whole, flattened; or of the module ``depth_of`` where the whole is large.
+    """
+    check_family(family)
     commands = [
         "read_rtlil top.il",
         f"synth_xilinx -family {family} -top {name} -noiopad -noclkbuf",
         "tee -q -o statistics.json stat -json",
+        *([] if depth_of is None else [f"hierarchy -top {depth_of}"]),
         "flatten",
         "delete " + " ".join(f"t:{cell}" for cell in (*FLIP_FLOPS, *BRAMS, *LUTS_OF_MEMORY, "URAM288")),
         "tee -q -o paths.txt ltp -noff",

@@ -43,7 +43,9 @@ def synthesis_table(report: "SynthesisReport") -> Table:
 
 def area_table(report: "AreaReport") -> Table:
     """Gate equivalents of every module."""
-    table = Table(title=f"{report.name}: {report.gate_equivalents:,.0f} gate equivalents", caption="cells, before layout")
+    table = Table(
+        title=f"{report.name}: {report.gate_equivalents:,.0f} gate equivalents", caption="cells, before layout"
+    )
     table.add_column("module")
     table.add_column("gate equivalents, all instances", justify="right")
     for name, area in report.modules.items():

@@ -84,7 +84,9 @@ def conv_weight_to_matrix(weight: Tensor) -> Tensor:
     return weight.permute(0, 2, 3, 1).reshape(weight.shape[0], -1)
 
 
-def matrix_to_conv_weight(matrix: Tensor, kernel_size: tuple[int, int]) -> Tensor:
-    """The inverse of `conv_weight_to_matrix`: ``[out, kh*kw*in]`` as ``[out, in, kh, kw]``."""
-    kernel_height, kernel_width = kernel_size
-    return matrix.reshape(matrix.shape[0], kernel_height, kernel_width, -1).permute(0, 3, 1, 2).contiguous()
+def matrix_to_conv_weight(
+    matrix: Tensor, kernel_size: tuple[int, int], memory_format: torch.memory_format = torch.contiguous_format
+) -> Tensor:
+    """The inverse of `conv_weight_to_matrix`: ``[out, kh*kw*in]`` as ``[out, in, kh, kw]``; channels last is a view."""
+    weight = matrix.reshape(matrix.shape[0], *kernel_size, -1).permute(0, 3, 1, 2)
+    return weight.contiguous(memory_format=memory_format)

@@ -40,19 +40,27 @@ def move_blocks(
     optimizer: torch.optim.Optimizer,
     scores: AbsentBlockScores,
     inputs: InputSquares | None,
+    grown_at: Tensor,
     step: int,
 ) -> int | None:
-    """Swap blocks as the policy says; how many moved, or None if the layer took no part in this step."""
+    """Swap blocks as the policy says; how many moved, or None if the layer took no part in this step.
+
+    ``grown_at [nnz]`` holds the step at which each block was regrown; that of blocks that come now is ``step``.
+    """
     policy = scores.policy
     rows, cols, squares = scores.reduced()
     took_part = bool(squares.any()) if policy.grows_by_gradient else layer.weight.grad is not None
     if not took_part:
         return None
-    count = policy.blocks_to_move(step, layer.present_blocks, squares.numel())
+    safe = grown_at >= step - policy.grace_steps
+    droppable = layer.present_blocks - int(safe.sum())
+    count = min(policy.blocks_to_move(step, layer.present_blocks, squares.numel()), droppable)
     growth = policy.growth_scores(squares, scores.generator)
     present_rows = layer.block_rows if layer.balanced else None
-    move = plan_move(magnitudes(layer, inputs), growth, rows, cols, count, present_rows)
+    present_scores = magnitudes(layer, inputs).masked_fill(safe, torch.inf)
+    move = plan_move(present_scores, growth, rows, cols, count, present_rows)
     layer.move_blocks(move)
+    grown_at[move.slots] = step
     zero_optimizer_state(optimizer, layer.weight, move.slots)
     return move.slots.numel()
 
@@ -63,12 +71,14 @@ def prune_blocks(
     optimizer: torch.optim.Optimizer,
     scores: AbsentBlockScores,
     inputs: InputSquares | None,
+    grown_at: Tensor,
     step: int,
     kept: int,
 ) -> int | None:
     """Shrink a layer to ``kept`` blocks; how many of those were pruned and regrown, or None if it took no part.
 
     The blocks just pruned have gradients, so regrowth ranks by these, and what comes back keeps its weights.
+    ``grown_at [nnz]`` shrinks with the layer.
     """
     gradient = layer.weight.grad
     if gradient is None:
@@ -81,4 +91,5 @@ def prune_blocks(
     slots = plan_pruning(magnitudes(layer, inputs), growth, kept, regrown, rows)
     layer.keep_blocks(slots)
     keep_optimizer_state(optimizer, layer.weight, old_shape, slots)
+    grown_at.set_(grown_at[slots])  # type: ignore[call-overload]
     return regrown

@@ -20,6 +20,7 @@ from acf.train.processes import check_can_shrink, unwrapped
 from acf.train.scores import AbsentBlockScores
 from acf.train.state import check_state, policy_state
 
+NEVER = -(2**31)  # the step at which a block was regrown that has been there from the start
 _CONTROLLED: "WeakSet[BlockSparseLayer]" = WeakSet()
 
 
@@ -77,6 +78,7 @@ class TopologyController:
         self.changes: list[TopologyChange] = []
         self._explored = {name: layer.mask() for name, layer in layers.items()}
         self._flip_rates = dict.fromkeys(layers, 0.0)
+        self._grown_at = {name: torch.full_like(layer.block_rows, NEVER) for name, layer in layers.items()}
         momentum = policy.input_momentum
         self._inputs = {} if momentum is None else {name: InputSquares(layers[name], momentum) for name in layers}
         self._scores: dict[str, AbsentBlockScores] = {}
@@ -123,7 +125,9 @@ class TopologyController:
             name: {
                 "explored": self._explored[name].clone(),
                 "flip_rate": self._flip_rates[name],
+                "grown_at": self._grown_at[name].clone(),
                 "input_squares": self._inputs[name].mean if name in self._inputs else None,
+                "growth_squares": self._scores[name].squares if name in self._scores else None,
             }
             for name in self.layers
         }
@@ -137,15 +141,22 @@ class TopologyController:
             device = self.layers[name].block_rows.device
             self._explored[name] = saved["explored"].clone().to(device)
             self._flip_rates[name] = float(saved["flip_rate"])
+            self._grown_at[name] = saved["grown_at"].clone().to(device)
             if name in self._inputs and saved["input_squares"] is not None:
                 self._inputs[name].mean = saved["input_squares"].clone().to(device)
+        self._stop_listening()
+        self._scores = {}
         self._listen()
+        for name, saved in state["layers"].items():
+            if name in self._scores and saved.get("growth_squares") is not None:
+                self._scores[name].restore(saved["growth_squares"])
 
     def _after_step(self, *_: Any) -> None:
         self.step += 1
         fold_inputs(list(self._inputs.values()))
         if self.policy.moves_at(self.step):
             self._change_all()
+            self._scores = {}
         self._listen()
 
     def _change_all(self) -> None:
@@ -167,10 +178,11 @@ class TopologyController:
 
     def _change(self, name: str, layer: BlockSparseLayer, kept: int) -> None:
         present, scores, inputs = layer.present_blocks, self._scores[name], self._inputs.get(name)
+        self._grown_at[name] = self._grown_at[name].to(layer.block_rows.device)
         if kept < present:
-            moved = prune_blocks(layer, self.optimizer, scores, inputs, self.step, kept)
+            moved = prune_blocks(layer, self.optimizer, scores, inputs, self._grown_at[name], self.step, kept)
         else:
-            moved = move_blocks(layer, self.optimizer, scores, inputs, self.step)
+            moved = move_blocks(layer, self.optimizer, scores, inputs, self._grown_at[name], self.step)
         if moved is not None:
             self._flip_rates[name] = moved / layer.present_blocks
             pruned = present - layer.present_blocks
@@ -182,11 +194,12 @@ class TopologyController:
             self._explored[name] = self._explored[name].to(mask.device) | mask
 
     def _listen(self) -> None:
-        """Hear what the next backward pass must tell: inputs always, absent blocks if they may move after it."""
+        """Hear what the next backward pass must tell: inputs always, absent blocks if it counts for a move."""
         self._stop_listening()
-        if self.moves_next:
+        move_step = self.policy.scores_for(self.step + 1)
+        if move_step is not None and not self._scores:
             self._scores = {
-                name: AbsentBlockScores(layer, self.policy, self.policy.generator(self.step + 1, index))
+                name: AbsentBlockScores(layer, self.policy, self.policy.generator(move_step, index))
                 for index, (name, layer) in enumerate(self.layers.items())
             }
         heard: tuple[Mapping[str, InputSquares | AbsentBlockScores], ...] = (self._inputs,)
@@ -201,7 +214,6 @@ class TopologyController:
         for listener in self._listeners:
             listener.close()
         self._listeners = []
-        self._scores = {}
 
 
 def _check_held(layers: dict[str, BlockSparseLayer], optimizer: torch.optim.Optimizer) -> None:

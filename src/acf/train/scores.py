@@ -1,4 +1,4 @@
-"""Ranking absent blocks for growth, with gradient norms from the one backward pass that needs them."""
+"""Ranking absent blocks for growth, with gradient norms from the backward passes before a move."""
 
 import torch
 from torch import Tensor
@@ -11,9 +11,9 @@ from acf.train.processes import sum_over_processes
 class AbsentBlockScores:
     """The absent blocks of a layer that may be grown at the coming move, and what they score.
 
-    Squared gradient norms are summed over the backward passes of one step. Where the layer runs once per step these
-    rank blocks by the exact gradient norm; where it runs several times, with gradient accumulation, or in several
-    processes, by the root of the summed squares of the parts.
+    Squared gradient norms are summed over the backward passes of the steps that count for the move, one by default.
+    Where the layer runs once in one step these rank blocks by the exact gradient norm; where it runs several times,
+    over several steps, with gradient accumulation or in several processes, by the root of the summed squares.
     """
 
     def __init__(self, layer: BlockSparseLayer, policy: TopologyPolicy, generator: torch.Generator) -> None:
@@ -42,6 +42,10 @@ class AbsentBlockScores:
             self.rows, self.cols = (absent // grid_cols).int(), (absent % grid_cols).int()
             self.squares = torch.zeros(absent.numel(), dtype=torch.float32, device=absent.device)
         return self.rows, self.cols, self.squares
+
+    def restore(self, squares: Tensor) -> None:
+        """Go on from the squares of an interrupted run."""
+        self.candidates()[2].copy_(squares)
 
     def reduced(self) -> tuple[Tensor, Tensor, Tensor]:
         """The candidates with squares summed over all processes, so that each of them makes the same choice."""

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from acf.ops import reference
+from acf.ops import dense, reference
 from acf.ops.triton.configs import weight_grad_configs
 from acf.ops.triton.launch import Tiled, launch
 from acf.ops.triton.norm_kernels import norm_list_kernel, norm_tiles_conv_kernel, norm_tiles_descriptor_kernel
@@ -31,6 +31,8 @@ def linear_gradient_norms(
     output_grad: Tensor, x: Tensor, candidate_rows: Tensor, candidate_cols: Tensor, block_shape: list[int]
 ) -> Tensor:
     """`reference.gradient_norms` on the GPU."""
+    if dense.dense_chosen():
+        return dense.linear_gradient_norms(output_grad, x, candidate_rows, candidate_cols, block_shape)
     height, width = block_shape
     if candidate_rows.numel() == 0 or not supports((height, width), output_grad, x):
         return reference.gradient_norms(output_grad, x, candidate_rows, candidate_cols, (height, width))
@@ -55,6 +57,10 @@ def conv2d_gradient_norms(
     dilation: list[int],
 ) -> Tensor:
     """`reference.conv2d_gradient_norms` on the GPU."""
+    if dense.dense_chosen():
+        return dense.conv2d_gradient_norms(
+            output_grad, x, candidate_rows, candidate_cols, block_shape, kernel_size, stride, padding, dilation
+        )
     height, width = block_shape
     if candidate_rows.numel() == 0 or not supports((height, width), output_grad, x):
         return reference.conv2d_gradient_norms(

@@ -3,15 +3,21 @@
 import torch
 from torch import Tensor
 
+from acf.ops.dense import dense_chosen
+
 BLOCK_SIZES = (16, 32, 64, 128)
 DTYPES = (torch.float16, torch.bfloat16, torch.float32)
 
 
 def supports(block_shape: tuple[int, int], *tensors: Tensor) -> bool:
-    """Whether square blocks of a known size, one known dtype and at least one element in every tensor are given."""
+    """Whether square blocks of a known size, one known dtype and at least one element in every tensor are given.
+
+    Nothing is taken within `acf.ops.dense_products`.
+    """
     height, width = block_shape
     return (
-        height == width
+        not dense_chosen()
+        and height == width
         and height in BLOCK_SIZES
         and all(tensor.dtype == tensors[0].dtype and tensor.numel() > 0 for tensor in tensors)
         and tensors[0].dtype in DTYPES

@@ -15,8 +15,10 @@ class Fp32Adder(Component):
     def elaborate(self, platform: object) -> Module:
         """Align the smaller operand, add, normalise, round, then choose among number, zero, Inf and NaN."""
         m = Module()
-        swap, subtract = Signal(), Signal()
-        large, small = Signal(32), Signal(32)
+        swap = Signal()
+        subtract = Signal()
+        large = Signal(32)
+        small = Signal(32)
         m.d.comb += [
             swap.eq(self.y[:31] > self.x[:31]),
             large.eq(Mux(swap, self.y, self.x)),
@@ -64,7 +66,8 @@ def _significand(bits: Value) -> Value:
 
 def _align(m: Module, small: Value, large: Value) -> Value:
     """The smaller significand, 27 bits, shifted to the exponent of the larger; lost bits stay as its lowest."""
-    distance, shifted = Signal(8), Signal(27)
+    distance = Signal(8)
+    shifted = Signal(27)
     m.d.comb += distance.eq(large[23:31] - small[23:31])
     wide = Signal(54)
     m.d.comb += wide.eq(Cat(Const(0, 27), _significand(small)) >> distance[:5])
@@ -81,7 +84,8 @@ def _normalise_and_round(m: Module, total: Value, exponent: Value) -> tuple[Valu
         stage, is_short = Signal(27, name=f"shifted_{step}"), Signal(name=f"is_short_{step}")
         m.d.comb += [is_short.eq(value[27 - step :] == 0), stage.eq(Mux(is_short, value << step, value))]
         value, places = stage, [is_short, *places]
-    rounded, final = Signal(25), Signal(signed(11))
+    rounded = Signal(25)
+    final = Signal(signed(11))
     m.d.comb += [
         rounded.eq(value[3:] + (value[2] & (value[1] | value[0] | value[3]))),
         final.eq(exponent + total[27] - Cat(*places) + rounded[24]),

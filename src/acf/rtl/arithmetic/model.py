@@ -59,7 +59,9 @@ def add_fp32(x: ArrayLike, y: ArrayLike) -> NDArray[np.uint32]:
 
 def is_effectual(a: ArrayLike, b: ArrayLike) -> NDArray[np.bool_]:
     """Whether neither of two bfloat16 bit patterns is a zero or a subnormal, which counts as one."""
-    return ((np.asarray(a, dtype=np.int64) & 0x7F80) != 0) & ((np.asarray(b, dtype=np.int64) & 0x7F80) != 0)
+    left, right = (np.asarray(each, dtype=np.int64) & 0x7F80 for each in (a, b))
+    effectual: NDArray[np.bool_] = np.logical_and(left != 0, right != 0)
+    return effectual
 
 
 def bf16_bits(values: ArrayLike) -> NDArray[np.uint16]:
@@ -82,7 +84,8 @@ def bf16_values(bits: ArrayLike) -> NDArray[np.float32]:
 
 def _significand(bits: Bits) -> Bits:
     """24 bits with the leading one, and three more below for rounding; 0 for what counts as zero."""
-    return np.where((bits >> 23) & 0xFF == 0, 0, ((bits & 0x7FFFFF) | 0x800000) << 3)
+    significand: Bits = np.where((bits >> 23) & 0xFF == 0, 0, ((bits & 0x7FFFFF) | 0x800000) << 3)
+    return significand
 
 
 def _aligned_total(large: Bits, small: Bits, shift: Bits, subtract: NDArray[np.bool_]) -> Bits:
@@ -90,7 +93,7 @@ def _aligned_total(large: Bits, small: Bits, shift: Bits, subtract: NDArray[np.b
     distance = np.minimum(shift, 27)
     shifted = small >> distance
     lost = (shifted << distance) != small
-    aligned = shifted | lost
+    aligned: Bits = shifted | lost
     return np.where(subtract, large - aligned, large + aligned)
 
 

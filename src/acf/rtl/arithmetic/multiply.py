@@ -16,7 +16,9 @@ class Bf16Multiplier(Component):
         """Multiply significands, add exponents, then choose among number, zero, Inf and NaN."""
         m = Module()
         exponents, fractions = [self.a[7:15], self.b[7:15]], [self.a[:7], self.b[:7]]
-        product, exponent, sign = Signal(16), Signal(signed(11)), Signal()
+        product = Signal(16)
+        exponent = Signal(signed(11))
+        sign = Signal()
         m.d.comb += [
             sign.eq(self.a[15] ^ self.b[15]),
             product.eq(Cat(fractions[0], Const(1, 1)) * Cat(fractions[1], Const(1, 1))),

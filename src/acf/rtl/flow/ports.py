@@ -1,6 +1,6 @@
 """The flat ports of a component: what a harness drives and reads, cycle by cycle."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,6 +65,21 @@ def pack_values(port: Port, values: ArrayLike, cycles: int) -> Words:
     return packed
 
 
+def pack_inputs(ports: Sequence[Port], inputs: Mapping[str, ArrayLike], cycles: int) -> Words:
+    """Named inputs as uint64 ``[cycles, words]`` in the order of ``ports``; those that are not named are 0."""
+    unknown = [name for name in inputs if name not in {port.name for port in ports}]
+    if unknown:
+        known = ", ".join(port.name for port in ports)
+        raise RtlError(f"{unknown[0]!r} is no input of this component; its inputs are {known}")
+    packed = np.zeros((cycles, columns_of(ports)), dtype=np.uint64)
+    column = 0
+    for port in ports:
+        if port.name in inputs:
+            packed[:, column : column + port.words] = pack_values(port, inputs[port.name], cycles)
+        column += port.words
+    return packed
+
+
 def unpack_values(words: Words) -> Words:
     """Words of a port as a caller gets them: ``[cycles]`` where one word holds a value, ``[cycles, words]`` else."""
     return words[:, 0].copy() if words.shape[1] == 1 else words.copy()
@@ -79,7 +94,8 @@ def split_bits(packed: NDArray[np.uint64], width: int, count: int) -> Words:
     rows = packed.reshape(len(packed), -1).astype("<u8")
     bits = np.unpackbits(rows.view(np.uint8), axis=1, bitorder="little")[:, : width * count]
     weights = np.uint64(1) << np.arange(width, dtype=np.uint64)
-    return (bits.reshape(-1, count, width) * weights).sum(axis=2, dtype=np.uint64)
+    fields: Words = (bits.reshape(-1, count, width) * weights).sum(axis=2, dtype=np.uint64)
+    return fields
 
 
 def join_bits(fields: ArrayLike, width: int) -> Words:

@@ -17,6 +17,7 @@ from acf.files import cache_directory
 
 FLAGS = ("-O3", "--x-assign", "fast", "--x-initial", "fast", "--noassert", "-Wno-fatal", "-Wno-lint", "-Wno-style")
 COMPILER_FLAGS = ("-std=c++20", "-fPIC", "-w", "-fvisibility=hidden", "-DVL_TIME_CONTEXT")
+INLINE_BYTES = 100_000  # above this much Verilog, a class for every module compiles far sooner and runs a little slower
 RUNTIME_SOURCES = ("verilated.cpp", "verilated_threads.cpp")
 TRACE_SOURCES = ("verilated_saif_c.cpp",)
 
@@ -110,8 +111,8 @@ def _build(verilog: str, top: str, harness: str, optimise: str, saif: bool, libr
         folder = Path(scratch)
         (folder / "top.v").write_text(verilog, encoding="utf-8")
         (folder / "harness.cpp").write_text(harness, encoding="utf-8")
-        trace = ["--trace-saif"] if saif else []
-        command = [verilator.command, "--cc", *FLAGS, *trace, "--top-module", top, "--prefix", "Model"]
+        options = ["--trace-saif"] * saif + ["-fno-inline"] * (len(verilog) > INLINE_BYTES)
+        command = [verilator.command, "--cc", *FLAGS, *options, "--top-module", top, "--prefix", "Model"]
         _run([*command, "--Mdir", "model", "top.v"], folder, verilator.environment())
         sources = ["harness.cpp", *sorted(str(path.relative_to(folder)) for path in (folder / "model").glob("*.cpp"))]
         include = verilator.root / "include"
@@ -137,7 +138,7 @@ def _runtime_object(source: str, verilator: Verilator) -> str:
         with tempfile.TemporaryDirectory(dir=path.parent, prefix="build-") as scratch:
             built = Path(scratch) / "runtime.o"
             headers = [f"-I{include}", f"-I{include / 'vltstd'}"]
-            flags = [*COMPILER_FLAGS, "-O2", *headers]
+            flags = [*COMPILER_FLAGS, "-O1", *headers]
             _run([_compiler_command()[0], "-c", *flags, str(include / source), "-o", str(built)], Path(scratch))
             os.replace(built, path)
     return str(path)

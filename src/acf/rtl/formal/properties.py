@@ -55,7 +55,8 @@ class CreditsCoverTheQueue(Component):
         m = Module()
         m.submodules.counter = counter = CreditCounter(self.depth + self.extra_credits)
         m.submodules.fifo = fifo = BoundedFifo(1, self.depth)
-        there, back = Signal(self.delay), Signal(self.delay)
+        there = Signal(self.delay)
+        back = Signal(self.delay)
         m.d.comb += [
             counter.send.eq(self.send),
             counter.credit.eq(back[-1]),
@@ -88,7 +89,10 @@ class QueueKeepsOrder(Component):
         """Follow one word, chosen by ``mark``, by the number of words ahead of it."""
         m = Module()
         m.submodules.fifo = fifo = BoundedFifo(self.width, self.depth)
-        followed, gone, word, ahead = Signal(), Signal(), Signal(self.width), Signal(range(self.depth + 1))
+        followed = Signal()
+        gone = Signal()
+        word = Signal(self.width)
+        ahead = Signal(range(self.depth + 1))
         enters, leaves = fifo.write_valid & fifo.write_ready, fifo.read_valid & fifo.read_ready
         m.d.comb += [
             fifo.write_valid.eq(self.write_valid),
@@ -119,7 +123,10 @@ class WritesDoNotDisturbReads(Component):
         """Ask for the same id in two cycles; the second read asks for the id of the cycle before."""
         m = Module()
         m.submodules.table = table = RoutingTable(2, self.outputs, self.id_bits)
-        asked, answer, swapped, started = Signal(self.id_bits), Signal(self.outputs), Signal(), Signal()
+        asked = Signal(self.id_bits)
+        answer = Signal(self.outputs)
+        swapped = Signal()
+        started = Signal()
         m.d.comb += [
             table.ids[0].eq(self.id),
             table.ids[1].eq(asked),
@@ -138,7 +145,9 @@ class SwapShowsWhatWasWritten(Component):
 
     def __init__(self, outputs: int = 2, id_bits: int = 1) -> None:
         self.outputs, self.id_bits = outputs, id_bits
-        super().__init__({"write": In(1), "write_id": In(id_bits), "write_ports": In(outputs), "swap": In(1), "holds": Out(1)})
+        super().__init__(
+            {"write": In(1), "write_id": In(id_bits), "write_ports": In(outputs), "swap": In(1), "holds": Out(1)}
+        )
 
     def elaborate(self, platform: object) -> Module:
         """A second table of registers, exchanged whole."""
@@ -192,12 +201,14 @@ class NoFlitLostOrDuplicated(Component):
         """Neighbours with counters around a router whose table maps an id to its own bits."""
         m = Module()
         spec = self.spec
-        m.submodules.router = router = MeshRouter(spec)
-        loaded = self._load_table(m, router)
-        followed, outputs, delivered, twice = Signal(), Signal(spec.ports), Signal(spec.ports), Signal()
+        m.submodules.router = router = MeshRouter(spec, initial_table=range(1 << spec.ports))
+        followed = Signal()
+        outputs = Signal(spec.ports)
+        delivered = Signal(spec.ports)
+        twice = Signal()
         marks = []
         for port in range(spec.ports):
-            sends = self._sender(m, router, port, loaded)
+            sends = self._sender(m, router, port)
             marks.append(sends & self.mark[port])
             self._receiver(m, router, port)
         first = [mark & ~followed & ~Cat(*marks[:port]).any() for port, mark in enumerate(marks)]
@@ -212,21 +223,7 @@ class NoFlitLostOrDuplicated(Component):
         )
         return m
 
-    def _load_table(self, m: Module, router: MeshRouter) -> Value:
-        """Write id k to entry k in the first cycles, then swap; 1 once that is done."""
-        entries = 1 << self.spec.ports
-        step = Signal(range(entries + 2))
-        with m.If(step <= entries):
-            m.d.sync += step.eq(step + 1)
-        m.d.comb += [
-            router.table_write.eq(step < entries),
-            router.table_id.eq(step),
-            router.table_ports.eq(step),
-            router.swap.eq(step == entries),
-        ]
-        return step > entries
-
-    def _sender(self, m: Module, router: MeshRouter, port: int, loaded: Value) -> Value:
+    def _sender(self, m: Module, router: MeshRouter, port: int) -> Value:
         """A neighbour that sends when the environment wants and a credit is there; 1 in a cycle in which it sends."""
         spec, room = self.spec, self.spec.queue_flits + self.extra_credits
         counters = [
@@ -237,7 +234,7 @@ class NoFlitLostOrDuplicated(Component):
         sends = Signal(name=f"sends_{port}")
         known = channel < spec.virtual_channels
         m.d.comb += [
-            sends.eq(loaded & self.arrives[port] & known & self.id[port].any() & (Array(counters)[channel] != 0)),
+            sends.eq(self.arrives[port] & known & self.id[port].any() & (Array(counters)[channel] != 0)),
             router.inputs[port].valid.eq(sends),
             router.inputs[port].channel.eq(channel),
             router.inputs[port].id.eq(self.id[port]),

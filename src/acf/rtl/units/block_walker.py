@@ -13,7 +13,7 @@ from amaranth.lib.wiring import Component, In, Out
 
 @dataclass(frozen=True)
 class WalkerSpec:
-    """Blocks of ``block_height`` x ``block_width``; indices and offsets of ``index_bits``, addresses of ``address_bits``."""
+    """Blocks of ``block_height`` x ``block_width``; indices and offsets of ``index_bits``, addresses beside them."""
 
     block_height: int = 16
     block_width: int = 16
@@ -66,8 +66,11 @@ class BlockWalker(Component):
         """Offsets, then per block its slot and its index, then its elements."""
         m = Module()
         spec = self.spec
-        place, end, slot = Signal(spec.index_bits), Signal(spec.index_bits), Signal(spec.index_bits)
-        row, column = Signal(range(max(2, spec.block_height))), Signal(range(max(2, spec.block_width)))
+        place = Signal(spec.index_bits)
+        end = Signal(spec.index_bits)
+        slot = Signal(spec.index_bits)
+        row = Signal(range(max(2, spec.block_height)))
+        column = Signal(range(max(2, spec.block_width)))
         m.d.comb += [
             self.address.eq(slot * spec.block_elements + row * spec.block_width + column),
             self.first.eq((row == 0) & (column == 0)),

@@ -11,7 +11,7 @@ from acf.sparse.relative_csc import RelativeCsc
 
 @dataclass(frozen=True)
 class CscWalkerSpec:
-    """Entries of a value of ``value_bits`` above a skip of ``skip_bits``; rows, columns and offsets of ``index_bits``."""
+    """Entries of a value of ``value_bits`` above a skip of ``skip_bits``; rows, columns, offsets of ``index_bits``."""
 
     skip_bits: int = 8
     value_bits: int = 16

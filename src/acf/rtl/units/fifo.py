@@ -37,8 +37,10 @@ class BoundedFifo(Component):
         """A ring in distributed memory with the places to read and to write next."""
         m = Module()
         m.submodules.ring = ring = Memory(shape=self.width, depth=max(2, self.depth), init=[])
-        write, read = ring.write_port(), ring.read_port(domain="comb")
-        enters, leaves = Signal(), Signal()
+        write = ring.write_port()
+        read = ring.read_port(domain="comb")
+        enters = Signal()
+        leaves = Signal()
         m.d.comb += [
             self.write_ready.eq(self.level < self.depth),
             self.read_valid.eq(self.level > 0),

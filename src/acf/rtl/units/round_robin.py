@@ -2,6 +2,8 @@
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 
+from acf.rtl.units.tree import any_of
+
 
 def first_from(m: Module, asking: Value, turn: Value, name: str) -> Signal:
     """One-hot: the first set bit of ``asking`` at or after ``turn``, round the end; 0 where none is set."""
@@ -33,8 +35,4 @@ def after(one_hot: Value) -> Value:
 
 def select(one_hot: Value, values: list[Value]) -> Value:
     """The value at the only set bit; 0 where none is set."""
-    terms = [value & bit.replicate(len(value)) for bit, value in zip(one_hot, values, strict=True)]
-    while len(terms) > 1:
-        pairs = [terms[place : place + 2] for place in range(0, len(terms), 2)]
-        terms = [pair[0] | pair[1] if len(pair) == 2 else pair[0] for pair in pairs]
-    return terms[0]
+    return any_of([value & bit.replicate(len(value)) for bit, value in zip(one_hot, values, strict=True)])

@@ -5,6 +5,7 @@ as it becomes first in its queue, which is the same unless the banks are swapped
 steps, when no flit is on its way. Single destinations are entries of the table like groups.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value
@@ -81,11 +82,13 @@ class MeshRouter(Component):
 
     ``credits_in`` come from behind ``outputs``; output 0 needs none, its endpoint takes a flit in every cycle.
     ``table_write`` puts ``table_ports`` (a bit per output) at ``table_id`` of the bank that is not in use; ``swap``
-    makes it the one in use from the next cycle on. ``idle`` is 1 while no flit is inside.
+    makes it the one in use from the next cycle on; an FPGA starts with ``initial_table``. ``idle`` is 1 while no flit
+    is inside.
     """
 
-    def __init__(self, spec: RouterSpec | None = None) -> None:
+    def __init__(self, spec: RouterSpec | None = None, initial_table: Sequence[int] = ()) -> None:
         self.spec = spec = spec or RouterSpec()
+        self.initial_table = initial_table
         super().__init__(
             {
                 "inputs": In(spec.link()).array(spec.ports),
@@ -228,7 +231,7 @@ class MeshRouter(Component):
     def _arrive(self, m: Module, queues: list[_Queue]) -> None:
         """Look up the outputs of every arriving flit and write it to its queue."""
         spec = self.spec
-        m.submodules.table = table = RoutingTable(spec.ports, spec.ports, spec.id_bits)
+        m.submodules.table = table = RoutingTable(spec.ports, spec.ports, spec.id_bits, self.initial_table)
         m.d.comb += [
             table.write.eq(self.table_write),
             table.write_id.eq(self.table_id),
@@ -250,8 +253,10 @@ class MeshRouter(Component):
     def _ring(self, m: Module, queue: _Queue, flits: Memory, flit: Value, mask: Value) -> None:
         """A queue's storage: flits in distributed memory, their outputs in registers."""
         depth = self.spec.queue_flits
-        write, read = flits.write_port(), flits.read_port(domain="comb")
-        place, next_first = Signal.like(queue.first), Signal.like(queue.first)
+        write = flits.write_port()
+        read = flits.read_port(domain="comb")
+        place = Signal.like(queue.first)
+        next_first = Signal.like(queue.first)
         total = Signal(range(2 * depth + 1))
         m.d.comb += [
             total.eq(queue.first + queue.count),

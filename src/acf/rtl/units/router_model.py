@@ -69,9 +69,9 @@ class RouterModel:
             self._taken[port][channel] = True
             self._queues[queue].wanted &= ~(1 << port)
             self._queues[queue].held[port] = channel
-        for port, channel in enumerate(credits):
-            if channel is not None and port:
-                self._credits[port][channel] += 1
+        for port, returned in enumerate(credits):
+            if returned is not None and port:
+                self._credits[port][returned] += 1
         self._arrive(arriving)
         self._link, self._crossbar = self._crossbar, departing
         self._credit_wire.popleft()

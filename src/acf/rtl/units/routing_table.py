@@ -1,5 +1,7 @@
 """A routing table with two banks: one is read while the other is written, and a swap exchanges them at once."""
 
+from collections.abc import Sequence
+
 from amaranth.hdl import Cat, Module
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import Component, In, Out
@@ -9,11 +11,11 @@ class RoutingTable(Component):
     """``lookups`` reads per cycle: the outputs, a bit each, by which a flit of each of ``ids`` leaves, in ``ports``.
 
     ``write`` puts ``write_ports`` at ``write_id`` of the bank that is not in use; ``swap`` makes it the one in use from
-    the next cycle on, for all reads alike. ``bank`` is the one in use.
+    the next cycle on, for all reads alike. ``bank`` is the one in use, at first with the entries of ``initial``.
     """
 
-    def __init__(self, lookups: int = 5, outputs: int = 5, id_bits: int = 6) -> None:
-        self.outputs, self.id_bits = outputs, id_bits
+    def __init__(self, lookups: int = 5, outputs: int = 5, id_bits: int = 6, initial: Sequence[int] = ()) -> None:
+        self.outputs, self.id_bits, self.initial = outputs, id_bits, list(initial)
         super().__init__(
             {
                 "ids": In(id_bits).array(lookups),
@@ -29,7 +31,7 @@ class RoutingTable(Component):
     def elaborate(self, platform: object) -> Module:
         """Distributed memory with a read port per lookup; the bank is the highest bit of its address."""
         m = Module()
-        m.submodules.entries = entries = Memory(shape=self.outputs, depth=2 << self.id_bits, init=[])
+        m.submodules.entries = entries = Memory(shape=self.outputs, depth=2 << self.id_bits, init=self.initial)
         write = entries.write_port()
         m.d.comb += [
             write.en.eq(self.write),

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from amaranth.hdl import Cat, Module, Signal, Value
 from amaranth.lib.wiring import Component, In, Out
 
+from acf.rtl.units.tree import any_of
 from acf.sim.accelerators.moves import PAPER_MOVES, WIDE_MOVES, Moves, check_moves, lane_levels
 
 
@@ -71,7 +72,7 @@ class ScheduleLogic(Component):
         for number, level in enumerate(lane_levels(spec.lanes, spec.moves)):
             after = Signal(spec.staged_bits, name=f"after_level_{number}")
             takes = [self._decide(m, staged, lane) for lane in level]
-            m.d.comb += after.eq(staged & ~_any_of(takes))
+            m.d.comb += after.eq(staged & ~any_of(takes))
             staged = after
         m.d.comb += self.left.eq(staged)
         for step in range(spec.depth + 1):
@@ -97,9 +98,9 @@ class ScheduleLogic(Component):
 class TensorDashScheduler(Component):
     """The scheduler with its staging buffer of effectual bits.
 
-    In a cycle with ``enable`` the lanes take what `ScheduleLogic` says, the buffer moves on by ``advance`` steps (at most
-    ``drained``; a tile gives the least of its PEs) and ``fill`` comes in behind: the ``depth`` steps that follow the
-    staged ones, of which the first ``advance`` are used. ``load`` replaces the buffer by ``fill``, to start.
+    In a cycle with ``enable`` the lanes take what `ScheduleLogic` says, the buffer moves on by ``advance`` steps (at
+    most ``drained``; a tile gives the least of its PEs) and ``fill`` comes in behind: the ``depth`` steps that follow
+    the staged ones, of which the first ``advance`` are used. ``load`` replaces the buffer by ``fill``, to start.
     """
 
     def __init__(self, spec: SchedulerSpec = NARROW) -> None:
@@ -184,13 +185,3 @@ def fills_of(rows: Sequence[int], spec: SchedulerSpec = NARROW) -> list[tuple[in
 
 def _window(rows: Sequence[int], first: int, spec: SchedulerSpec) -> int:
     return sum(row << step * spec.lanes for step, row in enumerate(rows[first : first + spec.depth]))
-
-
-def _any_of(values: list[Value]) -> Value:
-    """Bitwise or, as a balanced tree."""
-    while len(values) > 1:
-        values = [
-            values[place] | values[place + 1] if place + 1 < len(values) else values[place]
-            for place in range(0, len(values), 2)
-        ]
-    return values[0]

@@ -32,8 +32,8 @@ class SorterSpec:
 class TopKSorter(Component):
     """Takes ``value`` in every cycle with ``valid``; a group ends with its ``group_size``-th value.
 
-    In the cycle after that ``done`` is 1, and ``values`` and ``indices`` hold ``kept`` fields each, the largest first and
-    lowest. The next group's first value may come in that very cycle.
+    In the cycle after that ``done`` is 1, and ``values`` and ``indices`` hold ``kept`` fields each, the largest first
+    and lowest. The next group's first value may come in that very cycle.
     """
 
     def __init__(self, spec: SorterSpec | None = None) -> None:

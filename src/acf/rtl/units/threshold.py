@@ -64,10 +64,14 @@ class ThresholdUnit(Component):
         """Compare and count in every cycle; at the end of a step multiply, divide, multiply."""
         m = Module()
         greatest = Signal(31)
-        left, right, product = Signal(self.spec.count_bits), Signal(24), Signal(self.spec.count_bits + 24)
+        wide = max(24, self.spec.count_bits)  # a count, or the 24 bits of a significand
+        left = Signal(wide)
+        right = Signal(24)
+        product = Signal(wide + 24)
         m.d.comb += product.eq(left * right)
         self._filter(m, greatest)
-        quotient, remainder = Signal(self.spec.divide_cycles), Signal(self.spec.count_bits)
+        quotient = Signal(self.spec.divide_cycles)
+        remainder = Signal(self.spec.count_bits)
         steps = Signal(range(self.spec.divide_cycles + 1))
         starts = self.threshold == 0
         with m.FSM(name="update") as update:
@@ -139,14 +143,17 @@ def _ratio(m: Module, quotient: Value, starts: Value) -> Value:
 
 def _scale(m: Module, operand: Value, product: Value, starts: Value) -> Value:
     """Float32 bits of ``operand`` times the ratio, from the 48-bit ``product`` of significand and ratio."""
-    narrowed, shift = Signal(26), Signal(signed(3))  # 24 bits, one for rounding, one for what lies below
+    narrowed = Signal(26)  # 24 bits, one for rounding, one for what lies below
+    shift = Signal(signed(3))
     with m.If(product[47]):
         m.d.comb += [narrowed.eq(Cat(product[:23].any(), product[23:48])), shift.eq(1)]
     with m.Elif(product[46]):
         m.d.comb += [narrowed.eq(Cat(product[:22].any(), product[22:47])), shift.eq(0)]
     with m.Else():
         m.d.comb += [narrowed.eq(Cat(product[:21].any(), product[21:46])), shift.eq(-1)]
-    rounded, exponent, result = Signal(25), Signal(signed(11)), Signal(32)
+    rounded = Signal(25)
+    exponent = Signal(signed(11))
+    result = Signal(32)
     m.d.comb += [
         rounded.eq(narrowed[2:] + (narrowed[1] & (narrowed[0] | narrowed[2]))),
         exponent.eq(operand[23:31] + Mux(starts, FIRST_EXPONENT, 0) + shift + rounded[24]),

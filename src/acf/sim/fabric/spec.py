@@ -145,7 +145,8 @@ class AdaptiveFabric(FabricShape, AcceleratorSpec):
         """Cycles of the small controller when blocks have moved: sharing the work anew and writing the table.
 
         A cycle per compare, add or access. The order of the reduction compares all bins at once; an entry of the table
-        is one depth for one mesh row, as wide as the mesh.
+        is one depth for one mesh row, as wide as the mesh. Every block is entered in the index by columns, and a
+        prefix-sum unit sums ``tile`` pointers at a time, twice.
         """
         columns, steps = (int(size) for size in work.present.shape)
         share = BALANCERS[self.balancer].controller_cycles
@@ -156,7 +157,11 @@ class AdaptiveFabric(FabricShape, AcceleratorSpec):
 
     def table_cycles(self, work: Work, reduces: bool) -> int:
         """Those of `update_cycles` that write the routing table: spent even if the sharing is kept."""
-        return _pieces(work) if reduces else work.serial.steps * self.mesh_rows
+        if reduces:
+            return _pieces(work)
+        columns, steps = (int(size) for size in work.present.shape)
+        index = int(work.present.sum()) + ceil(columns / self.tile) + ceil(steps / self.tile)
+        return index + steps * self.mesh_rows
 
     def _energy_j(self, program: Program, slots: int) -> dict[str, float]:
         """Joules by component for ``slots`` MACs; a unit without work, or with a zero, is clock-gated.

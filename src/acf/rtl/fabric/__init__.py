@@ -1,0 +1,1 @@
+"""The fabric in gates: what `docs/fabric.md` describes, parametrised by the simulator's `FabricShape`."""

@@ -1,0 +1,234 @@
+"""The sizes of a fabric in gates, worked out from the same shape that the simulator plays."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import gcd
+
+from amaranth.lib import data
+from amaranth.utils import bits_for
+
+from acf.errors import RtlError
+from acf.program import FabricShape
+
+ROUND_BITS = 8  # rounds are told apart modulo 256
+REASON_BITS = 3
+FETCH_CYCLES = 5  # from a turn at the port to a row in the unit's buffer
+
+
+@dataclass(frozen=True)
+class FabricSizes:
+    """A shape that can be built, ``command_depth`` packets per controller, ``memory_flits`` behind each of them."""
+
+    shape: FabricShape
+    command_depth: int = 512
+    memory_flits: int = 4096
+
+    def __post_init__(self) -> None:
+        shape = self.shape
+        rules = (
+            (shape.skip != "gate", "skip 'gate' is the simulator's alone; build with both or serial"),
+            (
+                shape.skip != "both" or shape.lanes == 1,
+                f"with skip 'both' the {shape.lanes} lanes of a unit would need {shape.lanes} sums of any columns a "
+                "cycle; build with 1 lane, or with skip 'serial'",
+            ),
+            (not shape.ideal_links, "a crossbar has ideal links, which cannot be built; use mesh or static"),
+            (
+                shape.tile % shape.units_per_cluster == 0,
+                f"units_per_cluster {shape.units_per_cluster} must divide the tile {shape.tile}; use a divisor",
+            ),
+            (_is_power(shape.lanes), f"lanes {shape.lanes} must be a power of two; use a power of two"),
+            (
+                _is_power(shape.link_bytes) and 2 * shape.tile <= shape.link_bytes <= 2 * shape.tile**2,
+                f"link_bytes {shape.link_bytes} must be a power of two from a row of values, {2 * shape.tile}, to a "
+                f"piece, {2 * shape.tile**2}; use such a width",
+            ),
+            (
+                4 * shape.lanes <= shape.link_bytes,
+                f"lanes {shape.lanes} make more sums a cycle than link_bytes {shape.link_bytes} carry; use fewer",
+            ),
+            (shape.sram_cycles >= 3, f"sram_cycles {shape.sram_cycles} must be at least 3 to be built; give more"),
+            (
+                shape.mesh_columns == 1 or gcd(1 + shape.hop_cycles, shape.result_period_cycles) == 1,
+                f"with hop_cycles {shape.hop_cycles} results of two clusters meet on the line of a mesh row; "
+                "use a number of which one more shares no factor with mesh_columns",
+            ),
+        )
+        for holds, message in rules:
+            if not holds:
+                raise RtlError(message)
+
+    # Values and flits.
+    @property
+    def flit_values(self) -> int:
+        """bf16 values of a flit."""
+        return self.shape.link_bytes // 2
+
+    @property
+    def flit_bits(self) -> int:
+        """Bits of a flit."""
+        return 8 * self.shape.link_bytes
+
+    @property
+    def piece_values(self) -> int:
+        """Values of a piece, and the bits of its pattern."""
+        return self.shape.tile**2
+
+    @property
+    def piece_flits(self) -> int:
+        """The most flits of a piece: those of all its values."""
+        return self.piece_values // self.flit_values
+
+    @property
+    def pattern_values(self) -> int:
+        """Places of values that the pattern of a packed piece takes."""
+        return self.piece_values // 16
+
+    # Units.
+    @property
+    def unit_rows(self) -> int:
+        """Rows of a piece that belong to one unit."""
+        return self.shape.tile // self.shape.units_per_cluster
+
+    @property
+    def chunks(self) -> int:
+        """Cycles of a full row of a block."""
+        return self.shape.tile // self.shape.lanes
+
+    @property
+    def sum_words(self) -> int:
+        """Words of ``lanes`` sums in one bank of a unit."""
+        return self.shape.accumulator_tiles * self.unit_rows * self.chunks
+
+    @property
+    def ports(self) -> int:
+        """Read ports of a cluster, each with its own copy of the stores."""
+        return -(-self.shape.units_per_cluster // self.shape.units_per_port)
+
+    @property
+    def skips_both(self) -> bool:
+        """Whether zeros of a block take no time either."""
+        return self.shape.skip == "both"
+
+    @property
+    def count_bits(self) -> int:
+        """Bits of the number of non-zeros in a row of a block."""
+        return self.shape.tile.bit_length()
+
+    @property
+    def datapath_delay(self) -> int:
+        """Cycles by which multiplying follows the walk: a turn at the port, the fetch, the load of the row."""
+        return self.shape.units_per_port + FETCH_CYCLES + 1
+
+    # Layouts.
+    @property
+    def due_bits(self) -> int:
+        """Bits of a counter of blocks that tells blocks due from blocks there, whatever is queued."""
+        shape = self.shape
+        most = 2 * (shape.parallel_slots + (shape.queue_packets + 1) * shape.accumulator_tiles)
+        return most.bit_length() + 1
+
+    @cached_property
+    def header(self) -> data.StructLayout:
+        """What a serial packet tells one of its takers."""
+        tiles = self.shape.accumulator_tiles
+        return data.StructLayout(
+            {
+                "blocks": tiles,  # blocks of the step that it meets, in the order of their arrival
+                "sums": tiles,  # the pieces of the bank that they add to, in the same order
+                "count": bits_for(tiles),  # blocks of the step
+                "edge_valid": 1,
+                "edge": bits_for(tiles - 1),  # the block with fewer columns than a tile
+                "round": ROUND_BITS,
+                "last_of_step": 1,
+                "last_of_round": 1,
+                "tiles": bits_for(tiles),  # pieces of results that leave after the round
+            }
+        )
+
+    @cached_property
+    def item(self) -> data.StructLayout:
+        """A queued serial piece as one unit sees it."""
+        return data.StructLayout(
+            {
+                "header": self.header,
+                "due": self.due_bits,  # blocks that must have come since the beginning
+                "base": bits_for(self.shape.parallel_slots - 1),  # the slot of the step's first block
+                "reason": REASON_BITS,
+                "pattern": self.unit_rows * self.shape.tile,
+            }
+        )
+
+    @cached_property
+    def operation(self) -> data.StructLayout:
+        """One cycle of a unit on its way from the walk to the adder."""
+        return data.StructLayout({"valid": 1, "start": 1, "bank": 1, "address": bits_for(self.sum_words - 1)})
+
+    @cached_property
+    def request(self) -> data.StructLayout:
+        """What a unit asks its port for: a value of a queued piece and the matching row of a block."""
+        shape = self.shape
+        return data.StructLayout(
+            {
+                "place": bits_for(shape.queue_packets - 1),
+                "row": bits_for(shape.tile - 1),
+                "step": bits_for(shape.tile - 1),
+                "slot": bits_for(shape.parallel_slots - 1),
+            }
+        )
+
+    @cached_property
+    def fetched(self) -> data.StructLayout:
+        """What the port gives back; ``mask`` and ``packed`` say which columns the values of the row belong to."""
+        return data.StructLayout({"value": 16, "row": 16 * self.shape.tile, "mask": self.shape.tile, "packed": 1})
+
+    def link(self, places: int, serial: bool) -> data.StructLayout:
+        """A flit and what travels beside it on a line of ``places`` routers."""
+        members = {
+            "valid": 1,
+            "last": 1,
+            "parallel": 1,
+            "packed": 1,
+            "reason": REASON_BITS,
+            "takers": places,
+            "data": self.flit_bits,
+        }
+        if serial:
+            members["headers"] = places * self.header.size
+        return data.StructLayout(members)
+
+    @property
+    def most_sum_flits(self) -> int:
+        """Flits of a full bank of partial sums."""
+        return self.shape.accumulator_tiles * self.piece_values * 4 // self.shape.link_bytes
+
+    @property
+    def most_sum_stride(self) -> int:
+        """The most cycles from one flit of partial sums to the next."""
+        return self.shape.sum_flit_cycles * self.shape.mesh_columns
+
+    @property
+    def most_sum_cycles(self) -> int:
+        """The most cycles that partial sums of a column take."""
+        return self.shape.hop_cycles * self.shape.mesh_rows + self.most_sum_flits * self.most_sum_stride
+
+    def command(self, places: int, serial: bool) -> data.StructLayout:
+        """A word of a controller's command memory."""
+        members: dict[str, int] = {
+            "parallel": 1,
+            "packed": 1,
+            "flits": bits_for(self.piece_flits),
+            "address": bits_for(self.memory_flits - 1),
+            "takers": places,
+        }
+        if serial:
+            members["headers"] = places * self.header.size
+        else:
+            members["sum_flits"] = bits_for(self.most_sum_flits)
+            members["sum_stride"] = bits_for(self.most_sum_stride)
+            members["sum_cycles"] = bits_for(self.most_sum_cycles)
+        return data.StructLayout(members)
+
+
+def _is_power(number: int) -> bool:
+    return number & (number - 1) == 0

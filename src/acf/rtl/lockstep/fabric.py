@@ -1,0 +1,190 @@
+"""The fabric's side: words loaded, the program run in a simulation of the gates, events and results read back."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from acf.errors import RtlError
+from acf.program import Program
+from acf.rtl.arithmetic.model import bf16_values
+from acf.rtl.fabric.bench import FabricBench
+from acf.rtl.fabric.sizes import FabricSizes
+from acf.rtl.fabric.words import Encoded
+from acf.rtl.flow.ports import split_bits
+from acf.rtl.lockstep.model import Stalls, add_flushed, columns_of_group, oriented
+from acf.rtl.lockstep.record import EVENTS, Record
+from acf.rtl.simulation import Simulation
+from acf.sim.fabric.engine import DRAIN, IMBALANCE, REASONS
+
+Outputs = dict[str, NDArray[np.uint64]]
+
+
+@dataclass(frozen=True, eq=False)
+class FabricSimulation:
+    """A fabric of ``sizes`` in simulation; runs one program after the other, each from the initial state."""
+
+    sizes: FabricSizes
+    simulation: Simulation
+
+    @classmethod
+    def of(cls, sizes: FabricSizes, backend: str = "auto", optimise: str = "-O1") -> "FabricSimulation":
+        """Build the fabric for a backend of `Simulation`."""
+        return cls(sizes, Simulation(FabricBench(sizes), backend, optimise))
+
+    def run(self, program: Program, encoded: Encoded, stalls: Stalls, cycles: int, shape: tuple[int, int]) -> Record:
+        """Run ``program``, which takes ``cycles`` on the model; ``shape`` is that of serial rows x parallel columns."""
+        self.simulation.restart()
+        self.simulation.run(self._load(program, encoded, stalls))
+        held = {
+            "reduces": int(program.reduces),
+            "edge_cycles": encoded.edge_cycles,
+            "outside_cycles": stalls.latency_cycles,
+        }
+        steps = cycles + self.margin
+        outputs = self.simulation.run({"run": 1, **held}, steps)
+        if not int(outputs["is_done"][-1]):
+            raise RtlError(f"the fabric is not done {self.margin} cycles after the model; compare their events")
+        units = self.sizes.shape.units
+        counted = self.simulation.run({"counted_unit": np.minimum(np.arange(units + 2), units - 1), **held})
+        events = self._events(outputs, program)
+        counters = np.stack([counted[name][2:].astype(np.int64) for name in (*REASONS, "idle")], axis=1)
+        total, unit_cycles = self._close_counters(counters, events, program, steps)
+        return Record(total, events, unit_cycles, self._output(outputs, program, encoded, shape))
+
+    @property
+    def margin(self) -> int:
+        """Cycles by which the last results are at the edges after the model has ended."""
+        shape = self.sizes.shape
+        hops = shape.hop_cycles * (shape.mesh_rows + shape.mesh_columns + 2)
+        return self.sizes.datapath_delay + hops + 2 * shape.result_flit_cycles + 2 * shape.sum_flit_cycles + 8
+
+    def _load(self, program: Program, encoded: Encoded, stalls: Stalls) -> dict[str, NDArray[np.uint64]]:
+        """Inputs that write all words, one a cycle."""
+        fabric = self.simulation
+        widths = {port.name: port.words for port in fabric.inputs}
+        writes: list[tuple[str, int, int, int]] = []  # port that selects, line, address, word
+        for line, (commands, flits) in enumerate(zip(encoded.commands, encoded.flits, strict=True)):
+            writes += [("load", line, address, word) for address, word in enumerate(commands)]
+            writes += [("load_flit", line, address, word) for address, word in enumerate(flits)]
+            writes.append(("load_count", line, len(commands), 0))
+            if line < self.sizes.shape.mesh_rows:
+                ticks = stalls.ticks[program.rows.first[line] : program.rows.first[line + 1]]
+                writes += [("load_ticks", line, address, int(word)) for address, word in enumerate(ticks)]
+        cycles = len(writes) + 2
+        inputs = {
+            name: np.zeros((cycles, widths[name]), dtype=np.uint64)
+            for name in ("load", "load_flit", "load_count", "load_ticks", "load_address", "load_word", "load_data")
+        }
+        for cycle, (select, line, address, word) in enumerate(writes):
+            inputs[select][cycle, line // 64] = 1 << line % 64
+            inputs["load_address"][cycle] = address
+            data = inputs["load_word" if select == "load" else "load_data"][cycle]
+            for part in range(data.size):
+                data[part] = word >> 64 * part & 0xFFFFFFFFFFFFFFFF
+        return inputs
+
+    def _events(self, outputs: Outputs, program: Program) -> dict[str, list[list[int]]]:
+        """Cycles of every event; arrivals, ends and empty banks count from the cycle after."""
+        shape = self.sizes.shape
+        counts = {"line": shape.mesh_rows + shape.mesh_columns, "cluster": shape.clusters, "unit": shape.units}
+        ports = {
+            "send": ("sends", 0),
+            "serial_arrival": ("serial_arrives", 1),
+            "parallel_arrival": ("parallel_arrives", 1),
+            "begin": ("begins", 0),
+            "end": ("ends", 1),
+            "leave": ("leaves", 0),
+            "empty": ("empties", 1),
+        }
+        events = {}
+        for name, kind in EVENTS.items():
+            port, later = ports[name]
+            bits = split_bits(outputs[port], 1, counts[kind])
+            if name == "leave" and program.reduces:
+                bits = np.tile(split_bits(outputs["sums_start"], 1, shape.mesh_columns), (1, shape.mesh_rows))
+            events[name] = [(np.flatnonzero(bits[:, place]) + later).tolist() for place in range(counts[kind])]
+        return events
+
+    def _close_counters(
+        self, counters: NDArray[np.int64], events: dict[str, list[list[int]]], program: Program, steps: int
+    ) -> tuple[int, NDArray[np.int64]]:
+        """Cycles of the program, and the wait at its end put down as the simulator does."""
+        shape = self.sizes.shape
+        finished = steps - counters[:, -1]
+        latest = end = int(finished.max())
+        for cluster, times in enumerate(events["empty"]):
+            home = 0 if program.reduces else shape.hop_cycles * (cluster % shape.mesh_columns + 1)
+            end = max(end, times[-1] + home if times else 0)
+        unit_cycles = counters[:, :-1].copy()
+        unit_cycles[:, IMBALANCE] += latest - finished
+        unit_cycles[:, DRAIN] += end - latest
+        return end, unit_cycles
+
+    def _output(
+        self, outputs: Outputs, program: Program, encoded: Encoded, shape: tuple[int, int]
+    ) -> NDArray[np.uint32]:
+        output = np.zeros(shape, dtype=np.float32)
+        if program.reduces:
+            self._take_sums(output, outputs, program, encoded)
+        else:
+            self._take_results(output, outputs, program, encoded)
+        return oriented(program, output)
+
+    def _take_results(self, output: NDArray[np.float32], outputs: Outputs, program: Program, encoded: Encoded) -> None:
+        shape, sizes = self.sizes.shape, self.sizes
+        column_bits = max(1, (shape.mesh_columns - 1).bit_length())
+        column_of = split_bits(outputs["result_column"], column_bits, shape.mesh_rows)
+        valid = split_bits(outputs["result_valid"], 1, shape.mesh_rows)
+        words = outputs["result"].reshape(len(valid), shape.mesh_rows, -1)
+        for row in range(shape.mesh_rows):
+            for column in range(shape.mesh_columns):
+                cluster = row * shape.mesh_columns + column
+                cycles = np.flatnonzero((valid[:, row] == 1) & (column_of[:, row] == column))
+                values = bf16_values(np.ascontiguousarray(words[cycles, row]).view("<u2").reshape(-1))
+                taken = 0
+                for number in encoded.places[cluster].rounds:
+                    count = int(program.round_flits[number, row, column]) * sizes.flit_values
+                    bank = self._bank(values[taken : taken + count])
+                    taken += count
+                    self._scatter(output, program, encoded.tiles[cluster, number], bank, adds=False)
+
+    def _take_sums(self, output: NDArray[np.float32], outputs: Outputs, program: Program, encoded: Encoded) -> None:
+        shape = self.sizes.shape
+        valid = split_bits(outputs["sum_valid"], 1, shape.mesh_columns)
+        words = outputs["sum"].reshape(len(valid), shape.mesh_columns, -1)
+        for column in range(shape.mesh_columns):
+            values = np.ascontiguousarray(words[valid[:, column] == 1, column]).view("<f4").reshape(-1)
+            taken = 0
+            for number in encoded.places[column].rounds:
+                flits = int(program.round_flits[number, 0, column]) // program.split
+                count = flits * shape.link_bytes // 4
+                bank = self._bank(values[taken : taken + count])
+                taken += count
+                adds = column >= columns_of_group(program, self.sizes)
+                self._scatter(output, program, encoded.tiles[column, number], bank, adds)
+
+    def _bank(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Values in the order of leaving as pieces ``[tiles, tile, tile]``.
+
+        Word n of a bank is word n // units of unit n % units.
+        """
+        shape, sizes = self.sizes.shape, self.sizes
+        units, lanes = shape.units_per_cluster, shape.lanes
+        ordered = values.reshape(-1, sizes.unit_rows, sizes.chunks, units, lanes)
+        return np.ascontiguousarray(ordered.transpose(0, 1, 3, 2, 4)).reshape(-1, shape.tile, shape.tile)
+
+    def _scatter(
+        self,
+        output: NDArray[np.float32],
+        program: Program,
+        pieces: list[tuple[int, int]],
+        bank: NDArray[np.float32],
+        adds: bool,
+    ) -> None:
+        tile = self.sizes.shape.tile
+        for index, (piece, column) in enumerate(pieces):
+            first, rows = int(program.piece_first[piece]), int(program.piece_rows[piece])
+            target = output[first : first + rows, column * tile : (column + 1) * tile]
+            values = bank[index, : target.shape[0], : target.shape[1]]
+            target[...] = add_flushed(target, values) if adds else values

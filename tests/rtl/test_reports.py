@@ -1,0 +1,148 @@
+"""Synthesis, area, power and the commands over them."""
+
+import json
+from io import StringIO
+from pathlib import Path
+
+import numpy as np
+import pytest
+from amaranth.hdl import Module
+from amaranth.lib.wiring import Component, In, Out
+from rich.console import Console
+from typer.testing import CliRunner
+
+from acf.cli import app, main
+from acf.errors import RtlError
+from acf.rtl.area import measure_area
+from acf.rtl.devices import DEVICES
+from acf.rtl.liberty import Liberty
+from acf.rtl.power import measure_power
+from acf.rtl.synthesis import Resources, synthesise
+from acf.rtl.tables import synthesis_table
+from acf.rtl.units.fifo import CreditCounter
+
+LIBERTY = Path(__file__).parent / "cells" / "small.lib"
+
+
+class Register(Component):
+    """Eight flip-flops."""
+
+    def __init__(self) -> None:
+        super().__init__({"value": In(8), "held": Out(8)})
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.d.sync += self.held.eq(self.value)
+        return m
+
+
+class Pair(Component):
+    """Two registers in a row."""
+
+    def __init__(self) -> None:
+        super().__init__({"value": In(8), "held": Out(8)})
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.first, m.submodules.second = first, second = Register(), Register()
+        m.d.comb += [first.value.eq(self.value), second.value.eq(first.held), self.held.eq(second.held)]
+        return m
+
+
+def test_synthesis_counts_every_instance_of_a_merged_module() -> None:
+    report = synthesise(Pair(), "pair")
+    assert report.resources.flip_flops == 16
+    assert report.modules["pair_first"].instances == 2
+    assert report.modules["pair_first"].resources.flip_flops == 8
+    shown = Console(width=120, file=StringIO())
+    shown.print(synthesis_table(report))
+    assert "share of a VU9P" in shown.file.getvalue()
+
+
+def test_a_resource_is_a_share_of_the_device() -> None:
+    shares = Resources(luts=11_822.4, dsps=684).share_of(DEVICES["vu9p"])
+    assert shares["luts"] == pytest.approx(0.01)
+    assert shares["dsps"] == pytest.approx(0.1)
+
+
+def test_area_is_in_gate_equivalents_of_the_named_library() -> None:
+    report = measure_area(Pair(), "pair", Liberty.read(LIBERTY))
+    assert report.cells["DFF"] == 16
+    assert report.gate_equivalents >= 16 * 96 / 24
+    assert report.gate_equivalents == pytest.approx(sum(report.modules.values()))
+
+
+def test_a_library_is_read_with_areas_and_loads() -> None:
+    library = Liberty.read(LIBERTY)
+    assert library.voltage == 1.8
+    assert library.gate_area == 24
+    assert library.cells["NOR2"].pins["B"].capacitance == 0.013
+    assert library.cells["DFF"].pins["Q"].is_output
+
+
+@pytest.mark.parametrize(
+    ("text", "message"), [("hello", "holds no cells"), ("cell (INV) { area : 2; }", "no two-input NAND")]
+)
+def test_a_file_that_is_no_library_is_refused(text: str, message: str) -> None:
+    with pytest.raises(RtlError, match=message):
+        assert Liberty.parse(text).gate_area
+
+
+def test_power_grows_with_what_toggles(verilator: None) -> None:
+    cells, cycles = Liberty.read(LIBERTY), 64
+    quiet = measure_power(CreditCounter(), "credits", {}, cycles, cells)
+    half = np.arange(cycles) % 4 < 2
+    busy = measure_power(CreditCounter(), "credits", {"send": half, "credit": ~half}, cycles, cells)
+    assert busy.switched_per_cycle > 2 * quiet.switched_per_cycle
+    assert busy.clock_per_cycle == quiet.clock_per_cycle == pytest.approx(3 * 0.015 * 2, rel=0.05)  # 3 flip-flops
+
+
+def run(*arguments: str) -> str:
+    result = CliRunner().invoke(app, ["rtl", *arguments])
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_emit_writes_the_same_file_twice(tmp_path: Path) -> None:
+    first, second = tmp_path / "first.v", tmp_path / "second.v"
+    facts = json.loads(run("emit", "mac", "-o", str(first), "--json"))
+    run("emit", "mac", "-o", str(second))
+    assert facts["modules"] == 3
+    assert first.read_bytes() == second.read_bytes()
+    assert "module acf_mac(" in first.read_text()
+
+
+def test_synth_says_that_a_queue_lies_in_distributed_memory() -> None:
+    facts = json.loads(run("synth", "fifo", "--json"))
+    assert facts["cells"]["RAM32M16"] == 3
+    assert facts["resources"]["flip_flops"] < 16
+    assert facts["shares"]["vu9p"]["luts"] == facts["resources"]["luts"] / 1_182_240
+    assert 0 < facts["logic_depth"] < 10
+
+
+def test_area_speaks_json() -> None:
+    assert json.loads(run("area", "credits", "--liberty", str(LIBERTY), "--json"))["cells"]["DFF"] == 3
+
+
+def test_the_components_are_listed_by_name() -> None:
+    assert "router" in json.loads(run("units", "--json"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["emit", "abacus"], "unit 'abacus' is not one of multiplier, adder, mac"),
+        (["synth", "credits", "--target", "ice40"], "target 'ice40' is not one of xcup"),
+        (["area", "credits", "--liberty", "no.lib"], "no.lib cannot be read (No such file or directory)"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(
+    arguments: list[str], message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["acf", "rtl", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    error = capsys.readouterr().err
+    assert ended.value.code == 2
+    assert message in error
+    assert error.count("\n") == 1
