@@ -130,3 +130,14 @@ def test_bad_input_is_one_line_and_exit_code_2(
     assert message in errors
     assert len(errors.strip().splitlines()) == 1
     assert sorted(path.name for path in tmp_path.iterdir()) == ["step.safetensors"]  # nothing was left behind
+
+
+def test_an_ablation_prints_a_table_and_writes_records_and_a_page(tmp_path: Path) -> None:
+    arguments = ["bench", "ablation", "--what", "balancer", "--examples", "8", "--sparsity", "0.9", "--seeds", "1"]
+    done = RUNNER.invoke(app, [*arguments, "--out", str(tmp_path)])
+    assert done.exit_code == 0, done.output
+    assert "longest" in done.output
+    assert {path.name for path in tmp_path.iterdir()} == {"balancer.json", "balancer.md", "ablations.html"}
+    again = RUNNER.invoke(app, [*arguments, "--out", str(tmp_path), "--json"])
+    assert json.loads(again.output)[0]["ablation"] == "balancer"
+    assert len(json.loads(again.output)[0]["points"]) == 6

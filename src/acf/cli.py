@@ -13,6 +13,7 @@ from acf.files import write_whole
 from acf.rtl.commands import app as rtl
 
 if TYPE_CHECKING:
+    from acf.metrics import AblationRecord
     from acf.nn import LayerTiming
     from acf.sim import Result
 
@@ -254,15 +255,21 @@ def epochs(
 
 @app.command()
 def report(
-    results: Annotated[list[Path], typer.Argument(help="Files that --save of simulate or compare wrote.")],
+    results: Annotated[
+        list[Path], typer.Argument(help="Files that --save of simulate or compare, or bench ablation, wrote.")
+    ],
     output: Annotated[Path, typer.Option("--output", "-o", help="The HTML file to write.")] = Path("report.html"),
     title: Annotated[str, typer.Option(help="Title of the page.")] = "ACF report",
 ) -> None:
-    """Write one offline HTML page about saved results."""
+    """Write one offline HTML page about saved results and ablations."""
+    from acf.metrics import AblationRecord
     from acf.report import report as write_report
+    from acf.sim.result import Result
 
-    loaded = [result for path in results for result in _load_results(path)]
-    typer.echo(f"report: {write_report(loaded, output, title=title)}")
+    saved = [values for path in results for values in _load_saved(path)]
+    records = [AblationRecord.from_dict(values) for values in saved if "ablation" in values]
+    loaded = [Result.from_dict(values) for values in saved if "ablation" not in values]
+    typer.echo(f"report: {write_report(loaded, output, ablations=records, title=title)}")
 
 
 @bench.command()
@@ -410,6 +417,51 @@ def simulators(
 
 
 @bench.command()
+def ablation(
+    what: Annotated[
+        str, typer.Option(help="Of block, regrow, interconnect, balancer, prefetch, scus; several with commas, or all.")
+    ] = "all",
+    network: Annotated[str, typer.Option(help="transformer-base or resnet50.")] = "transformer-base",
+    examples: Annotated[int, typer.Option(min=0, help="Tokens or images; 0: a size that runs quickly.")] = 0,
+    sparsity: Annotated[str, typer.Option(help="Shares of blocks to drop.")] = "0.5,0.75,0.9",
+    seeds: Annotated[int, typer.Option(min=1, help="How often blocks and zeros are drawn.")] = 3,
+    on: Annotated[
+        str, typer.Option("--on", help="The fabric to vary: acf-512, acf-16384 or a .toml file.")
+    ] = "acf-512",
+    whole: Annotated[bool, typer.Option("--whole", help="All layers of the network, not a sample of them.")] = False,
+    out: Annotated[Path, typer.Option(help="Folder for records and plots; a later call goes on from them.")] = Path(
+        "runs/ablation"
+    ),
+    as_json: Json = False,
+) -> None:
+    """Vary one part of the fabric and measure what it is worth; exit code 1 if a point failed."""
+    from acf.experiments.fabric.ablation_runs import AblationOptions, chosen_ablations, run_ablation
+    from acf.report import report as write_report
+    from acf.tables import ablation_table
+    from acf.terminal import progress, show
+
+    names = chosen_ablations([name.strip() for name in what.split(",")])
+    options = AblationOptions(network, examples, tuple(_numbers(sparsity, "sparsity")), seeds, on, whole)
+    records: list[AblationRecord] = []
+    with progress(visible=not as_json) as on_progress:
+        for name in names:
+
+            def on_part(point: str, share: float) -> None:
+                on_progress(point, (len(records) + share) / len(names))
+
+            records.append(run_ablation(name, options, out, on_part))
+    page = write_report([], out / "ablations.html", ablations=records, title="Ablations of the fabric")
+    if as_json:
+        _print_json([json.loads(record.to_json()) for record in records])
+    else:
+        for record in records:
+            show(ablation_table(record))
+        typer.echo(f"report: {page}")
+    if any(record.failed for record in records):
+        raise typer.Exit(1)
+
+
+@bench.command()
 def fabric(
     network: Annotated[str, typer.Option(help="resnet50 or transformer-base.")] = "transformer-base",
     examples: Annotated[int, typer.Option(help="Images or tokens of a step; 0: 32 images, 4096 tokens.")] = 0,
@@ -498,15 +550,17 @@ def _save_results(results: "list[Result]", path: Path | None) -> None:
         write_whole(path, json.dumps([result.to_dict() for result in results], indent=2).encode())
 
 
-def _load_results(path: Path) -> "list[Result]":
-    from acf.sim.result import Result
-
+def _load_saved(path: Path) -> list[dict[str, Any]]:
+    """Results, or records of ablations, as plain values; a record may stand alone."""
+    remedy = "pass a file that --save, or `acf bench ablation`, wrote"
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise ArchitectureError(f"{path} cannot be read ({error.strerror}); pass a file that --save wrote") from error
+        raise ArchitectureError(f"{path} cannot be read ({error.strerror}); {remedy}") from error
     except ValueError as error:
-        raise ArchitectureError(f"{path} is not JSON ({error}); pass a file that --save wrote") from error
-    if not isinstance(values, list):
-        raise ArchitectureError(f"{path} holds no list of results; pass a file that --save wrote")
-    return [Result.from_dict(item) for item in values]
+        raise ArchitectureError(f"{path} is not JSON ({error}); {remedy}") from error
+    if isinstance(values, dict) and "ablation" in values:
+        values = [values]
+    if not isinstance(values, list) or not all(isinstance(item, dict) for item in values):
+        raise ArchitectureError(f"{path} holds no list of results; {remedy}")
+    return values

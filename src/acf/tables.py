@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from rich.markup import escape
 from rich.table import Table
 
 from acf.units import binary_bytes, si
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from acf.experiments.reproduce import Row
     from acf.experiments.simulator_bench import SimulatorTiming
     from acf.experiments.trace_figures import TraceFigures
+    from acf.metrics import AblationRecord
     from acf.nn import LayerTiming
     from acf.sim import Result
 
@@ -247,6 +249,27 @@ def figures_table(figures: "Sequence[TraceFigures]") -> Table:
             *("-" if share is None else f"{share:.0%}" for share in shares),
             *(f"{speedup:.2f}x" for speedup in speedups),
         )
+    return table
+
+
+def ablation_table(record: "AblationRecord") -> Table:
+    """Mean and deviation of every measure at every place of an ablation."""
+    from acf.metrics.ablation import MEASURES, written_spread
+
+    table = Table(title=record.title, caption=f"{record.note}\n{record.conditions}")
+    for heading in ("sparsity", "series", record.axis):
+        table.add_column(heading)
+    for name in record.measures:
+        table.add_column(MEASURES[name].heading, justify="right")
+    last = None
+    for row in record.rows:
+        if last not in (None, row.sparsity):
+            table.add_section()
+        last = row.sparsity
+        cells = [written_spread(name, row.spreads.get(name)).replace(" %", "%") for name in record.measures]
+        if row.failures and not row.spreads:
+            cells = [f"[red]failed[/]: {escape(row.failures[0])}", *cells[1:]]
+        table.add_row(f"{row.sparsity:.0%}", row.series, row.value, *cells)
     return table
 
 

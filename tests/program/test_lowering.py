@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from acf.errors import ArchitectureError
 from acf.program import BALANCERS, PARALLEL, FabricShape, lower_gemm
-from acf.program.lower import choose_work
+from acf.program.lower import choose_work, lower_work
+from acf.program.mapping import TokenMapping, choose_mapping, keep_mapping
 from acf.program.shape import SKIP_MODES, TILES
 from acf.sim.fabric.functional import compute
 from acf.trace import Gemm
@@ -128,3 +129,52 @@ def test_an_item_takes_as_long_as_its_pairs_of_values(
         rows = serial[first : first + program.piece_rows[piece], along]
         expected = expected + cycles_by_hand(shape, rows, parallel[along, block * tile : (block + 1) * tile])
     assert (program.rows.item_cycles.sum(axis=0) == expected).all()
+
+
+@given(products(), st.integers(0, 10**6))
+def test_a_mapping_kept_while_blocks_moved_still_gives_the_product_exactly(
+    case: tuple[FabricShape, np.ndarray, np.ndarray, np.ndarray | None], seed: int
+) -> None:
+    shape, a, b, needed = case
+    rng = np.random.default_rng(seed)
+    moved = rng.integers(1, 4, b.shape) * blocks(rng, *b.shape, shape.tile, 0.3)
+    needed_after = None if needed is None else blocks(rng, *needed.shape, shape.tile, 0.4)
+    before, swapped = choose_work(Gemm(a != 0, b != 0, needed), shape)
+    after, _ = choose_work(Gemm(a != 0, moved != 0, needed_after), shape, swapped)
+    mapping = keep_mapping(choose_mapping(before, shape), before, after, shape)
+    program = lower_work(after, swapped, shape, mapping)
+    computed = compute(program, shape, a.astype(np.float64), moved.astype(np.float64))
+    expected = a @ moved if needed_after is None else (a @ moved) * needed_after
+    assert (computed.output == expected).all()
+
+
+def test_a_kept_mapping_leaves_columns_with_their_clusters_and_a_new_one_does_not() -> None:
+    shape = FabricShape(mesh_rows=1, mesh_columns=4, units_per_cluster=2)
+    rng = np.random.default_rng(0)
+    a = np.ones((2, 256), dtype=bool)  # too few tokens to spread: output columns must be shared
+    before, after = (
+        choose_work(Gemm(a, blocks(rng, 256, 256, 16, 0.3), None), shape, swapped=False)[0] for _ in range(2)
+    )
+    old, new = choose_mapping(before, shape), choose_mapping(after, shape)
+    kept = keep_mapping(old, before, after, shape)
+    assert isinstance(old, TokenMapping)
+    assert isinstance(new, TokenMapping)
+    assert isinstance(kept, TokenMapping)
+    assert (kept.group_of == old.group_of).all()
+    assert (kept.depth_order(after.present) == old.depth_order(before.present)).all()
+    assert (new.group_of != old.group_of).any()
+    assert kept.cycles > new.cycles
+
+
+def test_a_static_mapping_is_the_same_whatever_blocks_are_left() -> None:
+    shape = FabricShape(mesh_rows=2, mesh_columns=4, interconnect="static")
+    a, few = np.ones((256, 256), dtype=bool), np.zeros((256, 256), dtype=bool)
+    few[:, :64] = True
+    full, pruned = (
+        choose_mapping(choose_work(Gemm(a, right, None), shape, swapped=False)[0], shape)
+        for right in (np.ones_like(few), few)
+    )
+    assert isinstance(full, TokenMapping)
+    assert isinstance(pruned, TokenMapping)
+    assert full.groups == pruned.groups
+    assert (full.group_of == pruned.group_of).all()

@@ -239,7 +239,7 @@ def test_an_interrupted_write_leaves_the_old_report_and_no_litter(results, tmp_p
 
 
 def test_nothing_to_report_is_refused_in_one_line(tmp_path):
-    with pytest.raises(AcfError, match=r"^0 results and 0 training records make no report; pass at least one"):
+    with pytest.raises(AcfError, match=r"^0 results, 0 training records and 0 ablations make no report; pass at"):
         report([], tmp_path / "report.html")
     assert os.listdir(tmp_path) == []
 

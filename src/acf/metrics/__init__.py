@@ -1,6 +1,16 @@
 """Records of what was trained and measured."""
 
+from acf.metrics.ablation import MEASURES, AblationPoint, AblationRecord, AblationRow, Measure, Spread
 from acf.metrics.record import TrainingRecord
 from acf.metrics.store import TopologyStore
 
-__all__ = ["TopologyStore", "TrainingRecord"]
+__all__ = [
+    "MEASURES",
+    "AblationPoint",
+    "AblationRecord",
+    "AblationRow",
+    "Measure",
+    "Spread",
+    "TopologyStore",
+    "TrainingRecord",
+]

@@ -24,24 +24,28 @@ def lower_gemm(gemm: Gemm, shape: FabricShape) -> Program:
     return lower_work(*choose_work(gemm, shape), shape)
 
 
-def lower_work(work: Work, swapped: bool, shape: FabricShape) -> Program:
-    """The program of a product in pieces."""
-    mapping = choose_mapping(work, shape)
+def lower_work(
+    work: Work, swapped: bool, shape: FabricShape, mapping: TokenMapping | ReductionMapping | None = None
+) -> Program:
+    """The program of a product in pieces, with the best mapping or with one that is given."""
+    mapping = mapping or choose_mapping(work, shape)
     if isinstance(mapping, TokenMapping):
         return _token_program(work, mapping, shape, swapped)
     return _reduction_program(work, mapping, shape, swapped)
 
 
-def choose_work(gemm: Gemm, shape: FabricShape) -> tuple[Work, bool]:
+def choose_work(gemm: Gemm, shape: FabricShape, swapped: bool | None = None) -> tuple[Work, bool]:
     """The product in pieces, and whether the right operand is the serial one: where that takes fewer cycles.
 
     Zeros of both skipped, the cycles are nearly the same either way; then weights are never the serial operand, for
-    full blocks use the ports best, and output rows are the many tokens.
+    full blocks use the ports best, and output rows are the many tokens. ``swapped`` decides it beforehand.
     """
     left, right = TiledRows.of(gemm.left, shape.tile), TiledRows.of(gemm.right, shape.tile)
     needed = None if gemm.needed is None else tiles_any(gemm.needed, shape.tile)
-    may_swap = shape.skip != "both" or gemm.phase == "weight_grad"
-    if may_swap and _slots(right, left, shape) < _slots(left, right, shape):
+    if swapped is None:
+        may_swap = shape.skip != "both" or gemm.phase == "weight_grad"
+        swapped = may_swap and _slots(right, left, shape) < _slots(left, right, shape)
+    if swapped:
         return Work(right, left, None if needed is None else np.ascontiguousarray(needed.T)), True
     return Work(left, right, needed), False
 

@@ -37,7 +37,8 @@ class TokenMapping:
 
     ``group_of``: the mesh column within its group, ``round_of``: the filling of the accumulators, for every piece of
     output columns, -1 where it has no block. ``groups`` mesh columns share one part of the rows. ``batch`` pieces of
-    rows are accumulated at a time. ``cycles`` is an estimate that only ranks mappings.
+    rows are accumulated at a time. ``cycles`` is an estimate that only ranks mappings. ``ordered_by``: the pieces,
+    bool ``[output columns, steps]``, that the order of the reduction is worked out for; None: those of the work.
     """
 
     groups: int
@@ -45,12 +46,14 @@ class TokenMapping:
     round_of: NDArray[np.int64]
     batch: int
     cycles: float
+    ordered_by: NDArray[np.bool_] | None = None
 
     def depth_order(self, present: NDArray[np.bool_]) -> NDArray[np.int64]:
         """For every column round the order of the reduction that keeps clusters abreast, int64 ``[rounds, steps]``.
 
         ``present``: bool ``[output columns, steps]``.
         """
+        present = present if self.ordered_by is None else self.ordered_by
         orders = []
         for index in range(int(self.round_of.max(initial=0)) + 1):
             loads = np.zeros((self.groups, present.shape[1]), dtype=np.int64)
@@ -85,6 +88,12 @@ def choose_mapping(work: Work, shape: FabricShape) -> TokenMapping | ReductionMa
         raise ArchitectureError(
             f"balancer {shape.balancer!r} is not one of {', '.join(BALANCERS)}; use one of these names"
         )
+    if shape.interconnect == "static":
+        return _static_mapping(work, shape)
+    return _best_mapping(work, shape)
+
+
+def _best_mapping(work: Work, shape: FabricShape) -> TokenMapping | ReductionMapping:
     divisors = [count for count in range(shape.mesh_columns, 0, -1) if shape.mesh_columns % count == 0]
     tokens = [_token_mapping(work, shape, groups) for groups in divisors]
     if work.needed is None and work.serial.tiles >= ENOUGH_TILES * shape.clusters:
@@ -101,20 +110,66 @@ def choose_mapping(work: Work, shape: FabricShape) -> TokenMapping | ReductionMa
     return best_tokens
 
 
+def _static_mapping(work: Work, shape: FabricShape) -> TokenMapping | ReductionMapping:
+    """What is spread over the mesh, and who owns what, as if every block were present."""
+    full = np.full_like(work.parallel.patterns, np.iinfo(work.parallel.patterns.dtype).max)
+    dense = Work(work.serial, TiledRows(full, work.parallel.tile), None)
+    mapping = _best_mapping(dense, shape)
+    if isinstance(mapping, TokenMapping):
+        return _token_mapping_of(work, shape, mapping.groups, mapping.group_of, dense.present)
+    return _reduction_mapping(work, shape, mapping.split)
+
+
+def keep_mapping(
+    mapping: TokenMapping | ReductionMapping, before: Work, after: Work, shape: FabricShape
+) -> TokenMapping | ReductionMapping:
+    """``mapping`` of the work ``before`` blocks moved, for the work ``after``, when nothing is shared anew.
+
+    Output columns stay with their cluster and the reduction keeps its order. Output pieces that are still there stay
+    with theirs; new ones take the places of those that are gone, in order, or the cluster of a dense layer.
+    """
+    if isinstance(mapping, TokenMapping):
+        empty_before = ~before.present.any(axis=1)
+        group_of = np.where(empty_before, _dense_groups(empty_before.size, mapping.groups), mapping.group_of)
+        return _token_mapping_of(after, shape, mapping.groups, group_of, before.present)
+    output_rows, output_columns = _output_pieces(after)
+    tiles = after.parallel.tiles
+    names_before = mapping.output_rows * tiles + mapping.output_columns
+    names = output_rows * tiles + output_columns
+    owner = dict(zip(names_before.tolist(), mapping.column_of.tolist(), strict=True))
+    gone = iter(mapping.column_of[~np.isin(names_before, names)].tolist())
+    dense = _dense_groups(after.serial.tiles * tiles, shape.mesh_columns // mapping.split)
+    column_of = [owner[name] if name in owner else next(gone, int(dense[name])) for name in names.tolist()]
+    return _reduction_mapping_of(after, shape, mapping.split, np.array(column_of, dtype=np.int64))
+
+
+def _dense_groups(columns: int, groups: int) -> Shares:
+    """Equal runs of neighbours: who owns what in a dense layer."""
+    return np.arange(columns, dtype=np.int64) * groups // max(1, columns)
+
+
 def _share(weights: NDArray[np.int64], touches: NDArray[np.bool_], bins: int, shape: FabricShape) -> Shares:
     return BALANCERS[shape.balancer].share(weights, touches, bins)
 
 
 def _token_mapping(work: Work, shape: FabricShape, groups: int) -> TokenMapping:
     present = work.present
-    columns = present.shape[0]
     weights = present.sum(axis=1, dtype=np.int64)
-    group_of, round_of = np.zeros(columns, dtype=np.int64), np.full(columns, -1, dtype=np.int64)
-    filled = np.flatnonzero(weights)
     if shape.interconnect == "static":
-        group_of[filled] = filled * groups // max(1, columns)
-    else:
-        group_of[filled] = _share(weights[filled], present[filled], groups, shape)
+        return _token_mapping_of(work, shape, groups, _dense_groups(weights.size, groups))
+    group_of, filled = np.zeros(weights.size, dtype=np.int64), np.flatnonzero(weights)
+    group_of[filled] = _share(weights[filled], present[filled], groups, shape)
+    return _token_mapping_of(work, shape, groups, group_of)
+
+
+def _token_mapping_of(
+    work: Work, shape: FabricShape, groups: int, group_of: Shares, ordered_by: NDArray[np.bool_] | None = None
+) -> TokenMapping:
+    """The mapping when it is known which mesh column of its group owns every output column."""
+    weights = work.present.sum(axis=1, dtype=np.int64)
+    columns = weights.size
+    filled = np.flatnonzero(weights)
+    round_of = np.full(columns, -1, dtype=np.int64)
     position = _positions(group_of[filled], groups)
     most = int(position.max()) + 1 if filled.size else 1
     rounds = -(-most // shape.accumulator_tiles)
@@ -131,35 +186,45 @@ def _token_mapping(work: Work, shape: FabricShape, groups: int) -> TokenMapping:
         by_cluster = np.zeros((groups, parts))
         np.add.at(by_cluster, group_of, by_part.T)
         cycles = float(by_cluster.max()) * -(-shape.tile // shape.units_per_cluster) if columns else 0.0
-    return TokenMapping(groups, group_of, round_of, shape.accumulator_tiles // per_round, cycles)
+    return TokenMapping(groups, group_of, round_of, shape.accumulator_tiles // per_round, cycles, ordered_by)
+
+
+def _output_pieces(work: Work) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Row and column of every output piece that is needed and not empty, by row."""
+    filled = work.present.any(axis=1)
+    needed = np.broadcast_to(filled, (work.serial.tiles, filled.size))
+    if work.needed is not None:
+        needed = needed & work.needed
+    output_rows, output_columns = (axis.astype(np.int64) for axis in np.nonzero(needed))
+    return output_rows, output_columns
 
 
 def _reduction_mapping(work: Work, shape: FabricShape, split: int) -> ReductionMapping:
     groups = shape.mesh_columns // split
-    present = work.present
-    weights = present.sum(axis=1, dtype=np.int64)
-    needed = work.needed
-    if needed is None:
-        needed = np.ones((work.serial.tiles, present.shape[0]), dtype=bool)
-    output_rows, output_columns = (axis.astype(np.int64) for axis in np.nonzero(needed & (weights > 0)))
-    pieces = output_rows.size
-    steps, spread = work.serial.steps, shape.mesh_rows * split
-    if not pieces:
-        nothing = np.zeros(0, dtype=np.int64)
-        return ReductionMapping(split, nothing, nothing, nothing, nothing, float("inf"))
-    piece_weights = weights[output_columns]
+    output_rows, output_columns = _output_pieces(work)
+    pieces, tiles = output_rows.size, work.parallel.tiles
     if shape.interconnect == "static":
-        column_of = (output_rows * needed.shape[1] + output_columns) * groups // needed.size
+        column_of = _dense_groups(work.serial.tiles * tiles, groups)[output_rows * tiles + output_columns]
     else:
         touches = np.zeros((pieces, 0), dtype=bool)
         if BALANCERS[shape.balancer].reads_touches:
-            touches = np.zeros((pieces, needed.shape[0] + needed.shape[1]), dtype=bool)
+            touches = np.zeros((pieces, work.serial.tiles + tiles), dtype=bool)
             touches[np.arange(pieces), output_rows] = True
-            touches[np.arange(pieces), needed.shape[0] + output_columns] = True
-        column_of = _share(piece_weights, touches, groups, shape)
+            touches[np.arange(pieces), work.serial.tiles + output_columns] = True
+        column_of = _share(work.present.sum(axis=1, dtype=np.int64)[output_columns], touches, groups, shape)
+    return _reduction_mapping_of(work, shape, split, column_of)
+
+
+def _reduction_mapping_of(work: Work, shape: FabricShape, split: int, column_of: Shares) -> ReductionMapping:
+    """The mapping when it is known which mesh column of its group owns every output piece."""
+    groups = shape.mesh_columns // split
+    output_rows, output_columns = _output_pieces(work)
+    if not output_rows.size:
+        return ReductionMapping(split, output_rows, output_columns, column_of, output_rows, float("inf"))
     round_of = _positions(column_of, groups) // shape.accumulator_tiles
-    by_place = np.zeros((present.shape[0], spread), dtype=np.int64)  # blocks that each share of the reduction has
-    np.add.at(by_place.T, np.arange(steps) % spread, present.T)
+    steps, spread = work.serial.steps, shape.mesh_rows * split
+    by_place = np.zeros((work.parallel.tiles, spread), dtype=np.int64)  # blocks that each share of the reduction has
+    np.add.at(by_place.T, np.arange(steps) % spread, work.present.T)
     by_cluster = np.zeros((groups, spread), dtype=np.int64)
     np.add.at(by_cluster, column_of, by_place[output_columns])
     heaviest = float(by_cluster.max())

@@ -12,8 +12,9 @@ from plotly.offline import get_plotlyjs
 
 from acf.errors import ReportError
 from acf.files import write_whole
-from acf.metrics import TrainingRecord
+from acf.metrics import MEASURES, AblationRecord, TrainingRecord
 from acf.report import plots, rows
+from acf.report.ablations import ablation_figure, ablation_tables
 from acf.report.compare import distinct_records, distinct_results, has_speedups, in_order, machine
 from acf.sim.result import Result
 
@@ -50,25 +51,31 @@ def report(
     path: str | Path,
     *,
     training: Sequence[TrainingRecord] = (),
+    ablations: Sequence[AblationRecord] = (),
     title: str = "ACF report",
 ) -> Path:
-    """Write ``results`` and ``training`` as one HTML file that opens without a network; returns its path.
+    """Write results, training records and ablations as one HTML file that opens without a network; returns its path.
 
     Speedups are over the workload of the first result; a training record describes the workload of its label.
     """
-    if not results and not training:
-        raise ReportError("0 results and 0 training records make no report; pass at least one Result or TrainingRecord")
+    if not results and not training and not ablations:
+        raise ReportError(
+            "0 results, 0 training records and 0 ablations make no report; "
+            "pass at least one Result, TrainingRecord or AblationRecord"
+        )
     target = Path(path)
     if target.is_dir():
         raise ReportError(
             f"{target} is a folder and a report is one file; pass a file such as {target / 'report.html'}"
         )
-    page = _render(distinct_results(results), training, title)
+    page = _render(distinct_results(results), training, ablations, title)
     write_whole(target, page.encode("utf-8", errors="replace"))
     return target
 
 
-def _render(results: Sequence[Result], training: Sequence[TrainingRecord], title: str) -> str:
+def _render(
+    results: Sequence[Result], training: Sequence[TrainingRecord], ablations: Sequence[AblationRecord], title: str
+) -> str:
     environment = Environment(
         loader=PackageLoader("acf.report", ""),
         autoescape=True,
@@ -86,6 +93,8 @@ def _render(results: Sequence[Result], training: Sequence[TrainingRecord], title
         result_plots=list(_result_plots(results)) if results else [],
         heat_maps=list(_heat_maps(results)),
         training_plots=list(_training_plots(records)),
+        ablations=ablation_tables(ablations),
+        ablation_plots=[list(_ablation_plots(record)) for record in ablations],
         sections=rows.result_sections(results),
         notes=rows.note_groups(results),
         plotlyjs=get_plotlyjs(),
@@ -123,3 +132,11 @@ def _training_plots(training: Sequence[TrainingRecord]) -> Iterator[_Plot]:
     if any(record.moved_blocks for record in training):
         caption = "Blocks that were dropped here and grown elsewhere, at each topology step."
         yield _Plot("Blocks moved", caption, plots.moved_blocks_figure(training))
+
+
+def _ablation_plots(record: AblationRecord) -> Iterator[_Plot]:
+    for name in record.plotted:
+        measure = MEASURES[name]
+        better = "Less" if measure.less_is_better else "More"
+        caption = f"{better} is better; bars are deviations over seeds. {record.conditions}."
+        yield _Plot(f"{record.title}: {measure.heading}", caption, ablation_figure(record, name))

@@ -132,7 +132,7 @@ def power(
 
 
 def _builder_of(unit: str | None, config: Path | None, cluster: bool = False) -> tuple[Callable[[], Any], str]:
-    """What builds the component, and its top module's name: a unit by name, the fabric of a file, or a cluster of it."""
+    """What builds the component, and its top module's name: a unit by name, the fabric of a file or a cluster of it."""
     if (unit is None) == (config is None):
         raise RtlError("name a unit or a fabric with --config, one of the two; `acf rtl units` lists the units")
     if unit is not None:

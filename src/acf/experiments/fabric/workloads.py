@@ -21,7 +21,11 @@ RELU_ZEROS = 0.5
 
 @dataclass(frozen=True)
 class StepSpec:
-    """A training step: which ``network``, how many ``examples`` (images, or tokens), how sparse, in which blocks."""
+    """A training step: which ``network``, how many ``examples`` (images, or tokens), how sparse, in which blocks.
+
+    ``skew``: how unevenly block rows keep blocks; their chances are log-normal with this deviation, 0: equal.
+    ``moved``: the share of kept blocks that were dropped since and as many grown elsewhere, both at random.
+    """
 
     network: str
     examples: int
@@ -29,6 +33,8 @@ class StepSpec:
     block: int = 16
     distribution: str = "uniform"
     seed: int = 0
+    skew: float = 0.0
+    moved: float = 0.0
 
     def __post_init__(self) -> None:
         if self.network not in NETWORKS:
@@ -37,6 +43,10 @@ class StepSpec:
             raise ArchitectureError(f"examples {self.examples} must be at least 1; give the batch or the tokens")
         if not 0 <= self.sparsity < 1:
             raise ArchitectureError(f"sparsity {self.sparsity} must be at least 0 and below 1; give a share like 0.9")
+        if self.skew < 0 or not 0 <= self.moved <= 1:
+            raise ArchitectureError(
+                f"skew {self.skew} must not be negative and moved {self.moved} must lie in [0, 1]; give 0 for neither"
+            )
 
     @property
     def label(self) -> str:
@@ -100,11 +110,15 @@ EXAMPLES: dict[str, int] = {"resnet50": 32, "transformer-base": 4096}
 """Images, or tokens, of a step where nothing else is asked for."""
 
 
-def layer_traces(spec: StepSpec) -> Iterator[Trace]:
-    """All passes of every layer, one trace per layer, so that one layer is in memory at a time."""
+def layer_traces(spec: StepSpec, prefixes: tuple[str, ...] = ()) -> Iterator[Trace]:
+    """All passes of every layer, one trace per layer, so that one layer is in memory at a time.
+
+    ``prefixes``: only layers whose names start with one of these; none: all of them.
+    """
     layers = NETWORKS[spec.network]()
-    for index in range(len(layers)):
-        yield _drawn_layer(layers, index, spec)
+    for index, layer in enumerate(layers):
+        if not prefixes or layer.name.startswith(prefixes):
+            yield _drawn_layer(layers, index, spec)
 
 
 def step_traces(spec: StepSpec) -> Iterator[Trace]:
@@ -127,7 +141,9 @@ def _drawn_layer(layers: list[StepLayer], index: int, spec: StepSpec) -> Trace:
     if layer.sparse and spec.sparsity:
         sparse = [each.name for each in layers if each.sparse]
         kept = _kept(layers, spec)[sparse.index(layer.name)]
-        weight = _random_blocks(rng, layer.weight_shape, spec, kept)
+        present = _random_blocks(rng, layer.weight_shape, spec, kept)
+        present = _moved(np.random.default_rng((spec.seed, index, 1)), present, spec.moved)
+        weight = np.kron(present, np.ones((spec.block, spec.block), dtype=bool))
     return _layer_trace(layer, weight, spec, rng)
 
 
@@ -146,15 +162,28 @@ def _kept(layers: list[StepLayer], spec: StepSpec) -> list[int]:
 
 
 def _random_blocks(rng: np.random.Generator, shape: tuple[int, int], spec: StepSpec, kept: int) -> NDArray[np.bool_]:
-    """``kept`` blocks at random; balanced: as equal a number in every block row as can be."""
+    """``kept`` blocks at random, bool ``[block rows, block columns]``.
+
+    Distribution "balanced": as equal a number in every block row as can be.
+    """
     rows, columns = shape[0] // spec.block, shape[1] // spec.block
     scores = rng.random((rows, columns))
     if spec.distribution == "balanced":
         ranks = scores.argsort(axis=1).argsort(axis=1) * rows + rng.permutation(rows)[:, None]
-        present = ranks < np.sort(ranks, axis=None)[kept - 1] + 1
-    else:
-        present = scores <= np.sort(scores, axis=None)[kept - 1]
-    return np.kron(present, np.ones((spec.block, spec.block), dtype=bool))
+        return np.asarray(ranks < np.sort(ranks, axis=None)[kept - 1] + 1)
+    if spec.skew:  # the first of a race in which a row's blocks are as quick as its chance is large
+        scores = -np.log1p(-scores) / rng.lognormal(0.0, spec.skew, (rows, 1))
+    return np.asarray(scores <= np.sort(scores, axis=None)[kept - 1])
+
+
+def _moved(rng: np.random.Generator, present: NDArray[np.bool_], share: float) -> NDArray[np.bool_]:
+    """``present`` after ``share`` of its blocks were dropped and as many grown where none was, if there is room."""
+    kept, empty = np.flatnonzero(present), np.flatnonzero(~present)
+    count = min(round(share * kept.size), empty.size)
+    after = present.copy()
+    after.flat[rng.choice(kept, count, replace=False)] = False
+    after.flat[rng.choice(empty, count, replace=False)] = True
+    return after
 
 
 def _layer_trace(layer: StepLayer, weight: NDArray[np.bool_], spec: StepSpec, rng: np.random.Generator) -> Trace:

@@ -91,7 +91,10 @@ class AdaptiveFabric(FabricShape, AcceleratorSpec):
     def count_with_dram(self, gemm: Gemm, dram_bytes: int) -> ComputeCount:
         """The same when ``dram_bytes`` cross the pins meanwhile."""
         work, swapped = choose_work(gemm, self)
-        program = lower_work(work, swapped, self)
+        return self.count_program(gemm, work, lower_work(work, swapped, self), dram_bytes)
+
+    def count_program(self, gemm: Gemm, work: Work, program: Program, dram_bytes: int) -> ComputeCount:
+        """The same for a ``program`` of the product that is already made, whatever its mapping."""
         played = play(program, self, self.dram_port, dram_bytes, self.engine)
         effectual = gemm.effectual_macs()
         walked = self._walked_slots(work, effectual)
@@ -147,11 +150,18 @@ class AdaptiveFabric(FabricShape, AcceleratorSpec):
         """
         columns, steps = (int(size) for size in work.present.shape)
         share = BALANCERS[self.balancer].controller_cycles
+        table = self.table_cycles(work, reduces)
         if reduces:
-            pieces = columns * work.serial.tiles if work.needed is None else int(work.needed.sum())
-            return share(pieces, columns + work.serial.tiles, self.mesh_columns) + pieces
+            return share(_pieces(work), columns + work.serial.tiles, self.mesh_columns) + table
+        return share(columns, steps, self.mesh_columns) + steps**2 + table
+
+    def table_cycles(self, work: Work, reduces: bool) -> int:
+        """Those of `update_cycles` that write the routing table: spent even if the sharing is kept."""
+        if reduces:
+            return _pieces(work)
+        columns, steps = (int(size) for size in work.present.shape)
         index = int(work.present.sum()) + ceil(columns / self.tile) + ceil(steps / self.tile)
-        return index + share(columns, steps, self.mesh_columns) + steps**2 + steps * self.mesh_rows
+        return index + steps * self.mesh_rows
 
     def _energy_j(self, program: Program, slots: int) -> dict[str, float]:
         """Joules by component for ``slots`` MACs; a unit without work, or with a zero, is clock-gated.
@@ -256,6 +266,11 @@ class AdaptiveFabric(FabricShape, AcceleratorSpec):
 
     def _sram_pj(self, size_bytes: int, write: bool = False) -> float:
         return sram_pj_per_byte(self.technology_nm, size_bytes, write)
+
+
+def _pieces(work: Work) -> int:
+    """Pieces of the output that are needed."""
+    return work.parallel.tiles * work.serial.tiles if work.needed is None else int(work.needed.sum())
 
 
 ACF_16384 = AdaptiveFabric(
