@@ -81,7 +81,8 @@ def _operands(work: Work, shape: FabricShape) -> Operands:
 
 
 def _sizes(shape: FabricShape) -> Sizes:
-    return Sizes(shape.mesh_rows, shape.mesh_columns, shape.units_per_cluster, shape.tile, shape.link_bytes)
+    by_columns = shape.piece_format == "csc"
+    return Sizes(shape.mesh_rows, shape.mesh_columns, shape.units_per_cluster, shape.tile, shape.link_bytes, by_columns)
 
 
 def _fill(

@@ -11,6 +11,10 @@ SKIP_MODES = ("both", "serial", "gate")
 INTERCONNECTS = ("mesh", "static", "crossbar")
 """mesh: work is balanced anew for every topology; static: as if all blocks were present; crossbar: ideal links."""
 
+PIECE_FORMATS = ("bitmap", "csc")
+"""How pieces travel, where that is shorter than all their values: a bit per value and the non-zeros; or the non-zeros
+column by column, each with the distance from the one above it, and a count per column: shorter below one in eight."""
+
 MAXIMUM_SIDE = 64  # takers of a packet are the bits of one word
 MAXIMUM_BLOCKS = 32  # and so are the blocks that a serial packet meets in a cluster
 
@@ -40,6 +44,7 @@ class FabricShape:
     hop_cycles: int = 2
     sram_cycles: int = 4
     skip: str = "both"
+    piece_format: str = "bitmap"
     interconnect: str = "mesh"
     balancer: str = "longest-first"
 
@@ -48,7 +53,13 @@ class FabricShape:
             value = getattr(self, item.name)
             if isinstance(value, int) and value < 1:
                 raise ArchitectureError(f"{item.name} {value} must be at least 1; give a positive number")
-        for name, choices in (("tile", TILES), ("skip", SKIP_MODES), ("interconnect", INTERCONNECTS)):
+        named = (
+            ("tile", TILES),
+            ("skip", SKIP_MODES),
+            ("piece_format", PIECE_FORMATS),
+            ("interconnect", INTERCONNECTS),
+        )
+        for name, choices in named:
             if getattr(self, name) not in choices:
                 raise ArchitectureError(
                     f"{name} {getattr(self, name)!r} is not one of {', '.join(map(str, choices))}; use one of these"

@@ -65,13 +65,21 @@ class Sizes(NamedTuple):
     units: int
     tile: int
     link_bytes: int
+    by_columns: bool
 
 
 @compiled
-def payload_flits(nonzeros: int, tile: int, link_bytes: int) -> int:
-    """Flits of a piece: a bit per value and the non-zero bf16 values, or all values where that is shorter."""
-    payload = min(2 * nonzeros + tile * tile // 8, 2 * tile * tile)
-    return -(-payload // link_bytes)
+def payload_flits(nonzeros: int, sizes: Sizes) -> int:
+    """Flits of a piece: its non-zero bf16 values and where they are, or all its values where that is shorter.
+
+    Where they are is a bit per value; or, by columns, half a byte per non-zero (5 bits in tiles of 32) and a byte per
+    column.
+    """
+    tile = sizes.tile
+    places = tile * tile // 8
+    if sizes.by_columns:
+        places = -(-nonzeros * (5 if tile > 16 else 4) // 8) + tile
+    return -(-min(2 * nonzeros + places, 2 * tile * tile) // sizes.link_bytes)
 
 
 @compiled
@@ -194,7 +202,7 @@ def token_packets(
                                 packet = cursor[mesh_row]
                                 rows.kind[packet] = SERIAL
                                 rows.step[packet] = step
-                                rows.flits[packet] = payload_flits(nonzeros, sizes.tile, sizes.link_bytes)
+                                rows.flits[packet] = payload_flits(nonzeros, sizes)
                                 rows.takers[packet] = takers
                                 rows.row[packet] = piece
                                 rows.depth[packet] = depth
@@ -219,7 +227,7 @@ def token_packets(
                             columns.kind[packet] = PARALLEL
                             columns.step[packet] = step
                             nonzeros = operands.tile_nonzeros[column, depth]
-                            columns.flits[packet] = payload_flits(nonzeros, sizes.tile, sizes.link_bytes)
+                            columns.flits[packet] = payload_flits(nonzeros, sizes)
                             columns.takers[packet] = takers
                             columns.row[packet] = column
                             columns.depth[packet] = depth
@@ -315,7 +323,7 @@ def reduction_packets(
                             rows.kind[packet] = PARALLEL
                             rows.step[packet] = step
                             count = operands.tile_nonzeros[column, depth]
-                            rows.flits[packet] = payload_flits(count, tile, sizes.link_bytes)
+                            rows.flits[packet] = payload_flits(count, sizes)
                             rows.takers[packet] = takers_of[column]
                             rows.row[packet] = column
                             rows.depth[packet] = depth
@@ -338,7 +346,7 @@ def reduction_packets(
                                 packet = cursor[mesh_row]
                                 rows.kind[packet] = SERIAL
                                 rows.step[packet] = step
-                                rows.flits[packet] = payload_flits(nonzeros[row], tile, sizes.link_bytes)
+                                rows.flits[packet] = payload_flits(nonzeros[row], sizes)
                                 rows.takers[packet] = takers_of_row[row]
                                 rows.row[packet] = row
                                 rows.depth[packet] = depth

@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 
 import acf
+from acf.program import lower_gemm
 from acf.sim import ARCHITECTURES
 from acf.sim.dram.spec import dram_spec
 from acf.sim.dram.sustained import sustained_bandwidth
 from acf.sim.fabric import ACF_16384, AdaptiveFabric
 from acf.sim.fabric.spec import SUSTAINED_SHARE, VECTOR_PASSES
+from acf.trace import Gemm
 
 PATIENT = 1e15  # bytes per second: memory never makes compute wait
 SMALL = AdaptiveFabric(mesh_rows=2, mesh_columns=2, dram_bytes_per_s=PATIENT)
@@ -98,6 +100,23 @@ def test_the_rest_of_the_step_is_timed_beside_the_products() -> None:
     lanes = ARCHITECTURES["acf-512"].vector_lanes  # type: ignore[attr-defined]
     assert result.step_cycles >= result.cycles + 64 * 64 * VECTOR_PASSES["forward"] / lanes
     assert acf.simulate(trace, "tensorcore").step_cycles == acf.simulate(trace, "tensorcore").cycles
+
+
+def test_very_sparse_gradients_travel_shorter_by_columns_and_others_as_bits() -> None:
+    rng = np.random.default_rng(0)
+    for density, by_columns_is_shorter in ((0.05, True), (0.4, False)):
+        gemm = Gemm(rng.random((256, 256)) < density, np.ones((256, 64), dtype=bool))
+        flits = [
+            int(lower_gemm(gemm, replace(SMALL, piece_format=name)).rows.flits.sum()) for name in ("bitmap", "csc")
+        ]
+        assert (flits[1] < flits[0]) == by_columns_is_shorter
+
+
+def test_a_new_routing_table_costs_energy_in_proportion_to_how_often_it_is_made() -> None:
+    trace = trace_of(np.ones((64, 64)), np.ones((64, 64)))
+    often, seldom = (acf.simulate(trace, replace(SMALL, topology_every_steps=steps)) for steps in (1, 100))
+    assert often.energy_breakdown_j["control"] == pytest.approx(100 * seldom.energy_breakdown_j["control"])
+    assert seldom.energy_breakdown_j["control"] > 0
 
 
 def test_the_large_fabric_has_the_peak_of_the_dense_baseline() -> None:

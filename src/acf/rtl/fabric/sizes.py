@@ -26,6 +26,7 @@ class FabricSizes:
     def __post_init__(self) -> None:
         shape = self.shape
         rules = (
+            (shape.piece_format == "bitmap", "piece_format 'csc' is the simulator's alone; build with bitmap"),
             (shape.skip != "gate", "skip 'gate' is the simulator's alone; build with both or serial"),
             (
                 shape.skip != "both" or shape.lanes == 1,

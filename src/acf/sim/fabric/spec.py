@@ -103,7 +103,7 @@ class AdaptiveFabric(FabricShape, AcceleratorSpec):
             dense_macs=gemm.dense_macs,
             effectual_macs=effectual,
             lost_slots=self._lost_slots(played, walked, effectual),
-            energy_j=self._energy_j(program, walked),
+            energy_j=self._energy_j(program, walked) | {"control": self._control_j(work, program.reduces)},
             other_cycles=self._other_cycles(gemm, work, program.reduces),
         )
 
@@ -140,6 +140,11 @@ class AdaptiveFabric(FabricShape, AcceleratorSpec):
         kept = gemm.m * gemm.n if gemm.needed is None else int(gemm.needed.sum())
         vector = ceil(kept * VECTOR_PASSES[gemm.phase] / self.vector_lanes)
         return vector + ceil(self.update_cycles(work, reduces) / self.topology_every_steps)
+
+    def _control_j(self, work: Work, reduces: bool) -> float:
+        """Joules of this step's share of a new routing table: a word read and one written in each of its cycles."""
+        access_pj = 4 * (self._sram_pj(self._queue_bytes) + self._sram_pj(self._queue_bytes, True))
+        return self.update_cycles(work, reduces) / self.topology_every_steps * access_pj * 1e-12
 
     def update_cycles(self, work: Work, reduces: bool) -> int:
         """Cycles of the small controller when blocks have moved: sharing the work anew and writing the table.
