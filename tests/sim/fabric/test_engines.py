@@ -9,8 +9,8 @@ from acf.errors import ArchitectureError
 from acf.program import BALANCERS, FabricShape, lower_gemm
 from acf.program.shape import INTERCONNECTS, SKIP_MODES
 from acf.sim.fabric import play
-from acf.sim.fabric.engine import REASONS
 from acf.sim.fabric.play import DramPort
+from acf.sim.fabric.traffic import REASONS
 from acf.trace import Gemm
 
 

@@ -15,7 +15,7 @@ from acf.rtl.fabric.results import FlitGatherer, SumChain, rounded_bf16
 from acf.rtl.fabric.sizes import REASON_BITS, ROUND_BITS, FabricSizes
 from acf.rtl.fabric.walker import Walker
 from acf.rtl.flow.parts import place
-from acf.sim.fabric.engine import REASONS
+from acf.sim.fabric.traffic import REASONS
 
 
 class Cluster(Component):

@@ -8,7 +8,7 @@ from amaranth.utils import bits_for
 
 from acf.rtl.fabric.bits import all_of, wrapped
 from acf.rtl.fabric.sizes import FabricSizes
-from acf.sim.fabric.engine import FILL, IMBALANCE, MEMORY, MESH
+from acf.sim.fabric.traffic import FILL, IMBALANCE, MEMORY, MESH
 
 
 class Controller(Component):

@@ -3,7 +3,7 @@
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib.wiring import Component, In, Out
 
-from acf.sim.fabric.engine import DRAIN, REASONS
+from acf.sim.fabric.traffic import DRAIN, REASONS
 
 COUNTER_BITS = 32
 

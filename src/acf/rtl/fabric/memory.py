@@ -8,7 +8,7 @@ from amaranth.utils import bits_for
 
 from acf.rtl.fabric.bits import wrapped
 from acf.rtl.fabric.sizes import FabricSizes
-from acf.sim.fabric.engine import FRACTION_BITS
+from acf.sim.fabric.traffic import FRACTION_BITS
 
 TIME_BITS = 32
 TICK_BITS = 32

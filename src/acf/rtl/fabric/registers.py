@@ -6,7 +6,7 @@ from amaranth.utils import bits_for
 
 from acf.rtl.fabric.counters import COUNTER_BITS
 from acf.rtl.fabric.sizes import FabricSizes
-from acf.sim.fabric.engine import REASONS
+from acf.sim.fabric.traffic import REASONS
 
 IDENTITY = 0x0ACF0001
 ADDRESS_BITS = 10

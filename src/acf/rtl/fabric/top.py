@@ -14,7 +14,7 @@ from acf.rtl.fabric.counters import COUNTER_BITS
 from acf.rtl.fabric.line import CreditLine, PacketLine, ResultLine, SumLine, turns
 from acf.rtl.fabric.sizes import FabricSizes
 from acf.rtl.flow.parts import place
-from acf.sim.fabric.engine import REASONS
+from acf.sim.fabric.traffic import REASONS
 
 
 class Fabric(Component):

@@ -74,7 +74,7 @@ def sim(
     shape = load_shape(config)
     from acf.rtl.lockstep.fabric import FabricSimulation
     from acf.rtl.lockstep.run import layer_product, run_lockstep, sizes_for
-    from acf.sim.fabric.engine import REASONS
+    from acf.sim.fabric.traffic import REASONS
 
     product = layer_product(tokens, inputs, outputs, shape.tile, zeros, sparsity, seed)
     fabric = FabricSimulation.of(sizes_for(shape, [product]), backend, "-O0")

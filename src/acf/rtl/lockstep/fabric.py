@@ -15,7 +15,7 @@ from acf.rtl.flow.ports import split_bits
 from acf.rtl.lockstep.model import Stalls, add_flushed, columns_of_group, oriented
 from acf.rtl.lockstep.record import EVENTS, Record
 from acf.rtl.simulation import Simulation
-from acf.sim.fabric.engine import DRAIN, IMBALANCE, REASONS
+from acf.sim.fabric.traffic import DRAIN, IMBALANCE, REASONS
 
 Outputs = dict[str, NDArray[np.uint64]]
 

@@ -11,8 +11,8 @@ from acf.rtl.arithmetic.model import QUIET_NAN, bf16_bits, bf16_values
 from acf.rtl.fabric.sizes import FabricSizes
 from acf.rtl.fabric.words import Bits, Encoded
 from acf.rtl.lockstep.record import EVENTS, Record
-from acf.sim.fabric.engine import REASONS
 from acf.sim.fabric.stepper import EventLog, step_and_log
+from acf.sim.fabric.traffic import REASONS, Timing, Traffic
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,35 +33,8 @@ def run_model(
     log = EventLog.of_size(
         rows.packets, columns.packets, shape.mesh_columns, shape.units_per_cluster, program.rounds, shape.clusters
     )
-    cycles = step_and_log(
-        rows.first,
-        rows.kind,
-        rows.step,
-        rows.flits,
-        rows.takers,
-        rows.item_first,
-        rows.item_cycles,
-        columns.first,
-        columns.step,
-        columns.flits,
-        columns.takers,
-        program.round_of_step,
-        program.round_flits,
-        stalls.ticks,
-        program.reduces,
-        False,
-        shape.queue_packets,
-        shape.parallel_slots,
-        shape.prefetch_packets,
-        shape.hop_cycles,
-        shape.sram_cycles,
-        stalls.latency_cycles,
-        shape.result_period_cycles,
-        shape.result_flit_cycles,
-        shape.sum_flit_cycles,
-        unit_cycles,
-        log,
-    )
+    traffic, timing = Traffic.of(program, stalls.ticks), Timing.of(shape, stalls.latency_cycles)
+    cycles = step_and_log(traffic, timing, unit_cycles, log)
     output = ordered_output(program, sizes, encoded, serial, parallel)
     return Record(int(cycles), _events(program, sizes, log), unit_cycles, output)
 

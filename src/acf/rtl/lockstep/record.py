@@ -7,7 +7,7 @@ from itertools import zip_longest
 import numpy as np
 from numpy.typing import NDArray
 
-from acf.sim.fabric.engine import REASONS
+from acf.sim.fabric.traffic import REASONS
 
 Times = list[int]
 

@@ -5,192 +5,211 @@ have room. So each event is the latest of a few earlier ones, and one walk over 
 times. `acf.sim.fabric.stepper` is the same machine cycle by cycle; the two agree to the cycle.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
 from acf.jit import compiled
+from acf.sim.fabric.traffic import (
+    DRAIN,
+    FILL,
+    IMBALANCE,
+    MEMORY,
+    MESH,
+    SCAN,
+    WORK,
+    Timing,
+    Traffic,
+    arrival_of,
+    cluster_at,
+    line_of_turn,
+    places_of,
+    takes,
+)
 
-REASONS = ("work", "scan", "fill", "memory", "mesh", "imbalance", "drain")
-"""What a unit does with a cycle: it works, passes over a piece that holds nothing for it, or waits for a reason.
+Int64s = NDArray[np.int64]
 
-fill: for the first packets; memory: for DRAM; mesh: for a link that carries other packets; imbalance: for slower
-clusters, whose full queues hold up the line, and at the end for the last unit; drain: for results to leave.
-"""
 
-WORK, SCAN, FILL, MEMORY, MESH, IMBALANCE, DRAIN = range(len(REASONS))
+class Times(NamedTuple):
+    """Since when everything is free, in cycles; what is written last about a place is what its next user waits for.
 
-FRACTION_BITS = 16
-"""DRAM time is counted in 1/65536 cycles, so that a packet's share of a cycle is not rounded away."""
+    By line: the link, the next request, DRAM (in fractions), and ``sent`` of the last packets ``[lines, prefetch]``. By
+    cluster: ``queue_free [clusters, queue]`` and how many pieces were ``queued``; ``slot_free [clusters, slots]``, how
+    many slots were ``taken`` and how many of those are ``closed``; ``blocks_at`` and ``blocks_reason`` of the last
+    block; ``finish [clusters, units]``; ``last_free``, when its last piece was done; its two banks and which one it
+    fills; its drain; and how many pieces of the round it had.
+    """
+
+    link: Int64s
+    request: Int64s
+    dram: Int64s
+    sent: Int64s
+    queue_free: Int64s
+    queued: Int64s
+    slot_free: Int64s
+    taken: Int64s
+    closed: Int64s
+    blocks_at: Int64s
+    blocks_reason: Int64s
+    finish: Int64s
+    last_free: Int64s
+    bank_free: Int64s
+    bank: Int64s
+    drain_free: Int64s
+    items_in_round: Int64s
 
 
 @compiled
-def play_program(
-    row_first: NDArray[np.int64],
-    row_kind: NDArray[np.uint8],
-    row_step: NDArray[np.int32],
-    row_flits: NDArray[np.int32],
-    row_takers: NDArray[np.uint64],
-    item_first: NDArray[np.int64],
-    item_cycles: NDArray[np.int32],
-    column_first: NDArray[np.int64],
-    column_step: NDArray[np.int32],
-    column_flits: NDArray[np.int32],
-    column_takers: NDArray[np.uint64],
-    round_of_step: NDArray[np.int32],
-    round_flits: NDArray[np.int32],
-    dram_ticks: NDArray[np.int64],
-    reduces: bool,
-    ideal_links: bool,
-    queue_packets: int,
-    parallel_slots: int,
-    prefetch_packets: int,
-    hop_cycles: int,
-    sram_cycles: int,
-    dram_cycles: int,
-    result_period: int,
-    result_flit_cycles: int,
-    sum_flit_cycles: int,
-    unit_cycles: NDArray[np.int64],
-) -> int:
-    """Cycles of a program; adds to ``unit_cycles [clusters * units, reasons]``.
-
-    ``dram_ticks``: for every row packet the DRAM time of its controller, in 1/65536 cycles; 0: it is on chip.
-    """
-    mesh_rows, mesh_columns = round_flits.shape[1], round_flits.shape[2]
-    clusters, units = mesh_rows * mesh_columns, item_cycles.shape[1]
-    hop = 0 if ideal_links else hop_cycles
-    lines = mesh_rows + mesh_columns
-    next_packet = np.concatenate((row_first[:-1], column_first[:-1]))
-    first_packet = next_packet.copy()
-    link_free = np.zeros(lines, dtype=np.int64)
-    request_free = np.zeros(lines, dtype=np.int64)
-    dram_free = np.zeros(lines, dtype=np.int64)
-    sent = np.zeros((lines, prefetch_packets), dtype=np.int64)
-    queue_free = np.zeros((clusters, queue_packets), dtype=np.int64)
-    queued = np.zeros(clusters, dtype=np.int64)
-    slot_free = np.zeros((clusters, parallel_slots), dtype=np.int64)
-    slots_taken = np.zeros(clusters, dtype=np.int64)
-    slots_closed = np.zeros(clusters, dtype=np.int64)
-    blocks_at = np.zeros(clusters, dtype=np.int64)
-    blocks_reason = np.full(clusters, FILL, dtype=np.int64)
-    finish = np.zeros((clusters, units), dtype=np.int64)
-    last_free = np.zeros(clusters, dtype=np.int64)
-    bank_free = np.zeros((clusters, 2), dtype=np.int64)
-    drain_free = np.zeros(clusters, dtype=np.int64)
-    items_in_round = np.zeros(clusters, dtype=np.int64)
-    bank = np.zeros(clusters, dtype=np.int64)
-    end = 0
-    for step in range(round_of_step.size):
-        round_number = round_of_step[step]
+def play_program(traffic: Traffic, timing: Timing, unit_cycles: Int64s) -> int:
+    """Cycles of a program; adds to ``unit_cycles [clusters * units, reasons]``."""
+    mesh_rows, mesh_columns = traffic.round_flits.shape[1], traffic.round_flits.shape[2]
+    lines, clusters, units = mesh_rows + mesh_columns, mesh_rows * mesh_columns, traffic.item_cycles.shape[1]
+    times = Times(
+        np.zeros(lines, dtype=np.int64),
+        np.zeros(lines, dtype=np.int64),
+        np.zeros(lines, dtype=np.int64),
+        np.zeros((lines, timing.prefetch_packets), dtype=np.int64),
+        np.zeros((clusters, timing.queue_packets), dtype=np.int64),
+        np.zeros(clusters, dtype=np.int64),
+        np.zeros((clusters, timing.parallel_slots), dtype=np.int64),
+        np.zeros(clusters, dtype=np.int64),
+        np.zeros(clusters, dtype=np.int64),
+        np.zeros(clusters, dtype=np.int64),
+        np.full(clusters, FILL, dtype=np.int64),
+        np.zeros((clusters, units), dtype=np.int64),
+        np.zeros(clusters, dtype=np.int64),
+        np.zeros((clusters, 2), dtype=np.int64),
+        np.zeros(clusters, dtype=np.int64),
+        np.zeros(clusters, dtype=np.int64),
+        np.zeros(clusters, dtype=np.int64),
+    )
+    next_packet = traffic.first[:-1].copy()
+    steps, end = traffic.round_of_step.size, 0
+    for step in range(steps):
         for turn in range(lines):
-            line = turn + mesh_rows if turn < mesh_columns else turn - mesh_columns  # columns first, then rows
-            is_row = line < mesh_rows
-            last_packet = row_first[line + 1] if is_row else column_first[line - mesh_rows + 1]
-            while next_packet[line] < last_packet:
+            line = line_of_turn(turn, mesh_rows, mesh_columns)
+            while next_packet[line] < traffic.first[line + 1] and traffic.step[next_packet[line]] == step:
                 packet = next_packet[line]
-                if (row_step[packet] if is_row else column_step[packet]) != step:
-                    break
-                flits = row_flits[packet] if is_row else column_flits[packet]
-                takers = row_takers[packet] if is_row else column_takers[packet]
-                serial = is_row and row_kind[packet] == 0
-                number = packet - first_packet[line]
-                # The controller asks for one packet a cycle, as far ahead as it has room, and memory answers.
-                request = request_free[line]
-                if number >= prefetch_packets:
-                    request = max(request, sent[line, number % prefetch_packets])
-                request_free[line] = request + 1
-                reason = FILL
-                ready = request + sram_cycles
-                if is_row and dram_ticks[packet] > 0:
-                    dram_free[line] = max(dram_free[line], request << 16) + dram_ticks[packet]
-                    ready = ((dram_free[line] + 65535) >> 16) + dram_cycles
-                    reason = MEMORY
-                time = ready
-                if link_free[line] > time:
-                    time, reason = link_free[line], MESH
-                distance = 0
-                for place in range(mesh_columns if is_row else mesh_rows):
-                    if (takers >> np.uint64(place)) & np.uint64(1):
-                        cluster = line * mesh_columns + place if is_row else place * mesh_columns + line - mesh_rows
-                        credit = 0
-                        if serial and queued[cluster] >= queue_packets:
-                            credit = queue_free[cluster, queued[cluster] % queue_packets] + hop * (place + 1)
-                        if not serial and slots_taken[cluster] >= parallel_slots:
-                            credit = slot_free[cluster, slots_taken[cluster] % parallel_slots] + hop * (place + 1)
-                        if credit > time:
-                            time, reason = credit, IMBALANCE
-                        distance = place + 1
-                sent[line, number % prefetch_packets] = time
-                link_free[line] = time if ideal_links else time + flits
                 next_packet[line] += 1
-                item = item_first[packet] if serial else 0
-                for place in range(distance):
-                    if not (takers >> np.uint64(place)) & np.uint64(1):
+                time, reason = send(traffic, timing, times, line, packet)
+                item = traffic.item_first[packet]
+                for place in range(places_of(line, mesh_rows, mesh_columns)):
+                    if not takes(traffic.takers[packet], place):
                         continue
-                    cluster = line * mesh_columns + place if is_row else place * mesh_columns + line - mesh_rows
-                    arrival = time if ideal_links else time + flits + hop * (place + 1)
-                    if not serial:
-                        slots_taken[cluster] += 1
-                        if arrival > blocks_at[cluster]:
-                            blocks_at[cluster], blocks_reason[cluster] = arrival, reason
-                        continue
-                    free = 0
-                    for unit in range(units):
-                        cost = max(1, item_cycles[item, unit])
-                        before = finish[cluster, unit]
-                        start, waited_for = before, FILL
-                        if arrival > start:
-                            start, waited_for = arrival, reason
-                        if blocks_at[cluster] > start:
-                            start, waited_for = blocks_at[cluster], blocks_reason[cluster]
-                        if bank_free[cluster, bank[cluster]] > start:
-                            start, waited_for = bank_free[cluster, bank[cluster]], DRAIN
-                        who = cluster * units + unit
-                        unit_cycles[who, waited_for] += start - before
-                        unit_cycles[who, WORK if item_cycles[item, unit] else SCAN] += cost
-                        finish[cluster, unit] = start + cost
-                        free = max(free, start + cost)
-                    queue_free[cluster, queued[cluster] % queue_packets] = free
-                    queued[cluster] += 1
-                    item += 1
-                    last_free[cluster] = free
-                    items_in_round[cluster] += 1
-        for cluster in range(clusters):
-            for slot in range(slots_closed[cluster], slots_taken[cluster]):
-                slot_free[cluster, slot % parallel_slots] = last_free[cluster]
-            slots_closed[cluster] = slots_taken[cluster]
-        if step + 1 < round_of_step.size and round_of_step[step + 1] == round_number:
-            continue
-        for column in range(mesh_columns):
-            done = 0
-            for row in range(mesh_rows):
-                cluster = row * mesh_columns + column
-                if items_in_round[cluster]:
-                    done = max(done, last_free[cluster])
-            for row in range(mesh_rows):
-                cluster = row * mesh_columns + column
-                if not items_in_round[cluster] and not (reduces and done):
-                    continue
-                flits = round_flits[round_number, row, column]
-                if reduces:
-                    left = max(done, drain_free[cluster])
-                    if not ideal_links:
-                        left += hop * mesh_rows + flits * sum_flit_cycles
-                    home = left
-                else:
-                    left = max(last_free[cluster], drain_free[cluster])
-                    if not ideal_links and flits:
-                        left += (column - left) % result_period + (flits - 1) * result_period + 1 + result_flit_cycles
-                    home = left + hop * (column + 1)
-                bank_free[cluster, bank[cluster]] = left
-                bank[cluster] = 1 - bank[cluster]
-                drain_free[cluster] = left
-                end = max(end, home)
-        items_in_round[:] = 0
-    latest = finish.max()
+                    cluster = cluster_at(line, place, mesh_rows, mesh_columns)
+                    arrival = arrival_of(time, traffic.flits[packet], place, timing)
+                    if traffic.serial[packet]:
+                        walk(times, traffic.item_cycles[item], cluster, arrival, reason, unit_cycles)
+                        item += 1
+                    else:
+                        times.taken[cluster] += 1
+                        if arrival > times.blocks_at[cluster]:
+                            times.blocks_at[cluster], times.blocks_reason[cluster] = arrival, reason
+        close_step(timing, times)
+        if step + 1 == steps or traffic.round_of_step[step + 1] != traffic.round_of_step[step]:
+            end = max(end, close_round(traffic, timing, times, traffic.round_of_step[step]))
+    latest = times.finish.max()
     end = max(end, latest)
-    for cluster in range(clusters):
-        for unit in range(units):
-            unit_cycles[cluster * units + unit, IMBALANCE] += latest - finish[cluster, unit]
-            unit_cycles[cluster * units + unit, DRAIN] += end - latest
+    for who in range(clusters * units):
+        unit_cycles[who, IMBALANCE] += latest - times.finish[who // units, who % units]
+        unit_cycles[who, DRAIN] += end - latest
     return int(end)
+
+
+@compiled
+def send(traffic: Traffic, timing: Timing, times: Times, line: int, packet: int) -> tuple[int, int]:
+    """When a packet leaves its controller, and what it last waited for."""
+    mesh_rows, mesh_columns = traffic.round_flits.shape[1], traffic.round_flits.shape[2]
+    place_in_window = (packet - traffic.first[line]) % timing.prefetch_packets
+    # The controller asks for one packet a cycle, as far ahead as it has room, and memory answers.
+    request = max(times.request[line], times.sent[line, place_in_window])
+    times.request[line] = request + 1
+    time, reason = request + timing.sram_cycles, FILL
+    if traffic.dram_ticks[packet] > 0:
+        times.dram[line] = max(times.dram[line], request << 16) + traffic.dram_ticks[packet]
+        time, reason = ((times.dram[line] + 65535) >> 16) + timing.dram_cycles, MEMORY
+    if times.link[line] > time:
+        time, reason = times.link[line], MESH
+    for place in range(places_of(line, mesh_rows, mesh_columns)):
+        if takes(traffic.takers[packet], place):
+            cluster = cluster_at(line, place, mesh_rows, mesh_columns)
+            credit = 0
+            if traffic.serial[packet]:
+                if times.queued[cluster] >= timing.queue_packets:
+                    credit = times.queue_free[cluster, times.queued[cluster] % timing.queue_packets]
+            elif times.taken[cluster] >= timing.parallel_slots:
+                credit = times.slot_free[cluster, times.taken[cluster] % timing.parallel_slots]
+            if credit and credit + timing.hop_cycles * (place + 1) > time:
+                time, reason = credit + timing.hop_cycles * (place + 1), IMBALANCE
+    times.sent[line, place_in_window] = time
+    times.link[line] = time if timing.ideal_links else time + traffic.flits[packet]
+    return time, reason
+
+
+@compiled
+def walk(times: Times, cycles: NDArray[np.int32], cluster: int, arrival: int, reason: int, unit_cycles: Int64s) -> None:
+    """The units of a cluster walk a piece that arrives, each for its ``cycles [units]``, and then its place is free."""
+    free = 0
+    for unit in range(cycles.size):
+        before = times.finish[cluster, unit]
+        start, waited_for = before, FILL
+        if arrival > start:
+            start, waited_for = arrival, reason
+        if times.blocks_at[cluster] > start:
+            start, waited_for = times.blocks_at[cluster], times.blocks_reason[cluster]
+        if times.bank_free[cluster, times.bank[cluster]] > start:
+            start, waited_for = times.bank_free[cluster, times.bank[cluster]], DRAIN
+        cost = max(1, cycles[unit])
+        who = cluster * cycles.size + unit
+        unit_cycles[who, waited_for] += start - before
+        unit_cycles[who, WORK if cycles[unit] else SCAN] += cost
+        times.finish[cluster, unit] = start + cost
+        free = max(free, start + cost)
+    times.queue_free[cluster, times.queued[cluster] % times.queue_free.shape[1]] = free
+    times.queued[cluster] += 1
+    times.last_free[cluster] = free
+    times.items_in_round[cluster] += 1
+
+
+@compiled
+def close_step(timing: Timing, times: Times) -> None:
+    """The blocks of a step are free when the cluster's last piece of it is done."""
+    for cluster in range(times.taken.size):
+        for slot in range(times.closed[cluster], times.taken[cluster]):
+            times.slot_free[cluster, slot % timing.parallel_slots] = times.last_free[cluster]
+        times.closed[cluster] = times.taken[cluster]
+
+
+@compiled
+def close_round(traffic: Traffic, timing: Timing, times: Times, number: int) -> int:
+    """Send the results of a round off and change banks; returns when the last of them is at the edge."""
+    mesh_rows, mesh_columns = traffic.round_flits.shape[1], traffic.round_flits.shape[2]
+    end = 0
+    for column in range(mesh_columns):
+        done = 0
+        for row in range(mesh_rows):
+            cluster = row * mesh_columns + column
+            if times.items_in_round[cluster]:
+                done = max(done, times.last_free[cluster])
+        for row in range(mesh_rows):
+            cluster = row * mesh_columns + column
+            if not times.items_in_round[cluster] and not (traffic.reduces and done):
+                continue
+            flits = 0 if timing.ideal_links else traffic.round_flits[number, row, column]
+            if traffic.reduces:
+                left = max(done, times.drain_free[cluster])
+                left += timing.hop_cycles * mesh_rows + flits * timing.sum_flit_cycles
+                home = left
+            else:
+                left = max(times.last_free[cluster], times.drain_free[cluster])
+                if flits:
+                    wait = (column - left) % timing.result_period
+                    left += wait + (flits - 1) * timing.result_period + 1 + timing.result_flit_cycles
+                home = left + timing.hop_cycles * (column + 1)
+            times.bank_free[cluster, times.bank[cluster]] = left
+            times.bank[cluster] = 1 - times.bank[cluster]
+            times.drain_free[cluster] = left
+            end = max(end, home)
+    times.items_in_round[:] = 0
+    return end

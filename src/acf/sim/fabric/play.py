@@ -8,10 +8,11 @@ from numpy.typing import NDArray
 
 from acf.errors import ArchitectureError
 from acf.program import FabricShape, Program
-from acf.sim.fabric.engine import FRACTION_BITS, REASONS, play_program
+from acf.sim.fabric.engine import play_program
 from acf.sim.fabric.stepper import step_program
+from acf.sim.fabric.traffic import FRACTION_BITS, REASONS, Timing, Traffic
 
-ENGINES: dict[str, Callable[..., int]] = {"fast": play_program, "exact": step_program}
+ENGINES: dict[str, Callable[[Traffic, Timing, NDArray[np.int64]], int]] = {"fast": play_program, "exact": step_program}
 """fast: from event to event; exact: every queue in every cycle, as the hardware does. They agree to the cycle."""
 
 
@@ -42,36 +43,10 @@ def play(
     """Play ``program`` on a fabric; ``dram_bytes`` come from outside the chip, spread over the row packets by size."""
     if engine not in ENGINES:
         raise ArchitectureError(f"engine {engine!r} is not one of {', '.join(ENGINES)}; use one of these names")
-    rows, columns = program.rows, program.columns
     unit_cycles = np.zeros((shape.units, len(REASONS)), dtype=np.int64)
-    cycles = ENGINES[engine](
-        rows.first,
-        rows.kind,
-        rows.step,
-        rows.flits,
-        rows.takers,
-        rows.item_first,
-        rows.item_cycles,
-        columns.first,
-        columns.step,
-        columns.flits,
-        columns.takers,
-        program.round_of_step,
-        program.round_flits,
-        _dram_ticks(program, dram, dram_bytes),
-        program.reduces,
-        shape.ideal_links,
-        shape.queue_packets,
-        shape.parallel_slots,
-        shape.prefetch_packets,
-        shape.hop_cycles,
-        shape.sram_cycles,
-        dram.latency_cycles if dram else 0,
-        shape.result_period_cycles,
-        shape.result_flit_cycles,
-        shape.sum_flit_cycles,
-        unit_cycles,
-    )
+    traffic = Traffic.of(program, _dram_ticks(program, dram, dram_bytes))
+    timing = Timing.of(shape, dram.latency_cycles if dram else 0)
+    cycles = ENGINES[engine](traffic, timing, unit_cycles)
     return Played(int(cycles), unit_cycles)
 
 

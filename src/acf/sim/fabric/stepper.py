@@ -4,31 +4,45 @@ Nothing here looks ahead: a controller knows its credits, a cluster what has arr
 pipelines of fixed length, so a flit or a credit on its way is a time of arrival.
 """
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from acf.jit import compiled
-from acf.sim.fabric.engine import DRAIN, FILL, IMBALANCE, MEMORY, MESH, SCAN, WORK
+from acf.sim.fabric.plan import Plan, plan_items
+from acf.sim.fabric.traffic import (
+    DRAIN,
+    FILL,
+    IMBALANCE,
+    MEMORY,
+    MESH,
+    SCAN,
+    WORK,
+    Timing,
+    Traffic,
+    arrival_of,
+    cluster_at,
+    places_of,
+    takes,
+)
 
+Int64s = NDArray[np.int64]
 NEVER = 1 << 62
 
 
 class EventLog(NamedTuple):
     """When things happened, in cycles; -1: not at all. An empty log (no packets) records nothing.
 
-    ``sent_at [row packets + column packets]``; ``begun_at [row packets, mesh_columns, units]``; by round and cluster
-    ``first_left``, ``last_left`` (the first and last flit of results; of partial sums when they begin to move) and
-    ``emptied_at``, int64 all.
+    ``sent_at [packets]``; ``begun_at [row packets, mesh_columns, units]``; by round and cluster ``first_left``,
+    ``last_left`` (the first and last flit of results; of partial sums when they begin to move) and ``emptied_at``.
     """
 
-    sent_at: NDArray[np.int64]
-    begun_at: NDArray[np.int64]
-    first_left: NDArray[np.int64]
-    last_left: NDArray[np.int64]
-    emptied_at: NDArray[np.int64]
+    sent_at: Int64s
+    begun_at: Int64s
+    first_left: Int64s
+    last_left: Int64s
+    emptied_at: Int64s
 
     @classmethod
     def of_size(
@@ -42,324 +56,390 @@ class EventLog(NamedTuple):
         )
 
 
-def step_program(*arguments: Any) -> int:
-    """Cycles of a program; adds to ``unit_cycles [clusters * units, reasons]``. Arguments as of `play_program`."""
-    stepped: Callable[..., int] = step_and_log
-    return stepped(*arguments, EventLog.of_size(0, 0, 0, 0, 0, 0))
+class Controllers(NamedTuple):
+    """State of the controllers, by line: packets sent (``head``) and asked for, memory's answers, when links are free.
+
+    ``ready_at``, ``ready_reason``: ``[lines, prefetch]``.
+    """
+
+    head: Int64s
+    asked: Int64s
+    ready_at: Int64s
+    ready_reason: Int64s
+    dram_free: Int64s
+    link_free: Int64s
+
+
+class Credits(NamedTuple):
+    """Credits of a controller for one store of every cluster: those ``left``, and those on their way back.
+
+    ``back_at [clusters, places]``: times of return, in order; ``returned``, ``used``: how many were sent, and taken.
+    """
+
+    left: Int64s
+    back_at: Int64s
+    returned: Int64s
+    used: Int64s
+
+
+class Clusters(NamedTuple):
+    """State of the clusters: pieces and blocks on their way or there (``[clusters, number]``), units, banks, drains.
+
+    ``begun [clusters, units]``: pieces a unit has begun; ``busy_until``. ``drain_left``: flits of the round that is
+    leaving, -1: none is. ``emptied``: banks emptied so far.
+    """
+
+    item_at: Int64s
+    item_reason: Int64s
+    items_sent: Int64s
+    block_at: Int64s
+    block_reason: Int64s
+    blocks_sent: Int64s
+    blocks_freed: Int64s
+    begun: Int64s
+    busy_until: Int64s
+    items_done: Int64s
+    rounds_done: Int64s
+    emptied: Int64s
+    drain_round: Int64s
+    drain_left: Int64s
+    drain_until: Int64s
+
+
+def step_program(traffic: Traffic, timing: Timing, unit_cycles: Int64s) -> int:
+    """Cycles of a program; adds to ``unit_cycles [clusters * units, reasons]``."""
+    return step_and_log(traffic, timing, unit_cycles, EventLog.of_size(0, 0, 0, 0, 0, 0))
 
 
 @compiled
-def step_and_log(
-    row_first: NDArray[np.int64],
-    row_kind: NDArray[np.uint8],
-    row_step: NDArray[np.int32],
-    row_flits: NDArray[np.int32],
-    row_takers: NDArray[np.uint64],
-    item_first: NDArray[np.int64],
-    item_cycles: NDArray[np.int32],
-    column_first: NDArray[np.int64],
-    column_step: NDArray[np.int32],
-    column_flits: NDArray[np.int32],
-    column_takers: NDArray[np.uint64],
-    round_of_step: NDArray[np.int32],
-    round_flits: NDArray[np.int32],
-    dram_ticks: NDArray[np.int64],
-    reduces: bool,
-    ideal_links: bool,
-    queue_packets: int,
-    parallel_slots: int,
-    prefetch_packets: int,
-    hop_cycles: int,
-    sram_cycles: int,
-    dram_cycles: int,
-    result_period: int,
-    result_flit_cycles: int,
-    sum_flit_cycles: int,
-    unit_cycles: NDArray[np.int64],
-    log: EventLog,
-) -> int:
+def step_and_log(traffic: Traffic, timing: Timing, unit_cycles: Int64s, log: EventLog) -> int:
     """As `step_program`, and writes into ``log`` when everything happened."""
-    logs = log.sent_at.size > 0
-    mesh_rows, mesh_columns = round_flits.shape[1], round_flits.shape[2]
-    clusters, units = mesh_rows * mesh_columns, item_cycles.shape[1]
-    hop = 0 if ideal_links else hop_cycles
-    lines = mesh_rows + mesh_columns
-    rounds = round_flits.shape[0]
-
-    # What every cluster will see, in order: its serial packets, and how many blocks each of them waits for.
-    item_count = np.zeros(clusters, dtype=np.int64)
-    for line in range(mesh_rows):
-        for packet in range(row_first[line], row_first[line + 1]):
-            for place in range(mesh_columns):
-                if row_kind[packet] == 0 and (row_takers[packet] >> np.uint64(place)) & np.uint64(1):
-                    item_count[line * mesh_columns + place] += 1
-    most = max(1, item_count.max())
-    item_of = np.zeros((clusters, most), dtype=np.int64)
-    item_packet = np.zeros((clusters, most), dtype=np.int64)
-    item_blocks = np.zeros((clusters, most), dtype=np.int64)
-    item_round = np.zeros((clusters, most), dtype=np.int64)
-    filled = np.zeros(clusters, dtype=np.int64)
-    blocks_due = np.zeros(clusters, dtype=np.int64)
-    has_items = np.zeros((rounds, clusters), dtype=np.bool_)
-    seen = np.concatenate((row_first[:-1], column_first[:-1]))
-    for step in range(round_of_step.size):
-        for turn in range(lines):
-            line = turn + mesh_rows if turn < mesh_columns else turn - mesh_columns
-            is_row = line < mesh_rows
-            last = row_first[line + 1] if is_row else column_first[line - mesh_rows + 1]
-            while seen[line] < last:
-                packet = seen[line]
-                if (row_step[packet] if is_row else column_step[packet]) != step:
-                    break
-                seen[line] += 1
-                takers = row_takers[packet] if is_row else column_takers[packet]
-                item = item_first[packet] if is_row else 0
-                for place in range(mesh_columns if is_row else mesh_rows):
-                    if not (takers >> np.uint64(place)) & np.uint64(1):
-                        continue
-                    cluster = line * mesh_columns + place if is_row else place * mesh_columns + line - mesh_rows
-                    if is_row and row_kind[packet] == 0:
-                        item_of[cluster, filled[cluster]] = item
-                        item_packet[cluster, filled[cluster]] = packet
-                        item += 1
-                        item_blocks[cluster, filled[cluster]] = blocks_due[cluster]
-                        item_round[cluster, filled[cluster]] = round_of_step[step]
-                        has_items[round_of_step[step], cluster] = True
-                        filled[cluster] += 1
-                    else:
-                        blocks_due[cluster] += 1
-    most_blocks = max(1, blocks_due.max())
-    # Rounds in which a cluster fills a bank: its own, or, where columns add up, those of anyone in its column.
-    takes_part = has_items.copy()
-    if reduces:
-        for cluster in range(clusters):
-            for row in range(mesh_rows):
-                takes_part[:, cluster] |= has_items[:, row * mesh_columns + cluster % mesh_columns]
-
-    # Controllers.
-    head = np.concatenate((row_first[:-1], column_first[:-1]))
-    begin = head.copy()
-    stop = np.concatenate((row_first[1:], column_first[1:]))
-    asked = head.copy()
-    ready_at = np.full((lines, prefetch_packets), NEVER, dtype=np.int64)
-    ready_reason = np.full((lines, prefetch_packets), FILL, dtype=np.int64)
-    dram_free = np.zeros(lines, dtype=np.int64)
-    link_free = np.zeros(lines, dtype=np.int64)
-    # Credits of a controller for one taker, and those on their way back: times in the order of returning.
-    queue_credits = np.full(clusters, queue_packets, dtype=np.int64)
-    slot_credits = np.full(clusters, parallel_slots, dtype=np.int64)
-    queue_return = np.full((clusters, queue_packets), NEVER, dtype=np.int64)
-    slot_return = np.full((clusters, parallel_slots), NEVER, dtype=np.int64)
-    queue_returned = np.zeros((clusters, 2), dtype=np.int64)  # written, read
-    slot_returned = np.zeros((clusters, 2), dtype=np.int64)
-    # Clusters.
-    item_at = np.full((clusters, most), NEVER, dtype=np.int64)
-    item_reason = np.zeros((clusters, most), dtype=np.int64)
-    items_sent = np.zeros(clusters, dtype=np.int64)
-    block_at = np.full((clusters, most_blocks), NEVER, dtype=np.int64)
-    block_reason = np.zeros((clusters, most_blocks), dtype=np.int64)
-    blocks_sent = np.zeros(clusters, dtype=np.int64)
-    blocks_freed = np.zeros(clusters, dtype=np.int64)
-    unit_item = np.zeros((clusters, units), dtype=np.int64)  # items that the unit has begun
-    busy_until = np.zeros((clusters, units), dtype=np.int64)
-    items_done = np.zeros(clusters, dtype=np.int64)
-    rounds_done = np.full(clusters, -1, dtype=np.int64)
-    # Results: the round that is leaving, its flits left, and how many banks were filled before and have been emptied.
-    emptied = np.zeros(clusters, dtype=np.int64)
-    filled_before = np.zeros((rounds, clusters), dtype=np.int64)
-    for number in range(1, rounds):
-        filled_before[number] = filled_before[number - 1] + takes_part[number - 1]
-    drain_round = np.zeros(clusters, dtype=np.int64)
-    drain_left = np.full(clusters, -1, dtype=np.int64)
-    drain_until = np.full(clusters, NEVER, dtype=np.int64)
+    plan = plan_items(traffic)
+    controllers = new_controllers(traffic, timing)
+    clusters = new_clusters(traffic, plan)
+    count = plan.item_count.size
+    queue, slots = new_credits(count, timing.queue_packets), new_credits(count, timing.parallel_slots)
     end, latest, time = 0, 0, 0
     while True:
-        pending = False
-        # 1. Units that end in this cycle, rounds that close, results that leave.
-        for cluster in range(clusters):
-            place, row = cluster % mesh_columns, cluster // mesh_columns
-            while items_done[cluster] < item_count[cluster]:
-                item = items_done[cluster]
-                finished = True
-                for unit in range(units):
-                    begun = unit_item[cluster, unit]
-                    if begun <= item or (begun == item + 1 and busy_until[cluster, unit] > time):
-                        finished = False
-                        break
-                if not finished:
-                    break
-                items_done[cluster] += 1
-                latest = max(latest, time)
-                queue_return[cluster, queue_returned[cluster, 0] % queue_packets] = time + hop * (place + 1)
-                queue_returned[cluster, 0] += 1
-                is_last = items_done[cluster] == item_count[cluster]
-                until = blocks_due[cluster] if is_last else item_blocks[cluster, item + 1]
-                if is_last or until > item_blocks[cluster, item]:  # the step is over: its blocks are free
-                    for _ in range(blocks_freed[cluster], item_blocks[cluster, item]):
-                        back = row if not reduces else place
-                        slot_return[cluster, slot_returned[cluster, 0] % parallel_slots] = time + hop * (back + 1)
-                        slot_returned[cluster, 0] += 1
-                    blocks_freed[cluster] = item_blocks[cluster, item]
-                if is_last or item_round[cluster, item + 1] != item_round[cluster, item]:
-                    rounds_done[cluster] = item_round[cluster, item]
-        for cluster in range(clusters):
-            place = cluster % mesh_columns
-            while drain_round[cluster] < rounds:
-                number = drain_round[cluster]
-                if drain_left[cluster] < 0:
-                    if not takes_part[number, cluster]:
-                        drain_round[cluster] += 1
-                        continue
-                    done = True
-                    for row in range(mesh_rows):
-                        other = row * mesh_columns + place
-                        if (reduces or other == cluster) and has_items[number, other]:
-                            done &= rounds_done[other] >= number
-                    if not done:
-                        break
-                    drain_left[cluster] = 0 if ideal_links else round_flits[number, cluster // mesh_columns, place]
-                    drain_until[cluster] = NEVER
-                    if logs:
-                        log.first_left[number, cluster] = time if reduces else -1
-                    if reduces:
-                        busy = 0 if ideal_links else hop * mesh_rows + drain_left[cluster] * sum_flit_cycles
-                        drain_until[cluster] = time + busy
-                        drain_left[cluster] = 0
-                    elif drain_left[cluster] == 0:
-                        drain_until[cluster] = time
-                if drain_until[cluster] > time:
-                    if drain_left[cluster] > 0 and time % result_period == place:  # this cycle's slot is its own
-                        if logs:
-                            if log.first_left[number, cluster] < 0:
-                                log.first_left[number, cluster] = time
-                            log.last_left[number, cluster] = time
-                        drain_left[cluster] -= 1
-                        if drain_left[cluster] == 0:
-                            drain_until[cluster] = time + 1 + result_flit_cycles
-                    break
-                emptied[cluster] += 1
-                if logs:
-                    log.emptied_at[number, cluster] = time
-                end = max(end, time if reduces else time + hop * (place + 1))
-                drain_round[cluster] += 1
-                drain_left[cluster] = -1
-            pending |= drain_round[cluster] < rounds
-        # 2. Controllers take back credits, send the packet at their head, and ask for one more.
-        for line in range(lines):
-            is_row = line < mesh_rows
-            sends = True
-            while sends:
-                sends = False
-                if head[line] == stop[line]:
-                    break
-                packet = head[line]
-                number = packet - begin[line]
-                serial = is_row and row_kind[packet] == 0
-                takers = row_takers[packet] if is_row else column_takers[packet]
-                flits = row_flits[packet] if is_row else column_flits[packet]
-                if ready_at[line, number % prefetch_packets] > time or asked[line] <= packet or link_free[line] > time:
-                    break
-                credit_at, allowed = 0, True
-                for place in range(mesh_columns if is_row else mesh_rows):
-                    if not (takers >> np.uint64(place)) & np.uint64(1):
-                        continue
-                    cluster = line * mesh_columns + place if is_row else place * mesh_columns + line - mesh_rows
-                    if serial:
-                        if queue_credits[cluster] == 0:
-                            read = queue_returned[cluster, 1]
-                            if read == queue_returned[cluster, 0] or queue_return[cluster, read % queue_packets] > time:
-                                allowed = False
-                                break
-                            credit_at = max(credit_at, queue_return[cluster, read % queue_packets])
-                    elif slot_credits[cluster] == 0:
-                        read = slot_returned[cluster, 1]
-                        if read == slot_returned[cluster, 0] or slot_return[cluster, read % parallel_slots] > time:
-                            allowed = False
-                            break
-                        credit_at = max(credit_at, slot_return[cluster, read % parallel_slots])
-                if not allowed:
-                    break
-                reason = ready_reason[line, number % prefetch_packets]
-                since = ready_at[line, number % prefetch_packets]
-                if link_free[line] > since:
-                    since, reason = link_free[line], MESH
-                if credit_at > since:
-                    reason = IMBALANCE
-                for place in range(mesh_columns if is_row else mesh_rows):
-                    if not (takers >> np.uint64(place)) & np.uint64(1):
-                        continue
-                    cluster = line * mesh_columns + place if is_row else place * mesh_columns + line - mesh_rows
-                    arrival = time if ideal_links else time + flits + hop * (place + 1)
-                    if serial:
-                        if queue_credits[cluster] > 0:
-                            queue_credits[cluster] -= 1
-                        else:
-                            queue_returned[cluster, 1] += 1
-                        item_at[cluster, items_sent[cluster]] = arrival
-                        item_reason[cluster, items_sent[cluster]] = reason
-                        items_sent[cluster] += 1
-                    else:
-                        if slot_credits[cluster] > 0:
-                            slot_credits[cluster] -= 1
-                        else:
-                            slot_returned[cluster, 1] += 1
-                        block_at[cluster, blocks_sent[cluster]] = arrival
-                        block_reason[cluster, blocks_sent[cluster]] = reason
-                        blocks_sent[cluster] += 1
-                link_free[line] = time if ideal_links else time + flits
-                head[line] += 1
-                if logs:
-                    log.sent_at[packet if is_row else packet + row_first[-1]] = time
-                sends = ideal_links
-            if asked[line] < stop[line] and asked[line] - head[line] < prefetch_packets:
-                place = (asked[line] - begin[line]) % prefetch_packets
-                ready_at[line, place] = time + sram_cycles
-                ready_reason[line, place] = FILL
-                if is_row and dram_ticks[asked[line]] > 0:
-                    dram_free[line] = max(dram_free[line], time << 16) + dram_ticks[asked[line]]
-                    ready_at[line, place] = ((dram_free[line] + 65535) >> 16) + dram_cycles
-                    ready_reason[line, place] = MEMORY
-                asked[line] += 1
-            pending |= head[line] < stop[line]
-        # 3. Units that are free begin their next item, if it and its blocks are there and its bank is empty.
-        for cluster in range(clusters):
-            for unit in range(units):
-                item = unit_item[cluster, unit]
-                if item == item_count[cluster] or busy_until[cluster, unit] > time:
-                    continue
-                needs = item_blocks[cluster, item]
-                if item_at[cluster, item] > time or (needs and block_at[cluster, needs - 1] > time):
-                    continue
-                if filled_before[item_round[cluster, item], cluster] - emptied[cluster] >= 2:
-                    continue  # both banks hold results
-                work = item_cycles[item_of[cluster, item], unit]
-                cost = max(1, work)
-                before = busy_until[cluster, unit]
-                since, waited_for = before, FILL
-                if item_at[cluster, item] > since:
-                    since, waited_for = item_at[cluster, item], item_reason[cluster, item]
-                if needs and block_at[cluster, needs - 1] > since:
-                    since = block_at[cluster, needs - 1]
-                    earliest = needs - 1
-                    while earliest > 0 and block_at[cluster, earliest - 1] == since:
-                        earliest -= 1
-                    waited_for = block_reason[cluster, earliest]
-                if time > since:
-                    waited_for = DRAIN
-                who = cluster * units + unit
-                unit_cycles[who, waited_for] += time - before
-                unit_cycles[who, WORK if work else SCAN] += cost
-                busy_until[cluster, unit] = time + cost
-                unit_item[cluster, unit] += 1
-                if logs:
-                    log.begun_at[item_packet[cluster, item], cluster % mesh_columns, unit] = time
-            pending |= items_done[cluster] < item_count[cluster]
-        if not pending:
+        latest = max(latest, end_items(traffic, timing, plan, clusters, queue, slots, time))
+        end = max(end, drain_results(traffic, timing, plan, clusters, time, log))
+        send_packets(traffic, timing, controllers, clusters, queue, slots, time, log)
+        begin_items(traffic, plan, clusters, time, unit_cycles, log)
+        if (
+            (controllers.head == traffic.first[1:]).all()
+            and (clusters.items_done == plan.item_count).all()
+            and (clusters.drain_round == traffic.round_flits.shape[0]).all()
+        ):
             break
         time += 1
     end = max(end, latest)
-    for cluster in range(clusters):
-        for unit in range(units):
-            unit_cycles[cluster * units + unit, IMBALANCE] += latest - busy_until[cluster, unit]
-            unit_cycles[cluster * units + unit, DRAIN] += end - latest
+    units = clusters.busy_until.shape[1]
+    for who in range(count * units):
+        unit_cycles[who, IMBALANCE] += latest - clusters.busy_until[who // units, who % units]
+        unit_cycles[who, DRAIN] += end - latest
+    return int(end)
+
+
+@compiled
+def new_controllers(traffic: Traffic, timing: Timing) -> Controllers:
+    """Controllers that have done nothing yet."""
+    lines = traffic.first.size - 1
+    return Controllers(
+        traffic.first[:-1].copy(),
+        traffic.first[:-1].copy(),
+        np.full((lines, timing.prefetch_packets), NEVER, dtype=np.int64),
+        np.full((lines, timing.prefetch_packets), FILL, dtype=np.int64),
+        np.zeros(lines, dtype=np.int64),
+        np.zeros(lines, dtype=np.int64),
+    )
+
+
+@compiled
+def new_credits(clusters: int, places: int) -> Credits:
+    """A credit for every place of every cluster."""
+    return Credits(
+        np.full(clusters, places, dtype=np.int64),
+        np.full((clusters, places), NEVER, dtype=np.int64),
+        np.zeros(clusters, dtype=np.int64),
+        np.zeros(clusters, dtype=np.int64),
+    )
+
+
+@compiled
+def new_clusters(traffic: Traffic, plan: Plan) -> Clusters:
+    """Clusters to which nothing has come yet."""
+    count, most_items = plan.item_of.shape
+    most_blocks = max(1, plan.blocks_due.max())
+    units = traffic.item_cycles.shape[1]
+    return Clusters(
+        np.full((count, most_items), NEVER, dtype=np.int64),
+        np.zeros((count, most_items), dtype=np.int64),
+        np.zeros(count, dtype=np.int64),
+        np.full((count, most_blocks), NEVER, dtype=np.int64),
+        np.zeros((count, most_blocks), dtype=np.int64),
+        np.zeros(count, dtype=np.int64),
+        np.zeros(count, dtype=np.int64),
+        np.zeros((count, units), dtype=np.int64),
+        np.zeros((count, units), dtype=np.int64),
+        np.zeros(count, dtype=np.int64),
+        np.full(count, -1, dtype=np.int64),
+        np.zeros(count, dtype=np.int64),
+        np.zeros(count, dtype=np.int64),
+        np.full(count, -1, dtype=np.int64),
+        np.full(count, NEVER, dtype=np.int64),
+    )
+
+
+@compiled
+def give_back(credits: Credits, cluster: int, time: int) -> None:
+    """Send a credit on its way; it is at the controller at ``time``."""
+    credits.back_at[cluster, credits.returned[cluster] % credits.back_at.shape[1]] = time
+    credits.returned[cluster] += 1
+
+
+@compiled
+def end_items(
+    traffic: Traffic, timing: Timing, plan: Plan, clusters: Clusters, queue: Credits, slots: Credits, time: int
+) -> int:
+    """Pieces that all units have walked: their places, the blocks of a step that is over, and rounds close.
+
+    Returns ``time`` if a piece ended, else 0.
+    """
+    mesh_columns = traffic.round_flits.shape[2]
+    ended = 0
+    for cluster in range(plan.item_count.size):
+        place, row = cluster % mesh_columns, cluster // mesh_columns
+        while clusters.items_done[cluster] < plan.item_count[cluster]:
+            item = clusters.items_done[cluster]
+            if not all_ended(clusters, cluster, item, time):
+                break
+            ended = time
+            clusters.items_done[cluster] += 1
+            give_back(queue, cluster, time + timing.hop_cycles * (place + 1))
+            is_last = clusters.items_done[cluster] == plan.item_count[cluster]
+            if is_last or plan.item_blocks[cluster, item + 1] > plan.item_blocks[cluster, item]:  # the step is over
+                back = place if traffic.reduces else row
+                for _ in range(clusters.blocks_freed[cluster], plan.item_blocks[cluster, item]):
+                    give_back(slots, cluster, time + timing.hop_cycles * (back + 1))
+                clusters.blocks_freed[cluster] = plan.item_blocks[cluster, item]
+            if is_last or plan.item_round[cluster, item + 1] != plan.item_round[cluster, item]:
+                clusters.rounds_done[cluster] = plan.item_round[cluster, item]
+    return ended
+
+
+@compiled
+def all_ended(clusters: Clusters, cluster: int, item: int, time: int) -> bool:
+    """Whether every unit of a cluster has walked a piece."""
+    for unit in range(clusters.begun.shape[1]):
+        begun = clusters.begun[cluster, unit]
+        if begun <= item or (begun == item + 1 and clusters.busy_until[cluster, unit] > time):
+            return False
+    return True
+
+
+@compiled
+def drain_results(traffic: Traffic, timing: Timing, plan: Plan, clusters: Clusters, time: int, log: EventLog) -> int:
+    """Results of closed rounds leave, a flit in a cluster's own cycles; returns when the last is at the edge."""
+    rounds, mesh_columns = traffic.round_flits.shape[0], traffic.round_flits.shape[2]
+    logs = log.sent_at.size > 0
+    end = 0
+    for cluster in range(plan.item_count.size):
+        place = cluster % mesh_columns
+        while clusters.drain_round[cluster] < rounds:
+            number = clusters.drain_round[cluster]
+            if clusters.drain_left[cluster] < 0:
+                if not plan.takes_part[number, cluster]:
+                    clusters.drain_round[cluster] += 1
+                    continue
+                if not round_is_closed(traffic, plan, clusters, number, cluster):
+                    break
+                start_drain(traffic, timing, clusters, number, cluster, time)
+                if logs:
+                    log.first_left[number, cluster] = time if traffic.reduces else -1
+            if clusters.drain_until[cluster] > time:
+                if clusters.drain_left[cluster] > 0 and time % timing.result_period == place:  # a cycle of its own
+                    if logs:
+                        if log.first_left[number, cluster] < 0:
+                            log.first_left[number, cluster] = time
+                        log.last_left[number, cluster] = time
+                    clusters.drain_left[cluster] -= 1
+                    if clusters.drain_left[cluster] == 0:
+                        clusters.drain_until[cluster] = time + 1 + timing.result_flit_cycles
+                break
+            clusters.emptied[cluster] += 1
+            if logs:
+                log.emptied_at[number, cluster] = time
+            end = max(end, time if traffic.reduces else time + timing.hop_cycles * (place + 1))
+            clusters.drain_round[cluster] += 1
+            clusters.drain_left[cluster] = -1
     return end
+
+
+@compiled
+def round_is_closed(traffic: Traffic, plan: Plan, clusters: Clusters, number: int, cluster: int) -> bool:
+    """Whether a round's pieces are done, in this cluster or, where columns add up, in all of its column."""
+    mesh_rows, mesh_columns = traffic.round_flits.shape[1], traffic.round_flits.shape[2]
+    for row in range(mesh_rows):
+        other = row * mesh_columns + cluster % mesh_columns
+        concerned = (traffic.reduces or other == cluster) and plan.has_items[number, other]
+        if concerned and clusters.rounds_done[other] < number:
+            return False
+    return True
+
+
+@compiled
+def start_drain(traffic: Traffic, timing: Timing, clusters: Clusters, number: int, cluster: int, time: int) -> None:
+    """Begin to send the results of a round off."""
+    mesh_rows, mesh_columns = traffic.round_flits.shape[1], traffic.round_flits.shape[2]
+    flits = 0 if timing.ideal_links else traffic.round_flits[number, cluster // mesh_columns, cluster % mesh_columns]
+    clusters.drain_left[cluster] = 0 if traffic.reduces else flits
+    clusters.drain_until[cluster] = NEVER
+    if traffic.reduces:
+        clusters.drain_until[cluster] = time + timing.hop_cycles * mesh_rows + flits * timing.sum_flit_cycles
+    elif flits == 0:
+        clusters.drain_until[cluster] = time
+
+
+@compiled
+def send_packets(
+    traffic: Traffic,
+    timing: Timing,
+    controllers: Controllers,
+    clusters: Clusters,
+    queue: Credits,
+    slots: Credits,
+    time: int,
+    log: EventLog,
+) -> None:
+    """Controllers send the packet at their head, if they may, and ask for one more; ideal links take any number."""
+    for line in range(traffic.first.size - 1):
+        while controllers.head[line] < traffic.first[line + 1]:
+            packet = controllers.head[line]
+            reason = may_send(traffic, timing, controllers, queue, slots, line, time)
+            if reason < 0:
+                break
+            deliver(traffic, timing, clusters, queue, slots, line, time, packet, reason)
+            controllers.link_free[line] = time if timing.ideal_links else time + traffic.flits[packet]
+            controllers.head[line] += 1
+            if log.sent_at.size > 0:
+                log.sent_at[packet] = time
+            if not timing.ideal_links:
+                break
+        ask(traffic, timing, controllers, line, time)
+
+
+@compiled
+def may_send(
+    traffic: Traffic, timing: Timing, controllers: Controllers, queue: Credits, slots: Credits, line: int, time: int
+) -> int:
+    """What the packet at the head of a line waited for last, -1: it still waits."""
+    mesh_rows, mesh_columns = traffic.round_flits.shape[1], traffic.round_flits.shape[2]
+    packet = controllers.head[line]
+    window = (packet - traffic.first[line]) % timing.prefetch_packets
+    since, reason = controllers.ready_at[line, window], controllers.ready_reason[line, window]
+    if since > time or controllers.asked[line] <= packet or controllers.link_free[line] > time:
+        return -1
+    if controllers.link_free[line] > since:
+        since, reason = controllers.link_free[line], MESH
+    credits = queue if traffic.serial[packet] else slots
+    for place in range(places_of(line, mesh_rows, mesh_columns)):
+        if not takes(traffic.takers[packet], place):
+            continue
+        cluster = cluster_at(line, place, mesh_rows, mesh_columns)
+        if credits.left[cluster] == 0:
+            back_at = credits.back_at[cluster, credits.used[cluster] % credits.back_at.shape[1]]
+            if credits.used[cluster] == credits.returned[cluster] or back_at > time:
+                return -1
+            if back_at > since:
+                since, reason = back_at, IMBALANCE
+    return int(reason)
+
+
+@compiled
+def deliver(
+    traffic: Traffic,
+    timing: Timing,
+    clusters: Clusters,
+    queue: Credits,
+    slots: Credits,
+    line: int,
+    time: int,
+    packet: int,
+    reason: int,
+) -> None:
+    """Put a packet on its way to all takers, a credit each."""
+    mesh_rows, mesh_columns = traffic.round_flits.shape[1], traffic.round_flits.shape[2]
+    credits = queue if traffic.serial[packet] else slots
+    for place in range(places_of(line, mesh_rows, mesh_columns)):
+        if not takes(traffic.takers[packet], place):
+            continue
+        cluster = cluster_at(line, place, mesh_rows, mesh_columns)
+        if credits.left[cluster] > 0:
+            credits.left[cluster] -= 1
+        else:
+            credits.used[cluster] += 1
+        arrival = arrival_of(time, traffic.flits[packet], place, timing)
+        if traffic.serial[packet]:
+            number = clusters.items_sent[cluster]
+            clusters.item_at[cluster, number], clusters.item_reason[cluster, number] = arrival, reason
+            clusters.items_sent[cluster] += 1
+        else:
+            number = clusters.blocks_sent[cluster]
+            clusters.block_at[cluster, number], clusters.block_reason[cluster, number] = arrival, reason
+            clusters.blocks_sent[cluster] += 1
+
+
+@compiled
+def ask(traffic: Traffic, timing: Timing, controllers: Controllers, line: int, time: int) -> None:
+    """Ask memory for one more packet, if there is room for it."""
+    packet = controllers.asked[line]
+    if packet == traffic.first[line + 1] or packet - controllers.head[line] >= timing.prefetch_packets:
+        return
+    window = (packet - traffic.first[line]) % timing.prefetch_packets
+    controllers.ready_at[line, window], controllers.ready_reason[line, window] = time + timing.sram_cycles, FILL
+    if traffic.dram_ticks[packet] > 0:
+        controllers.dram_free[line] = max(controllers.dram_free[line], time << 16) + traffic.dram_ticks[packet]
+        controllers.ready_at[line, window] = ((controllers.dram_free[line] + 65535) >> 16) + timing.dram_cycles
+        controllers.ready_reason[line, window] = MEMORY
+    controllers.asked[line] += 1
+
+
+@compiled
+def begin_items(
+    traffic: Traffic, plan: Plan, clusters: Clusters, time: int, unit_cycles: Int64s, log: EventLog
+) -> None:
+    """Units that are free begin their next piece, if it and its blocks are there and one of the banks is empty."""
+    mesh_columns, units = traffic.round_flits.shape[2], clusters.begun.shape[1]
+    for cluster in range(plan.item_count.size):
+        for unit in range(units):
+            item, before = clusters.begun[cluster, unit], clusters.busy_until[cluster, unit]
+            if item == plan.item_count[cluster] or before > time:
+                continue
+            blocks = plan.item_blocks[cluster, item]
+            blocks_at = clusters.block_at[cluster, blocks - 1] if blocks else 0
+            if clusters.item_at[cluster, item] > time or blocks_at > time:
+                continue
+            if plan.filled_before[plan.item_round[cluster, item], cluster] - clusters.emptied[cluster] >= 2:
+                continue  # both banks hold results
+            since, waited_for = before, FILL
+            if clusters.item_at[cluster, item] > since:
+                since, waited_for = clusters.item_at[cluster, item], clusters.item_reason[cluster, item]
+            if blocks_at > since:
+                since, waited_for = blocks_at, first_reason(clusters, cluster, blocks - 1)
+            if time > since:
+                waited_for = DRAIN
+            work = traffic.item_cycles[plan.item_of[cluster, item], unit]
+            unit_cycles[cluster * units + unit, waited_for] += time - before
+            unit_cycles[cluster * units + unit, WORK if work else SCAN] += max(1, work)
+            clusters.busy_until[cluster, unit] = time + max(1, work)
+            clusters.begun[cluster, unit] += 1
+            if log.sent_at.size > 0:
+                log.begun_at[plan.item_packet[cluster, item], cluster % mesh_columns, unit] = time
+
+
+@compiled
+def first_reason(clusters: Clusters, cluster: int, block: int) -> int:
+    """The reason of the first of the blocks that came in the same cycle as ``block``."""
+    while block > 0 and clusters.block_at[cluster, block - 1] == clusters.block_at[cluster, block]:
+        block -= 1
+    return int(clusters.block_reason[cluster, block])
