@@ -72,12 +72,17 @@ def _operands(work: Work, shape: FabricShape) -> Operands:
     if shape.skip != "both":
         nothing = np.zeros((0, 0, 0), dtype=np.uint8)
         return Operands(
-            work.serial.patterns, work.parallel.tile_nonzeros, nothing, widths.astype(np.int8), shape.skip == "gate"
+            work.serial.patterns,
+            work.parallel.tile_nonzeros,
+            nothing,
+            widths.astype(np.int8),
+            shape.skip == "gate",
+            shape.tile,
         )
     cycles = (work.parallel.depth_nonzeros + np.uint8(shape.lanes - 1)) // np.uint8(shape.lanes)
     cycles = np.maximum(cycles, np.uint8(shape.units_per_port))
     same = np.where((cycles == cycles[:, :, :1]).all(axis=2), cycles[:, :, 0].astype(np.int8), np.int8(-1))
-    return Operands(work.serial.patterns, work.parallel.tile_nonzeros, cycles, same, False)
+    return Operands(work.serial.patterns, work.parallel.tile_nonzeros, cycles, same, False, shape.tile)
 
 
 def _sizes(shape: FabricShape) -> Sizes:

@@ -55,6 +55,7 @@ class Operands(NamedTuple):
     depth_cycles: NDArray[np.uint8]
     same_cycles: NDArray[np.int8]
     whole_rows: bool
+    tile: int
 
 
 class Sizes(NamedTuple):
@@ -93,15 +94,13 @@ def count_bits(bits: np.unsignedinteger) -> int:
 
 
 @compiled
-def add_cycles(
-    operands: Operands, first: int, rows: int, depth: int, column: int, tile: int, cycles: NDArray[np.int32]
-) -> None:
+def add_cycles(operands: Operands, first: int, rows: int, depth: int, column: int, cycles: NDArray[np.int32]) -> None:
     """Add to ``cycles [units]`` what rows ``first``, ... of the serial operand take against one parallel piece."""
     same = operands.same_cycles[column, depth]
     for row in range(rows):
         unit = row % cycles.size
         if operands.whole_rows:
-            cycles[unit] += tile * same
+            cycles[unit] += operands.tile * same
             continue
         bits = np.uint32(operands.patterns[first + row, depth])
         if same >= 0:
@@ -122,6 +121,36 @@ def nonzeros_of(operands: Operands, first: int, rows: int, depth: int) -> int:
     for row in range(rows):
         nonzeros += count_bits(operands.patterns[first + row, depth])
     return nonzeros
+
+
+@compiled
+def write_packet(
+    packets: Packets,
+    packet: int,
+    kind: int,
+    place: tuple[int, int, int, int],
+    flits: int,
+    takers: np.uint64,
+    first_item: int,
+) -> None:
+    """Fill in one packet; ``place`` is its step, round, row among pieces, and depth."""
+    packets.kind[packet] = kind
+    packets.step[packet], packets.round[packet], packets.row[packet], packets.depth[packet] = place
+    packets.flits[packet] = flits
+    packets.takers[packet] = takers
+    packets.item_first[packet] = first_item
+
+
+@compiled
+def meet(
+    packets: Packets, packet: int, mesh_column: int, rank: int, operands: Operands, rows: tuple[int, int], block: int
+) -> None:
+    """A serial packet meets a block, the ``rank``-th of its step there; ``rows`` are its first row and how many."""
+    packets.blocks[packet, mesh_column] |= np.uint32(1) << np.uint32(rank)
+    item = packets.item_first[packet]
+    for other in range(mesh_column):
+        item += (packets.takers[packet] >> np.uint64(other)) & np.uint64(1) > 0
+    add_cycles(operands, rows[0], rows[1], packets.depth[packet], block, packets.item_cycles[item])
 
 
 @compiled
@@ -199,15 +228,11 @@ def token_packets(
                                 continue
                             sent = True
                             if write:
-                                packet = cursor[mesh_row]
-                                rows.kind[packet] = SERIAL
-                                rows.step[packet] = step
-                                rows.flits[packet] = payload_flits(nonzeros, sizes)
-                                rows.takers[packet] = takers
-                                rows.row[packet] = piece
-                                rows.depth[packet] = depth
-                                rows.round[packet] = round_number
-                                rows.item_first[packet] = item_cursor[mesh_row]
+                                place_of = (step, round_number, piece, depth)
+                                flits = payload_flits(nonzeros, sizes)
+                                write_packet(
+                                    rows, cursor[mesh_row], SERIAL, place_of, flits, takers, item_cursor[mesh_row]
+                                )
                             cursor[mesh_row] += 1
                             item_cursor[mesh_row] += items
                 if not sent:
@@ -223,15 +248,9 @@ def token_packets(
                             continue
                         line = sizes.mesh_rows + part_in_row * groups + group_of[column]
                         if write:
-                            packet = cursor[line]
-                            columns.kind[packet] = PARALLEL
-                            columns.step[packet] = step
-                            nonzeros = operands.tile_nonzeros[column, depth]
-                            columns.flits[packet] = payload_flits(nonzeros, sizes)
-                            columns.takers[packet] = takers
-                            columns.row[packet] = column
-                            columns.depth[packet] = depth
-                            columns.round[packet] = round_number
+                            flits = payload_flits(operands.tile_nonzeros[column, depth], sizes)
+                            place_of = (step, round_number, column, depth)
+                            write_packet(columns, cursor[line], PARALLEL, place_of, flits, takers, 0)
                         cursor[line] += 1
                 if not write:
                     continue
@@ -253,11 +272,7 @@ def token_packets(
                             if not everything and not needed[first // sizes.tile, column]:
                                 continue
                             mesh_column = part_in_row * groups + group
-                            rows.blocks[packet, mesh_column] |= np.uint32(1) << np.uint32(rank)
-                            item = rows.item_first[packet]
-                            for other in range(mesh_column):
-                                item += (rows.takers[packet] >> np.uint64(other)) & np.uint64(1) > 0
-                            add_cycles(operands, first, count, depth, column, sizes.tile, rows.item_cycles[item])
+                            meet(rows, packet, mesh_column, rank, operands, (first, count), column)
 
 
 @compiled
@@ -319,16 +334,12 @@ def reduction_packets(
                         if not takers_of[column]:
                             continue
                         if write:
-                            packet = cursor[mesh_row]
-                            rows.kind[packet] = PARALLEL
-                            rows.step[packet] = step
-                            count = operands.tile_nonzeros[column, depth]
-                            rows.flits[packet] = payload_flits(count, sizes)
-                            rows.takers[packet] = takers_of[column]
-                            rows.row[packet] = column
-                            rows.depth[packet] = depth
-                            rows.round[packet] = round_number
-                            rows.item_first[packet] = item_cursor[mesh_row]
+                            flits = payload_flits(operands.tile_nonzeros[column, depth], sizes)
+                            place_of = (step, round_number, column, depth)
+                            first_item = item_cursor[mesh_row]
+                            write_packet(
+                                rows, cursor[mesh_row], PARALLEL, place_of, flits, takers_of[column], first_item
+                            )
                         cursor[mesh_row] += 1
                         for group in range(groups):
                             if (takers_of[column] >> np.uint64(part * groups + group)) & np.uint64(1):
@@ -343,23 +354,16 @@ def reduction_packets(
                         if packet_of[row] < 0:
                             packet_of[row] = cursor[mesh_row]
                             if write:
-                                packet = cursor[mesh_row]
-                                rows.kind[packet] = SERIAL
-                                rows.step[packet] = step
-                                rows.flits[packet] = payload_flits(nonzeros[row], sizes)
-                                rows.takers[packet] = takers_of_row[row]
-                                rows.row[packet] = row
-                                rows.depth[packet] = depth
-                                rows.round[packet] = round_number
-                                rows.item_first[packet] = item_cursor[mesh_row]
+                                flits = payload_flits(nonzeros[row], sizes)
+                                place_of = (step, round_number, row, depth)
+                                first_item = item_cursor[mesh_row]
+                                write_packet(
+                                    rows, cursor[mesh_row], SERIAL, place_of, flits, takers_of_row[row], first_item
+                                )
                             cursor[mesh_row] += 1
                             for other in range(sizes.mesh_columns):
                                 item_cursor[mesh_row] += (takers_of_row[row] >> np.uint64(other)) & np.uint64(1) > 0
                         if write and operands.tile_nonzeros[column, depth] > 0:
-                            packet = packet_of[row]
-                            rows.blocks[packet, mesh_column] |= np.uint32(1) << np.uint32(rank[column, group])
-                            item = rows.item_first[packet]
-                            for other in range(mesh_column):
-                                item += (takers_of_row[row] >> np.uint64(other)) & np.uint64(1) > 0
                             count = min(tile, operands.patterns.shape[0] - row * tile)
-                            add_cycles(operands, row * tile, count, depth, column, tile, rows.item_cycles[item])
+                            rank_here = rank[column, group]
+                            meet(rows, packet_of[row], mesh_column, rank_here, operands, (row * tile, count), column)
