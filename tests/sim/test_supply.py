@@ -104,7 +104,9 @@ def test_slots_add_up_with_any_number_of_banks(k: int, banks: int, density: floa
     a, b = rng.random((9, k)) < density, rng.random((k, 5)) < 0.9
     trace = acf.Trace.from_matmuls([acf.Matmul("fc", "forward", a, b)])
     spec = TensorDash(cores=2, scratchpad_banks=banks, transposers=1, bank_blocks_per_cycle=1, on_chip_bytes=400_000)
-    acf.simulate(trace, spec)  # refuses slots that do not add up or are negative
+    result = acf.simulate(trace, spec)
+    assert result.utilization * result.cycles + sum(result.stalls.values()) == pytest.approx(result.cycles)
+    assert all(slots >= 0 for op in result.ops for slots in op.lost_slots.values())
 
 
 def test_two_scratchpad_banks_halve_what_all_zeros_gain_and_say_so() -> None:

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from acf import __version__
+from acf.cli.bench import bench
+from acf.cli.options import Json, print_json
 from acf.errors import AcfError, ArchitectureError
 from acf.files import write_whole
 from acf.rtl.commands import app as rtl
 
 if TYPE_CHECKING:
-    from acf.metrics import AblationRecord
     from acf.nn import LayerTiming
     from acf.sim import Result
 
@@ -24,11 +25,9 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-bench = typer.Typer(help="Measure this machine.", no_args_is_help=True)
 app.add_typer(bench, name="bench")
 app.add_typer(rtl, name="rtl")
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of a table.")]
 TraceFile = Annotated[Path, typer.Argument(help="A trace that `acf capture`, `acf demo` or Trace.save wrote.")]
 SaveFile = Annotated[Path | None, typer.Option("--save", help="Write the results as JSON, for `acf report`.")]
 
@@ -66,7 +65,7 @@ def demo(
     with progress(visible=not as_json) as on_progress:
         outcome = run_demo(spec, folder, on_progress)
     if as_json:
-        _print_json(
+        print_json(
             {
                 "records": [vars(record) for record in outcome.records],
                 "results": [result.to_dict() for result in outcome.results],
@@ -96,7 +95,7 @@ def simulate(
     result = play(Trace.load(trace), exact_engine(on) if exact else on)
     _save_results([result], save)
     if as_json:
-        _print_json(result.to_dict())
+        print_json(result.to_dict())
     else:
         show(result_table(result))
 
@@ -123,7 +122,7 @@ def compare(
     results = [play(loaded, name) for name in names]
     _save_results(results, save)
     if as_json:
-        _print_json([result.to_dict() | {"speedup": result.speedup_over(results[0])} for result in results])
+        print_json([result.to_dict() | {"speedup": result.speedup_over(results[0])} for result in results])
     else:
         show(comparison_table(results))
 
@@ -189,7 +188,7 @@ def traces(
 
     figures = [figures_of(Trace.load(path)) for path in files]
     if as_json:
-        _print_json([vars(each) for each in figures])
+        print_json([vars(each) for each in figures])
     else:
         show(figures_table(figures))
 
@@ -247,7 +246,7 @@ def epochs(
 
         points = play_traces(folder, on_progress)
     if as_json:
-        _print_json([point.to_dict() for point in points])
+        print_json([point.to_dict() for point in points])
     else:
         show(epochs_table(points))
         typer.echo(f"plot: {folder / PLOT_FILE}")
@@ -272,107 +271,6 @@ def report(
     typer.echo(f"report: {write_report(loaded, output, ablations=records, title=title)}")
 
 
-@bench.command()
-def kernels(
-    device: Annotated[str, typer.Option(help="cpu, cuda, or auto: cuda where torch can use one.")] = "auto",
-    out: Annotated[Path, typer.Option(help="Folder for the record and the roofline.")] = Path("runs/bench"),
-    blocks: Annotated[str, typer.Option(help="CPU: block sizes.")] = "16,32,64",
-    sparsities: Annotated[str, typer.Option(help="CPU: shares of blocks to drop.")] = "0.9,0.75,0.5",
-    kinds: Annotated[str, typer.Option(help="CPU: of linear, conv, step.")] = "linear,conv,step",
-    rounds: Annotated[int, typer.Option(min=1, help="CPU: interleaved repetitions; the best counts.")] = 9,
-    dtype: Annotated[str, typer.Option(help="CPU: float32 or bfloat16.")] = "float32",
-    sections: Annotated[
-        str, typer.Option(help="CUDA: of correctness, layers, norms, conv, overhead, steps.")
-    ] = "correctness,layers,norms,conv,overhead,steps",
-    as_json: Json = False,
-) -> None:
-    """Time the block-sparse kernels against the dense libraries of this machine, as ratios from one run."""
-    from acf.experiments.kernels.bench import CpuOptions, run_on_cpu, run_on_cuda, use_cuda
-
-    if use_cuda(device):
-        run_on_cuda(sections, out, as_json)
-    else:
-        run_on_cpu(CpuOptions(blocks, sparsities, kinds, dtype, rounds), out, as_json)
-
-
-@bench.command()
-def accuracy(
-    methods: Annotated[
-        str, typer.Option(help="Methods, separated by commas: dense,dst-90,bdwp-2:8,dts-0.5. Default: ten of them.")
-    ] = "",
-    seeds: Annotated[int, typer.Option(min=1, help="Runs of every method, from seed 0.")] = 3,
-    data: Annotated[
-        Path | None, typer.Option(envvar="ACF_DATA", help="Folder that holds cifar10-jpeg/ or fashion-mnist/.")
-    ] = None,
-    data_set: Annotated[str, typer.Option(help="cifar10-jpeg or fashion-mnist.")] = "cifar10-jpeg",
-    network: Annotated[str, typer.Option(help="resnet18, or small for a CPU.")] = "resnet18",
-    width: Annotated[int, typer.Option(min=1, help="Channels of the first layer.")] = 64,
-    epochs: Annotated[int, typer.Option(min=1, help="Passes over the training images.")] = 16,
-    batch: Annotated[int, typer.Option(min=1, help="Images of a step.")] = 256,
-    learning_rate: Annotated[float, typer.Option(help="At its peak, after a fifth of the run.")] = 0.2,
-    block: Annotated[int, typer.Option(min=1, help="Side of a weight block.")] = 16,
-    examples: Annotated[int, typer.Option(min=0, help="Training images to use; 0: all.")] = 0,
-    held_out: Annotated[
-        int, typer.Option(min=0, help="Test on this many training images instead of the test part, to choose settings.")
-    ] = 0,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
-    workers: Annotated[int, typer.Option(min=1, help="Runs at a time, in processes that share the device.")] = 1,
-    budget: Annotated[float, typer.Option(help="Seconds after which no run may end; 0: no limit.")] = 0.0,
-    out: Annotated[
-        Path | None, typer.Option(help="JSON of the runs, and a Markdown table beside it; runs in it are not repeated.")
-    ] = None,
-    as_json: Json = False,
-) -> None:
-    """Train each method on real images with several seeds and compare the accuracies with dense training."""
-    from acf.experiments.accuracy.bench import AccuracyOptions, compare_methods
-    from acf.experiments.accuracy.table import accuracy_table
-    from acf.experiments.accuracy.training import TrainingSpec
-    from acf.terminal import show
-
-    spec = TrainingSpec(
-        data_set=data_set,
-        network=network,
-        width=width,
-        epochs=epochs,
-        batch=batch,
-        learning_rate=learning_rate,
-        block=block,
-        examples=examples,
-        held_out=held_out,
-    )
-    options = AccuracyOptions(methods, seeds, data, device, workers, budget, out)
-    comparison = compare_methods(spec, options, visible=not as_json)
-    if as_json:
-        _print_json(comparison.to_dict())
-    else:
-        show(accuracy_table(comparison))
-
-
-@bench.command("tracking")
-def bench_tracking(
-    methods: Annotated[str, typer.Option(help="Threshold rules, separated by commas.")] = "dts,gaussian,static",
-    target: Annotated[float, typer.Option(help="Share of gradient elements to zero.")] = 0.5,
-    steps: Annotated[int, typer.Option(min=1, help="Training steps of each run.")] = 600,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of weights and batches.")] = 0,
-    data: Annotated[Path | None, typer.Option(envvar="ACF_DATA", help="Folder that holds fashion-mnist/.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder for tracking.json, .svg and the table.")] = None,
-    as_json: Json = False,
-) -> None:
-    """Record how closely threshold rules follow their target while a small network trains on Fashion-MNIST (CPU)."""
-    from acf.experiments.tracking.bench import figures, keep, run_tracking, tracking_table
-    from acf.experiments.tracking.recording import TrackingSpec
-    from acf.terminal import show
-
-    spec = TrackingSpec(target=target, steps=steps, seed=seed)
-    runs = run_tracking(methods, spec, data, visible=not as_json)
-    if out is not None:
-        keep(spec, runs, out)
-    if as_json:
-        _print_json(figures(spec, runs))
-    else:
-        show(tracking_table(runs))
-
-
 @app.command()
 def reproduce(
     only: Annotated[str, typer.Option(help="Ids of rows, separated by commas: T5,T6. Default: all.")] = "",
@@ -391,108 +289,11 @@ def reproduce(
             rows[name] = row
             on_progress(name, len(rows) / (len(set(names)) or len(ROWS)))
     if as_json:
-        _print_json([{"id": name} | row.to_dict() for name, row in rows.items()])
+        print_json([{"id": name} | row.to_dict() for name, row in rows.items()])
     else:
         show(reproduce_table(rows))
     if not all(row.within for row in rows.values()):
         raise typer.Exit(1)
-
-
-@bench.command()
-def simulators(
-    trace: Annotated[list[Path] | None, typer.Option(help="A captured trace to time too; may be repeated.")] = None,
-    as_json: Json = False,
-) -> None:
-    """Time the TensorDash model: one 512-filter layer at growing batch, and a whole ResNet-50 training step."""
-    from acf.experiments.simulator_bench import run_simulator_bench
-    from acf.tables import simulator_table
-    from acf.terminal import progress, show
-
-    with progress(visible=not as_json) as on_progress:
-        timings = run_simulator_bench(on_progress, captured=trace or ())
-    if as_json:
-        _print_json([timing.to_dict() for timing in timings])
-    else:
-        show(simulator_table(timings))
-
-
-@bench.command()
-def ablation(
-    what: Annotated[
-        str, typer.Option(help="Of block, regrow, interconnect, balancer, prefetch, scus; several with commas, or all.")
-    ] = "all",
-    network: Annotated[str, typer.Option(help="transformer-base or resnet50.")] = "transformer-base",
-    examples: Annotated[int, typer.Option(min=0, help="Tokens or images; 0: a size that runs quickly.")] = 0,
-    sparsity: Annotated[str, typer.Option(help="Shares of blocks to drop.")] = "0.5,0.75,0.9",
-    seeds: Annotated[int, typer.Option(min=1, help="How often blocks and zeros are drawn.")] = 3,
-    on: Annotated[
-        str, typer.Option("--on", help="The fabric to vary: acf-512, acf-16384 or a .toml file.")
-    ] = "acf-512",
-    whole: Annotated[bool, typer.Option("--whole", help="All layers of the network, not a sample of them.")] = False,
-    out: Annotated[Path, typer.Option(help="Folder for records and plots; a later call goes on from them.")] = Path(
-        "runs/ablation"
-    ),
-    as_json: Json = False,
-) -> None:
-    """Vary one part of the fabric and measure what it is worth; exit code 1 if a point failed."""
-    from acf.experiments.fabric.ablation_runs import AblationOptions, chosen_ablations, run_ablation
-    from acf.report import report as write_report
-    from acf.tables import ablation_table
-    from acf.terminal import progress, show
-
-    names = chosen_ablations([name.strip() for name in what.split(",")])
-    options = AblationOptions(network, examples, tuple(_numbers(sparsity, "sparsity")), seeds, on, whole)
-    records: list[AblationRecord] = []
-    with progress(visible=not as_json) as on_progress:
-        for name in names:
-
-            def on_part(point: str, share: float) -> None:
-                on_progress(point, (len(records) + share) / len(names))
-
-            records.append(run_ablation(name, options, out, on_part))
-    page = write_report([], out / "ablations.html", ablations=records, title="Ablations of the fabric")
-    if as_json:
-        _print_json([json.loads(record.to_json()) for record in records])
-    else:
-        for record in records:
-            show(ablation_table(record))
-        typer.echo(f"report: {page}")
-    if any(record.failed for record in records):
-        raise typer.Exit(1)
-
-
-@bench.command()
-def fabric(
-    network: Annotated[str, typer.Option(help="resnet50 or transformer-base.")] = "transformer-base",
-    examples: Annotated[int, typer.Option(help="Images or tokens of a step; 0: 32 images, 4096 tokens.")] = 0,
-    sparsities: Annotated[str, typer.Option(help="Shares of blocks to drop.")] = "0,0.5,0.75,0.9",
-    block: Annotated[int, typer.Option(help="Side of a block.")] = 16,
-    on: Annotated[str, typer.Option("--on", help="acf-512 or acf-16384.")] = "acf-512",
-    gpus: Annotated[bool, typer.Option(help="Also the GPU rooflines.")] = True,
-    layers: Annotated[bool, typer.Option(help="Also every product on the fabric, and what it lost most to.")] = False,
-    save: Annotated[Path | None, typer.Option(help="Write all figures as JSON.")] = None,
-    as_json: Json = False,
-) -> None:
-    """Play whole training steps on a fabric and on machines of equal peak: time, energy, utilisation, and why."""
-    from acf.experiments.fabric.comparison import compare_steps
-    from acf.experiments.fabric.workloads import EXAMPLES, StepSpec
-    from acf.tables import fabric_layers_table, fabric_table
-    from acf.terminal import progress, show
-
-    shares = _numbers(sparsities, "sparsities")
-    steps = [StepSpec(network, examples or EXAMPLES.get(network, 1), share, block) for share in shares]
-    with progress(visible=not as_json) as on_progress:
-        played = compare_steps(steps, on, gpus, on_progress)
-    if save is not None:
-        write_whole(save, json.dumps([each.to_dict() for each in played], indent=1).encode())
-    if as_json:
-        _print_json([each.to_dict() for each in played])
-        return
-    show(fabric_table(played, on))
-    if layers:
-        for each in played:
-            if each.machine == on:
-                show(fabric_layers_table(each))
 
 
 @app.command()
@@ -512,13 +313,13 @@ def doctor(
     if layers:
         timings = _time_layers(layers, sparsity, block)
         if as_json:
-            _print_json([vars(timing) | {"ratio": timing.ratio, "pays": timing.pays} for timing in timings])
+            print_json([vars(timing) | {"ratio": timing.ratio, "pays": timing.pays} for timing in timings])
         else:
             show(layer_table(timings, sparsity, block))
         return
     findings = examine()
     if as_json:
-        _print_json([vars(finding) for finding in findings])
+        print_json([vars(finding) for finding in findings])
     else:
         show(doctor_table(findings))
 
@@ -531,18 +332,6 @@ def _time_layers(builder: str, sparsity: float, block: int) -> "list[LayerTiming
     spec = BlockSparsity(sparsity, block=block)
     model, example = load_builder(builder)()
     return time_layers(model, example, spec)
-
-
-def _numbers(text: str, name: str) -> list[float]:
-    """The numbers of an option that takes several, separated by commas."""
-    try:
-        return [float(part) for part in text.split(",")]
-    except ValueError:
-        raise ArchitectureError(f"--{name} {text!r} are not numbers with commas between; write 0.5,0.9") from None
-
-
-def _print_json(values: Any) -> None:
-    typer.echo(json.dumps(values, indent=2))
 
 
 def _save_results(results: "list[Result]", path: Path | None) -> None:
