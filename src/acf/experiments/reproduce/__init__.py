@@ -31,6 +31,7 @@ ROWS: dict[str, Callable[[], Row]] = {
     "S1": dts_rows.s1,
     "S2": dts_rows.s2,
     "S3": dts_rows.s3,
+    "S4": spartann_rows.s4,
     "S6": spartann_rows.s6,
     "S8": spartann_rows.s8,
     "S9": spartann_rows.s9,
@@ -41,6 +42,7 @@ ROWS: dict[str, Callable[[], Row]] = {
     "S14": spartann_rows.s14,
     "B1": sat_rows.b1,
     "B2": sat_rows.b2,
+    "B3": sat_rows.b3,
     "B4": sat_rows.b4,
     "B5": sat_rows.b5,
 }
