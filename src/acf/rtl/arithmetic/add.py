@@ -1,93 +1,152 @@
-"""The adder: float32 + float32, rounded to nearest even, combinational. `model.add_fp32` says what it computes."""
+"""The adder: float32 + float32, rounded to nearest even, combinational. `model.add_fp32` says what it computes.
+
+Both its shifts are products with a power of two: an FPGA has more multipliers than it has look-up tables to spare.
+"""
+
+from typing import Any
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib.wiring import Component, In, Out
 
-from acf.rtl.arithmetic.model import INFINITY, QUIET_NAN
+from acf.rtl.arithmetic.number import FINITE, INFINITE, NOT_A_NUMBER, NUMBER, ZERO, packed, unpacked
+
+_NEAR = 16  # exponents that differ by less are aligned without losing a bit
+_FAR = 26  # one that differs by so much changes nothing
+_DEEPEST = 25  # places by which a difference is shifted at most
+_GROUP = 5  # places of the search for the leading one that a look-up table sees at once
+
+
+class NumberAdder(Component):
+    """``x`` and ``y`` to ``total``, each a `NUMBER`, in the same cycle."""
+
+    def __init__(self) -> None:
+        super().__init__({"x": In(NUMBER), "y": In(NUMBER), "total": Out(NUMBER)})
+
+    def elaborate(self, platform: object) -> Module:
+        """Align the smaller operand and add, normalise and round, then say what kind of number it is."""
+        m = Module()
+        x, y = self.x, self.y
+        swap, subtract = Signal(), Signal()
+        large, small = Signal(31), Signal(31)
+        x_bits, y_bits = Cat(x.fraction, x.exponent), Cat(y.fraction, y.exponent)
+        m.d.comb += [
+            swap.eq((x.kind == ZERO) | ((y_bits > x_bits) & (y.kind != ZERO))),
+            subtract.eq(x.sign ^ y.sign),
+            large.eq(Mux(swap, y_bits, x_bits)),
+            small.eq(Mux(swap, x_bits, y_bits)),
+        ]
+        has_zero = (x.kind == ZERO) | (y.kind == ZERO)
+        lost = Mux(swap, x.fraction[:14].any(), y.fraction[:14].any())
+        total = _add_aligned(m, large, small, lost, subtract, has_zero)
+        rounded, is_nothing = _normalise_and_round(m, total, large[23:])
+        m.d.comb += [self.total.fraction.eq(rounded[:23]), self.total.exponent.eq(rounded[23:31])]
+        self._classify(m, swap, subtract, rounded[23:33], is_nothing)
+        return m
+
+    def _classify(self, m: Module, swap: Value, subtract: Value, exponent: Value, is_nothing: Value) -> None:
+        """Kind and sign; the exponent has ten bits, the highest its sign."""
+        x, y, total = self.x, self.y, self.total
+        is_small = exponent[9] | (exponent == 0)
+        is_large = ~exponent[9] & (exponent[8] | (exponent[:8] == 255))
+        both_zero, both_infinite = (x.kind | y.kind) == ZERO, (x.kind[1] & y.kind[1])
+        with m.If((x.kind == NOT_A_NUMBER) | (y.kind == NOT_A_NUMBER) | (both_infinite & subtract)):
+            m.d.comb += total.kind.eq(NOT_A_NUMBER)
+        with m.Elif(x.kind[1] | y.kind[1]):
+            m.d.comb += [total.kind.eq(INFINITE), total.sign.eq(Mux(x.kind[1], x.sign, y.sign))]
+        with m.Elif(both_zero):
+            m.d.comb += [total.kind.eq(ZERO), total.sign.eq(x.sign & y.sign)]
+        with m.Elif(is_nothing):
+            m.d.comb += total.kind.eq(ZERO)
+        with m.Else():
+            m.d.comb += [
+                total.kind.eq(Mux(is_small, ZERO, Mux(is_large, INFINITE, FINITE))),
+                total.sign.eq(Mux(swap, y.sign, x.sign)),
+            ]
 
 
 class Fp32Adder(Component):
-    """``x`` and ``y``, 32 bits each, to ``total``, 32 bits, in the same cycle."""
+    """``x`` and ``y``, 32 bits each, to ``total``, 32 bits, in the same cycle.
 
-    def __init__(self) -> None:
+    ``canonical``: operands come from an adder, so that the only NaN among them is the quiet one.
+    """
+
+    def __init__(self, canonical: bool = False) -> None:
+        self.canonical = canonical
         super().__init__({"x": In(32), "y": In(32), "total": Out(32)})
 
     def elaborate(self, platform: object) -> Module:
-        """Align the smaller operand, add, normalise, round, then choose among number, zero, Inf and NaN."""
+        """Sort the operands, add, put the result together."""
         m = Module()
-        swap = Signal()
-        subtract = Signal()
-        large = Signal(32)
-        small = Signal(32)
+        m.submodules.adder = adder = NumberAdder()
         m.d.comb += [
-            swap.eq(self.y[:31] > self.x[:31]),
-            large.eq(Mux(swap, self.y, self.x)),
-            small.eq(Mux(swap, self.x, self.y)),
-            subtract.eq(large[31] ^ small[31]),
+            adder.x.eq(unpacked(m, self.x, "unpacked_x", self.canonical)),
+            adder.y.eq(unpacked(m, self.y, "unpacked_y", self.canonical)),
+            self.total.eq(packed(adder.total)),
         ]
-        total = Signal(28)
-        aligned = _align(m, small, large)
-        m.d.comb += total.eq(Mux(subtract, _significand(large) - aligned, _significand(large) + aligned))
-        rounded, exponent = _normalise_and_round(m, total, large[23:31])
-        self._select(m, large, small, subtract, total, rounded, exponent)
         return m
 
-    def _select(
-        self,
-        m: Module,
-        large: Value,
-        small: Value,
-        subtract: Value,
-        total: Value,
-        rounded: Value,
-        exponent: Value,
-    ) -> None:
-        is_nan = (large[:31] > INFINITY) | (small[:31] > INFINITY)
-        is_infinite, both_infinite = large[23:31] == 255, small[23:31] == 255
-        with m.If(is_nan | (both_infinite & subtract)):
-            m.d.comb += self.total.eq(QUIET_NAN)
-        with m.Elif(is_infinite | (exponent >= 255)):
-            m.d.comb += self.total.eq(Cat(Const(INFINITY, 31), large[31]))
-        with m.Elif(large[23:31] == 0):
-            m.d.comb += self.total.eq(Cat(Const(0, 31), large[31] & small[31]))
-        with m.Elif(total == 0):
-            m.d.comb += self.total.eq(0)
-        with m.Elif(exponent <= 0):
-            m.d.comb += self.total.eq(Cat(Const(0, 31), large[31]))
-        with m.Else():
-            m.d.comb += self.total.eq(Cat(rounded[:23], exponent[:8], large[31]))
+
+def _add_aligned(m: Module, large: Value, small: Value, lost: Value, subtract: Value, has_zero: Value) -> Signal:
+    """Sum or difference of the significands, 42 bits: carry, 24 bits, and 17 below the larger one's last.
+
+    The smaller one, as it is or 15 places lower with ``lost`` for the bits below, times a power of two, negative to subtract.
+    """
+    distance, code = Signal(8), Signal(5)
+    m.d.comb += [
+        distance.eq(large[23:] - small[23:]),
+        code.eq(distance[:5] | (distance[5:].any() | has_zero).replicate(5)),
+    ]
+    is_far = distance[4]
+    significand = Cat(small[:23], Const(1, 1))
+    shifted, power, total = Signal(signed(27)), Signal(signed(17)), Signal(42)
+    near, far = Cat(Const(0, 2), significand), Cat(lost, significand[14:])
+    m.d.comb += [shifted.eq(Mux(is_far, far, near)), power.eq(_powers(code, subtract))]
+    m.d.comb += total.eq(shifted * power + Cat(Const(0, 17), large[:23], Const(1, 1)))
+    return total
 
 
-def _significand(bits: Value) -> Value:
-    """24 bits with the leading one and three below for rounding; 0 for what counts as zero."""
-    normal = bits[23:31] != 0
-    return Cat(Const(0, 3), bits[:23] & normal.replicate(23), normal)
-
-
-def _align(m: Module, small: Value, large: Value) -> Value:
-    """The smaller significand, 27 bits, shifted to the exponent of the larger; lost bits stay as its lowest."""
-    distance = Signal(8)
-    shifted = Signal(27)
-    m.d.comb += distance.eq(large[23:31] - small[23:31])
-    wide = Signal(54)
-    m.d.comb += wide.eq(Cat(Const(0, 27), _significand(small)) >> distance[:5])
-    is_far = distance[5:].any() | (distance[:5] >= 27)
-    m.d.comb += shifted.eq(Mux(is_far, _significand(small).any(), wide[27:] | wide[:27].any()))
-    return shifted
+def _powers(code: Value, subtract: Value) -> Value:
+    """Two to the places by which the smaller operand is lifted, negative to subtract; 0 where it is too far away."""
+    places = {distance: 15 - distance + (15 if distance >= _NEAR else 0) for distance in range(_FAR)}
+    bits = []
+    for bit in range(17):
+        plus = [code == distance for distance, place in places.items() if place == bit]
+        minus = [code == distance for distance, place in places.items() if place < bit]
+        bits.append(Cat(*plus).any() | (subtract & Cat(*minus).any()))
+    return Cat(*bits)
 
 
 def _normalise_and_round(m: Module, total: Value, exponent: Value) -> tuple[Value, Value]:
-    """24 rounded bits (25 with the carry) and their exponent, by shifts of 16, 8, 4, 2 and 1 places."""
-    value: Value = Mux(total[27], Cat(total[1] | total[0], total[2:28]), total[:27])
-    places: list[Value] = []
-    for step in (16, 8, 4, 2, 1):
-        stage, is_short = Signal(27, name=f"shifted_{step}"), Signal(name=f"is_short_{step}")
-        m.d.comb += [is_short.eq(value[27 - step :] == 0), stage.eq(Mux(is_short, value << step, value))]
-        value, places = stage, [is_short, *places]
-    rounded = Signal(25)
-    final = Signal(signed(11))
+    """23 bits of fraction and ten of exponent above them; whether the total is zero.
+
+    The leading one goes to place 26 by a product; half of the last place is added there, and a tie that was rounded up
+    loses its last bit.
+    """
+    carry, value = total[41], total[15:41]
+    first, is_nothing = _leading_one(m, Cat(carry, *reversed(value[1:])))
+    low, high = first[:17], first[17:]
+    # Where the leading one does not take part in the product, it is missing in the exponent's lowest place.
+    places = [-1, *range(1, 17), *range(16, _DEEPEST)]
+    less, raised = Signal(signed(6)), Signal(10)
+    encoded = (Cat(*(first[index] for index, place in enumerate(places) if place >> bit & 1)).any() for bit in range(6))
+    m.d.comb += [less.eq(Cat(*encoded)), raised.eq(exponent - less)]
+    deep, rest, upper = Signal(9), Signal(4), Signal(32)
     m.d.comb += [
-        rounded.eq(value[3:] + (value[2] & (value[1] | value[0] | value[3]))),
-        final.eq(exponent + total[27] - Cat(*places) + rounded[24]),
+        deep.eq(value[:10] * high),
+        Cat(rest, upper).eq((value * low)[:36] + Cat(Const(4, 17), deep, raised)),
     ]
-    return rounded, final
+    is_tie = ~(rest[:3].any() | total[:15].any())
+    return Cat(rest[3] & ~is_tie, upper), is_nothing
+
+
+def _leading_one(m: Module, bits: Value) -> tuple[Signal, Value]:
+    """One bit for the first that is set, counted from the lowest; whether none is."""
+    first, none_before = Signal(len(bits)), Const(1, 1)
+    for start in range(0, len(bits), _GROUP):
+        group = bits[start : start + _GROUP]
+        for place in range(len(group)):
+            m.d.comb += first[start + place].eq(none_before & group[place] & ~group[:place].any())
+        none_after = Signal(name=f"none_{start}")
+        m.d.comb += none_after.eq(none_before & ~group.any())
+        none_before = none_after
+    return first, none_before

@@ -2,23 +2,54 @@
 
 from collections.abc import Callable, Sequence
 from functools import reduce
+from typing import NamedTuple
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 
 
+class Found(NamedTuple):
+    """Of some bits: whether any is set, the index of the lowest (0 where none is), whether another one is."""
+
+    any: Value
+    lowest: Value
+    several: Value
+
+
+def search(bits: Sequence[Value] | Value) -> Found:
+    """Look at bits by halves."""
+    if len(bits) == 1:
+        return Found(bits[0], Const(0, 0), Const(0, 1))
+    half = 1 << ((len(bits) - 1).bit_length() - 1)
+    low, high = search(bits[:half]), search(bits[half:])
+    places = (half - 1).bit_length()
+    return Found(
+        low.any | high.any,
+        Cat(Mux(low.any, low.lowest, high.lowest)[:places], ~low.any & high.any),
+        low.several | high.several | (low.any & high.any),
+    )
+
+
 def lowest_set(bits: Sequence[Value] | Value) -> Value:
     """Index of the lowest bit that is set; 0 where none is."""
-    return _search([bits[index] for index in range(len(bits))])[1]
+    return search(bits).lowest
 
 
-def _search(bits: list[Value]) -> tuple[Value, Value]:
-    """Whether any bit is set, and the index of the lowest, by halves."""
-    if len(bits) == 1:
-        return bits[0], Const(0, 1)
-    half = 1 << ((len(bits) - 1).bit_length() - 1)
-    low_any, low = _search(bits[:half])
-    high_any, high = _search(bits[half:])
-    return low_any | high_any, Mux(low_any, low, high + half)
+def below(place: Value, count: int) -> Value:
+    """One bit for each of ``count`` places: whether it is below ``place``."""
+    return Cat(*(place > index if index < (1 << len(place)) - 1 else Const(0, 1) for index in range(count)))
+
+
+def from_place(bits: Value, place: Value) -> Value:
+    """``bits`` without those below ``place``."""
+    return (bits & ~below(place, len(bits)))[: len(bits)]
+
+
+def word_of(words: Value, index: Value, width: int) -> Value:
+    """The word of ``width`` bits with number ``index``, by a tree of multiplexers; there are a power of two of them."""
+    values = [words[start : start + width] for start in range(0, len(words), width)]
+    for bit in range(len(values).bit_length() - 1):
+        values = [Mux(index[bit], odd, even) for even, odd in zip(values[::2], values[1::2], strict=True)]
+    return values[0]
 
 
 def clear_lowest(bits: Value) -> Value:

@@ -6,7 +6,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import Component, In, Out
 from amaranth.utils import bits_for
 
-from acf.rtl.fabric.bits import all_of, count_ones, delayed, masked, wrapped
+from acf.rtl.fabric.bits import all_of, delayed, masked, wrapped
 from acf.rtl.fabric.counters import COUNTER_BITS, StallCounters
 from acf.rtl.fabric.datapath import SumDatapath
 from acf.rtl.fabric.port import StorePort
@@ -76,8 +76,9 @@ class Cluster(Component):
             port, turn = ports[unit // shape.units_per_port], unit % shape.units_per_port
             m.d.comb += [
                 path.operation.eq(walker.operation),
-                port.asks[turn].eq(walker.asks),
                 port.requests[turn].eq(walker.request),
+                walker.turn.eq(port.turns[turn]),
+                walker.last_cycle.eq(port.last_cycle),
                 path.fetched_valid.eq(port.fetched_valid[turn]),
                 path.fetched.eq(port.fetched),
                 walker.unit.eq(unit),
@@ -87,7 +88,7 @@ class Cluster(Component):
             ]
         for index, port in enumerate(ports):
             place(m, f"port_{index}", port, "port")
-        arrived, block_reason = self._receive_blocks(m, ports, walkers)
+        arrived, block_reason = self._receive_blocks(m, ports)
         done_header = self._receive_items(m, walkers, ports)
         emptied = Signal(ROUND_BITS)
         for walker in walkers:
@@ -98,7 +99,7 @@ class Cluster(Component):
             self._count(m, walkers, block_reason)
         return m
 
-    def _receive_blocks(self, m: Module, ports: list[StorePort], walkers: list[Walker]) -> tuple[Signal, Signal]:
+    def _receive_blocks(self, m: Module, ports: list[StorePort]) -> tuple[Signal, Signal]:
         """Blocks that have come, and why the last of them came when it did."""
         sizes = self.sizes
         m.submodules.block_receiver = receiver = PieceReceiver(sizes, sizes.shape.parallel_slots)
@@ -116,16 +117,6 @@ class Cluster(Component):
             self.parallel_arrives.eq(receiver.whole),
         ]
         self._write_ports(m, "parallel", ports, receiver)
-        tile, width = sizes.shape.tile, sizes.count_bits
-        counts = Signal(width * tile)
-        for row in range(tile):
-            m.d.comb += counts[row * width : (row + 1) * width].eq(count_ones(receiver.pattern[row * tile :][:tile]))
-        for walker in walkers:
-            m.d.comb += [
-                walker.counts_write.eq(receiver.whole),
-                walker.counts_slot.eq(receiver.place),
-                walker.counts.eq(counts),
-            ]
         arrived, reason = Signal(sizes.due_bits), Signal(REASON_BITS)
         with m.If(receiver.whole):
             m.d.sync += [arrived.eq(arrived + 1), reason.eq(flit.reason)]
@@ -157,7 +148,8 @@ class Cluster(Component):
             m.d.comb += [
                 walker.write.eq(receiver.whole),
                 walker.write_place.eq(receiver.place),
-                item.header.eq(header),
+                *(item[name].eq(header[name]) for name in ("blocks", "sums", "round")),
+                *(item[name].eq(header[name]) for name in ("edge_valid", "edge") if not sizes.skips_both),
                 item.due.eq(after),
                 item.base.eq(base),
                 item.reason.eq(row.reason),

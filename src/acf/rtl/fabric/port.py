@@ -1,28 +1,31 @@
 """A read port of a cluster's stores: its units take turns, and each turn fetches a value and a row of a block."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import Component, In, Out
 from amaranth.utils import bits_for
 
-from acf.rtl.fabric.bits import count_ones, delayed
+from acf.rtl.fabric.bits import below, count_ones, delayed, word_of
+from acf.rtl.fabric.counting import CountOnes
 from acf.rtl.fabric.sizes import FabricSizes
 
 
 class StorePort(Component):
     """Stores of queued pieces and of blocks, and the pipeline that unpacks one value and one row in every cycle.
 
-    Unit ``i`` of the port has the cycles ``i`` modulo ``units_per_port``; its request waits for at most that long,
-    and never for longer, since a unit asks no sooner again. ``FETCH_CYCLES`` after its turn the row is in its buffer.
+    Unit ``i`` of the port has the cycles ``i`` modulo ``units_per_port`` (``turns``). In its turn it learns, as
+    ``last_cycle``, how long the pair that it requests takes, counted from 0; ``FETCH_CYCLES`` later the row is in its
+    buffer. A unit holds a request for a turn at least, so each is met; those of idle units are fetched for nothing.
     """
 
     def __init__(self, sizes: FabricSizes) -> None:
         self.sizes = sizes
         shape = sizes.shape
         members: dict[str, In | Out] = {
-            "asks": In(shape.units_per_port),
             "requests": In(data.ArrayLayout(sizes.request, shape.units_per_port)),
+            "turns": Out(shape.units_per_port),
+            "last_cycle": Out(bits_for(sizes.chunks - 1)),
             "fetched_valid": Out(shape.units_per_port),
             "fetched": Out(sizes.fetched),
         }
@@ -39,58 +42,52 @@ class StorePort(Component):
         super().__init__(members)
 
     def elaborate(self, platform: object) -> Module:
-        """Turn; pattern; address; words; row."""
+        """Turn and patterns; addresses; words; row."""
         m, sizes, shape = Module(), self.sizes, self.sizes.shape
-        chosen, chosen_unit = self._turn(m)
         tile = shape.tile
+        chosen = self._turn(m)
         serial_pattern, serial_packed = self._patterns(m, "serial", shape.queue_packets, chosen.place)
         block_pattern, block_packed = self._patterns(m, "parallel", shape.parallel_slots, chosen.slot)
+        row_pattern = Signal(tile)
+        m.d.comb += row_pattern.eq(word_of(block_pattern, chosen.step, tile))
+        count, least = count_ones(row_pattern), shape.units_per_port
+        m.d.comb += self.last_cycle.eq(Mux(count > least, count - 1, least - 1))
         asked = delayed(m, chosen, 1, "asked")
-        # Which value of the piece: its number among the non-zeros where the piece is packed.
-        serial_index = Signal(range(sizes.piece_values))
-        m.d.comb += serial_index.eq(asked.row * tile + asked.step)
-        serial_at = self._start(m, serial_pattern, serial_packed, serial_index, "serial")
-        block_index = Signal(range(sizes.piece_values))
-        m.d.comb += block_index.eq(asked.step * tile)
-        block_at = self._start(m, block_pattern, block_packed, block_index, "block")
-        mask = Signal(tile)
-        row_pattern = block_pattern.word_select(asked.step, tile)
-        m.d.sync += mask.eq(row_pattern if sizes.skips_both else Mux(block_packed, row_pattern, ~0))
+        mask = delayed(m, row_pattern if sizes.skips_both else Mux(block_packed, row_pattern, ~0), 4, "mask")
+        kept_block, kept_packed = delayed(m, block_pattern, 1, "block"), delayed(m, block_packed, 1, "block_packed")
+        kept_serial, serial_is_packed = delayed(m, serial_pattern, 1, "piece"), delayed(m, serial_packed, 1, "packed")
+        serial_at = self._start(m, kept_serial, serial_is_packed, asked.row, asked.step, "value")
+        block_at = self._start(m, kept_block, kept_packed, asked.step, None, "row")
         located = delayed(m, asked, 1, "located")
-        value = self._value(m, located, serial_at)
-        aligned = self._aligned(m, located, block_at)
-        mask_of_row = delayed(m, mask, 2, "mask_of_row")
+        row = self._row(m, located, block_at)
+        lane_of_row = delayed(m, block_at[: bits_for(sizes.flit_values - 1)], 2, "lane_of_row")
+        if not sizes.skips_both:
+            row = _expanded(_rotated(row, lane_of_row, tile), mask, tile)
         m.d.comb += [
-            self.fetched.row.eq(aligned if sizes.skips_both else _expanded(aligned, mask_of_row, tile)),
-            self.fetched.mask.eq(mask_of_row),
-            self.fetched.packed.eq(delayed(m, block_packed, 3, "packed")),
-            self.fetched.value.eq(value),
-            self.fetched_valid.eq(delayed(m, chosen_unit, 4, "unit")),
+            self.fetched.row.eq(row),
+            self.fetched.first.eq(lane_of_row),
+            self.fetched.mask.eq(mask),
+            self.fetched.packed.eq(delayed(m, kept_packed, 3, "packed_row")),
+            self.fetched.value.eq(self._value(m, located, serial_at)),
+            self.fetched_valid.eq(delayed(m, self.turns, 4, "unit")),
         ]
         return m
 
-    def _turn(self, m: Module) -> tuple[data.View, Signal]:
-        """The request whose turn it is, and whose it is, one bit per unit."""
-        shape = self.sizes.shape
-        units = shape.units_per_port
-        turn = Signal(range(max(2, units)))
+    def _turn(self, m: Module) -> data.View:
+        """The request of the unit whose turn it is."""
+        units = self.sizes.shape.units_per_port
+        turn, chosen = Signal(range(max(2, units))), Signal(self.sizes.request)
         m.d.sync += turn.eq(Mux(turn == units - 1, 0, turn + 1))
-        waiting = Signal(units)
-        kept = [Signal(self.sizes.request, name=f"request_{unit}") for unit in range(units)]
-        chosen, chosen_unit = Signal(self.sizes.request), Signal(units)
         for unit in range(units):
-            with m.If(turn == unit):
-                m.d.comb += [chosen.eq(kept[unit]), chosen_unit[unit].eq(waiting[unit])]
-                m.d.sync += waiting[unit].eq(0)
-            with m.If(self.asks[unit]):
-                m.d.sync += [kept[unit].eq(self.requests[unit]), waiting[unit].eq(1)]
-        return chosen, chosen_unit
+            m.d.comb += self.turns[unit].eq(turn == unit)
+        m.d.comb += chosen.eq(self.requests[turn] if units > 1 else self.requests[0])
+        return chosen
 
     def _patterns(self, m: Module, name: str, places: int, place: Value) -> tuple[Value, Value]:
-        """Pattern of a piece and whether it is packed, a cycle after ``place``."""
+        """Pattern of a piece and whether it is packed."""
         values = self.sizes.piece_values
         m.submodules[f"{name}_patterns"] = memory = Memory(shape=values + 1, depth=max(2, places), init=[])
-        write, read = memory.write_port(), memory.read_port()
+        write, read = memory.write_port(), memory.read_port(domain="comb")
         m.d.comb += [
             write.en.eq(getattr(self, f"{name}_whole")),
             write.addr.eq(getattr(self, f"{name}_place")),
@@ -99,13 +96,21 @@ class StorePort(Component):
         ]
         return read.data[:values], read.data[values]
 
-    def _start(self, m: Module, pattern: Value, packed: Value, index: Value, name: str) -> Signal:
-        """Where in its piece value ``index`` lies, counted in values, a cycle later."""
-        sizes = self.sizes
-        before = Signal(sizes.piece_values, name=f"{name}_before")
+    def _start(self, m: Module, pattern: Value, packed: Value, row: Value, step: Value | None, name: str) -> Signal:
+        """Where in its piece the value at ``step`` of a row lies, or the row's first, counted in values; a cycle later.
+
+        In a packed piece that is the number of non-zeros before it, after the pattern.
+        """
+        sizes, tile = self.sizes, self.sizes.shape.tile
+        counter = CountOnes(m, name)
+        rows_before = below(row, tile)
+        for index in range(tile - 1):
+            counter.add(pattern[index * tile : (index + 1) * tile], rows_before[index])
+        if step is not None:
+            counter.add(word_of(pattern, row, tile) & below(step, tile))
         at = Signal(range(sizes.piece_values + sizes.pattern_values), name=f"{name}_at")
-        m.d.comb += before.eq(pattern & ((1 << index) - 1)[: sizes.piece_values])
-        m.d.sync += at.eq(Mux(packed, sizes.pattern_values + count_ones(before), index))
+        index = Cat(Const(0, bits_for(tile - 1)) if step is None else step, row)
+        m.d.sync += at.eq(Mux(packed, sizes.pattern_values + counter.total(), index))
         return at
 
     def _value(self, m: Module, located: data.View, at: Signal) -> Signal:
@@ -120,40 +125,49 @@ class StorePort(Component):
             write.en.eq(self.serial_write),
             write.addr.eq(self.serial_word),
             write.data.eq(self.serial_data),
-            read.addr.eq(located.place * sizes.piece_flits + at[lane_bits:]),
+            read.addr.eq(Cat(at[lane_bits:][: sizes.flit_number_bits], located.place)),
         ]
         lane = delayed(m, at[:lane_bits], 1, "lane_of_value")
-        m.d.sync += value.eq(read.data.word_select(lane, 16))
+        m.d.sync += value.eq(word_of(read.data, lane, 16))
         return value
 
-    def _aligned(self, m: Module, located: data.View, at: Signal) -> Signal:
-        """``tile`` values from the place on, two cycles after it is known; they may lie in two words.
+    def _row(self, m: Module, located: data.View, at: Signal) -> Signal:
+        """``tile`` values from the place on, two cycles after it is known.
 
-        What is read beyond the end of a piece is masked later, so the address may wrap.
+        Each lane of the flits has a memory of its own, and those before the place read the following flit. So value
+        ``n`` of the piece comes out at place ``n`` modulo ``tile``. What is read beyond the end of a piece is masked.
         """
-        sizes = self.sizes
+        sizes, tile = self.sizes, self.sizes.shape.tile
         depth = sizes.shape.parallel_slots * sizes.piece_flits
-        lane_bits = bits_for(sizes.flit_values - 1)
-        word = Signal(range(depth + 1))
-        m.d.comb += word.eq(located.slot * sizes.piece_flits + at[lane_bits:])
-        words = []
-        for odd in (0, 1):
-            m.submodules[f"block_store_{odd}"] = memory = Memory(
-                shape=sizes.flit_bits, depth=max(2, -(-depth // 2)), init=[]
-            )
+        lane_bits, number_bits = bits_for(sizes.flit_values - 1), sizes.flit_number_bits
+        lane, flit, following = at[:lane_bits], at[lane_bits:][:number_bits], Signal(number_bits)
+        m.d.comb += following.eq(flit + 1)
+        takes_following = below(lane, sizes.flit_values)
+        values = []
+        for index in range(sizes.flit_values):
+            m.submodules[f"block_store_{index}"] = memory = Memory(shape=16, depth=max(2, depth), init=[])
             write, read = memory.write_port(), memory.read_port()
             m.d.comb += [
-                write.en.eq(self.parallel_write & (self.parallel_word[0] == odd)),
-                write.addr.eq(self.parallel_word[1:]),
-                write.data.eq(self.parallel_data),
-                read.addr.eq((word + 1 - odd) >> 1),
+                write.en.eq(self.parallel_write),
+                write.addr.eq(self.parallel_word),
+                write.data.eq(self.parallel_data[16 * index : 16 * index + 16]),
+                read.addr.eq(Cat(Mux(takes_following[index], following, flit), located.slot)),
             ]
-            words.append(read.data)
-        is_odd, lane = delayed(m, word[0], 1, "is_odd"), delayed(m, at[:lane_bits], 1, "lane_of_row")
-        both = Mux(is_odd, Cat(words[1], words[0]), Cat(words[0], words[1]))
-        aligned = Signal(16 * sizes.shape.tile)
-        m.d.sync += aligned.eq(both.bit_select(lane << 4, 16 * sizes.shape.tile))
-        return aligned
+            values.append(read.data)
+        # Of lanes that are a tile apart the row goes through one.
+        came = delayed(m, lane, 1, "lane_of_words")
+        row, bits = Signal(16 * tile), bits_for(tile - 1)
+        came_before = below(came[:bits], tile)
+        for place in range(tile):
+            lanes = Cat(*values[place::tile])
+            part = (came[bits:] + came_before[place])[: len(came) - bits]
+            m.d.sync += row[16 * place : 16 * place + 16].eq(word_of(lanes, part, 16))
+        return row
+
+
+def _rotated(row: Value, first: Value, tile: int) -> Value:
+    """The row from place ``first`` on, around its end."""
+    return Cat(row, row).bit_select(first[: bits_for(tile - 1)] << 4, 16 * tile)
 
 
 def _expanded(packed: Value, mask: Value, tile: int) -> Value:

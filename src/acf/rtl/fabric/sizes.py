@@ -12,7 +12,7 @@ from acf.program import FabricShape
 
 ROUND_BITS = 8  # rounds are told apart modulo 256
 REASON_BITS = 3
-FETCH_CYCLES = 5  # from a turn at the port to a row in the unit's buffer
+FETCH_CYCLES = 4  # from a turn at the port to a row in the unit's buffer
 
 
 @dataclass(frozen=True)
@@ -81,6 +81,11 @@ class FabricSizes:
         return self.piece_values // self.flit_values
 
     @property
+    def flit_number_bits(self) -> int:
+        """Bits of the number of a flit within its piece."""
+        return (self.piece_flits - 1).bit_length()
+
+    @property
     def pattern_values(self) -> int:
         """Places of values that the pattern of a packed piece takes."""
         return self.piece_values // 16
@@ -110,11 +115,6 @@ class FabricSizes:
     def skips_both(self) -> bool:
         """Whether zeros of a block take no time either."""
         return self.shape.skip == "both"
-
-    @property
-    def count_bits(self) -> int:
-        """Bits of the number of non-zeros in a row of a block."""
-        return self.shape.tile.bit_length()
 
     @property
     def datapath_delay(self) -> int:
@@ -150,9 +150,14 @@ class FabricSizes:
     @cached_property
     def item(self) -> data.StructLayout:
         """A queued serial piece as one unit sees it."""
+        tiles = self.shape.accumulator_tiles
+        edge = {} if self.skips_both else {"edge_valid": 1, "edge": bits_for(tiles - 1)}
         return data.StructLayout(
             {
-                "header": self.header,
+                "blocks": tiles,
+                "sums": tiles,
+                "round": ROUND_BITS,
+                **edge,
                 "due": self.due_bits,  # blocks that must have come since the beginning
                 "base": bits_for(self.shape.parallel_slots - 1),  # the slot of the step's first block
                 "reason": REASON_BITS,
@@ -180,8 +185,12 @@ class FabricSizes:
 
     @cached_property
     def fetched(self) -> data.StructLayout:
-        """What the port gives back; ``mask`` and ``packed`` say which columns the values of the row belong to."""
-        return data.StructLayout({"value": 16, "row": 16 * self.shape.tile, "mask": self.shape.tile, "packed": 1})
+        """What the port gives back; ``mask`` and ``packed`` say which columns the values of the row belong to.
+
+        Where zeros of blocks are skipped, the row begins with place ``first`` and goes on around its end.
+        """
+        tile = self.shape.tile
+        return data.StructLayout({"value": 16, "row": 16 * tile, "mask": tile, "packed": 1, "first": bits_for(tile - 1)})
 
     def link(self, places: int, serial: bool) -> data.StructLayout:
         """A flit and what travels beside it on a line of ``places`` routers."""
