@@ -1,13 +1,13 @@
 """A cluster: units, the queue and the stores they share, and the banks they fill by turns."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.hdl import Array, Cat, Module, Mux, Signal
 from amaranth.lib import data
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import Component, In, Out
 from amaranth.utils import bits_for
 
 from acf.rtl.fabric.bits import all_of, delayed, masked, wrapped
-from acf.rtl.fabric.counters import COUNTER_BITS, StallCounters
+from acf.rtl.fabric.counters import COUNTER_BITS, REASON_NUMBER_BITS, StallCounters
 from acf.rtl.fabric.datapath import SumDatapath
 from acf.rtl.fabric.port import StorePort
 from acf.rtl.fabric.receiver import PieceReceiver
@@ -15,7 +15,6 @@ from acf.rtl.fabric.results import FlitGatherer, SumChain, rounded_bf16
 from acf.rtl.fabric.sizes import REASON_BITS, ROUND_BITS, FabricSizes
 from acf.rtl.fabric.walker import Walker
 from acf.rtl.flow.parts import place
-from acf.sim.fabric.traffic import REASONS
 
 
 class Cluster(Component):
@@ -24,7 +23,8 @@ class Cluster(Component):
     ``queue_credit`` is 1 in the cycle in which a queue place becomes free, ``slot_credits`` tells how many slots do.
     ``reduces``: blocks come along the row, and results wait for ``sums_start`` (the datapath's time) and
     ``sums_done``. ``slot_is_mine``: results may leave in this cycle. ``is_first_row``: nothing to add sums to.
-    With ``counts`` the counters of ``counted_unit`` can be read a cycle later.
+    With ``counts`` the counter of ``counted_unit`` for ``counted_reason`` can be read a cycle later, if it is valid
+    then, and how long the unit has been idle; 0 unless ``is_counted``.
     """
 
     def __init__(self, sizes: FabricSizes, is_first_row: bool, counts: bool = True) -> None:
@@ -59,8 +59,14 @@ class Cluster(Component):
             "is_quiet": Out(1),
         }
         if counts:
-            members["counted_unit"] = In(bits_for(units - 1))
-            members |= {reason: Out(COUNTER_BITS) for reason in (*REASONS, "idle")}
+            members |= {
+                "is_counted": In(1),
+                "counted_unit": In(bits_for(units - 1)),
+                "counted_reason": In(REASON_NUMBER_BITS),
+                "counted": Out(COUNTER_BITS),
+                "counted_valid": Out(1),
+                "idle": Out(COUNTER_BITS),
+            }
         super().__init__(members)
 
     def elaborate(self, platform: object) -> Module:
@@ -203,9 +209,8 @@ class Cluster(Component):
     ) -> None:
         """Decide when flits leave; the datapath does it ``datapath_delay`` + 1 cycles later."""
         sizes = self.sizes
-        result_values, sum_values = sizes.flit_values, sizes.flit_values // 2
-        m.submodules.results = results = FlitGatherer(sizes, result_values)
-        m.submodules.sums = sums = FlitGatherer(sizes, sum_values)
+        m.submodules.results = results = FlitGatherer(sizes, 16)
+        m.submodules.sums = sums = FlitGatherer(sizes, 32)
         flit, leaves, is_last = self._leave_in_slots(m, results, emptied, header)
         delay = sizes.datapath_delay + 1
         m.d.comb += [
@@ -224,16 +229,17 @@ class Cluster(Component):
                 path.drain_bank.eq(bank),
                 path.drain_address.eq(Mux(results.read, results.address, sums.address)),
             ]
-        words = Cat(*(path.drained for path in paths))
-        m.d.comb += [results.words.eq(words), sums.words.eq(words)]
-        rounded = [
-            rounded_bf16(m, results.data[32 * index : 32 * index + 32], f"rounded_{index}")
-            for index in range(result_values)
+        words = Signal(len(sums.words))
+        rounded = [rounded_bf16(words[start : start + 32]) for start in range(0, len(words), 32)]
+        m.d.comb += [
+            words.eq(Cat(*(path.drained for path in paths))),
+            results.words.eq(Cat(*rounded)),
+            sums.words.eq(words),
         ]
-        m.submodules.chain = chain = SumChain(sum_values, self.is_first_row)
+        m.submodules.chain = chain = SumChain(sums.values, self.is_first_row)
         m.d.comb += [
             self.result_valid.eq(results.valid),
-            self.result.eq(Cat(*rounded)),
+            self.result.eq(results.data),
             chain.above.eq(self.sums_above),
             chain.own.eq(sums.data),
             self.sums_below.eq(chain.total),
@@ -286,6 +292,7 @@ class Cluster(Component):
         return flit, leaves, is_last
 
     def _count(self, m: Module, walkers: list[Walker], block_reason: Signal) -> None:
+        all_counters = []
         for unit, walker in enumerate(walkers):
             counters = place(m, f"counters_{unit}", StallCounters(), "counters")
             m.d.comb += [
@@ -297,7 +304,15 @@ class Cluster(Component):
                 counters.begins.eq(walker.begins),
                 counters.works.eq(walker.works),
                 counters.scans.eq(walker.scans),
+                counters.counted_reason.eq(self.counted_reason),
             ]
-            with m.If(self.counted_unit == unit):
-                for reason in (*REASONS, "idle"):
-                    m.d.sync += getattr(self, reason).eq(getattr(counters, reason))
+            all_counters.append(counters)
+        chosen = {}
+        for name in ("counted", "counted_valid", "since"):
+            values = Array(getattr(counters, name) for counters in all_counters)
+            chosen[name] = values[self.counted_unit] if len(values) > 1 else values[0]
+        m.d.sync += [
+            self.counted.eq(masked(chosen["counted"], self.is_counted)),
+            self.counted_valid.eq(chosen["counted_valid"] & self.is_counted),
+            self.idle.eq(masked((chosen["since"] + 1)[:COUNTER_BITS], self.is_counted)),
+        ]

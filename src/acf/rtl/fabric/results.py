@@ -1,24 +1,25 @@
 """Results on their way out of a cluster: words of its units gathered to flits, and sums of a column added up."""
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib.wiring import Component, In, Out
 from amaranth.utils import bits_for
 
 from acf.rtl.arithmetic.add import Fp32Adder
-from acf.rtl.arithmetic.model import INFINITY, QUIET_NAN
 from acf.rtl.fabric.bits import delayed
 from acf.rtl.fabric.sizes import FabricSizes
+from acf.rtl.flow.parts import place
 
 
 class FlitGatherer(Component):
     """Reads the words of flit number ``flit`` from all units, a word of each in a cycle, and puts them side by side.
 
     Word ``n`` of a bank is word ``n // units`` of unit ``n % units``. ``valid`` comes ``cycles`` after ``start``, with
-    ``values`` float32 values. One gatherer for bf16 results, one for partial sums.
+    a flit of values of ``bits`` each. One gatherer for bf16 results, one for partial sums.
     """
 
-    def __init__(self, sizes: FabricSizes, values: int) -> None:
-        self.sizes, self.values = sizes, values
+    def __init__(self, sizes: FabricSizes, bits: int) -> None:
+        self.sizes, self.bits = sizes, bits
+        self.values = values = sizes.flit_bits // bits
         shape = sizes.shape
         self.cycle_values = shape.units_per_cluster * shape.lanes
         self.cycles = max(1, values // self.cycle_values)
@@ -29,9 +30,9 @@ class FlitGatherer(Component):
                 "flit": In(bits_for(self.flits - 1)),
                 "read": Out(1),
                 "address": Out(bits_for(sizes.sum_words - 1)),
-                "words": In(32 * self.cycle_values),
+                "words": In(bits * self.cycle_values),
                 "valid": Out(1),
-                "data": Out(32 * values),
+                "data": Out(sizes.flit_bits),
             }
         )
 
@@ -45,7 +46,7 @@ class FlitGatherer(Component):
                 self.read.eq(self.start),
                 self.address.eq(self.flit // parts),
                 self.valid.eq(delayed(m, self.start, 1, "valid")),
-                self.data.eq(self.words.word_select(part, 32 * self.values)),
+                self.data.eq(self.words.word_select(part, self.sizes.flit_bits)),
             ]
             return m
         flit, word, busy = Signal.like(self.flit), Signal(range(self.cycles)), Signal()
@@ -58,7 +59,7 @@ class FlitGatherer(Component):
         with m.Elif(busy):
             m.d.sync += [word.eq(word + 1), busy.eq(word != self.cycles - 1)]
         came = delayed(m, Mux(self.start, 0, word), 1, "came")
-        kept = [Signal(32 * self.cycle_values, name=f"word_{index}") for index in range(self.cycles - 1)]
+        kept = [Signal(self.bits * self.cycle_values, name=f"word_{index}") for index in range(self.cycles - 1)]
         for index, register in enumerate(kept):
             with m.If(came == index):
                 m.d.sync += register.eq(self.words)
@@ -83,7 +84,7 @@ class SumChain(Component):
             m.d.comb += self.total.eq(self.own)
             return m
         for index in range(self.values):
-            m.submodules[f"adder_{index}"] = adder = Fp32Adder()
+            adder = place(m, f"adder_{index}", Fp32Adder(canonical=True), "sum_adder")
             bits = slice(32 * index, 32 * index + 32)
             m.d.comb += [
                 adder.x.eq(self.above[bits]),
@@ -93,9 +94,7 @@ class SumChain(Component):
         return m
 
 
-def rounded_bf16(m: Module, value: Value, name: str) -> Value:
-    """Float32 bits to bf16 bits, to the nearest, ties to even; NaN becomes the quiet one."""
-    upper = Signal(16, name=name)
-    is_nan = value[:31] > INFINITY
-    m.d.comb += upper.eq(Mux(is_nan, Const(QUIET_NAN >> 16, 16), (value + 0x7FFF + value[16])[16:32]))
-    return upper
+def rounded_bf16(value: Value) -> Value:
+    """Float32 bits to bf16 bits, to the nearest, ties to even; the only NaN is the quiet one."""
+    is_up = value[15] & (value[:15].any() | value[16])
+    return (value[16:32] + is_up)[:16]

@@ -2,19 +2,22 @@
 
 from typing import Any
 
-from amaranth.hdl import Module
+from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data
 from amaranth.lib.wiring import Component, In, Out
 from amaranth.utils import bits_for
 
-from acf.rtl.fabric.bits import all_of, delayed
+from acf.rtl.fabric.bits import all_of, any_of, delayed
 from acf.rtl.fabric.cluster import Cluster
 from acf.rtl.fabric.controller import Controller
-from acf.rtl.fabric.counters import COUNTER_BITS
+from acf.rtl.fabric.counters import COUNTER_BITS, REASON_NUMBER_BITS
 from acf.rtl.fabric.line import CreditLine, PacketLine, ResultLine, SumLine, turns
 from acf.rtl.fabric.sizes import FabricSizes
 from acf.rtl.flow.parts import place
 from acf.sim.fabric.traffic import REASONS
+
+COUNTERS_CYCLES = len(REASONS) + 2
+"""Cycles until all counters of another unit are at the ports."""
 
 
 class Fabric(Component):
@@ -23,7 +26,7 @@ class Fabric(Component):
     Lines are numbered rows first, then columns. Commands are loaded by line; every line has a memory port of its own.
     Results of rows (bf16) and of columns (fp32 partial sums) leave at the edges. One bit per line, cluster or unit
     tells in every cycle what happens; with ``counts`` units count their cycles by
-    reason, and the counters of ``counted_unit`` can be read two cycles later.
+    reason, and the counters of ``counted_unit`` can be read `COUNTERS_CYCLES` later.
     """
 
     def __init__(self, sizes: FabricSizes, counts: bool = True) -> None:
@@ -94,6 +97,8 @@ class Fabric(Component):
             self._packets(m, controller, line, f"column_{column}")
             self._credits(m, controller, line, f"column_{column}")
             self._sums(m, column, controller, line)
+        if self.counts:
+            self._count(m, list(clusters.values()))
         done = [controller.is_done for controller in (*row_controllers, *column_controllers)]
         m.d.comb += self.is_done.eq(all_of([*done, *(cluster.is_quiet for cluster in clusters.values())]))
         return m
@@ -110,10 +115,23 @@ class Fabric(Component):
         for name in ("begins", "ends"):
             m.d.comb += getattr(self, name)[index * units : (index + 1) * units].eq(getattr(cluster, name))
         if self.counts:
-            m.d.comb += cluster.counted_unit.eq(self.counted_unit % units)
-            with m.If(delayed(m, self.counted_unit // units, 1, f"counted_{index}") == index):
-                for name in (*REASONS, "idle"):
-                    m.d.sync += getattr(self, name).eq(getattr(cluster, name))
+            m.d.comb += [
+                cluster.is_counted.eq(self.counted_unit // units == index),
+                cluster.counted_unit.eq(self.counted_unit % units),
+            ]
+
+    def _count(self, m: Module, clusters: list[Cluster]) -> None:
+        """Ask for one counter after the other, over and over."""
+        number = Signal(REASON_NUMBER_BITS)
+        m.d.sync += number.eq(Mux(number == len(REASONS) - 1, 0, number + 1))
+        counted, valid = (any_of([getattr(each, name) for each in clusters]) for name in ("counted", "counted_valid"))
+        for cluster in clusters:
+            m.d.comb += cluster.counted_reason.eq(number)
+        answered = delayed(m, number, 1, "answered")
+        for index, name in enumerate(REASONS):
+            with m.If(valid & (answered == index)):
+                m.d.sync += getattr(self, name).eq(counted)
+        m.d.sync += self.idle.eq(any_of([cluster.idle for cluster in clusters]))
 
     def _controller(self, m: Module, line: int, places: int, serial: bool) -> Controller:
         kind = "row_controller" if serial else "column_controller"

@@ -10,6 +10,7 @@ from acf.program import Program
 from acf.rtl.arithmetic.model import bf16_values
 from acf.rtl.fabric.bench import FabricBench
 from acf.rtl.fabric.sizes import FabricSizes
+from acf.rtl.fabric.top import COUNTERS_CYCLES
 from acf.rtl.fabric.words import Encoded
 from acf.rtl.flow.ports import split_bits
 from acf.rtl.lockstep.model import Stalls, add_flushed, columns_of_group, oriented
@@ -46,9 +47,9 @@ class FabricSimulation:
         if not int(outputs["is_done"][-1]):
             raise RtlError(f"the fabric is not done {self.margin} cycles after the model; compare their events")
         units = self.sizes.shape.units
-        counted = self.simulation.run({"counted_unit": np.minimum(np.arange(units + 2), units - 1), **held})
+        counted = self.simulation.run({"counted_unit": np.repeat(np.arange(units), COUNTERS_CYCLES + 1), **held})
         events = self._events(outputs, program)
-        counters = np.stack([counted[name][2:].astype(np.int64) for name in (*REASONS, "idle")], axis=1)
+        counters = np.stack([counted[name][COUNTERS_CYCLES :: COUNTERS_CYCLES + 1].astype(np.int64) for name in (*REASONS, "idle")], axis=1)
         total, unit_cycles = self._close_counters(counters, events, program, steps)
         return Record(total, events, unit_cycles, self._output(outputs, program, encoded, shape))
 
