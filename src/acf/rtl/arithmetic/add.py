@@ -3,8 +3,6 @@
 Both its shifts are products with a power of two: an FPGA has more multipliers than it has look-up tables to spare.
 """
 
-from typing import Any
-
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib.wiring import Component, In, Out
 
@@ -89,7 +87,8 @@ class Fp32Adder(Component):
 def _add_aligned(m: Module, large: Value, small: Value, lost: Value, subtract: Value, has_zero: Value) -> Signal:
     """Sum or difference of the significands, 42 bits: carry, 24 bits, and 17 below the larger one's last.
 
-    The smaller one, as it is or 15 places lower with ``lost`` for the bits below, times a power of two, negative to subtract.
+    The smaller one, as it is or 15 places lower with ``lost`` for the bits below, times a power of two, which is
+    negative to subtract.
     """
     distance, code = Signal(8), Signal(5)
     m.d.comb += [

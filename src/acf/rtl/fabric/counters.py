@@ -12,7 +12,7 @@ REASON_NUMBER_BITS = bits_for(len(REASONS) - 1)
 
 
 class StallCounters(Component):
-    """A counter for each of `REASONS`, in one small memory: a unit's cycles are added up when it turns to something else.
+    """A counter for each of `REASONS`, in one small memory; cycles are added when the unit turns to something else.
 
     All of a wait goes to what ended it: the piece, if it came last; else the last block of its step; else, with both
     there, the bank that was full. ``counted`` is the counter of ``counted_reason`` while ``counted_valid``; a wait or

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Const, Module, Signal, Value
 from amaranth.lib.wiring import Component, In, Out
 
 from acf.rtl.flow.parts import place
@@ -19,16 +19,17 @@ class FewBits(Component):
         super().__init__({"bits": In(width), **keep, "count": Out(width.bit_length())})
 
     def elaborate(self, platform: object) -> Module:
-        """A table, spelt as a tree of choices."""
+        """Every bit of the number is a table of the bits: the numbers that have it, each a choice of which are set."""
         m = Module()
-        count = self._from(0, 0)
-        m.d.comb += self.count.eq(Mux(self.keep, count, 0) if self.gated else count)
+        for bit in range(len(self.count)):
+            has_bit = self._any_count([ones for ones in range(self.width + 1) if ones >> bit & 1])
+            m.d.comb += self.count[bit].eq(has_bit & self.keep if self.gated else has_bit)
         return m
 
-    def _from(self, index: int, ones: int) -> Value:
-        if index == self.width:
-            return Const(ones, self.width.bit_length())
-        return Mux(self.bits[index], self._from(index + 1, ones + 1), self._from(index + 1, ones))
+    def _any_count(self, counts: list[int]) -> Value:
+        """Whether as many bits are set as one of ``counts`` says."""
+        patterns = (each for each in range(1 << self.width) if each.bit_count() in counts)
+        return Cat(*(self.bits == pattern for pattern in patterns)).any()
 
 
 class CountOnes:
@@ -52,13 +53,13 @@ class CountOnes:
                 for start in range(0, len(column), INPUTS):
                     self._count(weight, following, column[start : start + INPUTS], None)
             self._columns = following
-        one, other = (self._number(place) for place in (0, 1))
+        one, other = (self._number(index) for index in (0, 1))
         total = Signal(len(one) + 1, name=f"{self._name}_total")
         self._m.d.comb += total.eq(one + other)
         return total
 
-    def _number(self, place: int) -> Value:
-        return Cat(*(column[place] if place < len(column) else Const(0, 1) for column in self._columns))
+    def _number(self, index: int) -> Value:
+        return Cat(*(column[index] if index < len(column) else Const(0, 1) for column in self._columns))
 
     def _count(self, weight: int, columns: list[list[Value]], bits: Sequence[Value], keep: Value | None) -> None:
         """Put the number of some bits of one weight into columns."""

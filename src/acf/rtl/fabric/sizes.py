@@ -190,7 +190,9 @@ class FabricSizes:
         Where zeros of blocks are skipped, the row begins with place ``first`` and goes on around its end.
         """
         tile = self.shape.tile
-        return data.StructLayout({"value": 16, "row": 16 * tile, "mask": tile, "packed": 1, "first": bits_for(tile - 1)})
+        return data.StructLayout(
+            {"value": 16, "row": 16 * tile, "mask": tile, "packed": 1, "first": bits_for(tile - 1)}
+        )
 
     def link(self, places: int, serial: bool) -> data.StructLayout:
         """A flit and what travels beside it on a line of ``places`` routers."""

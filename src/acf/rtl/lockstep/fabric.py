@@ -49,7 +49,8 @@ class FabricSimulation:
         units = self.sizes.shape.units
         counted = self.simulation.run({"counted_unit": np.repeat(np.arange(units), COUNTERS_CYCLES + 1), **held})
         events = self._events(outputs, program)
-        counters = np.stack([counted[name][COUNTERS_CYCLES :: COUNTERS_CYCLES + 1].astype(np.int64) for name in (*REASONS, "idle")], axis=1)
+        last = slice(COUNTERS_CYCLES, None, COUNTERS_CYCLES + 1)  # when all counters of a unit are there
+        counters = np.stack([counted[name][last].astype(np.int64) for name in (*REASONS, "idle")], axis=1)
         total, unit_cycles = self._close_counters(counters, events, program, steps)
         return Record(total, events, unit_cycles, self._output(outputs, program, encoded, shape))
 
