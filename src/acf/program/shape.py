@@ -25,9 +25,10 @@ class FabricShape:
 
     An operand is cut into ``tile`` x ``tile`` pieces. A cluster queues ``queue_packets`` pieces of the serial operand,
     keeps ``parallel_slots`` pieces of the parallel one, and owns ``accumulator_tiles`` pieces of the output in each of
-    two banks; its units read ``store_ports`` rows of blocks in a cycle. A memory controller fetches up to
-    ``prefetch_packets`` ahead, puts ``link_bytes`` a cycle on its first link, and a flit takes ``hop_cycles`` from one
-    router to the next; on-chip memory answers after ``sram_cycles``.
+    two banks; its units read ``store_ports`` rows of blocks in a cycle, and ``sum_adders`` add its partial sums to
+    those that come down the column. A memory controller fetches up to ``prefetch_packets`` ahead, puts ``link_bytes``
+    a cycle on its first link, and a flit takes ``hop_cycles`` from one router to the next; on-chip memory answers
+    after ``sram_cycles``.
     """
 
     mesh_rows: int = 8
@@ -39,6 +40,7 @@ class FabricShape:
     parallel_slots: int = 64
     accumulator_tiles: int = 16
     store_ports: int = 1
+    sum_adders: int = 32
     prefetch_packets: int = 32
     link_bytes: int = 32
     hop_cycles: int = 2
@@ -112,8 +114,8 @@ class FabricShape:
 
     @property
     def sum_flit_cycles(self) -> int:
-        """The same for a flit of fp32 partial sums."""
-        return -(-self.link_bytes // (4 * self.units_per_cluster * self.lanes))
+        """The same for a flit of fp32 partial sums, each of which takes an adder for a cycle."""
+        return -(-self.link_bytes // (4 * min(self.units_per_cluster * self.lanes, self.sum_adders)))
 
     @property
     def result_period_cycles(self) -> int:

@@ -11,7 +11,7 @@ from acf.rtl.fabric.counters import COUNTER_BITS, REASON_NUMBER_BITS, StallCount
 from acf.rtl.fabric.datapath import SumDatapath
 from acf.rtl.fabric.port import StorePort
 from acf.rtl.fabric.receiver import PieceReceiver
-from acf.rtl.fabric.results import FlitGatherer, SumChain, rounded_bf16
+from acf.rtl.fabric.results import FlitGatherer, SumChain, SumReader, rounded_bf16
 from acf.rtl.fabric.sizes import REASON_BITS, ROUND_BITS, FabricSizes
 from acf.rtl.fabric.walker import Walker
 from acf.rtl.flow.parts import place
@@ -45,9 +45,9 @@ class Cluster(Component):
             "sums_start": In(1),
             "sums_flit": In(bits_for(sizes.most_sum_flits)),
             "sums_last": In(1),
-            "sums_above": In(sizes.flit_bits),
+            "sums_above": In(32 * sizes.sum_values),
             "sums_below_valid": Out(1),
-            "sums_below": Out(sizes.flit_bits),
+            "sums_below": Out(32 * sizes.sum_values),
             "result_valid": Out(1),
             "result": Out(sizes.flit_bits),
             "serial_arrives": Out(1),
@@ -209,8 +209,8 @@ class Cluster(Component):
     ) -> None:
         """Decide when flits leave; the datapath does it ``datapath_delay`` + 1 cycles later."""
         sizes = self.sizes
-        m.submodules.results = results = FlitGatherer(sizes, 16)
-        m.submodules.sums = sums = FlitGatherer(sizes, 32)
+        m.submodules.results = results = FlitGatherer(sizes)
+        m.submodules.sums = sums = SumReader(sizes)
         flit, leaves, is_last = self._leave_in_slots(m, results, emptied, header)
         delay = sizes.datapath_delay + 1
         m.d.comb += [
@@ -223,9 +223,9 @@ class Cluster(Component):
         result_ends = delayed(m, is_last, delay + results.cycles - 1, "bank_drained")
         sum_ends = delayed(m, self.sums_start & self.sums_last, sums.cycles - 1, "sums_drained")
         m.d.sync += bank.eq(bank ^ (result_ends | sum_ends))
-        for path in paths:
+        for unit, path in enumerate(paths):
             m.d.comb += [
-                path.drain.eq(results.read | sums.read),
+                path.drain.eq(results.read | sums.drains[unit]),
                 path.drain_bank.eq(bank),
                 path.drain_address.eq(Mux(results.read, results.address, sums.address)),
             ]
@@ -236,12 +236,12 @@ class Cluster(Component):
             results.words.eq(Cat(*rounded)),
             sums.words.eq(words),
         ]
-        m.submodules.chain = chain = SumChain(sums.values, self.is_first_row)
+        m.submodules.chain = chain = SumChain(sizes.sum_values, self.is_first_row)
         m.d.comb += [
             self.result_valid.eq(results.valid),
             self.result.eq(results.data),
             chain.above.eq(self.sums_above),
-            chain.own.eq(sums.data),
+            chain.own.eq(sums.values),
             self.sums_below.eq(chain.total),
             self.sums_below_valid.eq(sums.valid),
             self.leaves.eq(leaves),

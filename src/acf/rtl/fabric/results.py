@@ -5,7 +5,7 @@ from amaranth.lib.wiring import Component, In, Out
 from amaranth.utils import bits_for
 
 from acf.rtl.arithmetic.add import Fp32Adder
-from acf.rtl.fabric.bits import delayed
+from acf.rtl.fabric.bits import delayed, word_of
 from acf.rtl.fabric.sizes import FabricSizes
 from acf.rtl.flow.parts import place
 
@@ -14,12 +14,12 @@ class FlitGatherer(Component):
     """Reads the words of flit number ``flit`` from all units, a word of each in a cycle, and puts them side by side.
 
     Word ``n`` of a bank is word ``n // units`` of unit ``n % units``. ``valid`` comes ``cycles`` after ``start``, with
-    a flit of values of ``bits`` each. One gatherer for bf16 results, one for partial sums.
+    a flit of bf16 values.
     """
 
-    def __init__(self, sizes: FabricSizes, bits: int) -> None:
-        self.sizes, self.bits = sizes, bits
-        self.values = values = sizes.flit_bits // bits
+    def __init__(self, sizes: FabricSizes) -> None:
+        self.sizes = sizes
+        self.values = values = sizes.flit_values
         shape = sizes.shape
         self.cycle_values = shape.units_per_cluster * shape.lanes
         self.cycles = max(1, values // self.cycle_values)
@@ -30,7 +30,7 @@ class FlitGatherer(Component):
                 "flit": In(bits_for(self.flits - 1)),
                 "read": Out(1),
                 "address": Out(bits_for(sizes.sum_words - 1)),
-                "words": In(bits * self.cycle_values),
+                "words": In(16 * self.cycle_values),
                 "valid": Out(1),
                 "data": Out(sizes.flit_bits),
             }
@@ -59,7 +59,7 @@ class FlitGatherer(Component):
         with m.Elif(busy):
             m.d.sync += [word.eq(word + 1), busy.eq(word != self.cycles - 1)]
         came = delayed(m, Mux(self.start, 0, word), 1, "came")
-        kept = [Signal(self.bits * self.cycle_values, name=f"word_{index}") for index in range(self.cycles - 1)]
+        kept = [Signal(16 * self.cycle_values, name=f"word_{index}") for index in range(self.cycles - 1)]
         for index, register in enumerate(kept):
             with m.If(came == index):
                 m.d.sync += register.eq(self.words)
@@ -70,8 +70,89 @@ class FlitGatherer(Component):
         return m
 
 
+class SumReader(Component):
+    """Reads flit number ``flit`` of partial sums, ``sum_values`` in each of ``cycles`` cycles, from units by turns.
+
+    ``drains`` says from which, one bit per unit. A cycle after each read ``valid`` is 1 with the values, 32 bits each.
+    """
+
+    def __init__(self, sizes: FabricSizes) -> None:
+        self.sizes = sizes
+        shape = sizes.shape
+        flit_values, cycle_values = sizes.flit_bits // 32, shape.units_per_cluster * shape.lanes
+        self.cycles, self.parts = flit_values // sizes.sum_values, cycle_values // sizes.sum_values
+        self.flits = shape.accumulator_tiles * sizes.piece_values // flit_values
+        super().__init__(
+            {
+                "start": In(1),
+                "flit": In(bits_for(self.flits - 1)),
+                "drains": Out(shape.units_per_cluster),
+                "address": Out(bits_for(sizes.sum_words - 1)),
+                "words": In(32 * cycle_values),
+                "valid": Out(1),
+                "values": Out(32 * sizes.sum_values),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        """Reads are numbered through the bank; ``parts`` of them take one word from every unit."""
+        m, shape = Module(), self.sizes.shape
+        number, reads = Signal(range(max(2, self.flits * self.cycles))), Signal()
+        m.d.comb += [number.eq(self.flit), reads.eq(self.start)]
+        if self.cycles > 1:
+            following, left = Signal.like(number), Signal(range(self.cycles))
+            m.d.comb += [
+                number.eq(Mux(self.start, self.flit * self.cycles, following)),
+                reads.eq(self.start | (left != 0)),
+            ]
+            m.d.sync += following.eq(number + 1)
+            with m.If(self.start):
+                m.d.sync += left.eq(self.cycles - 1)
+            with m.Elif(left != 0):
+                m.d.sync += left.eq(left - 1)
+        part_bits = (self.parts - 1).bit_length()
+        part = number[:part_bits]
+        for unit in range(shape.units_per_cluster):
+            m.d.comb += self.drains[unit].eq(reads & (part == unit * shape.lanes // self.sizes.sum_values))
+        m.d.comb += [
+            self.address.eq(number[part_bits:]),
+            self.valid.eq(delayed(m, reads, 1, "valid")),
+            self.values.eq(word_of(self.words, delayed(m, part, 1, "part"), len(self.values))),
+        ]
+        return m
+
+
+class SumCollector(Component):
+    """Puts the partial sums that come out of a column, ``sum_values`` in a cycle, side by side to flits."""
+
+    def __init__(self, sizes: FabricSizes) -> None:
+        self.sizes = sizes
+        super().__init__(
+            {
+                "values_valid": In(1),
+                "values": In(32 * sizes.sum_values),
+                "valid": Out(1),
+                "flit": Out(sizes.flit_bits),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        """Values that come early wait in registers; the last go straight through."""
+        m = Module()
+        width = len(self.values)
+        parts = len(self.flit) // width
+        kept, came = Signal(len(self.flit) - width), Signal(range(max(2, parts)))
+        m.d.comb += [
+            self.flit.eq(Cat(kept, self.values)),
+            self.valid.eq(self.values_valid & (came == parts - 1)),
+        ]
+        with m.If(self.values_valid):
+            m.d.sync += [kept.eq(self.flit[width:]), came.eq(Mux(came == parts - 1, 0, came + 1))]
+        return m
+
+
 class SumChain(Component):
-    """Adds a flit of a cluster's partial sums to the one that comes down the column; the first row has none to add."""
+    """Adds partial sums of a cluster to those that come down the column; the first row has none to add to."""
 
     def __init__(self, values: int, is_first: bool) -> None:
         self.values, self.is_first = values, is_first

@@ -48,6 +48,11 @@ class FabricSizes:
                 4 * shape.lanes <= shape.link_bytes,
                 f"lanes {shape.lanes} make more sums a cycle than link_bytes {shape.link_bytes} carry; use fewer",
             ),
+            (
+                _is_power(shape.sum_adders) and shape.sum_adders >= shape.lanes,
+                f"sum_adders {shape.sum_adders} must be a power of two and not fewer than the lanes {shape.lanes}, "
+                "whose sums lie in one word; use such a number",
+            ),
             (shape.sram_cycles >= 3, f"sram_cycles {shape.sram_cycles} must be at least 3 to be built; give more"),
             (
                 shape.mesh_columns == 1 or gcd(1 + shape.hop_cycles, shape.result_period_cycles) == 1,
@@ -208,6 +213,12 @@ class FabricSizes:
         if serial:
             members["headers"] = places * self.header.size
         return data.StructLayout(members)
+
+    @property
+    def sum_values(self) -> int:
+        """Partial sums that leave a cluster in a cycle, to the one below it: as many as adders take."""
+        shape = self.shape
+        return min(shape.sum_adders, shape.units_per_cluster * shape.lanes, shape.link_bytes // 4)
 
     @property
     def most_sum_flits(self) -> int:

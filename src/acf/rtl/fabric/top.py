@@ -12,6 +12,7 @@ from acf.rtl.fabric.cluster import Cluster
 from acf.rtl.fabric.controller import Controller
 from acf.rtl.fabric.counters import COUNTER_BITS, REASON_NUMBER_BITS
 from acf.rtl.fabric.line import CreditLine, PacketLine, ResultLine, SumLine, turns
+from acf.rtl.fabric.results import SumCollector
 from acf.rtl.fabric.sizes import FabricSizes
 from acf.rtl.flow.parts import place
 from acf.sim.fabric.traffic import REASONS
@@ -208,4 +209,10 @@ class Fabric(Component):
                 m.d.comb += cluster.sums_above.eq(above)
             above = delayed(m, cluster.sums_below, hop, f"sums_{row}_{column}")
         valid = delayed(m, clusters[-1].sums_below_valid, hop, f"sums_valid_{column}")
-        m.d.comb += [self.sum_valid[column].eq(valid), self.sum[column].eq(above)]
+        collector = place(m, f"column_{column}_flits", SumCollector(self.sizes), "sum_collector")
+        m.d.comb += [
+            collector.values_valid.eq(valid),
+            collector.values.eq(above),
+            self.sum_valid[column].eq(collector.valid),
+            self.sum[column].eq(collector.flit),
+        ]
