@@ -65,6 +65,17 @@ def test_the_adder_in_gates_equals_its_model(simulate) -> None:
     np.testing.assert_array_equal(simulation.run({"x": x, "y": y})["total"], add_fp32(x, y))
 
 
+def test_the_adder_in_gates_rounds_as_its_model_at_every_distance_of_exponents(simulate) -> None:
+    fractions = np.array([0, 1, 2, 3, 0x3FFFFF, 0x400000, 0x400001, 0x7FFFFE, 0x7FFFFF])
+    one, other, distance, sign = np.meshgrid(fractions, fractions, np.arange(30), [0, 1 << 31], indexing="ij")
+    x, y = (100 << 23 | one).ravel(), (sign | (100 - distance) << 23 | other).ravel()
+    simulation = simulate(Fp32Adder())
+    step = 1 if simulation.backend == "verilator" else 23
+    np.testing.assert_array_equal(
+        simulation.run({"x": x[::step], "y": y[::step]})["total"], add_fp32(x[::step], y[::step])
+    )
+
+
 def test_the_multiplier_in_gates_equals_its_model(simulate) -> None:
     simulation = simulate(Bf16Multiplier())
     a, b = np.array(np.meshgrid(EDGES_16, EDGES_16)).reshape(2, -1)

@@ -30,6 +30,7 @@ SIXTY_FOUR_UNITS = FabricShape(
     queue_packets=4,
     parallel_slots=8,
     accumulator_tiles=4,
+    sum_adders=2,
     prefetch_packets=8,
 )
 

@@ -44,6 +44,14 @@ def test_sixty_four_units_run_a_random_program_as_the_model_does(sixty_four_unit
     assert np.allclose(output, bf16_values(bf16_bits(a)) @ bf16_values(bf16_bits(b)), rtol=1e-2, atol=1e-2)
 
 
+def test_two_adders_in_turn_add_up_a_column_as_the_model_does(sixty_four_units: FabricSimulation) -> None:
+    rng = np.random.default_rng(0)
+    a, b = (bf16_bits(rng.standard_normal(size)) for size in ((8, 96), (96, 16)))
+    both = run_lockstep(Product(a, b, stall_seed=None), sixty_four_units)
+    assert both.program.reduces
+    assert both.divergence is None, str(both.divergence)
+
+
 def test_the_simulator_plays_the_cycles_that_the_gates_take(four_units: FabricSimulation) -> None:
     product = replace(random_product(1, tile=8, most=4), stall_seed=None)
     both = run_lockstep(product, four_units)

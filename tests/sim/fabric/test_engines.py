@@ -25,6 +25,7 @@ def shapes(draw: st.DrawFn) -> FabricShape:
         queue_packets=draw(st.integers(1, 5)),
         accumulator_tiles=accumulator_tiles,
         parallel_slots=accumulator_tiles + draw(st.integers(0, 6)),
+        sum_adders=draw(st.sampled_from((1, 2, 32))),
         prefetch_packets=draw(st.integers(1, 6)),
         link_bytes=draw(st.sampled_from((16, 32, 128))),
         hop_cycles=draw(st.integers(1, 4)),
@@ -68,6 +69,17 @@ def test_every_unit_accounts_for_every_cycle(gemm: Gemm, shape: FabricShape) -> 
     assert played.unit_cycles.shape == (shape.units, len(REASONS))
     assert (played.unit_cycles >= 0).all()
     assert (played.unit_cycles.sum(axis=1) == played.cycles).all()
+
+
+def test_fewer_adders_take_longer_for_the_sums_of_a_column() -> None:
+    dense = np.ones((16, 2048), dtype=bool)
+    shapes_by_adders = {adders: FabricShape(sum_adders=adders) for adders in (2, 8, 32)}
+    cycles = {}
+    for adders, shape in shapes_by_adders.items():
+        program = lower_gemm(Gemm(dense, dense.T), shape)
+        assert program.reduces
+        cycles[adders] = play(program, shape).cycles
+    assert cycles[2] > cycles[8] == cycles[32]
 
 
 def test_memory_that_is_slow_holds_up_the_units_and_is_named() -> None:
