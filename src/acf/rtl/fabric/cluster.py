@@ -308,11 +308,11 @@ class Cluster(Component):
             ]
             all_counters.append(counters)
         chosen = {}
-        for name in ("counted", "counted_valid", "since"):
+        for name in ("counted", "is_counted", "counted_valid", "since", "turned"):
             values = Array(getattr(counters, name) for counters in all_counters)
             chosen[name] = values[self.counted_unit] if len(values) > 1 else values[0]
         m.d.sync += [
-            self.counted.eq(masked(chosen["counted"], self.is_counted)),
+            self.counted.eq(masked(chosen["counted"], self.is_counted & chosen["is_counted"])),
             self.counted_valid.eq(chosen["counted_valid"] & self.is_counted),
-            self.idle.eq(masked((chosen["since"] + 1)[:COUNTER_BITS], self.is_counted)),
+            self.idle.eq(masked((chosen["since"] + chosen["turned"])[:COUNTER_BITS], self.is_counted)),
         ]
