@@ -1,6 +1,7 @@
 """The arithmetic: its integer model against NumPy's floats, and the gates against the model."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -58,18 +59,20 @@ def test_the_model_of_the_multiplier_is_exact_for_any_pair(a: int, b: int) -> No
     assert multiply_bf16(a, b) == expected.view(np.uint32)[0]
 
 
-def test_the_adder_in_gates_equals_its_model(simulate) -> None:
-    simulation = simulate(Fp32Adder())
+@pytest.mark.parametrize("products", [False, True])
+def test_the_adder_in_gates_equals_its_model(simulate, products: bool) -> None:
+    simulation = simulate(Fp32Adder(products=products))
     x, y = pairs_of_floats(20_000 if simulation.backend == "verilator" else 200)
     x, y = (x, y) if simulation.backend == "verilator" else (x[::5], y[::5])
     np.testing.assert_array_equal(simulation.run({"x": x, "y": y})["total"], add_fp32(x, y))
 
 
-def test_the_adder_in_gates_rounds_as_its_model_at_every_distance_of_exponents(simulate) -> None:
+@pytest.mark.parametrize("products", [False, True])
+def test_the_adder_in_gates_rounds_as_its_model_at_every_distance_of_exponents(simulate, products: bool) -> None:
     fractions = np.array([0, 1, 2, 3, 0x3FFFFF, 0x400000, 0x400001, 0x7FFFFE, 0x7FFFFF])
     one, other, distance, sign = np.meshgrid(fractions, fractions, np.arange(30), [0, 1 << 31], indexing="ij")
     x, y = (100 << 23 | one).ravel(), (sign | (100 - distance) << 23 | other).ravel()
-    simulation = simulate(Fp32Adder())
+    simulation = simulate(Fp32Adder(products=products))
     step = 1 if simulation.backend == "verilator" else 23
     np.testing.assert_array_equal(
         simulation.run({"x": x[::step], "y": y[::step]})["total"], add_fp32(x[::step], y[::step])

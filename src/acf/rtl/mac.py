@@ -10,9 +10,10 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib.wiring import Component, In, Out
 from numpy.typing import ArrayLike, NDArray
 
-from acf.rtl.arithmetic.add import Fp32Adder
+from acf.rtl.arithmetic.add import NumberAdder
 from acf.rtl.arithmetic.model import add_fp32, is_effectual, multiply_bf16
-from acf.rtl.arithmetic.multiply import Bf16Multiplier
+from acf.rtl.arithmetic.multiply import NumberMultiplier
+from acf.rtl.arithmetic.number import NUMBER, packed
 
 
 class MacUnit(Component):
@@ -40,9 +41,9 @@ class MacUnit(Component):
     def elaborate(self, platform: object) -> Module:
         """Multiply in the first stage, accumulate in the second."""
         m = Module()
-        m.submodules.multiplier = multiplier = Bf16Multiplier()
-        m.submodules.adder = adder = Fp32Adder()
-        product = Signal(32)
+        m.submodules.multiplier = multiplier = NumberMultiplier()
+        m.submodules.adder = adder = NumberAdder()
+        product, running = Signal(NUMBER), Signal(NUMBER)
         has_pair = Signal()
         has_product = Signal()
         is_first = Signal()
@@ -51,8 +52,9 @@ class MacUnit(Component):
             multiplier.a.eq(self.a),
             multiplier.b.eq(self.b),
             self.effectual.eq(self.valid & self.a[7:15].any() & self.b[7:15].any()),
-            adder.x.eq(Mux(is_first, 0, self.sum)),
+            adder.x.eq(Mux(is_first, 0, running)),
             adder.y.eq(product),
+            self.sum.eq(packed(m, running, "packed_sum")),
         ]
         m.d.sync += [
             has_pair.eq(self.valid),
@@ -64,9 +66,9 @@ class MacUnit(Component):
         with m.If(self.effectual):
             m.d.sync += product.eq(multiplier.product)
         with m.If(has_product):
-            m.d.sync += self.sum.eq(adder.total)
+            m.d.sync += running.eq(adder.total)
         with m.Elif(has_pair & is_first):
-            m.d.sync += self.sum.eq(0)
+            m.d.sync += running.eq(0)
         return m
 
 

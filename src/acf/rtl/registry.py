@@ -33,6 +33,7 @@ UNITS: dict[str, Unit] = {
     "multiplier": Unit(Bf16Multiplier, "bfloat16 x bfloat16 to float32"),
     "adder": Unit(Fp32Adder, "float32 + float32"),
     "mac": Unit(MacUnit, "the SCU's datapath: multiply-accumulate that skips zeros", mac_stimulus),
+    "adder-products": Unit(lambda: Fp32Adder(products=True), "float32 + float32, shifting by products, for FPGAs"),
     "scheduler": Unit(TensorDashScheduler, "TensorDash scheduler, 4 lanes, 4 deep"),
     "scheduler-wide": Unit(lambda: TensorDashScheduler(WIDE), "TensorDash scheduler, 16 lanes, 3 deep"),
     "sorter": Unit(TopKSorter, "SORE lane, 2 of 8"),

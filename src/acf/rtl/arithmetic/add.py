@@ -1,6 +1,7 @@
 """The adder: float32 + float32, rounded to nearest even, combinational. `model.add_fp32` says what it computes.
 
-Both its shifts are products with a power of two: an FPGA has more multipliers than it has look-up tables to spare.
+Its shifts are multiplexers or, with ``products``, products with a power of two: an FPGA has more multipliers than
+look-up tables to spare.
 """
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
@@ -17,7 +18,8 @@ _GROUP = 5  # places of the search for the leading one that a look-up table sees
 class NumberAdder(Component):
     """``x`` and ``y`` to ``total``, each a `NUMBER`, in the same cycle."""
 
-    def __init__(self) -> None:
+    def __init__(self, products: bool = False) -> None:
+        self.products = products
         super().__init__({"x": In(NUMBER), "y": In(NUMBER), "total": Out(NUMBER)})
 
     def elaborate(self, platform: object) -> Module:
@@ -35,8 +37,8 @@ class NumberAdder(Component):
         ]
         has_zero = (x.kind == ZERO) | (y.kind == ZERO)
         lost = Mux(swap, x.fraction[:14].any(), y.fraction[:14].any())
-        total = _add_aligned(m, large, small, lost, subtract, has_zero)
-        rounded, is_nothing = _normalise_and_round(m, total, large[23:])
+        total = _add_aligned(m, large, small, lost, subtract, has_zero, self.products)
+        rounded, is_nothing = _normalise_and_round(m, total, large[23:], self.products)
         m.d.comb += [self.total.fraction.eq(rounded[:23]), self.total.exponent.eq(rounded[23:31])]
         self._classify(m, swap, subtract, rounded[23:33], is_nothing)
         return m
@@ -68,23 +70,25 @@ class Fp32Adder(Component):
     ``canonical``: operands come from an adder, so that the only NaN among them is the quiet one.
     """
 
-    def __init__(self, canonical: bool = False) -> None:
-        self.canonical = canonical
+    def __init__(self, canonical: bool = False, products: bool = False) -> None:
+        self.canonical, self.products = canonical, products
         super().__init__({"x": In(32), "y": In(32), "total": Out(32)})
 
     def elaborate(self, platform: object) -> Module:
         """Sort the operands, add, put the result together."""
         m = Module()
-        m.submodules.adder = adder = NumberAdder()
+        m.submodules.adder = adder = NumberAdder(self.products)
         m.d.comb += [
             adder.x.eq(unpacked(m, self.x, "unpacked_x", self.canonical)),
             adder.y.eq(unpacked(m, self.y, "unpacked_y", self.canonical)),
-            self.total.eq(packed(adder.total)),
+            self.total.eq(packed(m, adder.total, "packed_total")),
         ]
         return m
 
 
-def _add_aligned(m: Module, large: Value, small: Value, lost: Value, subtract: Value, has_zero: Value) -> Signal:
+def _add_aligned(
+    m: Module, large: Value, small: Value, lost: Value, subtract: Value, has_zero: Value, products: bool
+) -> Signal:
     """Sum or difference of the significands, 42 bits: carry, 24 bits, and 17 below the larger one's last.
 
     The smaller one, as it is or 15 places lower with ``lost`` for the bits below, times a power of two, which is
@@ -97,10 +101,21 @@ def _add_aligned(m: Module, large: Value, small: Value, lost: Value, subtract: V
     ]
     is_far = distance[4]
     significand = Cat(small[:23], Const(1, 1))
-    shifted, power, total = Signal(signed(27)), Signal(signed(17)), Signal(42)
+    shifted, total = Signal(signed(27)), Signal(42)
     near, far = Cat(Const(0, 2), significand), Cat(lost, significand[14:])
-    m.d.comb += [shifted.eq(Mux(is_far, far, near)), power.eq(_powers(code, subtract))]
-    m.d.comb += total.eq(shifted * power + Cat(Const(0, 17), large[:23], Const(1, 1)))
+    larger = Cat(Const(0, 17), large[:23], Const(1, 1))
+    m.d.comb += shifted.eq(Mux(is_far, far, near))
+    if products:
+        power = Signal(signed(17))
+        m.d.comb += [power.eq(_powers(code, subtract)), total.eq(shifted * power + larger)]
+        return total
+    lifted, place = Signal(41), Signal(4)
+    is_too_far = code >= _FAR
+    m.d.comb += [
+        place.eq(15 - code[:4] - is_far),
+        lifted.eq(Mux(is_too_far, 0, shifted[:26] << place)),
+        total.eq(Mux(subtract, larger - lifted, larger + lifted)),
+    ]
     return total
 
 
@@ -115,27 +130,37 @@ def _powers(code: Value, subtract: Value) -> Value:
     return Cat(*bits)
 
 
-def _normalise_and_round(m: Module, total: Value, exponent: Value) -> tuple[Value, Value]:
+def _normalise_and_round(m: Module, total: Value, exponent: Value, products: bool) -> tuple[Value, Value]:
     """23 bits of fraction and ten of exponent above them; whether the total is zero.
 
-    The leading one goes to place 26 by a product; half of the last place is added there, and a tie that was rounded up
-    loses its last bit.
+    The leading one goes to place 26; half of the last place is added there, and a tie that was rounded up loses its
+    last bit.
     """
     carry, value = total[41], total[15:41]
     first, is_nothing = _leading_one(m, Cat(carry, *reversed(value[1:])))
-    low, high = first[:17], first[17:]
-    # Where the leading one does not take part in the product, it is missing in the exponent's lowest place.
-    places = [-1, *range(1, 17), *range(16, _DEEPEST)]
-    less, raised = Signal(signed(6)), Signal(10)
-    encoded = (Cat(*(first[index] for index, place in enumerate(places) if place >> bit & 1)).any() for bit in range(6))
-    m.d.comb += [less.eq(Cat(*encoded)), raised.eq(exponent - less)]
-    deep, rest, upper = Signal(9), Signal(4), Signal(32)
-    m.d.comb += [
-        deep.eq(value[:10] * high),
-        Cat(rest, upper).eq((value * low)[:36] + Cat(Const(4, 17), deep, raised)),
-    ]
+    # In place 26 the leading one adds to the exponent, unless it is the carry or left out.
+    is_left_out = range(17, _DEEPEST + 1) if products else range(1, _DEEPEST + 1)
+    less_by_place = [place - 1 if place == 0 or place in is_left_out else place for place in range(_DEEPEST + 1)]
+    less, raised = _encoded(m, first, less_by_place, "less"), Signal(10)
+    m.d.comb += raised.eq(exponent - less)
+    rest, upper, high = Signal(4), Signal(32), Signal(9)
+    if products:
+        m.d.comb += high.eq(value[:10] * first[17:])
+        shifted = (value * first[:17])[:36]
+    else:
+        places = _encoded(m, first, list(range(_DEEPEST + 1)), "places")
+        shifted = (value << places[:5])[:26]
+    m.d.comb += Cat(rest, upper).eq(shifted + Cat(Const(4, 17), high, raised))
     is_tie = ~(rest[:3].any() | total[:15].any())
     return Cat(rest[3] & ~is_tie, upper), is_nothing
+
+
+def _encoded(m: Module, first: Value, numbers: list[int], name: str) -> Signal:
+    """The number, 6 bits with its sign, of the one place whose bit is set."""
+    number = Signal(signed(6), name=name)
+    bits = (Cat(*(first[place] for place, each in enumerate(numbers) if each >> bit & 1)).any() for bit in range(6))
+    m.d.comb += number.eq(Cat(*bits))
+    return number
 
 
 def _leading_one(m: Module, bits: Value) -> tuple[Signal, Value]:

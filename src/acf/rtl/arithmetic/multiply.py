@@ -53,6 +53,6 @@ class Bf16Multiplier(Component):
         m.d.comb += [
             multiplier.a.eq(self.a),
             multiplier.b.eq(self.b),
-            self.product.eq(packed(multiplier.product)),
+            self.product.eq(packed(m, multiplier.product, "packed_product")),
         ]
         return m

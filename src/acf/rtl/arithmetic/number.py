@@ -9,7 +9,7 @@ from typing import Any
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data
 
-from acf.rtl.arithmetic.model import QUIET_NAN
+from acf.rtl.arithmetic.model import INFINITY, QUIET_NAN
 
 ZERO, FINITE, INFINITE, NOT_A_NUMBER = range(4)
 """Kinds of numbers. A memory that was never written holds zeros."""
@@ -30,9 +30,14 @@ def unpacked(m: Module, bits: Value, name: str, canonical: bool = False) -> Any:
     return number
 
 
-def packed(number: Any) -> Value:
+def packed(m: Module, number: Any, name: str) -> Signal:
     """Float32 bits of a `NUMBER`; every NaN is 0x7FC00000."""
-    is_nan, is_finite = number.kind == NOT_A_NUMBER, number.kind == FINITE
-    fraction = number.fraction & is_finite.replicate(23)
-    exponent = (number.exponent & is_finite.replicate(8)) | number.kind[1].replicate(8)
-    return Cat(fraction[:22], fraction[22] | (is_nan & (QUIET_NAN >> 22 & 1)), exponent, number.sign & ~is_nan)
+    bits = Signal(32, name=name)
+    m.d.comb += bits.eq(Cat(number.fraction, number.exponent, number.sign))
+    with m.If(number.kind == NOT_A_NUMBER):
+        m.d.comb += bits.eq(QUIET_NAN)
+    with m.Elif(number.kind == INFINITE):
+        m.d.comb += bits[:31].eq(INFINITY)
+    with m.Elif(number.kind == ZERO):
+        m.d.comb += bits[:31].eq(0)
+    return bits

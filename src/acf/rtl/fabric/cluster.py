@@ -236,7 +236,7 @@ class Cluster(Component):
             results.words.eq(Cat(*rounded)),
             sums.words.eq(words),
         ]
-        m.submodules.chain = chain = SumChain(sizes.sum_values, self.is_first_row)
+        m.submodules.chain = chain = SumChain(sizes, self.is_first_row)
         m.d.comb += [
             self.result_valid.eq(results.valid),
             self.result.eq(results.data),

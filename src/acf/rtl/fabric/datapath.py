@@ -59,7 +59,7 @@ class SumDatapath(Component):
         drained_bank, drained = Signal(), Signal(self.word)
         m.d.sync += drained_bank.eq(self.drain_bank)
         m.d.comb += drained.eq(Mux(drained_bank, banks[1], banks[0]))
-        m.d.comb += self.drained.eq(Cat(*(packed(drained[lane]) for lane in range(lanes))))
+        m.d.comb += self.drained.eq(Cat(*(packed(m, drained[lane], f"drained_{lane}") for lane in range(lanes))))
         read = Signal(self.word)
         m.d.comb += read.eq(Mux(adds.bank, banks[1], banks[0]))
         if not sizes.skips_both and sizes.shape.units_per_port > 1:
@@ -114,7 +114,7 @@ class SumDatapath(Component):
         lanes = self.sizes.shape.lanes
         sums, totals, effectual = Signal(self.word), Signal(self.word), Signal(lanes)
         for lane in range(lanes):
-            multiplier, adder = NumberMultiplier(), NumberAdder()
+            multiplier, adder = NumberMultiplier(), NumberAdder(self.sizes.products)
             m.submodules[f"multiplier_{lane}"], m.submodules[f"adder_{lane}"] = multiplier, adder
             factor, product = Signal(16, name=f"factor_{lane}"), Signal(NUMBER, name=f"product_{lane}")
             m.d.comb += factor.eq(factors[16 * lane : 16 * lane + 16])

@@ -154,8 +154,9 @@ class SumCollector(Component):
 class SumChain(Component):
     """Adds partial sums of a cluster to those that come down the column; the first row has none to add to."""
 
-    def __init__(self, values: int, is_first: bool) -> None:
-        self.values, self.is_first = values, is_first
+    def __init__(self, sizes: FabricSizes, is_first: bool) -> None:
+        self.sizes, self.values, self.is_first = sizes, sizes.sum_values, is_first
+        values = self.values
         super().__init__({"above": In(32 * values), "own": In(32 * values), "total": Out(32 * values)})
 
     def elaborate(self, platform: object) -> Module:
@@ -165,7 +166,7 @@ class SumChain(Component):
             m.d.comb += self.total.eq(self.own)
             return m
         for index in range(self.values):
-            adder = place(m, f"adder_{index}", Fp32Adder(canonical=True), "sum_adder")
+            adder = place(m, f"adder_{index}", Fp32Adder(canonical=True, products=self.sizes.products), "sum_adder")
             bits = slice(32 * index, 32 * index + 32)
             m.d.comb += [
                 adder.x.eq(self.above[bits]),

@@ -17,11 +17,15 @@ FETCH_CYCLES = 4  # from a turn at the port to a row in the unit's buffer
 
 @dataclass(frozen=True)
 class FabricSizes:
-    """A shape that can be built, ``command_depth`` packets per controller, ``memory_flits`` behind each of them."""
+    """A shape that can be built, ``command_depth`` packets per controller, ``memory_flits`` behind each of them.
+
+    ``products``: adders shift by multiplying, as suits an FPGA; where gates are counted, multiplexers are smaller.
+    """
 
     shape: FabricShape
     command_depth: int = 512
     memory_flits: int = 4096
+    products: bool = True
 
     def __post_init__(self) -> None:
         shape = self.shape
