@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from acf.train import GradientFigures as GradientFigures
     from acf.train import LayerFigures as LayerFigures
     from acf.train import attach as attach
+    from acf.train import data_parallel as data_parallel
     from acf.train import gradient_figures as gradient_figures
     from acf.train import load_checkpoint as load_checkpoint
     from acf.train import print_figures as print_figures
@@ -61,6 +62,7 @@ _HOME_OF = {
     "architectures": "acf.sim",
     "attach": "acf.train",
     "capture": "acf.trace",
+    "data_parallel": "acf.train",
     "densify_": "acf.nn",
     "faster_layers": "acf.nn",
     "gradient_figures": "acf.train",
