@@ -42,7 +42,7 @@ else:
     import triton.language as tl
     from triton.runtime import interpreter
 
-    from acf.ops.triton import conv, norms, product, weight_grad
+    from acf.ops.triton import conv, norms, product, specialised_kernels, weight_grad
     from acf.ops.triton.configs import (
         conv_product_configs,
         conv_weight_grad_configs,
@@ -156,6 +156,17 @@ if INTERPRETING:
             out = poisoned(*expected.shape, dtype=dtype)
             weight_grad.launch_weight_grad(config, output_grad, x, out, topology)
             assert_close(out, expected, dtype)
+
+    @pytest.mark.parametrize("groups", [1, 5, 16])
+    def test_a_schedule_starts_at_zero_and_has_large_groups_first(groups: int) -> None:
+        counts = torch.randint(0, 4, (groups,))
+        offsets = torch.nn.functional.pad(counts.cumsum(0), (1, 0)).int()
+        schedule = torch.full((groups + 1,), -1, dtype=torch.int32)
+        specialised_kernels.schedule_kernel[(1,)](offsets, schedule, groups, span=16)
+        order = schedule[1:].long()
+        assert schedule[0] == 0
+        assert sorted(order.tolist()) == list(range(groups))
+        assert bool((counts[order].diff() <= 0).all())
 
     @pytest.mark.parametrize("kind", ["one block", "all blocks"])
     @pytest.mark.parametrize("tokens", [1, 65])

@@ -34,6 +34,7 @@ from acf.ops.triton.configs import (
     weight_grad_configs,
 )
 from acf.ops.triton.pixels import ConvProblem
+from acf.ops.triton.specialised import has_specialised
 from acf.ops.triton.tuning import TUNER
 from acf.sparse import BlockLayout, BlockTopology
 
@@ -85,7 +86,7 @@ def compile_linear(block: int, part: int, parts: int) -> int:
     out, weight_out = torch.empty_like(x), torch.empty_like(weight)
     jobs: list[Callable[[], object]] = [
         partial(product.launch_product, config, x, weight, out, topology, forward)
-        for config in product_configs(block, 2, "tf32")
+        for config in product_configs(block, 2, "tf32", has_specialised(x.get_device()))
         for forward in (True, False)
     ]
     jobs += [

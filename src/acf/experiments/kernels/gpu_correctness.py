@@ -18,6 +18,7 @@ from acf.ops.triton.configs import (
     weight_grad_configs,
 )
 from acf.ops.triton.pixels import ConvProblem
+from acf.ops.triton.specialised import has_specialised
 from acf.ops.triton.support import BLOCK_SIZES
 from acf.sparse import BlockLayout, BlockTopology
 
@@ -66,7 +67,7 @@ def check_linear(log: ErrorLog, block: int, dtype: torch.dtype, tokens: int) -> 
         True: reference.linear(wide[1], wide[2], topology),
         False: reference.linear_input_grad(wide[0], wide[2], topology),
     }
-    for config in product_configs(block, x.itemsize, precision):
+    for config in product_configs(block, x.itemsize, precision, has_specialised(x.get_device())):
         for forward, operand in ((True, x), (False, gradient)):
             out = poisoned(*expected[forward].shape, dtype=dtype)
             product.launch_product(config, operand, weight, out, topology, forward)
