@@ -80,6 +80,25 @@ def check_linear(log: ErrorLog, block: int, dtype: torch.dtype, tokens: int) -> 
     check_norms(log, gradient, x, block, tolerance)
 
 
+def check_specialised(log: ErrorLog, block: int, dtype: torch.dtype) -> None:
+    """More output tiles than programs, an empty group among them, and the same bits from a prepared launch."""
+    configs = product_configs(block, dtype.itemsize, "tf32", has_specialised(torch.cuda.current_device()))
+    topology = odd_topology(40, 23, block)
+    weight = torch.randn(topology.block_rows.numel(), block, block, device="cuda").to(dtype)
+    for config in [config for config in configs if config.kernel == "specialised"]:
+        for forward, width in ((True, 23), (False, 40)):
+            x = torch.randn(9000, width * block, device="cuda").to(dtype)
+            meaning = reference.linear if forward else reference.linear_input_grad
+            expected = meaning(x.double(), weight.double(), topology)
+            out, again = (poisoned(*expected.shape, dtype=dtype) for _ in range(2))
+            prepared = product.launch_product(config, x, weight, out, topology, forward)
+            log.add(f"specialised {dtype}", out, expected, TOLERANCE[dtype])
+            if prepared is not None:
+                prepared(x.clone(), weight.clone(), again, *product.walk_of(topology, forward))
+                if not torch.equal(out, again):
+                    raise ArithmeticError(f"{config}, blocks of {block}: a prepared launch differs from the first")
+
+
 def check_norms(log: ErrorLog, gradient: Tensor, x: Tensor, block: int, tolerance: float) -> None:
     """All ways of computing norms."""
     rows, cols = torch.nonzero(torch.rand(9, 7, device="cuda") < 0.7, as_tuple=True)
@@ -196,6 +215,7 @@ def check_block_size(block: int, dtype_name: str, allow_tf32: bool) -> dict[str,
     log = ErrorLog()
     for tokens in (1, 333):
         check_linear(log, block, getattr(torch, dtype_name), tokens)
+    check_specialised(log, block, getattr(torch, dtype_name))
     return log.largest
 
 
