@@ -3,7 +3,7 @@
 Beside them the products of N:M training, which compute dense with masked weights.
 """
 
-from acf.ops import cpu, triton
+from acf.ops import cpu, flops, triton
 from acf.ops.conv import Conv2dGeometry, block_conv2d, block_conv2d_gradient_norms
 from acf.ops.dense import dense_products
 from acf.ops.linear import block_gradient_norms, block_linear
@@ -25,4 +25,5 @@ __all__ = [
 ]
 
 cpu.register()
+flops.register()
 triton.register()

@@ -27,12 +27,12 @@ class Op:
     def __init__(self, name: str, everywhere: Kernel, fake: Kernel) -> None:
         self.name = name
         _LIBRARY.define(name + torch.library.infer_schema(everywhere, mutates_args=()))
-        self._overload = getattr(getattr(torch.ops, NAMESPACE), name).default
+        self.overload = getattr(getattr(torch.ops, NAMESPACE), name).default
         torch.library.register_kernel(f"{NAMESPACE}::{name}", None, everywhere, lib=_LIBRARY)
         torch.library.register_fake(f"{NAMESPACE}::{name}", fake, lib=_LIBRARY)
 
     def __call__(self, *args: Any) -> Tensor:
-        result: Tensor = self._overload(*args)
+        result: Tensor = self.overload(*args)
         return result
 
     def register_kernel(self, device: str, kernel: Kernel) -> None:
@@ -45,7 +45,7 @@ def differentiable(name: str, like: Op, function: Kernel) -> Callable[..., Tenso
 
     Compilers see through it to the ops that ``function`` calls.
     """
-    schema = str(like._overload._schema)
+    schema = str(like.overload._schema)
     _LIBRARY.define(name + schema[schema.index("(") :])
     _LIBRARY.impl(name, function, "CompositeImplicitAutograd")
     overload: Callable[..., Tensor] = getattr(getattr(torch.ops, NAMESPACE), name).default
