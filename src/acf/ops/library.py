@@ -28,7 +28,7 @@ class Op:
         self.name = name
         _LIBRARY.define(name + torch.library.infer_schema(everywhere, mutates_args=()))
         self.overload = getattr(getattr(torch.ops, NAMESPACE), name).default
-        torch.library.register_kernel(f"{NAMESPACE}::{name}", None, everywhere, lib=_LIBRARY)
+        _LIBRARY.impl(name, everywhere, "CompositeExplicitAutograd")
         torch.library.register_fake(f"{NAMESPACE}::{name}", fake, lib=_LIBRARY)
 
     def __call__(self, *args: Any) -> Tensor:
@@ -37,7 +37,9 @@ class Op:
 
     def register_kernel(self, device: str, kernel: Kernel) -> None:
         """Run ``kernel`` for tensors on ``device`` (``cpu`` or ``cuda``)."""
-        torch.library.register_kernel(f"{NAMESPACE}::{self.name}", device, kernel, lib=_LIBRARY)
+        # Not by torch.library.register_kernel, which switches the tracing of Python off and on again at every call:
+        # compilers see the op, never its kernel, and the switch costs a fifth of a small call.
+        _LIBRARY.impl(self.name, kernel, device.upper())
 
 
 def differentiable(name: str, like: Op, function: Kernel) -> Callable[..., Tensor]:
