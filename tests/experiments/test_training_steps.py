@@ -16,14 +16,15 @@ LARGE, SMALL = STEP_MODELS[0], STEP_MODELS[2]
 
 
 def test_a_model_of_the_layers_that_pay_is_timed_only_where_it_is_another_model() -> None:
-    some = ("mlp_in", "mlp_out")
+    some = ("mlp.0", "mlp.2")
     chosen = {("reduce-overhead", 128): LINEAR_LAYERS, ("reduce-overhead", 64): some}
     chosen |= {("default", 128): (), ("default", 64): ()}
     variants = variants_of(SMALL, MODES, chosen)
     assert [variant for variant in variants if variant.sparse_layers == some] == [
         StepVariant(SMALL, 64, "reduce-overhead", sparse_layers=some)
     ]
-    assert len(variants) == len(set(variants)) == 7
+    assert len(variants) == len(set(variants)) == 9
+    assert [variant.block for variant in variants if not variant.fused] == [128, 64]
 
 
 def test_the_largest_model_is_timed_with_fewer_activations_too() -> None:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from acf.ops import Conv2dGeometry, reference
-from acf.ops.triton import conv, norms, product, weight_grad
+from acf.ops.triton import conv, gelu, norms, product, weight_grad
 from acf.ops.triton.configs import (
     conv_product_configs,
     conv_weight_grad_configs,
@@ -19,7 +19,7 @@ from acf.ops.triton.configs import (
 )
 from acf.ops.triton.pixels import ConvProblem
 from acf.ops.triton.specialised import has_specialised
-from acf.ops.triton.support import BLOCK_SIZES
+from acf.ops.triton.support import BLOCK_SIZES, dot_precision
 from acf.sparse import BlockLayout, BlockTopology
 
 TOLERANCE = {torch.float32: 2e-6, torch.float16: 1e-3, torch.bfloat16: 6e-3}
@@ -78,6 +78,29 @@ def check_linear(log: ErrorLog, block: int, dtype: torch.dtype, tokens: int) -> 
         weight_grad.launch_weight_grad(config, gradient, x, out, topology)
         log.add(f"weight gradient {dtype} {precision}", out, expected_weight, tolerance)
     check_norms(log, gradient, x, block, tolerance)
+    check_gelu(log, block, gradient, x, weight, topology, tolerance)
+
+
+def check_gelu(
+    log: ErrorLog, block: int, gradient: Tensor, x: Tensor, weight: Tensor, topology: BlockTopology, tolerance: float
+) -> None:
+    """Every configuration of the product that leaves a GELU, with and without bias, and of the scaled gradient."""
+    precision, weight = dot_precision(x.dtype), weight / (2 * block) ** 0.5  # hidden values of order one
+    shift = torch.randn(gradient.shape[1], device="cuda").to(x.dtype)
+    scaled = reference.linear_input_grad(gradient.double(), weight.double(), topology) * x.double()
+    for config in gelu.gelu_configs(block, x.itemsize, precision):
+        for bias in (None, shift):
+            hidden = reference.linear(x.double(), weight.double(), topology)
+            hidden = (hidden if bias is None else hidden + bias.double()).requires_grad_()
+            value = torch.nn.functional.gelu(hidden)
+            (rise,) = torch.autograd.grad(value.sum(), hidden)
+            activated, slope = (poisoned(*gradient.shape, dtype=x.dtype) for _ in range(2))
+            gelu.launch_gelu(config, x, weight, bias, activated, slope, topology)
+            log.add(f"GELU {x.dtype} {precision}", activated, value.detach(), tolerance)
+            log.add(f"slope of GELU {x.dtype} {precision}", slope, rise, tolerance)
+        out = poisoned(*x.shape, dtype=x.dtype)
+        gelu.launch_scaled(config, gradient, weight, x, out, topology)
+        log.add(f"scaled input gradient {x.dtype} {precision}", out, scaled, tolerance)
 
 
 def check_specialised(log: ErrorLog, block: int, dtype: torch.dtype) -> None:
@@ -192,10 +215,12 @@ def check_relaunch(block: int) -> None:
         torch.randn(one.block_rows.numel(), block, block, device="cuda").bfloat16() for one in (topology, conv_topology)
     )
     pairs = Conv2dGeometry((3, 3), (1, 1), (1, 1), (1, 1)).as_lists()
-    passes: list[tuple[Callable[..., Tensor], tuple[Tensor, Tensor], tuple[Any, ...]]] = [
+    passes: list[tuple[Callable[..., Tensor], tuple[Tensor, ...], tuple[Any, ...]]] = [
         (product.linear, (x, weight), topology),
         (product.linear_input_grad, (gradient, weight), topology),
         (weight_grad.linear_weight_grad, (gradient, x), topology),
+        (lambda x, weight, *rest: gelu.linear_gelu(x, weight, None, *rest)[1], (x, weight), topology),
+        (gelu.linear_scaled_input_grad, (gradient, weight, x), topology),
         (conv.conv2d, (images, kernel), (*conv_topology, *pairs)),
         (conv.conv2d_input_grad, (images_grad, kernel), (*conv_topology, sizes, *pairs)),
         (conv.conv2d_weight_grad, (images_grad, images), (*conv_topology, *pairs)),

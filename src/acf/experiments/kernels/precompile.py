@@ -12,7 +12,7 @@ from torch import Tensor
 from acf.experiments.kernels.steps import STEP_BLOCKS
 from acf.experiments.kernels.training_step import STEP_MODELS, STEP_SPARSITY
 from acf.ops import Conv2dGeometry
-from acf.ops.triton import conv, product, weight_grad
+from acf.ops.triton import conv, gelu, product, weight_grad
 from acf.ops.triton.configs import (
     conv_product_configs,
     conv_weight_grad_configs,
@@ -54,6 +54,13 @@ def compile_linear(block: int, shape: tuple[int, int], density: float, part: int
         partial(weight_grad.launch_weight_grad, config, gradient, x, torch.empty_like(weight), topology)
         for config in weight_grad_configs(block, 2, "tf32", weight_grad.split_choices(len(weight)))
     ]
+    for config in gelu.gelu_configs(block, 2, "tf32"):
+        if shape[0] >= shape[1]:  # the first layer of an MLP
+            outs = torch.empty_like(gradient), torch.empty_like(gradient)
+            jobs.append(partial(gelu.launch_gelu, config, x, weight, None, *outs, topology))
+        if shape[0] <= shape[1]:  # the second
+            out = torch.empty_like(x)
+            jobs.append(partial(gelu.launch_scaled, config, gradient, weight, x, out, topology))
     for job in jobs[part::parts]:
         job()
     torch.cuda.synchronize()

@@ -44,13 +44,16 @@ def variants_of(
 ) -> list[StepVariant]:
     """Dense, sparse, and sparse in the layers that pay in that mode alone, where that is another model.
 
-    The largest model, for which memory counts, is also compiled to keep fewer activations.
+    With CUDA graphs, where the device's time is all that counts, also with the GELU on its own; and the largest model,
+    for which memory counts, with fewer activations kept.
     """
     variants = []
     for mode in modes:
         variants.append(StepVariant(model, mode=mode))
         for block in STEP_BLOCKS:
             variants.append(StepVariant(model, block, mode))
+            if mode == "reduce-overhead":
+                variants.append(StepVariant(model, block, mode, fused=False))
             if chosen[mode, block] not in ((), LINEAR_LAYERS):
                 variants.append(StepVariant(model, block, mode, sparse_layers=chosen[mode, block]))
     if model.width >= 4096 and "default" in modes:
@@ -74,6 +77,7 @@ def ratios(model: StepModel, times: dict[StepVariant, StepTime]) -> list[dict[st
                 "attention": variant.attention,
                 "block": variant.block,
                 "sparse_layers": list(variant.sparse_layers),
+                "fused": variant.fused,
                 "ratio": dense.milliseconds / sparse.milliseconds,
                 "memory_ratio": sparse.peak_gib / dense.peak_gib if sparse.peak_gib and dense.peak_gib else None,
                 "aim": STEP_AIMS[model.width],

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from triton.testing import do_bench
 
-from acf.nn import BlockSparsity, LayerTiming, sparsify_, time_layers
+from acf.nn import BlockSparsity, FusedSequential, LayerTiming, sparsify_, time_layers
 
 STEP_SPARSITY = 0.9
 
@@ -43,7 +43,7 @@ STEP_MODELS = (
     StepModel("d=512 (Transformer-Base), 6 layers, 16384 tokens", 6, 512, 8, 64, 256),
 )
 
-LINEAR_LAYERS = ("query_key_value", "attention_out", "mlp_in", "mlp_out")
+LINEAR_LAYERS = ("query_key_value", "attention_out", "mlp.0", "mlp.2")
 
 ATTENTION = {"flash": SDPBackend.FLASH_ATTENTION, "cudnn": SDPBackend.CUDNN_ATTENTION}
 """The attention kernels of torch that a step may be timed with, dense and sparse alike."""
@@ -54,7 +54,7 @@ class StepVariant:
     """One way to run the step of a model; ``block`` None is dense.
 
     ``memory_budget`` below 1 lets the compiler recompute activations. ``sparse_layers`` names the linear layers of a
-    block that are made sparse.
+    block that are made sparse, ``fused`` says whether they may take the GELU in.
     """
 
     model: StepModel
@@ -63,19 +63,24 @@ class StepVariant:
     memory_budget: float = 1.0
     attention: str = "cudnn"
     sparse_layers: tuple[str, ...] = LINEAR_LAYERS
+    fused: bool = True
 
 
 class TransformerBlock(nn.Module):
-    """Pre-norm attention and MLP; ``x [batch, sequence, width]``."""
+    """Pre-norm attention and MLP; ``x [batch, sequence, width]``.
 
-    def __init__(self, width: int, heads: int) -> None:
+    With ``fused`` sparse layers take the GELU in; of dense layers the compiler makes the same either way.
+    """
+
+    def __init__(self, width: int, heads: int, fused: bool = True) -> None:
         super().__init__()
         self.heads = heads
         self.attention_norm, self.mlp_norm = nn.LayerNorm(width), nn.LayerNorm(width)
         self.query_key_value = nn.Linear(width, 3 * width, bias=False)
         self.attention_out = nn.Linear(width, width, bias=False)
-        self.mlp_in = nn.Linear(width, 4 * width, bias=False)
-        self.mlp_out = nn.Linear(4 * width, width, bias=False)
+        self.mlp = (FusedSequential if fused else nn.Sequential)(
+            nn.Linear(width, 4 * width, bias=False), nn.GELU(), nn.Linear(4 * width, width, bias=False)
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         """One block."""
@@ -84,16 +89,17 @@ class TransformerBlock(nn.Module):
         query, key, value = split.permute(2, 0, 3, 1, 4)
         attended = nn.functional.scaled_dot_product_attention(query, key, value, is_causal=True)
         x = x + self.attention_out(attended.transpose(1, 2).reshape(batch, sequence, width))
-        hidden: Tensor = self.mlp_out(nn.functional.gelu(self.mlp_in(self.mlp_norm(x))))
+        hidden: Tensor = self.mlp(self.mlp_norm(x))
         return x + hidden
 
 
 class TransformerLoss(nn.Module):
     """Blocks and a mean square, a loss that reads its input once; ``x [batch, sequence, width]`` to a scalar."""
 
-    def __init__(self, model: StepModel) -> None:
+    def __init__(self, model: StepModel, fused: bool) -> None:
         super().__init__()
-        self.blocks = nn.Sequential(*[TransformerBlock(model.width, model.heads) for _ in range(model.layers)])
+        blocks = [TransformerBlock(model.width, model.heads, fused) for _ in range(model.layers)]
+        self.blocks = nn.Sequential(*blocks)
 
     def forward(self, x: Tensor) -> Tensor:
         """The loss."""
@@ -108,11 +114,11 @@ class CompiledStep:
         self.variant, model = variant, variant.model
         torch.manual_seed(0)
         with torch.device("cuda"):
-            self.net = TransformerLoss(model).to(torch.bfloat16)
+            self.net = TransformerLoss(model, variant.fused).to(torch.bfloat16)
         self.x = torch.randn(model.batch, model.sequence, model.width, device="cuda", dtype=torch.bfloat16)
         if variant.block is not None:
             spec = BlockSparsity(sparsity=STEP_SPARSITY, block=variant.block)
-            sparsify_(self.net, spec, lambda _, name: name.rpartition(".")[2] in variant.sparse_layers)
+            sparsify_(self.net, spec, lambda _, name: name.split(".", 2)[2] in variant.sparse_layers)
         self.optimizer = torch.optim.AdamW(self.net.parameters(), lr=1e-4, fused=True)
         self.forward = torch.compile(self.net, mode=variant.mode, fullgraph=True)
         with self._settings():
