@@ -20,17 +20,19 @@ def test_a_model_of_the_layers_that_pay_is_timed_only_where_it_is_another_model(
     chosen = {("reduce-overhead", 128): LINEAR_LAYERS, ("reduce-overhead", 64): some}
     chosen |= {("default", 128): (), ("default", 64): ()}
     variants = variants_of(SMALL, MODES, chosen)
-    assert [variant for variant in variants if variant.sparse_layers == some] == [
-        StepVariant(SMALL, 64, "reduce-overhead", sparse_layers=some)
+    assert [variant for variant in variants if variant.sparse_layers != LINEAR_LAYERS] == [
+        StepVariant(SMALL, 64, "reduce-overhead", sparse_layers=some),
+        StepVariant(SMALL, 128, "default", sparse_layers=()),
+        StepVariant(SMALL, 64, "default", sparse_layers=()),
     ]
-    assert len(variants) == len(set(variants)) == 9
     assert [variant.block for variant in variants if not variant.fused] == [128, 64]
+    assert len(variants) == len(set(variants)) == 11
 
 
 def test_the_largest_model_is_timed_with_fewer_activations_too() -> None:
     chosen = {(mode, block): LINEAR_LAYERS for mode in MODES for block in (128, 64)}
     thrifty = [variant for variant in variants_of(LARGE, MODES, chosen) if variant.memory_budget < 1]
-    assert [variant.block for variant in thrifty] == [None, 128]
+    assert [(variant.block, variant.fused) for variant in thrifty] == [(None, True), (128, False)]
 
 
 def test_a_ratio_is_taken_to_the_dense_step_of_the_same_mode_and_memory() -> None:
@@ -44,7 +46,19 @@ def test_a_ratio_is_taken_to_the_dense_step_of_the_same_mode_and_memory() -> Non
     found = {row["activation_memory_budget"]: (row["ratio"], row["memory_ratio"]) for row in ratios(LARGE, times)}
     assert found == {1.0: (4.0, 0.625), 0.9: (3.0, 0.5)}
     (line,) = [line for line in step_lines(ratios(LARGE, times)) if "memory 0.9" in line]
+    assert "B=128:" in line
     assert "90.00 / 30.00 ms = 3.00x, aim 4.5, memory 0.50 of dense" in line
+
+
+def test_a_line_says_which_layers_are_sparse_and_where_the_gelu_is() -> None:
+    times = {
+        StepVariant(SMALL): StepTime(8.0, 2.0, 10),
+        StepVariant(SMALL, 64, sparse_layers=()): StepTime(8.0, 2.0, 10),
+        StepVariant(SMALL, 64, sparse_layers=("mlp.0", "mlp.2"), fused=False): StepTime(5.0, 1.0, 5),
+    }
+    dense, some = step_lines(ratios(SMALL, times))
+    assert "B=64, no layer sparse: 8.00 / 8.00 ms = 1.00x" in dense
+    assert "B=64, mlp.0 and mlp.2 sparse, GELU on its own: 8.00 / 5.00 ms = 1.60x" in some
 
 
 def test_steps_are_timed_in_turns_and_a_failing_one_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:

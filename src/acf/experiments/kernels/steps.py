@@ -45,7 +45,8 @@ def variants_of(
     """Dense, sparse, and sparse in the layers that pay in that mode alone, where that is another model.
 
     With CUDA graphs, where the device's time is all that counts, also with the GELU on its own; and the largest model,
-    for which memory counts, with fewer activations kept.
+    for which memory counts, with fewer activations kept. A GELU within a product cannot be recomputed without it, so
+    there it stands on its own too.
     """
     variants = []
     for mode in modes:
@@ -54,10 +55,11 @@ def variants_of(
             variants.append(StepVariant(model, block, mode))
             if mode == "reduce-overhead":
                 variants.append(StepVariant(model, block, mode, fused=False))
-            if chosen[mode, block] not in ((), LINEAR_LAYERS):
+            if chosen[mode, block] != LINEAR_LAYERS:
                 variants.append(StepVariant(model, block, mode, sparse_layers=chosen[mode, block]))
     if model.width >= 4096 and "default" in modes:
-        variants += [StepVariant(model, block, memory_budget=THRIFTY_BUDGET) for block in (None, 128)]
+        variants.append(StepVariant(model, memory_budget=THRIFTY_BUDGET))
+        variants.append(StepVariant(model, 128, memory_budget=THRIFTY_BUDGET, fused=False))
     return variants
 
 
@@ -92,9 +94,9 @@ def step_lines(rows: Sequence[dict[str, Any]]) -> list[str]:
     """One line for every row of `ratios`."""
     lines = []
     for row in rows:
-        some = (
-            "" if len(row["sparse_layers"]) == len(LINEAR_LAYERS) else f", {' and '.join(row['sparse_layers'])} alone"
-        )
+        layers = " and ".join(row["sparse_layers"]) or "no layer"
+        some = "" if len(row["sparse_layers"]) == len(LINEAR_LAYERS) else f", {layers} sparse"
+        some += "" if row["fused"] else ", GELU on its own"
         memory = "" if row["memory_ratio"] is None else f", memory {row['memory_ratio']:.2f} of dense"
         setting = f"{row['mode']}, activation memory {row['activation_memory_budget']}"
         lines.append(

@@ -116,7 +116,7 @@ class CompiledStep:
         with torch.device("cuda"):
             self.net = TransformerLoss(model, variant.fused).to(torch.bfloat16)
         self.x = torch.randn(model.batch, model.sequence, model.width, device="cuda", dtype=torch.bfloat16)
-        if variant.block is not None:
+        if variant.block is not None and variant.sparse_layers:
             spec = BlockSparsity(sparsity=STEP_SPARSITY, block=variant.block)
             sparsify_(self.net, spec, lambda _, name: name.split(".", 2)[2] in variant.sparse_layers)
         self.optimizer = torch.optim.AdamW(self.net.parameters(), lr=1e-4, fused=True)
