@@ -45,12 +45,21 @@ def test_the_gradient_is_that_of_finite_differences() -> None:
     assert torch.autograd.gradcheck(fused, operands(True))
 
 
-def test_only_the_gradients_that_are_needed_are_computed(gradient_ops_of: Any) -> None:
-    x, first, _, second = operands(False)
-    frozen = [first.detach(), None, second]
-    ops = gradient_ops_of(lambda: fused(x.detach(), *frozen).sum().backward())
-    assert ops == {"acf::block_linear_scaled_input_grad", "acf::block_linear_weight_grad"}
-    assert second.grad is not None
+@pytest.mark.parametrize(
+    ("trained", "ops"),
+    [
+        ("second", {"weight_grad"}),
+        ("first", {"scaled_input_grad", "weight_grad"}),
+        ("bias", {"scaled_input_grad"}),
+        ("x", {"scaled_input_grad", "input_grad"}),
+    ],
+)
+def test_only_the_gradients_that_are_needed_are_computed(trained: str, ops: set[str], gradient_ops_of: Any) -> None:
+    tensors = dict(zip(("x", "first", "bias", "second"), operands(True), strict=True))
+    leaves = {name: tensor.detach().requires_grad_(name == trained) for name, tensor in tensors.items()}
+    found = gradient_ops_of(lambda: fused(*leaves.values()).sum().backward())
+    assert found == {f"acf::block_linear_{op}" for op in ops}
+    assert leaves[trained].grad is not None
 
 
 def test_nothing_is_kept_for_a_gradient_where_none_is_taken() -> None:

@@ -93,12 +93,15 @@ class _BlockGeluMlp(torch.autograd.Function):
         first, second = topologies[:6], topologies[6:]
         needs_x, needs_first, needs_bias, needs_second = ctx.needs_input_grad[:4]
         output_grad = output_grad.contiguous()
+        second_grad = block_linear_weight_grad(output_grad, activated, *second) if needs_second else None
+        if not (needs_x or needs_first or needs_bias):
+            return None, None, None, second_grad, None, None
         hidden_grad = block_linear_scaled_input_grad(output_grad, second_weight, slope, *second)
         return (
             block_linear_input_grad(hidden_grad, first_weight, *first) if needs_x else None,
             block_linear_weight_grad(hidden_grad, x, *first) if needs_first else None,
             hidden_grad.sum(0) if needs_bias else None,
-            block_linear_weight_grad(output_grad, activated, *second) if needs_second else None,
+            second_grad,
             None,
             None,
         )
