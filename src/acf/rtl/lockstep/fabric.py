@@ -19,6 +19,8 @@ from acf.sim.fabric.traffic import DRAIN, IMBALANCE, REASONS
 
 Outputs = dict[str, NDArray[np.uint64]]
 
+MANY_CLUSTERS = 16  # from here on a kind of cluster that is compiled once is ready sooner, and calls to it cost little
+
 
 @dataclass(frozen=True, eq=False)
 class FabricSimulation:
@@ -29,8 +31,10 @@ class FabricSimulation:
 
     @classmethod
     def of(cls, sizes: FabricSizes, backend: str = "auto", optimise: str = "-O1") -> "FabricSimulation":
-        """Build the fabric for a backend of `Simulation`."""
-        return cls(sizes, Simulation(FabricBench(sizes), backend, optimise))
+        """Build the fabric for a backend of `Simulation`; of many clusters, each kind is compiled once."""
+        shape = sizes.shape
+        blocks = ["first_cluster", "cluster"][: min(2, shape.mesh_rows)] if shape.clusters >= MANY_CLUSTERS else []
+        return cls(sizes, Simulation(FabricBench(sizes), backend, optimise, blocks))
 
     def run(self, program: Program, encoded: Encoded, stalls: Stalls, cycles: int, shape: tuple[int, int]) -> Record:
         """Run ``program``, which takes ``cycles`` on the model; ``shape`` is that of serial rows x parallel columns."""
