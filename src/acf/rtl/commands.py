@@ -143,10 +143,10 @@ def _builder_of(unit: str | None, config: Path | None, cluster: bool = False) ->
     require("amaranth")
     require("pyosys")
     from acf.rtl.fabric.cluster import Cluster
-    from acf.rtl.fabric.device import Device
+    from acf.rtl.fabric.device import DEVICE_FLITS, Device
     from acf.rtl.fabric.sizes import FabricSizes
 
-    sizes = FabricSizes(load_shape(config))
+    sizes = FabricSizes(load_shape(config), memory_flits=DEVICE_FLITS)
     if cluster:
         return lambda: Cluster(sizes, is_first_row=False), "acf_cluster"
     return lambda: Device(sizes), "acf_fabric"

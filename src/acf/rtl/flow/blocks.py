@@ -1,7 +1,7 @@
 """Modules that occur often, compiled once: a design cut into blocks that are Verilated apart, and the rest around them.
 
 Verilator writes the logic of every instance anew, so that 64 clusters make 64 times the C++. A block becomes a library
-with a wrapper of the module's name; the rest is Verilated over the wrappers, and calls the one library for every instance.
+with a wrapper of the module's name; the rest is Verilated over the wrappers, and every instance calls that library.
 """
 
 import re

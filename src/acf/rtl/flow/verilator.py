@@ -19,6 +19,7 @@ from acf.rtl.flow.blocks import cut
 
 FLAGS = ("-O3", "--x-assign", "fast", "--x-initial", "fast", "--noassert", "-Wno-fatal", "-Wno-lint", "-Wno-style")
 COMPILER_FLAGS = ("-std=c++20", "-fPIC", "-w", "-fvisibility=hidden", "-DVL_TIME_CONTEXT")
+PROGRAM_FLAGS = ("-std=c++20", "-fPIC", "-w")  # libraries call back into a program
 INLINE_BYTES = 100_000  # above this much Verilog, a class for every module compiles far sooner and runs a little slower
 RUNTIME_SOURCES = ("verilated.cpp", "verilated_threads.cpp")
 TRACE_SOURCES = ("verilated_saif_c.cpp",)
@@ -155,6 +156,19 @@ def _build_blocks(verilog: str, top: str, optimise: str, blocks: Sequence[str], 
     return built
 
 
+def compile_program(
+    folder: Path, files: Sequence[str], top: str, main: Path, runtime: Sequence[str], link: Sequence[str]
+) -> Path:
+    """A program with its own ``main`` over Verilog whose model is called Vtop; ports can be reached through VPI."""
+    sources = [str(main), *_verilate(folder, files, top, "Vtop", ["--vpi", "--timescale", "1ns/1ps"])]
+    (folder / "all.cpp").write_text("".join(f'#include "{source}"\n' for source in sources), encoding="utf-8")
+    flags = [*PROGRAM_FLAGS, *_trace_definitions(False), "-O0", "-IVtop", *_headers()]
+    built = folder / "program"
+    objects = [_runtime_object(name, PROGRAM_FLAGS) for name in runtime]
+    _run([_compiler_command()[0], *flags, "all.cpp", *objects, "-o", str(built), *link], folder)
+    return built
+
+
 def _verilate(folder: Path, files: Sequence[str], top: str, prefix: str, options: Sequence[str]) -> list[str]:
     """Turn Verilog into C++ in a folder named like the prefix; gives the sources."""
     verilator = find_verilator()
@@ -172,15 +186,15 @@ def _trace_definitions(saif: bool) -> list[str]:
     return ["-DVM_TRACE=1", "-DVM_TRACE_SAIF=1"] if saif else ["-DVM_TRACE=0"]
 
 
-def _runtime_object(source: str) -> str:
+def _runtime_object(source: str, compiler_flags: Sequence[str] = COMPILER_FLAGS) -> str:
     """Verilator's own runtime, compiled once for all models."""
     verilator = find_verilator()
-    key = repr((source, COMPILER_FLAGS, verilator.version, str(verilator.root), _compiler_command()))
+    key = repr((source, compiler_flags, verilator.version, str(verilator.root), _compiler_command()))
     path = cache_directory() / "rtl" / f"{Path(source).stem}-{hashlib.sha256(key.encode()).hexdigest()[:16]}.o"
     if not path.exists():
         with tempfile.TemporaryDirectory(dir=path.parent, prefix="build-") as scratch:
             built = Path(scratch) / "runtime.o"
-            flags = [*COMPILER_FLAGS, "-O1", *_headers()]
+            flags = [*compiler_flags, "-O1", *_headers()]
             full = str(verilator.root / "include" / source)
             _run([_compiler_command()[0], "-c", *flags, full, "-o", str(built)], Path(scratch))
             os.replace(built, path)

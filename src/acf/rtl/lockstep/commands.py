@@ -115,9 +115,10 @@ def describe(config: Config = None) -> None:
     """Print drawing, command encoding and ports of a fabric as Markdown."""
     shape = load_shape(config)
     from acf.rtl.fabric.describe import describe as text_of
+    from acf.rtl.fabric.device import DEVICE_FLITS
     from acf.rtl.fabric.sizes import FabricSizes
 
-    typer.echo(text_of(FabricSizes(shape)))
+    typer.echo(text_of(FabricSizes(shape, memory_flits=DEVICE_FLITS)))
 
 
 def load_shape(config: Path | None) -> Any:
