@@ -9,7 +9,7 @@ import typer
 
 from acf.errors import RtlError
 from acf.files import write_whole
-from acf.rtl.lockstep.commands import describe, load_shape, lockstep, sim
+from acf.rtl.lockstep.commands import describe, device, load_shape, lockstep, sim
 from acf.rtl.requirements import require
 
 app = typer.Typer(help="Components as hardware: Verilog, FPGA resources, area, power.", no_args_is_help=True)
@@ -22,7 +22,7 @@ Config = Annotated[Path | None, typer.Option(help="A fabric's TOML file, for exa
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of a table.")]
 
 
-for command in (lockstep, sim, describe):
+for command in (lockstep, sim, device, describe):
     app.command()(command)
 
 

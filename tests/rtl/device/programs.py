@@ -1,6 +1,6 @@
-"""The device that the tests of its buses build, and products for it."""
+"""The devices that tests build, and products for them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,7 @@ SIZES = FabricSizes(
     command_depth=4,
     memory_flits=1 << 12,
 )
+ONE_UNIT = replace(SIZES, shape=replace(SIZES.shape, mesh_rows=1, mesh_columns=1), command_depth=2)
 AXI = AxiSpec(data_bits=32, address_bits=24, burst_beats=8, outstanding_reads=4, outstanding_writes=2)
 
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -13,8 +14,13 @@ from acf.files import cache_directory
 from acf.rtl.flow.verilator import FLAGS, RUNTIME_SOURCES, compile_program, find_verilator
 from acf.rtl.requirements import require
 
+FIRST_VERILATOR = (5, 36)
 VPI_SOURCES = ("verilated_vpi.cpp",)
 _PUBLIC = '`verilator_config\npublic_flat_rw -module "{top}" -var "*"\n'
+
+
+class CocotbUnavailableError(RtlError):
+    """cocotb cannot work with this Verilator or this Python; the text says which."""
 
 
 def build(verilog: str, top: str) -> Path:
@@ -22,6 +28,8 @@ def build(verilog: str, top: str) -> Path:
     require("cocotb", "rtl-test")
     import cocotb_tools.config
 
+    check_verilator(find_verilator().version)
+    _python_library()
     libraries = Path(cocotb_tools.config.libs_dir)
     main = Path(cocotb_tools.config.share_dir) / "lib" / "verilator" / "verilator.cpp"
     key = repr((verilog, top, FLAGS, find_verilator().version, main.read_text(encoding="utf-8"), str(libraries)))
@@ -52,7 +60,6 @@ def run(program: Path, top: str, module: str, folder: Path, environment: Mapping
     """
     require("cocotb", "rtl-test")
     import cocotb_tools.config
-    import find_libpython
 
     results = folder / "results.xml"
     settings = {
@@ -63,7 +70,7 @@ def run(program: Path, top: str, module: str, folder: Path, environment: Mapping
         "COCOTB_LOG_LEVEL": "WARNING",
         "TOPLEVEL_LANG": "verilog",
         "PYGPI_PYTHON_BIN": sys.executable,
-        "GPI_USERS": ";".join((str(find_libpython.find_libpython()), cocotb_tools.config.pygpi_entry_point())),
+        "GPI_USERS": ";".join((_python_library(), cocotb_tools.config.pygpi_entry_point())),
         "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
     }
     done = subprocess.run(
@@ -81,6 +88,26 @@ def run(program: Path, top: str, module: str, folder: Path, environment: Mapping
     failed = _failed(results)
     if failed:
         raise RtlError(f"{len(failed)} of the tests in {module} failed: {', '.join(failed)}; see {folder / 'log.txt'}")
+
+
+def check_verilator(version: str) -> None:
+    """Refuse a Verilator that names a version before the first that cocotb 2.1 can be built with."""
+    named = re.search(r"Verilator (\d+)\.(\d+)", version)
+    if named and (int(named[1]), int(named[2])) < FIRST_VERILATOR:
+        raise CocotbUnavailableError(
+            f"cocotb needs Verilator {FIRST_VERILATOR[0]}.{FIRST_VERILATOR[1]:03}, and this is {named[1]}.{named[2]}; "
+            "install a newer one, for example with: pip install 'acf[rtl]'"
+        )
+
+
+def _python_library() -> str:
+    """The shared library of this Python, which the program loads."""
+    import find_libpython
+
+    found = find_libpython.find_libpython()
+    if found is None:
+        raise CocotbUnavailableError("this Python has no shared library, which cocotb needs; use a Python that has one")
+    return str(found)
 
 
 def _failed(results: Path) -> list[str]:

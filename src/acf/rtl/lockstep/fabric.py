@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from acf.errors import RtlError
-from acf.program import Program
+from acf.program import FabricShape, Program
 from acf.rtl.fabric.bench import FabricBench
 from acf.rtl.fabric.sizes import FabricSizes
 from acf.rtl.fabric.words import Encoded, check_commands
@@ -22,6 +22,13 @@ Outputs = dict[str, NDArray[np.uint64]]
 MANY_CLUSTERS = 16  # from here on a kind of cluster that is compiled once is ready sooner, and calls to it cost little
 
 
+def cluster_blocks(shape: FabricShape) -> list[str]:
+    """Modules of a fabric that are better compiled once: the kinds of clusters, where there are many."""
+    if shape.clusters < MANY_CLUSTERS:
+        return []
+    return ["first_cluster", "cluster"] if shape.mesh_rows > 1 else ["first_cluster"]
+
+
 @dataclass(frozen=True, eq=False)
 class FabricSimulation:
     """A fabric of ``sizes`` in simulation; runs one program after the other, each from the initial state."""
@@ -32,9 +39,7 @@ class FabricSimulation:
     @classmethod
     def of(cls, sizes: FabricSizes, backend: str = "auto", optimise: str = "-O1") -> "FabricSimulation":
         """Build the fabric for a backend of `Simulation`; of many clusters, each kind is compiled once."""
-        shape = sizes.shape
-        blocks = ["first_cluster", "cluster"][: min(2, shape.mesh_rows)] if shape.clusters >= MANY_CLUSTERS else []
-        return cls(sizes, Simulation(FabricBench(sizes), backend, optimise, blocks))
+        return cls(sizes, Simulation(FabricBench(sizes), backend, optimise, cluster_blocks(sizes.shape)))
 
     def run(self, program: Program, encoded: Encoded, stalls: Stalls, cycles: int, shape: tuple[int, int]) -> Record:
         """Run ``program``, which takes ``cycles`` on the model; ``shape`` is that of serial rows x parallel columns."""
