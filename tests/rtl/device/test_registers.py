@@ -3,8 +3,9 @@
 from tests.rtl.device.programs import ONE_UNIT
 
 from acf.rtl.fabric.device import Device
-from acf.rtl.fabric.registers import IDENTITY, REGISTERS
+from acf.rtl.fabric.registers import IDENTITY, REGISTERS, RegisterFile
 from acf.rtl.simulation import Simulation
+from acf.rtl.synthesis import synthesise
 
 
 class Host:
@@ -44,3 +45,9 @@ def test_the_host_reads_who_it_talks_to_and_what_it_wrote() -> None:
     host.write("line", 0)
     assert host.read("command_page") == 3
     assert host.read_at(0xFC) == 0
+
+
+def test_registers_of_arrays_can_be_synthesised() -> None:
+    resources = synthesise(RegisterFile(ONE_UNIT, page_bits=28), "registers").resources
+    assert resources.flip_flops > 2 * (24 + 28 + 28)
+    assert resources.dsps == 0

@@ -81,8 +81,8 @@ class AxiMemory(Component):
         address, is_open = Signal(self.peek_address.shape()), Signal()
         takes = Signal()
         m.d.comb += [
-            self.awready.eq(~is_open & ~self.bvalid),
-            self.wready.eq(is_open),
+            self.awready.eq(~is_open),
+            self.wready.eq(is_open & (~self.bvalid | self.bready)),
             takes.eq(self.wvalid & self.wready),
             port.en.eq(takes | self.load),
             port.addr.eq(Mux(takes, address, self.load_address)),

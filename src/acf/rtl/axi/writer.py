@@ -46,7 +46,7 @@ class BurstWriter(Component):
         chosen = first_from(m, self.offers, turn, "chosen")
         starts, word_ends, ends = Signal(), Signal(), Signal()
         m.d.comb += [
-            starts.eq((state == 0) & self.offers.any() & (awaited != spec.outstanding_writes)),
+            starts.eq(((state == 0) | ends) & self.offers.any() & (awaited != spec.outstanding_writes)),
             self.granted.eq(Mux(starts, chosen, 0)),
             self.awvalid.eq(state == 1),
             self.awaddr.eq(address << spec.size_code),
@@ -66,6 +66,8 @@ class BurstWriter(Component):
             self.is_idle.eq((state == 0) & (awaited == 0)),
         ]
         m.d.sync += awaited.eq(awaited + starts - self.bvalid)
+        with m.If(ends):
+            m.d.sync += state.eq(0)
         with m.If(starts):
             m.d.sync += [
                 state.eq(1),
@@ -78,8 +80,6 @@ class BurstWriter(Component):
             m.d.sync += state.eq(2)
         with m.If(self.wvalid & self.wready):
             m.d.sync += beat.eq(Mux(beat == beats_of_word - 1, 0, beat + 1))
-        with m.If(word_ends):
+        with m.If(word_ends & ~starts):
             m.d.sync += left.eq(left - 1)
-        with m.If(ends):
-            m.d.sync += state.eq(0)
         return m

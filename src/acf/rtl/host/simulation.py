@@ -94,6 +94,8 @@ class DeviceSimulation:
 
     def _peek(self, address: int, size: int) -> bytes:
         """Bytes of memory; ``address`` and ``size`` are whole beats."""
+        if not size:
+            return b""
         beat = self.axi.beat_bytes
         places = np.arange(size // beat, dtype=np.uint64) + address // beat
         found = self.simulation.run({"peek_address": np.append(places, places[-1:])})["peek"][1:]
