@@ -1,6 +1,7 @@
 """The devices that tests build, and products for them."""
 
 from dataclasses import dataclass, replace
+from itertools import count
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,26 +50,23 @@ def operands(product: Product, program: Program) -> tuple[Bits, Bits]:
     return (product.b.T, product.a.T) if program.swapped else (product.a, product.b)
 
 
-def prepared(product: Product) -> Prepared:
-    program = product.lower(SIZES.shape)
-    serial, parallel = operands(product, program)
-    encoded = encode(program, SIZES, serial, parallel)
-    model = run_model(program, SIZES, encoded, serial, parallel, product.stalls(program))
-    return Prepared(
-        program, encoded, model.output, model.unit_cycles[:, WORK].tolist(), (serial.shape[0], parallel.shape[1])
-    )
-
-
 def some_product(reduces: bool, least_commands: int = 1, seed: int = 0, most: int = 4) -> Prepared:
     """The first random product from ``seed`` on whose sums are added or not, with so many commands on some line.
 
     Every row has commands and every stream has results.
     """
     rows = SIZES.shape.mesh_rows
-    while True:
-        found = prepared(random_product(seed, SIZES.shape.tile, most))
-        commands = [len(each) for each in found.encoded.commands]
-        is_wanted = found.program.reduces == reduces and max(commands) >= least_commands
-        if is_wanted and min(commands[:rows]) and min(stream_flits(SIZES, found.program, found.encoded)):
-            return found
-        seed += 1
+    for number in count(seed):
+        product = random_product(number, SIZES.shape.tile, most)
+        program = product.lower(SIZES.shape)
+        if program.reduces != reduces:
+            continue
+        serial, parallel = operands(product, program)
+        encoded = encode(program, SIZES, serial, parallel)
+        commands = [len(each) for each in encoded.commands]
+        is_wanted = max(commands) >= least_commands and min(commands[:rows]) > 0
+        if is_wanted and min(stream_flits(SIZES, program, encoded)) > 0:
+            break
+    model = run_model(program, SIZES, encoded, serial, parallel, product.stalls(program))
+    work = model.unit_cycles[:, WORK].tolist()
+    return Prepared(program, encoded, model.output, work, (serial.shape[0], parallel.shape[1]))
