@@ -9,13 +9,13 @@ from cocotb.clock import Clock
 from cocotb.triggers import ClockCycles, RisingEdge
 from cocotbext.axi import AxiBus, AxiLiteBus, AxiLiteMaster, AxiRam, AxiSlave, MemoryRegion
 from cocotbext.axi.constants import AxiResp
-from tests.rtl.device.programs import AXI, SIZES, Prepared, some_product
 
 from acf.rtl.axi.spec import PAGE_BYTES
 from acf.rtl.fabric.fetcher import Slots
 from acf.rtl.fabric.registers import ERRORS, IDENTITY, REGISTERS
 from acf.rtl.host.clean import lay_out_cleaning
 from acf.rtl.host.image import MemoryImage, lay_out, read_output
+from tests.rtl.device.programs import AXI, SIZES, Prepared, some_product
 
 MEMORY_BYTES = 1 << 20
 DONE, BUSY, STOPPED = 1, 2, 4

@@ -7,11 +7,10 @@ import pytest
 pytest.importorskip("cocotb", reason="install it with: pip install 'acf[rtl-test]'")
 pytest.importorskip("cocotbext.axi", reason="install it with: pip install 'acf[rtl-test]'")
 
-from tests.rtl.device.programs import AXI, SIZES
-
 from acf.rtl.fabric.device import Device
 from acf.rtl.flow.cocotb import CocotbUnavailableError, build, check_verilator, run
 from acf.rtl.flow.verilog import emit_verilog
+from tests.rtl.device.programs import AXI, SIZES
 
 
 def test_the_device_keeps_the_rules_of_its_buses_and_gives_the_bits_of_the_reference(

@@ -1,12 +1,12 @@
 """The device with memory at its master, in Amaranth's simulator: a program goes from memory to memory."""
 
 import pytest
-from tests.rtl.device.programs import ONE_UNIT
 
 from acf.errors import RtlError
 from acf.rtl.axi.spec import AxiSpec
 from acf.rtl.host.simulation import DeviceSimulation, memory_beats
 from acf.rtl.lockstep.run import Product, random_product
+from tests.rtl.device.programs import ONE_UNIT
 
 AXI = AxiSpec(data_bits=64, address_bits=20)
 

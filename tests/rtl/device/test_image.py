@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import pytest
-from tests.rtl.device.programs import AXI, SIZES, operands, some_product
 
 from acf.errors import RtlError
 from acf.rtl.axi.spec import PAGE_BYTES, AxiSpec
@@ -13,6 +12,7 @@ from acf.rtl.fabric.registers import REGISTERS
 from acf.rtl.fabric.words import encode
 from acf.rtl.host.image import lay_out, lay_out_lines
 from acf.rtl.lockstep.run import layer_product
+from tests.rtl.device.programs import AXI, SIZES, operands, some_product
 
 
 def test_commands_flits_and_results_begin_at_pages_and_do_not_overlap() -> None:

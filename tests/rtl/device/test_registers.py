@@ -1,11 +1,10 @@
 """The host's side of the device: its registers."""
 
-from tests.rtl.device.programs import ONE_UNIT
-
 from acf.rtl.fabric.device import Device
 from acf.rtl.fabric.registers import IDENTITY, REGISTERS, RegisterFile
 from acf.rtl.simulation import Simulation
 from acf.rtl.synthesis import synthesise
+from tests.rtl.device.programs import ONE_UNIT
 
 
 class Host:
