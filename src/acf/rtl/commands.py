@@ -9,7 +9,8 @@ import typer
 
 from acf.errors import RtlError
 from acf.files import write_whole
-from acf.rtl.lockstep.commands import describe, device, load_shape, lockstep, sim
+from acf.rtl.host.commands import device
+from acf.rtl.lockstep.commands import describe, load_shape, lockstep, sim
 from acf.rtl.requirements import require
 
 app = typer.Typer(help="Components as hardware: Verilog, FPGA resources, area, power.", no_args_is_help=True)
