@@ -44,7 +44,10 @@ ROOMS = (
     "tables",
     "cli",
 )
-NEEDS_TRITON = ("acf.ops.triton.", "acf.experiments.kernels.gpu", "acf.experiments.kernels.training_step")
+NEEDS_TRITON = (
+    "acf.ops.triton.",
+    *(f"acf.experiments.kernels.{name}" for name in ("gpu", "precompile", "step_processes", "steps", "training_step")),
+)
 ENGINE = ("sparse", "ops", "masks", "gradients", "nn", "train")
 
 

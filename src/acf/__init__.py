@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from acf.metrics import TopologyStore as TopologyStore
     from acf.metrics import TrainingRecord as TrainingRecord
     from acf.nn import BlockSparsity as BlockSparsity
+    from acf.nn import FusedSequential as FusedSequential
     from acf.nn import NMSparsity as NMSparsity
     from acf.nn import densify_ as densify_
     from acf.nn import faster_layers as faster_layers
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from acf.train import GradientFigures as GradientFigures
     from acf.train import LayerFigures as LayerFigures
     from acf.train import attach as attach
+    from acf.train import data_parallel as data_parallel
     from acf.train import gradient_figures as gradient_figures
     from acf.train import load_checkpoint as load_checkpoint
     from acf.train import print_figures as print_figures
@@ -46,6 +48,7 @@ _HOME_OF = {
     "AcfError": "acf.errors",
     "BlockDST": "acf.masks",
     "BlockSparsity": "acf.nn",
+    "FusedSequential": "acf.nn",
     "GradientFigures": "acf.train",
     "GradientSparsity": "acf.gradients",
     "GradualPruning": "acf.masks",
@@ -61,6 +64,7 @@ _HOME_OF = {
     "architectures": "acf.sim",
     "attach": "acf.train",
     "capture": "acf.trace",
+    "data_parallel": "acf.train",
     "densify_": "acf.nn",
     "faster_layers": "acf.nn",
     "gradient_figures": "acf.train",

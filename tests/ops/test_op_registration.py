@@ -10,6 +10,7 @@ from acf.ops import Conv2dGeometry
 from acf.sparse import BlockLayout, BlockTopology
 
 LINEAR_TOPOLOGY = BlockTopology.build(BlockLayout(8, 12, 4, 3), torch.tensor([1, 0, 1]), torch.tensor([3, 0, 1]))
+SECOND_TOPOLOGY = BlockTopology.build(BlockLayout(4, 8, 4, 4), torch.tensor([0, 0]), torch.tensor([1, 0]))
 PADDED = Conv2dGeometry((3, 3), padding=(1, 1))
 UNEVEN = Conv2dGeometry((3, 2), stride=(2, 1), padding=(0, 1), dilation=(1, 2))
 ONE_TAP = Conv2dGeometry((1, 1))
@@ -32,6 +33,16 @@ def linear_samples(dtype: torch.dtype) -> dict[str, tuple[Any, ...]]:
         "block_linear_input_grad": (output_grad, weight, *LINEAR_TOPOLOGY),
         "block_linear_weight_grad": (output_grad, x, *LINEAR_TOPOLOGY),
         "block_gradient_norms": (output_grad, x, *candidates, [4, 3]),
+        "block_linear_gelu": (x, weight, torch.randn(8, dtype=dtype), *LINEAR_TOPOLOGY),
+        "block_linear_scaled_input_grad": (output_grad, weight, x, *LINEAR_TOPOLOGY),
+        "block_gelu_mlp": (
+            trainable_x,
+            trainable_weight,
+            None,
+            torch.randn(2, 4, 4, dtype=dtype, requires_grad=True),
+            list(LINEAR_TOPOLOGY),
+            list(SECOND_TOPOLOGY),
+        ),
     }
 
 
@@ -59,6 +70,9 @@ LINEAR_OPS = [
     "block_linear_input_grad",
     "block_linear_weight_grad",
     "block_gradient_norms",
+    "block_linear_gelu",
+    "block_linear_scaled_input_grad",
+    "block_gelu_mlp",
 ]
 CONV_OPS = [
     "block_conv2d",

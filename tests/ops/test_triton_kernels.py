@@ -42,7 +42,8 @@ else:
     import triton.language as tl
     from triton.runtime import interpreter
 
-    from acf.ops.triton import conv, norms, product, weight_grad
+    from acf.ops.gelu import input_grad_then_scale, linear_then_gelu
+    from acf.ops.triton import conv, gelu, norms, product, specialised_kernels, weight_grad
     from acf.ops.triton.configs import (
         conv_product_configs,
         conv_weight_grad_configs,
@@ -135,6 +136,45 @@ if INTERPRETING:
             product.launch_product(config, x, weight, out, topology, forward)
             assert_close(out, expected, dtype)
 
+    @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+    @pytest.mark.parametrize(("block", "with_bias"), [(32, True), (64, False), (128, True)])
+    def test_a_product_can_leave_gelu_and_slope(block: int, with_bias: bool, dtype: torch.dtype) -> None:
+        topology = random_topology(4, 3, block)
+        weight = torch.randn(topology.block_rows.numel(), block, block).to(dtype) / block**0.5
+        x, bias = torch.randn(37, 3 * block).to(dtype), torch.randn(4 * block).to(dtype)
+        hidden = reference.linear(x.double(), weight.double(), topology) + (bias.double() if with_bias else 0.0)
+        hidden.requires_grad_()
+        expected = torch.nn.functional.gelu(hidden)
+        (expected_slope,) = torch.autograd.grad(expected.sum(), hidden)
+        for config in distinct(gelu.gelu_configs(block, 2, "tf32"), block):
+            activated, slope = (poisoned(*hidden.shape, dtype=dtype) for _ in range(2))
+            gelu.launch_gelu(config, x, weight, bias if with_bias else None, activated, slope, topology)
+            assert_close(activated, expected.detach(), dtype)
+            assert_close(slope, expected_slope, dtype)
+
+    @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+    @pytest.mark.parametrize("block", [32, 64, 128])
+    def test_an_input_gradient_can_be_scaled_on_its_way_out(block: int, dtype: torch.dtype) -> None:
+        topology = random_topology(4, 3, block)
+        weight = torch.randn(topology.block_rows.numel(), block, block).to(dtype)
+        output_grad, scale = torch.randn(37, 4 * block).to(dtype), torch.randn(37, 3 * block).to(dtype)
+        expected = reference.linear_input_grad(output_grad.double(), weight.double(), topology) * scale.double()
+        for config in distinct(gelu.gelu_configs(block, 2, "tf32"), block):
+            out = poisoned(*expected.shape, dtype=dtype)
+            gelu.launch_scaled(config, output_grad, weight, scale, out, topology)
+            assert_close(out, expected, dtype)
+
+    @pytest.mark.parametrize("block", [16, 20, 64])
+    def test_the_gelu_of_any_block_size_is_that_of_the_plain_ops(block: int) -> None:
+        topology = random_topology(3, 2, block)
+        weight, x = torch.randn(topology.block_rows.numel(), block, block), torch.randn(5, 2 * block)
+        results = gelu.linear_gelu(x, weight, None, *topology)
+        for result, expected in zip(results, linear_then_gelu(x, weight, None, *topology), strict=True):
+            assert_close(result, expected, torch.float32)
+        output_grad, scale = torch.randn(5, 3 * block), torch.randn(5, 2 * block)
+        result = gelu.linear_scaled_input_grad(output_grad, weight, scale, *topology)
+        assert_close(result, input_grad_then_scale(output_grad, weight, scale, *topology), torch.float32)
+
     def test_packing_several_blocks_into_one_step_changes_nothing() -> None:
         topology = random_topology(5, 7, 16)
         weight = torch.randn(topology.block_rows.numel(), 16, 16)
@@ -156,6 +196,17 @@ if INTERPRETING:
             out = poisoned(*expected.shape, dtype=dtype)
             weight_grad.launch_weight_grad(config, output_grad, x, out, topology)
             assert_close(out, expected, dtype)
+
+    @pytest.mark.parametrize("groups", [1, 5, 16])
+    def test_a_schedule_starts_at_zero_and_has_large_groups_first(groups: int) -> None:
+        counts = torch.randint(0, 4, (groups,))
+        offsets = torch.nn.functional.pad(counts.cumsum(0), (1, 0)).int()
+        schedule = torch.full((groups + 1,), -1, dtype=torch.int32)
+        specialised_kernels.schedule_kernel[(1,)](offsets, schedule, groups, span=16)
+        order = schedule[1:].long()
+        assert schedule[0] == 0
+        assert sorted(order.tolist()) == list(range(groups))
+        assert bool((counts[order].diff() <= 0).all())
 
     @pytest.mark.parametrize("kind", ["one block", "all blocks"])
     @pytest.mark.parametrize("tokens", [1, 65])

@@ -1,17 +1,15 @@
 """Two processes under DistributedDataParallel, each with its own data, keep one topology and one set of weights."""
 
-import gc
 from pathlib import Path
 
-import pytest
 import torch
 from torch import nn
 
 from acf.masks import BlockDST
 from acf.nn import BlockSparsity, block_sparse_layers, sparsify_
 from acf.train import attach
+from tests.train.two_ranks import WORLD_SIZE, assert_same, outcomes_of_two_ranks
 
-WORLD_SIZE = 2
 STEPS = 12
 
 
@@ -59,35 +57,15 @@ def train_alone() -> nn.Module:
     return model
 
 
-def train_one_rank(rank: int, folder: str) -> None:
-    """The body of one process: join the group, train, and leave the result in ``folder``."""
-    torch.set_num_threads(1)
-    rendezvous = (Path(folder) / "rendezvous").as_uri()
-    torch.distributed.init_process_group("gloo", init_method=rendezvous, rank=rank, world_size=WORLD_SIZE)
-    torch.save(train(rank), Path(folder) / f"rank{rank}.pt")
-    gc.collect()  # the wrapper must be gone before its process group is
-    torch.distributed.barrier()
-    torch.distributed.destroy_process_group()
+def work(rank: int, _: Path) -> dict[str, object]:
+    """The body of one process."""
+    return train(rank)
 
 
-def flat(value: object) -> list[object]:
-    """The leaves of nested dicts and lists, in order."""
-    children = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
-    return [value] if children is None else [leaf for child in children for leaf in flat(child)]
-
-
-@pytest.fixture
-def _loopback(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
-
-
-@pytest.mark.usefixtures("_loopback")
 def test_ranks_with_different_data_keep_identical_topologies_weights_and_optimizer_state(tmp_path):
-    torch.multiprocessing.spawn(train_one_rank, args=(str(tmp_path),), nprocs=WORLD_SIZE)
-    first, second = (torch.load(tmp_path / f"rank{rank}.pt", weights_only=True) for rank in range(WORLD_SIZE))
+    first, second = outcomes_of_two_ranks(work, tmp_path)
     assert first.keys() == second.keys()
-    for mine, other in zip(flat(first), flat(second), strict=True):
-        assert torch.equal(torch.as_tensor(mine), torch.as_tensor(other))
+    assert_same(first, second)
     alone = train_alone()
     for name, value in alone.state_dict().items():
         assert torch.equal(first["model"][name], value), name

@@ -3,7 +3,6 @@
 All scenarios share one pair of processes, because starting them takes longer than training.
 """
 
-import gc
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -21,8 +20,8 @@ from acf.masks import nm_mask
 from acf.nn import NMLayer
 from acf.nn.nm_spec import NM_METHODS
 from acf.sparse import whole
+from tests.train.two_ranks import assert_same, outcomes_of_two_ranks
 
-WORLD_SIZE = 2
 STEPS = 8
 
 NM_SPECS = {method: acf.NMSparsity(2, 4, method) for method in NM_METHODS}
@@ -113,9 +112,9 @@ def same_weights_from_a_full_checkpoint(model: nn.Module, *specs: Any) -> bool:
     return all(torch.equal(value, full[name]) for name, value in plain.state_dict().items())
 
 
-def refusals(folder: str) -> dict[str, str]:
+def refusals(folder: Path) -> dict[str, str]:
     """What is refused for a sharded model, and what is said."""
-    path = Path(folder) / "shards.pt"
+    path = folder / "shards.pt"
     attempts: dict[str, Callable[[], object]] = {
         "save": lambda: acf.save_checkpoint(path, model=sharded(new_model(NM_SPECS["bdwp"]))),
         **{
@@ -148,11 +147,8 @@ SCENARIOS: dict[str, tuple[Any, ...]] = {
 AVERAGED = {"FSDP, dts": sharded, "DDP with own buffers, dts": replicated_with_own_buffers}
 
 
-def work(rank: int, folder: str) -> None:
-    """The body of one process."""
-    torch.set_num_threads(1)
-    rendezvous = (Path(folder) / "rendezvous").as_uri()
-    torch.distributed.init_process_group("gloo", init_method=rendezvous, rank=rank, world_size=WORLD_SIZE)
+def work(rank: int, folder: Path) -> dict[str, Any]:
+    """Every scenario, one after another in one process."""
     outcome: dict[str, Any] = {name: train(rank, *scenario) for name, scenario in SCENARIOS.items()}
     outcome["averaged"] = {
         name: train(rank, wrap, GRADIENT_SPECS["dts"], average=True) for name, wrap in AVERAGED.items()
@@ -161,33 +157,12 @@ def work(rank: int, folder: str) -> None:
         name: same_weights_from_a_full_checkpoint(sharded(new_model(spec)), spec) for name, spec in WEIGHT_SPECS.items()
     }
     outcome["refusals"] = refusals(folder)
-    torch.save(outcome, Path(folder) / f"rank{rank}.pt")
-    gc.collect()  # the wrappers must be gone before their process group is
-    torch.distributed.barrier()
-    torch.distributed.destroy_process_group()
+    return outcome
 
 
 @pytest.fixture(scope="module")
 def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    folder = tmp_path_factory.mktemp("ranks")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("GLOO_SOCKET_IFNAME", "lo")
-        torch.multiprocessing.spawn(work, args=(str(folder),), nprocs=WORLD_SIZE)
-    return [torch.load(folder / f"rank{rank}.pt", weights_only=True) for rank in range(WORLD_SIZE)]
-
-
-def flat(value: object) -> list[object]:
-    """The leaves of nested dicts and lists, in order."""
-    children = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
-    return [value] if children is None else [leaf for child in children for leaf in flat(child)]
-
-
-def assert_same(first: object, second: object) -> None:
-    for mine, other in zip(flat(first), flat(second), strict=True):
-        if mine is None:
-            assert other is None
-        else:
-            assert torch.equal(torch.as_tensor(mine), torch.as_tensor(other))
+    return outcomes_of_two_ranks(work, tmp_path_factory.mktemp("ranks"))
 
 
 @pytest.mark.parametrize("name", SCENARIOS)

@@ -3,7 +3,6 @@
 All scenarios share one pair of processes, because starting them takes longer than training.
 """
 
-import gc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,9 +17,9 @@ from acf.errors import AcfError
 from acf.masks import SET, BlockDST, GradualPruning
 from acf.nn import BlockSparsity, block_sparse_layers, sparsify_
 from acf.sparse import whole
-from acf.train import TopologyController, attach
+from acf.train import TopologyController, attach, data_parallel
+from tests.train.two_ranks import WORLD_SIZE, assert_same, outcomes_of_two_ranks
 
-WORLD_SIZE = 2
 STEPS = 12
 TIMES = {"total_steps": STEPS, "every": 3, "stop_at": 1.0, "schedule": "constant"}  # the last step moves blocks too
 DENSE_START = BlockSparsity(0.7, block=4, init="dense")
@@ -106,6 +105,14 @@ SCENARIOS: dict[str, tuple[Callable[..., nn.Module], Any, BlockSparsity]] = {
     "FSDP, input-aware": (sharded, BlockDST(**TIMES, score="input_aware"), BlockSparsity(0.7, block=4)),
     "own reduction, dense start": (plain, BlockDST(**TIMES), DENSE_START),
     "own reduction, gradual pruning": (plain, GradualPruning(total_steps=STEPS, every=3, stop_at=1.0), DENSE_START),
+    "data_parallel, dense start": (data_parallel, BlockDST(**TIMES), DENSE_START),
+    "data_parallel, shrinking on": (data_parallel, BlockDST(**TIMES, shrink_until=0.8), DENSE_START),
+    "data_parallel, gradual pruning": (
+        data_parallel,
+        GradualPruning(total_steps=STEPS, every=3, stop_at=1.0),
+        DENSE_START,
+    ),
+    "data_parallel, sparse start": (data_parallel, BlockDST(**TIMES), BlockSparsity(0.7, block=4)),
 }
 REFUSED = {"DDP": DistributedDataParallel, "FSDP": sharded}
 
@@ -116,6 +123,26 @@ def refusal(rank: int, wrap: Callable[..., nn.Module]) -> str:
     except AcfError as error:
         return str(error)
     return ""
+
+
+def accumulated_gradients(rank: int) -> dict[str, list[Tensor]]:
+    """Gradients of two passes, of which `data_parallel` averages the second alone, and their own on this rank."""
+    x = torch.randn(8, 16, generator=torch.Generator().manual_seed(rank))
+    own, model = sparse_model(DENSE_START), sparse_model(DENSE_START)
+    if rank > 0:
+        nn.init.zeros_(model[0].weight)  # which the wrapper must replace by those of rank 0
+    wrapped = data_parallel(model)
+    with wrapped.no_sync():
+        wrapped(x).square().mean().backward()
+    before = [parameter.grad.clone() for parameter in model.parameters()]
+    wrapped(2 * x).square().mean().backward()
+    for scale in (1, 2):
+        own(scale * x).square().mean().backward()
+    return {
+        "before": before,
+        "after": [parameter.grad for parameter in model.parameters()],
+        "own": [parameter.grad for parameter in own.parameters()],
+    }
 
 
 def late_refusal() -> str:
@@ -132,40 +159,24 @@ def late_refusal() -> str:
     return ""
 
 
-def work(rank: int, folder: str) -> None:
-    """The body of one process."""
-    torch.set_num_threads(1)
-    rendezvous = (Path(folder) / "rendezvous").as_uri()
-    torch.distributed.init_process_group("gloo", init_method=rendezvous, rank=rank, world_size=WORLD_SIZE)
+def work(rank: int, _: Path) -> dict[str, Any]:
+    """Every scenario, one after another in one process."""
     outcome: dict[str, Any] = {name: train(rank, *scenario) for name, scenario in SCENARIOS.items()}
     outcome["refusals"] = {name: refusal(rank, wrap) for name, wrap in REFUSED.items()}
     outcome["late refusal"] = late_refusal()
-    torch.save(outcome, Path(folder) / f"rank{rank}.pt")
-    gc.collect()  # the wrappers must be gone before their process group is
-    torch.distributed.barrier()
-    torch.distributed.destroy_process_group()
+    outcome["accumulated"] = accumulated_gradients(rank)
+    return outcome
 
 
 @pytest.fixture(scope="module")
 def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    folder = tmp_path_factory.mktemp("ranks")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("GLOO_SOCKET_IFNAME", "lo")
-        torch.multiprocessing.spawn(work, args=(str(folder),), nprocs=WORLD_SIZE)
-    return [torch.load(folder / f"rank{rank}.pt", weights_only=True) for rank in range(WORLD_SIZE)]
-
-
-def flat(value: object) -> list[object]:
-    """The leaves of nested dicts and lists, in order."""
-    children = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
-    return [value] if children is None else [leaf for child in children for leaf in flat(child)]
+    return outcomes_of_two_ranks(work, tmp_path_factory.mktemp("ranks"))
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_ranks_with_different_data_end_with_the_same_of_everything(ranks, name):
     first, second = (rank[name] for rank in ranks)
-    for mine, other in zip(flat(first), flat(second), strict=True):
-        assert torch.equal(torch.as_tensor(mine), torch.as_tensor(other))
+    assert_same(first, second)
     assert not torch.equal(first["model"]["0.block_cols"], first["initial"]["0.block_cols"])
     assert all(value.isfinite().all() for value in first["model"].values())
     assert bool(first["inputs"]) is ("input-aware" in name)
@@ -180,6 +191,29 @@ def test_sharded_training_is_replicated_training(ranks, method):
         torch.testing.assert_close(shards["model"][name], value)
 
 
+@pytest.mark.parametrize("method", ["dense start", "gradual pruning"])
+def test_a_replicated_model_shrinks_as_one_whose_gradients_are_averaged_by_hand(ranks, method):
+    by_hand, wrapped = (ranks[0][f"{who}, {method}"] for who in ("own reduction", "data_parallel"))
+    assert wrapped["moved"] == by_hand["moved"]
+    assert wrapped["model"]["0.weight"].shape[0] == 10
+    for name, value in by_hand["model"].items():
+        torch.testing.assert_close(wrapped["model"][name], value)
+
+
+def test_the_wrapper_for_shrinking_models_averages_what_was_accumulated_without_it(ranks):
+    own = [torch.stack(grads).mean(0) for grads in zip(*(rank["accumulated"]["own"] for rank in ranks), strict=True)]
+    for rank in ranks:
+        for averaged, expected in zip(rank["accumulated"]["after"], own, strict=True):
+            torch.testing.assert_close(averaged, expected)
+    first, second = (rank["accumulated"]["before"] for rank in ranks)
+    assert all(not torch.equal(*pair) for pair in zip(first, second, strict=True))
+
+
+def test_a_model_is_not_replicated_without_a_process_group():
+    with pytest.raises(AcfError, match="no process group to replicate over; call"):
+        data_parallel(sparse_model(DENSE_START))
+
+
 @pytest.mark.parametrize("wrapper", ["DDP", "FSDP"])
 def test_regrown_blocks_have_neither_weights_nor_moments(ranks, wrapper):
     outcome = ranks[0][f"{wrapper}, Algorithm 1"]
@@ -192,7 +226,8 @@ def test_regrown_blocks_have_neither_weights_nor_moments(ranks, wrapper):
 
 @pytest.mark.parametrize(("name", "wrapper"), [("DDP", "DistributedDataParallel"), ("FSDP", "FSDP")])
 def test_a_wrapper_that_fixes_shapes_is_refused_where_parameters_must_shrink(ranks, name, wrapper):
-    expected = f"0 must shrink from 32 to 10 blocks, and {wrapper} holds its weight at a fixed shape; use init="
+    expected = f"0 must shrink from 32 to 10 blocks, and {wrapper} holds its weight at a fixed shape; "
+    expected += "use init=" if name == "FSDP" else "wrap it with acf.data_parallel(model), use init="
     assert all(expected in rank["refusals"][name] for rank in ranks)
 
 

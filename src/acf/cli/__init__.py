@@ -303,6 +303,9 @@ def doctor(
     ] = "",
     sparsity: Annotated[float, typer.Option(help="With --layers: share of blocks to drop.")] = 0.9,
     block: Annotated[int, typer.Option(help="With --layers: side of a block.")] = 32,
+    cuda_graphs: Annotated[
+        bool, typer.Option("--cuda-graphs", help="With --layers, on a GPU: as layers run in a captured step.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Say what this machine has and what works because of it; with --layers, which layers of a model pay here."""
@@ -311,7 +314,7 @@ def doctor(
     from acf.terminal import show
 
     if layers:
-        timings = _time_layers(layers, sparsity, block)
+        timings = _time_layers(layers, sparsity, block, cuda_graphs)
         if as_json:
             print_json([vars(timing) | {"ratio": timing.ratio, "pays": timing.pays} for timing in timings])
         else:
@@ -324,14 +327,14 @@ def doctor(
         show(doctor_table(findings))
 
 
-def _time_layers(builder: str, sparsity: float, block: int) -> "list[LayerTiming]":
+def _time_layers(builder: str, sparsity: float, block: int, cuda_graphs: bool) -> "list[LayerTiming]":
     """Call the named function for a model and its input, and time the model's layers."""
     from acf.doctor import load_builder
     from acf.nn import BlockSparsity, time_layers
 
     spec = BlockSparsity(sparsity, block=block)
     model, example = load_builder(builder)()
-    return time_layers(model, example, spec)
+    return time_layers(model, example, spec, cuda_graphs=cuda_graphs)
 
 
 def _save_results(results: "list[Result]", path: Path | None) -> None:

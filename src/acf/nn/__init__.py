@@ -2,6 +2,7 @@
 
 from acf.nn.conv import BlockSparseConv2d
 from acf.nn.conv1d import BlockSparseConv1D
+from acf.nn.fused import FusedSequential
 from acf.nn.layer import BlockSparseLayer
 from acf.nn.linear import BlockSparseLinear
 from acf.nn.nm_layer import NMConv2d, NMLayer, NMLinear
@@ -24,6 +25,7 @@ __all__ = [
     "BlockSparseLayer",
     "BlockSparseLinear",
     "BlockSparsity",
+    "FusedSequential",
     "GradientLayerSummary",
     "LayerSummary",
     "LayerTiming",

@@ -15,6 +15,9 @@ from acf.nn.dense import is_dense_layer, weight_of
 from acf.nn.replace import FilterFn
 from acf.nn.spec import BlockSparsity
 
+REPLAYS = 20
+"""Replays of a captured step that are timed together: waiting for the device would take longer than a short one."""
+
 
 @dataclass(frozen=True)
 class LayerTiming:
@@ -40,14 +43,20 @@ class LayerTiming:
         return self.ratio is not None and self.ratio > 1.0
 
 
-def time_layers(model: nn.Module, example: Any, spec: BlockSparsity, rounds: int = 7) -> list[LayerTiming]:
+def time_layers(
+    model: nn.Module, example: Any, spec: BlockSparsity, rounds: int = 7, cuda_graphs: bool = False
+) -> list[LayerTiming]:
     """Time every linear and convolution layer of ``model`` as ``example`` reaches it, dense and sparsified by ``spec``.
 
     ``example`` is the model's input, or a tuple of its inputs. Dense and sparse take turns, so a busy machine
-    disturbs both alike. The model is left as it is.
+    disturbs both alike. The model is left as it is. On a GPU a small layer takes the host longer to launch than the
+    device to compute; ``cuda_graphs`` times layers as they run where the whole step is captured in a graph, by
+    ``torch.compile(mode="reduce-overhead")`` or by hand, and the host no longer counts.
     """
     chosen, left_dense = choose_layers(model, spec, None)
     inputs = _inputs_of(model, example)
+    if cuda_graphs and not all(x.is_cuda for x in inputs.values()):
+        raise SparsityError("cuda_graphs needs the model and its example on a GPU; move both there, or leave it out")
     timings = []
     for name, module in model.named_modules():
         if not is_dense_layer(module):
@@ -58,19 +67,22 @@ def time_layers(model: nn.Module, example: Any, spec: BlockSparsity, rounds: int
             shape = () if x is None else tuple(x.shape)
             timings.append(LayerTiming(name, _describe(module), shape, reason=reason))
         else:
-            timings.append(_time_layer(name, chosen[name], x, spec, rounds))
+            timings.append(_time_layer(name, chosen[name], x, spec, rounds, cuda_graphs))
     return timings
 
 
-def faster_layers(model: nn.Module, example: Any, spec: BlockSparsity) -> FilterFn:
+def faster_layers(model: nn.Module, example: Any, spec: BlockSparsity, cuda_graphs: bool = False) -> FilterFn:
     """A ``filter_fn`` for `acf.sparsify_` that takes the layers which are faster sparse on this machine.
+
+    ``cuda_graphs`` as in `time_layers`: whether the training step will be captured in a CUDA graph.
 
     >>> model = nn.Sequential(nn.Linear(64, 64))
     >>> takes = faster_layers(model, torch.randn(8, 64), BlockSparsity(0.9, block=16))
     >>> takes(model[0], "0") in (True, False)
     True
     """
-    paying = {timing.name for timing in time_layers(model, example, spec) if timing.pays}
+    timings = time_layers(model, example, spec, cuda_graphs=cuda_graphs)
+    paying = {timing.name for timing in timings if timing.pays}
     return lambda module, name: name in paying
 
 
@@ -96,30 +108,58 @@ def _inputs_of(model: nn.Module, example: Any) -> dict[str, Tensor]:
     return inputs
 
 
-def _time_layer(name: str, module: nn.Module, x: Tensor, spec: BlockSparsity, rounds: int) -> LayerTiming:
+def _time_layer(
+    name: str, module: nn.Module, x: Tensor, spec: BlockSparsity, rounds: int, cuda_graphs: bool
+) -> LayerTiming:
     dense = nn.Sequential(copy.deepcopy(module))
     sparse = nn.Sequential(copy.deepcopy(module))
     try:
         sparsify_blocks(sparse, replace(spec, init="sparse"), None)  # what it will be, not what it starts as
     except SparsityError as error:
         return LayerTiming(name, _describe(module), tuple(x.shape), reason=str(error))
+    steps = [_captured(_step_of(layer, x)) if cuda_graphs else _step_of(layer, x) for layer in (dense, sparse)]
     best = [float("inf"), float("inf")]
     for measured in range(rounds + 1):
-        for index, layer in enumerate((dense, sparse)):
-            seconds = _step_seconds(layer, x.detach().requires_grad_())
+        for index, step in enumerate(steps):
+            seconds = _seconds_of(step, x, REPLAYS if cuda_graphs else 1)
             if measured:  # the first round builds, tunes and warms up
                 best[index] = min(best[index], seconds)
     return LayerTiming(name, _describe(module), tuple(x.shape), dense_seconds=best[0], sparse_seconds=best[1])
 
 
-def _step_seconds(layer: nn.Module, x: Tensor) -> float:
-    """Seconds of one forward and backward pass."""
+def _step_of(layer: nn.Module, x: Tensor) -> Callable[[], object]:
+    """One forward and backward pass, with the gradients of the input and of every parameter that takes one."""
+    leaves = [x.detach().requires_grad_(), *(weight for weight in layer.parameters() if weight.requires_grad)]
+
+    def step() -> object:
+        y = layer(leaves[0])
+        return torch.autograd.grad(y, leaves, torch.ones_like(y))
+
+    return step
+
+
+def _captured(step: Callable[[], object]) -> Callable[[], object]:
+    """``step`` as the replay of a CUDA graph."""
+    stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(3):  # builds, tunes and warms up, which a capture must not see
+            step()
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        step()
+    return graph.replay
+
+
+def _seconds_of(step: Callable[[], object], x: Tensor, calls: int) -> float:
+    """Seconds of one call, as the mean of ``calls`` in a row."""
     _synchronize(x)
     start = time.perf_counter()
-    y = layer(x)
-    torch.autograd.backward(y, torch.ones_like(y))
+    for _ in range(calls):
+        step()
     _synchronize(x)
-    return time.perf_counter() - start
+    return (time.perf_counter() - start) / calls
 
 
 def _synchronize(x: Tensor) -> None:

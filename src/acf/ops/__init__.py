@@ -3,9 +3,10 @@
 Beside them the products of N:M training, which compute dense with masked weights.
 """
 
-from acf.ops import cpu, triton
+from acf.ops import cpu, flops, triton
 from acf.ops.conv import Conv2dGeometry, block_conv2d, block_conv2d_gradient_norms
 from acf.ops.dense import dense_products
+from acf.ops.gelu import block_gelu_mlp
 from acf.ops.linear import block_gradient_norms, block_linear
 from acf.ops.observe import observe_weight_grad, stop_observing
 from acf.ops.two_weights import conv2d_with_two_weights, linear_with_two_weights, mask_straight_through
@@ -14,6 +15,7 @@ __all__ = [
     "Conv2dGeometry",
     "block_conv2d",
     "block_conv2d_gradient_norms",
+    "block_gelu_mlp",
     "block_gradient_norms",
     "block_linear",
     "conv2d_with_two_weights",
@@ -25,4 +27,5 @@ __all__ = [
 ]
 
 cpu.register()
+flops.register()
 triton.register()

@@ -198,7 +198,7 @@ def _differentiable_product(x: Tensor, weight: Tensor, *rest: Any) -> Tensor:
     return block_conv2d_forward(x, weight, *rest)
 
 
-_block_conv2d = differentiable("block_conv2d", block_conv2d_forward, _differentiable_product)
+_block_conv2d = differentiable("block_conv2d", block_conv2d_forward.schema, _differentiable_product)
 
 
 def block_conv2d(x: Tensor, weight: Tensor, topology: BlockTopology, geometry: Conv2dGeometry) -> Tensor:

@@ -125,7 +125,7 @@ def _differentiable_product(x: Tensor, weight: Tensor, *topology: Tensor) -> Ten
     return block_linear_forward(x, weight, *topology)
 
 
-_block_linear = differentiable("block_linear", block_linear_forward, _differentiable_product)
+_block_linear = differentiable("block_linear", block_linear_forward.schema, _differentiable_product)
 
 
 def block_linear(x: Tensor, weight: Tensor, topology: BlockTopology) -> Tensor:

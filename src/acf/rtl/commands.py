@@ -9,6 +9,7 @@ import typer
 
 from acf.errors import RtlError
 from acf.files import write_whole
+from acf.rtl.host.commands import device
 from acf.rtl.lockstep.commands import describe, load_shape, lockstep, sim
 from acf.rtl.requirements import require
 
@@ -22,7 +23,7 @@ Config = Annotated[Path | None, typer.Option(help="A fabric's TOML file, for exa
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of a table.")]
 
 
-for command in (lockstep, sim, describe):
+for command in (lockstep, sim, device, describe):
     app.command()(command)
 
 
@@ -143,10 +144,10 @@ def _builder_of(unit: str | None, config: Path | None, cluster: bool = False) ->
     require("amaranth")
     require("pyosys")
     from acf.rtl.fabric.cluster import Cluster
-    from acf.rtl.fabric.device import Device
+    from acf.rtl.fabric.device import DEVICE_FLITS, Device
     from acf.rtl.fabric.sizes import FabricSizes
 
-    sizes = FabricSizes(load_shape(config))
+    sizes = FabricSizes(load_shape(config), memory_flits=DEVICE_FLITS)
     if cluster:
         return lambda: Cluster(sizes, is_first_row=False), "acf_cluster"
     return lambda: Device(sizes), "acf_fabric"

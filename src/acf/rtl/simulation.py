@@ -3,7 +3,7 @@
 import ctypes
 import functools
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 from weakref import finalize
@@ -38,14 +38,17 @@ class Simulation:
 
     In every cycle the inputs are driven, the outputs are read once logic has settled, and then the clock rises.
     ``backend`` is "verilator" (compiled), "pysim" (Amaranth's simulator: slow, pip alone) or "auto": compiled, and
-    where there is no Verilator or no C++ compiler Amaranth's, with one notice. ``optimise`` is the C++ compiler's.
+    where there is no Verilator or no C++ compiler Amaranth's, with one notice. ``optimise`` is the C++ compiler's;
+    ``blocks`` are modules that are compiled once, however often they are placed.
 
     >>> from acf.rtl.arithmetic.multiply import Bf16Multiplier
     >>> Simulation(Bf16Multiplier(), backend="pysim").run({"a": [0x4040], "b": [0xC000]})["product"].tolist()
     [3233808384]
     """
 
-    def __init__(self, component: Any, backend: str = "auto", optimise: str = "-O1") -> None:
+    def __init__(
+        self, component: Any, backend: str = "auto", optimise: str = "-O1", blocks: Sequence[str] = ()
+    ) -> None:
         require("amaranth")
         if backend not in BACKENDS:
             raise RtlError(f"backend {backend!r} is not one of {', '.join(BACKENDS)}; use one of these names")
@@ -53,13 +56,13 @@ class Simulation:
         self.inputs = [port for port in self.ports if port.is_input]
         self.outputs = [port for port in self.ports if not port.is_input]
         self.backend = backend
-        self._runner = self._make(component, optimise)
+        self._runner = self._make(component, optimise, blocks)
 
-    def _make(self, component: Any, optimise: str) -> Backend:
+    def _make(self, component: Any, optimise: str, blocks: Sequence[str]) -> Backend:
         if self.backend == "pysim":
             return PySimBackend(component, self.inputs, self.outputs)
         try:
-            runner = VerilatorBackend(component, self.ports, optimise)
+            runner = VerilatorBackend(component, self.ports, optimise, blocks)
         except VerilatorUnavailableError as error:
             if self.backend == "verilator":
                 raise
@@ -101,9 +104,9 @@ class Simulation:
 class VerilatorBackend:
     """The component compiled to a library; ``saif`` makes it able to record how often signals toggle."""
 
-    def __init__(self, component: Any, ports: list[Port], optimise: str = "-O1") -> None:
+    def __init__(self, component: Any, ports: list[Port], optimise: str = "-O1", blocks: Sequence[str] = ()) -> None:
         rtlil = to_rtlil(component, "top")
-        self._start(verilog_of(rtlil), ports, is_clocked(rtlil), optimise, saif=False)
+        self._start(verilog_of(rtlil), ports, is_clocked(rtlil), optimise, saif=False, blocks=blocks)
 
     @classmethod
     def of_verilog(cls, verilog: str, ports: list[Port], clocked: bool) -> "VerilatorBackend":
@@ -112,8 +115,11 @@ class VerilatorBackend:
         made._start(verilog, ports, clocked, "-O1", saif=True)
         return made
 
-    def _start(self, verilog: str, ports: list[Port], clocked: bool, optimise: str, saif: bool) -> None:
-        self._library = load_model(verilog, "top", harness_text(ports, clocked, resets=saif), optimise, saif)
+    def _start(
+        self, verilog: str, ports: list[Port], clocked: bool, optimise: str, saif: bool, blocks: Sequence[str] = ()
+    ) -> None:
+        harness = harness_text(ports, clocked, resets=saif)
+        self._library = load_model(verilog, "top", harness, optimise, saif, tuple(blocks))
         self._library.acf_create.restype = ctypes.c_void_p
         self._open()
 

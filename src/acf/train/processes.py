@@ -10,6 +10,7 @@ from torch.nn.parallel import DistributedDataParallel
 from acf.errors import TopologyError
 from acf.nn import BlockSparseLayer
 from acf.sparse import is_sharded
+from acf.train.data_parallel import bucketed_parameters
 
 
 def sum_over_processes(tensor: Tensor) -> Tensor:
@@ -36,10 +37,11 @@ def check_can_shrink(layers: Mapping[str, BlockSparseLayer]) -> None:
     for name, layer in layers.items():
         sharded = is_sharded(layer.weight)
         if sharded or id(layer.weight) in replicated:
+            remedy = "" if sharded else "wrap it with acf.data_parallel(model), "
             raise TopologyError(
                 f"{name} must shrink from {layer.present_blocks} to {layer.target_blocks} blocks, and "
                 f"{'FSDP' if sharded else 'DistributedDataParallel'} holds its weight at a fixed shape; "
-                'use init="sparse", or wrap the model when it has reached its target'
+                f'{remedy}use init="sparse", or wrap the model when it has reached its target'
             )
 
 
@@ -48,4 +50,4 @@ def _ddp_parameters() -> set[int]:
     if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
         return set()
     wrappers = [each for each in gc.get_objects() if issubclass(type(each), DistributedDataParallel)]
-    return {id(parameter) for wrapper in wrappers for parameter in wrapper.parameters()}
+    return {identity for wrapper in wrappers for identity in bucketed_parameters(wrapper)}

@@ -10,7 +10,7 @@ from acf.cli import app
 from acf.errors import RtlError
 from acf.program import FabricShape
 from acf.rtl.fabric.describe import describe
-from acf.rtl.fabric.device import Device
+from acf.rtl.fabric.device import DEVICE_FLITS, Device
 from acf.rtl.fabric.sizes import FabricSizes
 from acf.rtl.flow.lint import lint
 from acf.rtl.flow.verilator import VerilatorUnavailableError, find_verilator
@@ -70,7 +70,7 @@ def test_the_page_shows_modules_fields_and_registers_as_they_are() -> None:
 
 def test_the_documented_fields_are_those_of_the_design() -> None:
     page = Path(__file__).parents[3].joinpath("docs", "rtl-fabric.md").read_text(encoding="utf-8")
-    sizes = FabricSizes(FabricShape())
+    sizes = FabricSizes(FabricShape(), memory_flits=DEVICE_FLITS)
     for layout in (sizes.header, sizes.command(8, serial=True), sizes.command(8, serial=False)):
         for name, field in layout:
             top = field.offset + field.width - 1

@@ -79,9 +79,9 @@ def _gradient_recipe(method: str, amount: str, settings: Settings, block: int) -
 _DST = {
     "init": "dense",
     "start_at": "0.1",
-    "shrink_until": "0.6",
-    "stop_at": "0.7",
-    "fraction": "0.1",
+    "shrink_until": "0.8",
+    "stop_at": "0.8",
+    "fraction": "0.02",
     "moves": "25",
 }
 

@@ -4,12 +4,9 @@
 ``norms``, ``conv``, ``overhead`` and ``steps`` (whole training steps).
 """
 
-import multiprocessing
-import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
 from functools import partial
 from typing import Any
@@ -21,46 +18,30 @@ from torch import Tensor
 from triton.testing import do_bench
 
 from acf.experiments.kernels.gpu_correctness import check_everything
+from acf.experiments.kernels.precompile import (
+    CONV_BLOCKS,
+    THREE_BY_THREE,
+    precompile,
+    random_tensor,
+    random_topology,
+)
 from acf.experiments.kernels.roofline import RooflinePoint
-from acf.experiments.kernels.training_step import STEP_MODELS, time_step
-from acf.ops import Conv2dGeometry, block_conv2d, block_gradient_norms, block_linear
+from acf.experiments.kernels.steps import measure_steps, step_lines
+from acf.ops import block_conv2d, block_gradient_norms, block_linear
 from acf.ops import conv as conv_ops
 from acf.ops import linear as linear_ops
-from acf.ops.triton import conv, launch, product, weight_grad
-from acf.ops.triton.configs import (
-    conv_product_configs,
-    conv_weight_grad_configs,
-    product_configs,
-    weight_grad_configs,
-)
-from acf.ops.triton.pixels import ConvProblem
+from acf.ops.triton import launch, product, weight_grad
 from acf.ops.triton.tuning import TUNER
-from acf.sparse import BlockLayout, BlockTopology
+from acf.sparse import BlockTopology
 
 TOKENS, OUTPUTS, INPUTS = 8192, 16384, 4096
 LAYER_CASES = ((128, (0.9, 0.75, 0.5)), (64, (0.9, 0.75, 0.5)), (32, (0.9,)), (16, (0.9,)))
 LAYER_AIMS = {(128, 0.9): 7.5, (128, 0.75): 3.3, (128, 0.5): 1.6, (64, 0.9): 6.5, (64, 0.75): 2.8}
 LAYER_AIMS |= {(32, 0.9): 5.0, (16, 0.9): 3.0}
 CONV_CASES = ((256, 14), (256, 28), (512, 14), (512, 28))
-CONV_BLOCKS = (128, 64, 32)
 CONV_BATCH, CONV_AIM = 256, 2.5
-THREE_BY_THREE = Conv2dGeometry((3, 3), (1, 1), (1, 1), (1, 1))
-STEP_AIMS = {4096: 4.5, 2048: 3.2, 512: 1.5}
 ROUNDS = 5
 OVERHEAD_CALLS = 200
-
-
-def random_topology(rows: int, cols: int, block: int, density: float, seed: int = 1) -> BlockTopology:
-    """Blocks drawn uniformly, slots in random order, on the GPU."""
-    count = max(1, round(density * rows * cols))
-    chosen = torch.randperm(rows * cols, generator=torch.Generator().manual_seed(seed))[:count]
-    topology = BlockTopology.build(BlockLayout(rows * block, cols * block, block, block), chosen // cols, chosen % cols)
-    return BlockTopology(*(tensor.cuda() for tensor in topology))
-
-
-def random_tensor(*shape: int) -> Tensor:
-    """bf16 normal numbers on the GPU."""
-    return torch.randn(*shape, device="cuda", dtype=torch.bfloat16)
 
 
 def medians(functions: Mapping[str, Callable[[], object]], repeat_ms: int = 20) -> dict[str, float]:
@@ -75,56 +56,6 @@ def medians(functions: Mapping[str, Callable[[], object]], repeat_ms: int = 20) 
         for name, replay in replays.items():
             times[name].append(do_bench(replay, warmup=5, rep=repeat_ms, return_mode="median"))
     return {name: sorted(values)[len(values) // 2] for name, values in times.items()}
-
-
-def compile_linear(block: int, part: int, parts: int) -> int:
-    """Compile one part of the linear configurations of a block size in this process; the disk cache shares them."""
-    topology = random_topology(8, 8, block, 0.5)
-    x, gradient = random_tensor(256, 8 * block), random_tensor(256, 8 * block)
-    weight = random_tensor(topology.block_rows.numel(), block, block)
-    out, weight_out = torch.empty_like(x), torch.empty_like(weight)
-    jobs: list[Callable[[], object]] = [
-        partial(product.launch_product, config, x, weight, out, topology, forward)
-        for config in product_configs(block, 2, "tf32")
-        for forward in (True, False)
-    ]
-    jobs += [
-        partial(weight_grad.launch_weight_grad, config, gradient, x, weight_out, topology)
-        for config in weight_grad_configs(block, 2, "tf32", (1,))
-    ]
-    for job in jobs[part::parts]:
-        job()
-    torch.cuda.synchronize()
-    return len(jobs[part::parts])
-
-
-def compile_conv(block: int, size: int) -> int:
-    """Compile the convolution configurations of a block size and an image size."""
-    channels = 2 * block
-    topology = random_topology(2, 18, block, 0.5)
-    problem = ConvProblem.build([64, channels, size, size], [64, channels, size, size], THREE_BY_THREE)
-    pixels, weight = random_tensor(64 * size * size, channels), random_tensor(topology.block_rows.numel(), block, block)
-    out, weight_out = torch.empty_like(pixels), torch.empty_like(weight)
-    for config in conv_product_configs(block, 2, "tf32", True):
-        conv.launch_conv_forward(config, pixels, weight, out, topology, problem)
-        conv.launch_conv_input_grad(config, pixels, weight, out, topology, problem)
-    for config in conv_weight_grad_configs(block, 2, "tf32", True, (1, 8)):
-        conv.launch_conv_weight_grad(config, pixels, pixels, weight_out, topology, problem)
-    torch.cuda.synchronize()
-    return 1
-
-
-def precompile() -> None:
-    """Compile every configuration in parallel processes: the timings afterwards find all kernels in Triton's cache."""
-    with ProcessPoolExecutor(os.cpu_count(), mp_context=multiprocessing.get_context("spawn")) as pool:
-        jobs = [
-            pool.submit(compile_linear, block, part, parts)
-            for block, parts in ((128, 4), (64, 4), (32, 2), (16, 2))
-            for part in range(parts)
-        ]
-        jobs += [pool.submit(compile_conv, block, size) for block in CONV_BLOCKS for size in (14, 28)]
-        for job in jobs:
-            job.result()
 
 
 def measure_ceilings() -> dict[str, float]:
@@ -326,36 +257,6 @@ def host_microseconds(function: Callable[[], object]) -> float:
     return min(times)
 
 
-def measure_steps(modes: list[str]) -> list[dict[str, Any]]:
-    """Whole training steps, dense and at 90 %, compiled as they are and with CUDA graphs.
-
-    Peak memory is meaningful without CUDA graphs only, whose memory the allocator's peak does not count.
-    """
-    rows = []
-    for model in STEP_MODELS:
-        for mode, budget in (("reduce-overhead", 1.0), ("default", 1.0), ("default", 0.5)):
-            if mode not in modes or (budget < 1.0 and model.width < 4096):
-                continue  # the memory aim is for the largest model
-            dense = time_step(model, None, mode, budget)
-            for block in (128, 64) if budget == 1.0 else (128,):
-                sparse = time_step(model, block, mode, budget)
-                rows.append(
-                    {
-                        "model": model.name,
-                        "mode": mode,
-                        "activation_memory_budget": budget,
-                        "block": block,
-                        "ratio": dense.milliseconds / sparse.milliseconds,
-                        "memory_ratio": sparse.peak_gib / dense.peak_gib,
-                        "aim": STEP_AIMS[model.width],
-                        "dense": asdict(dense),
-                        "sparse": asdict(sparse),
-                    }
-                )
-                print(rows[-1], flush=True)
-    return rows
-
-
 def check_ops_against_autograd() -> None:
     """One backward pass through the public functions, so that a broken registration cannot go unnoticed."""
     topology = random_topology(8, 8, 32, 0.3)
@@ -379,7 +280,7 @@ def run_gpu_bench(
 ) -> None:
     """Measure ``sections`` in turn; after each ``on_record`` gets all so far, so that an interruption loses one."""
     begin = time.perf_counter()
-    precompile()
+    precompile(steps="steps" in sections)
     check_ops_against_autograd()
     ceilings = measure_ceilings()
     record: dict[str, Any] = {
@@ -398,7 +299,8 @@ def run_gpu_bench(
         "steps": lambda: measure_steps(list(step_modes)),
     }
     for section in sections:
-        record[section] = measures[section]()
+        found = measures[section]()
+        record |= found if section == "steps" else {section: found}
         record["seconds"] = time.perf_counter() - begin
         record["chosen"] = {str(signature): asdict(config) for signature, config in TUNER._chosen.items()}
         on_record(record)
@@ -432,9 +334,4 @@ def summary_lines(record: dict[str, Any]) -> list[str]:
         for row in record.get("conv", ())
     ]
     lines += [f"host {name}: {value:.0f} us per call" for name, value in record.get("overhead", {}).items()]
-    lines += [
-        f"step {row['model']} {row['mode']} (activation memory {row['activation_memory_budget']}) B={row['block']}: "
-        f"{row['ratio']:.2f}x, aim {row['aim']}, memory {row['memory_ratio']:.2f} of dense"
-        for row in record.get("steps", ())
-    ]
-    return lines
+    return lines + step_lines(record.get("steps", ()))

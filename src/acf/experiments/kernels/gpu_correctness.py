@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from acf.ops import Conv2dGeometry, reference
-from acf.ops.triton import conv, norms, product, weight_grad
+from acf.ops.triton import conv, gelu, norms, product, weight_grad
 from acf.ops.triton.configs import (
     conv_product_configs,
     conv_weight_grad_configs,
@@ -18,7 +18,8 @@ from acf.ops.triton.configs import (
     weight_grad_configs,
 )
 from acf.ops.triton.pixels import ConvProblem
-from acf.ops.triton.support import BLOCK_SIZES
+from acf.ops.triton.specialised import has_specialised
+from acf.ops.triton.support import BLOCK_SIZES, dot_precision
 from acf.sparse import BlockLayout, BlockTopology
 
 TOLERANCE = {torch.float32: 2e-6, torch.float16: 1e-3, torch.bfloat16: 6e-3}
@@ -66,7 +67,7 @@ def check_linear(log: ErrorLog, block: int, dtype: torch.dtype, tokens: int) -> 
         True: reference.linear(wide[1], wide[2], topology),
         False: reference.linear_input_grad(wide[0], wide[2], topology),
     }
-    for config in product_configs(block, x.itemsize, precision):
+    for config in product_configs(block, x.itemsize, precision, has_specialised(x.get_device())):
         for forward, operand in ((True, x), (False, gradient)):
             out = poisoned(*expected[forward].shape, dtype=dtype)
             product.launch_product(config, operand, weight, out, topology, forward)
@@ -77,6 +78,48 @@ def check_linear(log: ErrorLog, block: int, dtype: torch.dtype, tokens: int) -> 
         weight_grad.launch_weight_grad(config, gradient, x, out, topology)
         log.add(f"weight gradient {dtype} {precision}", out, expected_weight, tolerance)
     check_norms(log, gradient, x, block, tolerance)
+    check_gelu(log, block, gradient, x, weight, topology, tolerance)
+
+
+def check_gelu(
+    log: ErrorLog, block: int, gradient: Tensor, x: Tensor, weight: Tensor, topology: BlockTopology, tolerance: float
+) -> None:
+    """Every configuration of the product that leaves a GELU, with and without bias, and of the scaled gradient."""
+    precision, weight = dot_precision(x.dtype), weight / (2 * block) ** 0.5  # hidden values of order one
+    shift = torch.randn(gradient.shape[1], device="cuda").to(x.dtype)
+    scaled = reference.linear_input_grad(gradient.double(), weight.double(), topology) * x.double()
+    for config in gelu.gelu_configs(block, x.itemsize, precision):
+        for bias in (None, shift):
+            hidden = reference.linear(x.double(), weight.double(), topology)
+            hidden = (hidden if bias is None else hidden + bias.double()).requires_grad_()
+            value = torch.nn.functional.gelu(hidden)
+            (rise,) = torch.autograd.grad(value.sum(), hidden)
+            activated, slope = (poisoned(*gradient.shape, dtype=x.dtype) for _ in range(2))
+            gelu.launch_gelu(config, x, weight, bias, activated, slope, topology)
+            log.add(f"GELU {x.dtype} {precision}", activated, value.detach(), tolerance)
+            log.add(f"slope of GELU {x.dtype} {precision}", slope, rise, tolerance)
+        out = poisoned(*x.shape, dtype=x.dtype)
+        gelu.launch_scaled(config, gradient, weight, x, out, topology)
+        log.add(f"scaled input gradient {x.dtype} {precision}", out, scaled, tolerance)
+
+
+def check_specialised(log: ErrorLog, block: int, dtype: torch.dtype) -> None:
+    """More output tiles than programs, an empty group among them, and the same bits from a prepared launch."""
+    configs = product_configs(block, dtype.itemsize, "tf32", has_specialised(torch.cuda.current_device()))
+    topology = odd_topology(40, 23, block)
+    weight = torch.randn(topology.block_rows.numel(), block, block, device="cuda").to(dtype)
+    for config in [config for config in configs if config.kernel == "specialised"]:
+        for forward, width in ((True, 23), (False, 40)):
+            x = torch.randn(9000, width * block, device="cuda").to(dtype)
+            meaning = reference.linear if forward else reference.linear_input_grad
+            expected = meaning(x.double(), weight.double(), topology)
+            out, again = (poisoned(*expected.shape, dtype=dtype) for _ in range(2))
+            prepared = product.launch_product(config, x, weight, out, topology, forward)
+            log.add(f"specialised {dtype}", out, expected, TOLERANCE[dtype])
+            if prepared is not None:
+                prepared(x.clone(), weight.clone(), again, *product.walk_of(topology, forward))
+                if not torch.equal(out, again):
+                    raise ArithmeticError(f"{config}, blocks of {block}: a prepared launch differs from the first")
 
 
 def check_norms(log: ErrorLog, gradient: Tensor, x: Tensor, block: int, tolerance: float) -> None:
@@ -172,10 +215,12 @@ def check_relaunch(block: int) -> None:
         torch.randn(one.block_rows.numel(), block, block, device="cuda").bfloat16() for one in (topology, conv_topology)
     )
     pairs = Conv2dGeometry((3, 3), (1, 1), (1, 1), (1, 1)).as_lists()
-    passes: list[tuple[Callable[..., Tensor], tuple[Tensor, Tensor], tuple[Any, ...]]] = [
+    passes: list[tuple[Callable[..., Tensor], tuple[Tensor, ...], tuple[Any, ...]]] = [
         (product.linear, (x, weight), topology),
         (product.linear_input_grad, (gradient, weight), topology),
         (weight_grad.linear_weight_grad, (gradient, x), topology),
+        (lambda x, weight, *rest: gelu.linear_gelu(x, weight, None, *rest)[1], (x, weight), topology),
+        (gelu.linear_scaled_input_grad, (gradient, weight, x), topology),
         (conv.conv2d, (images, kernel), (*conv_topology, *pairs)),
         (conv.conv2d_input_grad, (images_grad, kernel), (*conv_topology, sizes, *pairs)),
         (conv.conv2d_weight_grad, (images_grad, images), (*conv_topology, *pairs)),
@@ -195,6 +240,7 @@ def check_block_size(block: int, dtype_name: str, allow_tf32: bool) -> dict[str,
     log = ErrorLog()
     for tokens in (1, 333):
         check_linear(log, block, getattr(torch, dtype_name), tokens)
+    check_specialised(log, block, getattr(torch, dtype_name))
     return log.largest
 
 

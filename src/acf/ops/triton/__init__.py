@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from acf.ops import conv as conv_ops
+from acf.ops import gelu as gelu_ops
 from acf.ops import linear as linear_ops
 from acf.ops.library import Op
 from acf.ops.observe import observed
@@ -21,11 +22,13 @@ from acf.ops.observe import observed
 __all__ = ["register"]
 
 # For each op the module of this package and the function in it.
-_KERNELS: tuple[tuple[Op, str, str], ...] = (
+_KERNELS: tuple[tuple[Op[Any], str, str], ...] = (
     (linear_ops.block_linear_forward, "product", "linear"),
     (linear_ops.block_linear_input_grad, "product", "linear_input_grad"),
     (linear_ops.block_linear_weight_grad, "weight_grad", "linear_weight_grad"),
     (linear_ops.linear_gradient_norms, "norms", "linear_gradient_norms"),
+    (gelu_ops.block_linear_gelu, "gelu", "linear_gelu"),
+    (gelu_ops.block_linear_scaled_input_grad, "gelu", "linear_scaled_input_grad"),
     (conv_ops.block_conv2d_forward, "conv", "conv2d"),
     (conv_ops.block_conv2d_input_grad, "conv", "conv2d_input_grad"),
     (conv_ops.block_conv2d_weight_grad, "conv", "conv2d_weight_grad"),
@@ -42,14 +45,14 @@ def register() -> None:
         op.register_kernel("cuda", observed(kernel) if name.endswith("weight_grad") else kernel)
 
 
-def _on_first_call(module: str, name: str) -> Callable[..., Tensor]:
+def _on_first_call(module: str, name: str) -> Callable[..., Any]:
     """The kernel's launcher, imported when it is first called, on the device of its first tensor.
 
     Triton itself launches on the current device.
     """
-    loaded: list[tuple[Callable[..., Tensor], bool]] = []
+    loaded: list[tuple[Callable[..., Any], bool]] = []
 
-    def launch(first: Tensor, *rest: Any) -> Tensor:
+    def launch(first: Tensor, *rest: Any) -> Any:
         if not loaded:
             kernel = getattr(import_module(f"acf.ops.triton.{module}"), name)
             loaded.append((kernel, torch.cuda.device_count() > 1))

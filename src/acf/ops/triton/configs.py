@@ -36,6 +36,12 @@ _SIXTEEN_BIT_PRODUCT = {
     ),
 }
 
+_SPECIALISED_PRODUCT = {
+    128: LaunchConfig("specialised", tile=256, depth=64, warps=4, stages=4),
+    64: LaunchConfig("specialised", tile=512, depth=64, warps=4, stages=3),
+}
+"""Only for chips that have them: `acf.ops.triton.specialised`."""
+
 _SIXTEEN_BIT_WEIGHT_GRAD = {
     128: (
         LaunchConfig("gather", depth=64, pack=2, swap=True, warps=8, stages=3),
@@ -60,10 +66,11 @@ _SIXTEEN_BIT_WEIGHT_GRAD = {
 
 
 @cache
-def product_configs(block: int, itemsize: int, precision: str) -> tuple[LaunchConfig, ...]:
-    """Candidates of the forward and input-gradient products."""
+def product_configs(block: int, itemsize: int, precision: str, specialised: bool = False) -> tuple[LaunchConfig, ...]:
+    """Candidates of the forward and input-gradient products; ``specialised`` where `has_specialised` says so."""
     if itemsize == 2:
-        return (*_SIXTEEN_BIT_PRODUCT[block], DENSE)
+        divided = (_SPECIALISED_PRODUCT[block],) if specialised and block in _SPECIALISED_PRODUCT else ()
+        return (*_SIXTEEN_BIT_PRODUCT[block], *divided, DENSE)
     depth = min(block, 32)
     if precision == "tf32":
         return tuple(

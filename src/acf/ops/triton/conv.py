@@ -167,9 +167,7 @@ def _first_conv2d_weight_grad(output_grad: Tensor, x: Tensor, rest: tuple[Any, .
     config = TUNER.choose(
         signature,
         lambda: _key("conv_weight_grad", problem, topology, x, block),
-        conv_weight_grad_configs(
-            block, x.itemsize, dot_precision(x.dtype), problem.unstrided, split_choices(blocks, 1)
-        ),
+        conv_weight_grad_configs(block, x.itemsize, dot_precision(x.dtype), problem.unstrided, split_choices(blocks)),
         lambda candidate: launch_conv_weight_grad(candidate, gradient, source, out, topology, problem),
     )
     prepared = launch_conv_weight_grad(config, gradient, source, out, topology, problem)

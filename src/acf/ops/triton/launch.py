@@ -36,6 +36,10 @@ class Tiled:
         """What a launch depends on, beside the tensor's address."""
         return (self.tensor.dtype, self.tensor.shape, self.tensor.stride(), tuple(self.box))
 
+    def descriptor(self) -> Any:
+        """The description that Triton launches with."""
+        return TensorDescriptor.from_tensor(self.tensor, self.box)
+
 
 @dataclass(frozen=True)
 class Described:
@@ -118,10 +122,7 @@ def launch(
     known = _PREPARED.get((tensors[0].get_device(), key))
     if known is not None and known(*tensors):
         return known
-    arguments = [
-        TensorDescriptor.from_tensor(operand.tensor, operand.box) if isinstance(operand, Tiled) else operand
-        for operand in operands
-    ]
+    arguments = [operand.descriptor() if isinstance(operand, Tiled) else operand for operand in operands]
     compiled = kernel[(programs,)](*arguments, *sizes, **constants, num_warps=num_warps, num_stages=num_stages)
     if compiled is None or not triton.__version__.startswith(READ_VERSIONS):
         return None

@@ -1,6 +1,6 @@
 """Launching the forward and input-gradient products of linear layers."""
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import NamedTuple
 
 import torch
@@ -8,12 +8,13 @@ from torch import Tensor
 
 from acf.ops import reference
 from acf.ops.triton.configs import product_configs
-from acf.ops.triton.launch import PreparedLaunch, Tiled, launch
+from acf.ops.triton.launch import Tiled, launch
 from acf.ops.triton.product_kernels import (
     product_descriptor_kernel,
     product_gather_kernel,
     product_transposed_kernel,
 )
+from acf.ops.triton.specialised import gains_by_specialising, launch_specialised
 from acf.ops.triton.support import ceil_div, dot_precision, readable, supports
 from acf.ops.triton.transpose import transposed
 from acf.ops.triton.tuning import TUNER, LaunchConfig, ProblemKey, density_bucket, token_bucket
@@ -23,7 +24,7 @@ from acf.sparse import BlockTopology
 class PreparedProduct(NamedTuple):
     """The launch of one problem, and whether it reads the transpose of x."""
 
-    launch: PreparedLaunch
+    launch: Callable[..., bool]
     transposes: bool
 
     def __call__(self, x: Tensor, *rest: Tensor) -> bool:
@@ -104,7 +105,7 @@ def _first_product(x: Tensor, weight: Tensor, topology: BlockTopology, forward: 
     config = TUNER.choose(
         signature,
         describe,
-        product_configs(block, x.itemsize, precision),
+        product_configs(block, x.itemsize, precision, gains_by_specialising(x, weight)),
         lambda candidate: launch_product(candidate, x, weight, out, topology, forward),
     )
     prepared = launch_product(config, x, weight, out, topology, forward)
@@ -115,7 +116,7 @@ def _first_product(x: Tensor, weight: Tensor, topology: BlockTopology, forward: 
 
 def launch_product(
     config: LaunchConfig, x: Tensor, weight: Tensor, out: Tensor, topology: BlockTopology, forward: bool
-) -> PreparedLaunch | None:
+) -> Callable[..., bool] | None:
     """Fill ``out [tokens, groups * block]`` from contiguous ``x [tokens, width]`` and ``weight [nnz, B, B]``.
 
     The operands of the launch are ``x`` or its transpose, ``weight``, ``out`` and the walk; None where it cannot be
@@ -128,6 +129,8 @@ def launch_product(
     (tokens, width), block, walk = x.shape, weight.shape[1], walk_of(topology, forward)
     programs = walk.groups * ceil_div(tokens, config.tile)
     precision = dot_precision(x.dtype)
+    if config.kernel == "specialised":
+        return launch_specialised(config, x, weight, out, walk, forward)
     if config.kernel == "gather":
         return launch(
             product_gather_kernel, programs, (x, weight, out, *walk), (walk.groups, tokens, width, out.shape[1]),

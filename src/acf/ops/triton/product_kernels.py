@@ -33,6 +33,40 @@ def multiply(
 
 
 @jit
+def sum_blocks(
+    x: tl.tensor,
+    weight: tl.tensor,
+    slots: tl.tensor,
+    indices: tl.tensor,
+    begin: tl.tensor,
+    end: tl.tensor,
+    token: tl.tensor,
+    accumulator: tl.tensor,
+    block: tl.constexpr,
+    depth: tl.constexpr,
+    forward: tl.constexpr,
+    swap: tl.constexpr,
+    precision: tl.constexpr,
+) -> tl.tensor:
+    """``accumulator`` plus the products of one group; steps ``begin`` to ``end`` are of ``depth`` columns of a block.
+
+    Operands are tensor descriptors. Indices are carried one step ahead: a load that waits for another load in the same
+    step would take buffers away from the operands.
+    """
+    chunks: tl.constexpr = block // depth
+    slot = tl.load(slots + begin // chunks, mask=begin < end, other=0)
+    column = tl.load(indices + slot) * block
+    for step in range(begin, end):
+        inner = (step % chunks) * depth
+        x_tile = x.load([token, column + inner])
+        weight_tile = weight.load([slot * block, inner]) if forward else weight.load([slot * block + inner, 0])
+        accumulator = multiply(x_tile, weight_tile, accumulator, forward, swap, precision)
+        slot = tl.load(slots + (step + 1) // chunks, mask=step + 1 < end, other=0)
+        column = tl.load(indices + slot) * block
+    return accumulator
+
+
+@jit
 def product_descriptor_kernel(
     x: tl.tensor,
     weight: tl.tensor,
@@ -66,17 +100,9 @@ def product_descriptor_kernel(
     else:
         accumulator = tl.zeros((token_tile, block), dtype=tl.float32)
     if pack == 1:
-        # Indices are carried one step ahead: a load that waits for another load in the same step would take
-        # buffers away from the operands.
-        slot = tl.load(slots + begin // chunks, mask=begin < end, other=0)
-        column = tl.load(indices + slot) * block
-        for step in range(begin, end):
-            inner = (step % chunks) * depth
-            x_tile = x.load([token, column + inner])
-            weight_tile = weight.load([slot * block, inner]) if forward else weight.load([slot * block + inner, 0])
-            accumulator = multiply(x_tile, weight_tile, accumulator, forward, swap, precision)
-            slot = tl.load(slots + (step + 1) // chunks, mask=step + 1 < end, other=0)
-            column = tl.load(indices + slot) * block
+        accumulator = sum_blocks(
+            x, weight, slots, indices, begin, end, token, accumulator, block, depth, forward, swap, precision
+        )
     else:
         for start in range(begin, end, pack):
             for part in tl.static_range(pack):

@@ -59,15 +59,14 @@ def owners_of(topology: BlockTopology, output_grad: Tensor, x: Tensor, config: L
     return Owners(topology.row_offsets, topology.row_slots, output_grad, gathered, rows, cols, turned)
 
 
-def split_choices(blocks: int, pack: int = 2) -> tuple[int, ...]:
-    """Numbers of token splits worth timing: none, and enough to fill the chip once or twice when blocks are few.
+def split_choices(blocks: int) -> tuple[int, ...]:
+    """Numbers of token splits worth timing: enough to fill the chip once or twice, since every split is added up.
 
-    >>> split_choices(2000), split_choices(19)
-    ((1,), (16, 32))
+    >>> split_choices(2000), split_choices(400), split_choices(19)
+    ((1,), (1, 2), (8, 16))
     """
-    works = max(1, blocks // pack)
-    fill = min(64, next_power_of_two(ceil_div(FILL_PROGRAMS // 2, works)))
-    return (1,) if fill == 1 else (fill, 2 * fill)
+    fill = min(32, next_power_of_two(ceil_div(FILL_PROGRAMS // 2, max(1, blocks))))
+    return (1,) if blocks >= 2 * FILL_PROGRAMS else (fill, 2 * fill)
 
 
 @dataclass(frozen=True)

@@ -10,14 +10,20 @@ from acf.rtl.fabric.bits import all_of, wrapped
 from acf.rtl.fabric.sizes import FabricSizes
 from acf.sim.fabric.traffic import FILL, IMBALANCE, MEMORY, MESH
 
+COUNT_BITS = 24
+"""Bits of the number of commands of a line."""
+
 
 class Controller(Component):
     """The controller of a line of ``places`` routers; with ``serial`` one of a mesh row, else of a mesh column.
 
     ``load`` writes a word of the command memory, ``load_count`` says how many there are and goes back to the first.
+    With ``refill`` the memory is a window: ``load`` comes while the program runs, each word goes behind the one before,
+    and ``takes`` tells that a place is free again.
     While ``run`` is 1 it asks its memory for one packet a cycle, ``prefetch_packets`` ahead at most, and sends.
     ``memory_late``: the packet waited behind another one's flits; ``memory_outside``: it came from outside the chip.
-    On a mesh column whose partial sums are added (``reduces``) the commands are rounds of results instead.
+    On a mesh column whose partial sums are added (``reduces``) the commands are rounds of results instead, and no sums
+    are ordered while ``hold`` is 1.
     """
 
     def __init__(self, sizes: FabricSizes, places: int, serial: bool) -> None:
@@ -31,7 +37,9 @@ class Controller(Component):
             "load_address": In(bits_for(sizes.command_depth - 1)),
             "load_word": In(self.command),
             "load_count": In(1),
-            "count": In(bits_for(sizes.command_depth)),
+            "count": In(COUNT_BITS),
+            "refill": In(1),
+            "takes": Out(1),
             "memory_ask": Out(1),
             "memory_address": Out(bits_for(sizes.memory_flits - 1)),
             "memory_flits": Out(bits_for(sizes.piece_flits)),
@@ -50,6 +58,7 @@ class Controller(Component):
         else:
             members |= {
                 "closes": In(places),
+                "hold": In(1),
                 "sums_start": Out(1),
                 "sums_flit": Out(bits_for(sizes.most_sum_flits)),
                 "sums_last": Out(1),
@@ -60,38 +69,60 @@ class Controller(Component):
     def elaborate(self, platform: object) -> Module:
         """Two readers of the command memory: one asks memory, one sends."""
         m, sizes = Module(), self.sizes
-        m.submodules.commands = memory = Memory(shape=self.command, depth=max(2, sizes.command_depth), init=[])
+        depth = max(2, sizes.command_depth)
+        m.submodules.commands = memory = Memory(shape=self.command, depth=depth, init=[])
         write, ask_port, send_port = memory.write_port(), memory.read_port(), memory.read_port()
-        m.d.comb += [write.en.eq(self.load), write.addr.eq(self.load_address), write.data.eq(self.load_word)]
-        stop = Signal(range(sizes.command_depth + 1))
-        head, asked = Signal.like(stop), Signal.like(stop)
         moves, asks = Signal(), Signal()
-        command = send_port.data
+        to_send, to_ask = self._count_commands(m, moves, asks)
         m.d.comb += [
-            send_port.addr.eq(head + moves),
-            ask_port.addr.eq(asked + asks),
+            write.en.eq(self.load),
+            write.addr.eq(Mux(self.refill, self._place(m, depth, self.load, "fill")[0], self.load_address)),
+            write.data.eq(self.load_word),
+            send_port.addr.eq(self._place(m, depth, moves, "send")[1]),
+            ask_port.addr.eq(self._place(m, depth, asks, "ask")[1]),
+            self.takes.eq(moves),
             self.memory_ask.eq(asks),
             self.memory_address.eq(ask_port.data.address),
             self.memory_flits.eq(ask_port.data.flits),
         ]
-        m.d.sync += [head.eq(head + moves), asked.eq(asked + asks)]
-        with m.If(self.load_count):
-            m.d.sync += [stop.eq(self.count), head.eq(0), asked.eq(0)]
         has_command = Signal()
-        m.d.comb += has_command.eq(self.run & (head != stop))
+        m.d.comb += has_command.eq(self.run & (to_send != 0))
         sends_packets = self.run if self.serial else self.run & ~self.reduces
         open_requests = Signal(range(sizes.shape.prefetch_packets + 1))
         m.d.comb += asks.eq(
-            sends_packets & (asked != stop) & ((open_requests != sizes.shape.prefetch_packets) | self.sends)
+            sends_packets & (to_ask != 0) & ((open_requests != sizes.shape.prefetch_packets) | self.sends)
         )
         m.d.sync += open_requests.eq(open_requests + asks - self.sends)
+        left = Signal(COUNT_BITS)
+        m.d.sync += left.eq(Mux(self.load_count, self.count, left - moves))
+        command = send_port.data
         self._send(m, command, has_command)
         if self.serial:
-            m.d.comb += [moves.eq(self.sends), self.is_done.eq(head == stop)]
+            m.d.comb += [moves.eq(self.sends), self.is_done.eq(left == 0)]
         else:
             starts, rests = self._order_sums(m, command, has_command)
-            m.d.comb += [moves.eq(self.sends | starts), self.is_done.eq((head == stop) & rests)]
+            m.d.comb += [moves.eq(self.sends | starts), self.is_done.eq((left == 0) & rests)]
         return m
+
+    def _count_commands(self, m: Module, moves: Signal, asks: Signal) -> tuple[Signal, Signal]:
+        """Commands that are there and not sent yet, and those not asked for; a new one counts once it can be read."""
+        to_send = Signal(range(self.sizes.command_depth + 1))
+        to_ask = Signal.like(to_send)  # of rounds of sums it has no meaning
+        came = Signal()
+        m.d.sync += came.eq(self.load & self.refill)
+        for there, leaves in ((to_send, moves), (to_ask, asks)):
+            with m.If(self.load_count):
+                m.d.sync += there.eq(Mux(self.refill, 0, self.count))
+            with m.Else():
+                m.d.sync += there.eq(there + came - leaves)
+        return to_send, to_ask
+
+    def _place(self, m: Module, depth: int, moves: Value, name: str) -> tuple[Signal, Signal]:
+        """A place of the command memory and that of the next cycle: the following one, round the end, if ``moves``."""
+        place, following = Signal(range(depth), name=f"{name}_place"), Signal(range(depth), name=f"{name}_following")
+        m.d.comb += following.eq(Mux(moves, Mux(place == depth - 1, 0, place + 1), place))
+        m.d.sync += place.eq(Mux(self.load_count, 0, following))
+        return place, following
 
     def _send(self, m: Module, command: data.View, has_command: Value) -> None:
         """Send the head packet when it is there, the link is free and all takers have room."""
@@ -194,18 +225,18 @@ class Controller(Component):
             m.d.sync += closed.eq(now - (starts & command.takers[place]))
             ready.append((now != 0) | ~command.takers[place])
         m.d.comb += [
-            starts.eq(has_command & self.reduces & (left == 0) & all_of(ready)),
-            self.sums_done.eq(left == 1),
+            starts.eq(has_command & self.reduces & (left == 0) & all_of(ready) & ~self.hold),
+            self.sums_done.eq((left == 1) & ~self.hold),
         ]
         with m.If(starts):
             m.d.sync += left.eq(command.sum_cycles - 1)
-        with m.Elif(left != 0):
+        with m.Elif((left != 0) & ~self.hold):
             m.d.sync += left.eq(left - 1)
         flits, stride = Signal.like(command.sum_flits), Signal.like(command.sum_stride)
         flit, gap, more = Signal.like(flits), Signal.like(stride), Signal()
         goes_on = Signal()
         m.d.comb += [
-            goes_on.eq(more & (gap == 0)),
+            goes_on.eq(more & (gap == 0) & ~self.hold),
             self.sums_start.eq(starts | goes_on),
             self.sums_flit.eq(Mux(starts, 0, flit)),
             self.sums_last.eq(Mux(starts, command.sum_flits == 1, flit == flits - 1)),
@@ -220,6 +251,6 @@ class Controller(Component):
             ]
         with m.Elif(goes_on):
             m.d.sync += [flit.eq(flit + 1), gap.eq(stride - 1), more.eq(~self.sums_last)]
-        with m.Elif(more):
+        with m.Elif(more & (gap != 0)):
             m.d.sync += gap.eq(gap - 1)
         return starts, left == 0

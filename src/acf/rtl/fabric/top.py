@@ -9,7 +9,7 @@ from amaranth.utils import bits_for
 
 from acf.rtl.fabric.bits import all_of, any_of, delayed
 from acf.rtl.fabric.cluster import Cluster
-from acf.rtl.fabric.controller import Controller
+from acf.rtl.fabric.controller import COUNT_BITS, Controller
 from acf.rtl.fabric.counters import COUNTER_BITS, REASON_NUMBER_BITS
 from acf.rtl.fabric.line import CreditLine, PacketLine, ResultLine, SumLine, turns
 from acf.rtl.fabric.results import SumCollector
@@ -25,7 +25,9 @@ class Fabric(Component):
     """A mesh of clusters with a controller at the left of each row and at the top of each column.
 
     Lines are numbered rows first, then columns. Commands are loaded by line; every line has a memory port of its own.
-    Results of rows (bf16) and of columns (fp32 partial sums) leave at the edges. One bit per line, cluster or unit
+    With ``refill`` command memories are windows, see `Controller`.
+    Results of rows (bf16) and of columns (fp32 partial sums) leave at the edges; while ``hold`` of a line is 1 no more
+    of its results set out, and those under way arrive. One bit per line, cluster or unit
     tells in every cycle what happens; with ``counts`` units count their cycles by
     reason, and the counters of ``counted_unit`` can be read `COUNTERS_CYCLES` later.
     """
@@ -43,8 +45,11 @@ class Fabric(Component):
             "edge_cycles": In(bits_for(sizes.chunks)),
             "load": In(lines),
             "load_count": In(lines),
-            "load_address": In(bits_for(sizes.command_depth)),
+            "load_address": In(COUNT_BITS),
             "load_word": In(self.command_bits),
+            "refill": In(1),
+            "takes": Out(lines),
+            "hold": In(lines),
             "memory_ask": Out(lines),
             "memory_address": Out(data.ArrayLayout(bits_for(sizes.memory_flits - 1), lines)),
             "memory_flits": Out(data.ArrayLayout(bits_for(sizes.piece_flits), lines)),
@@ -89,7 +94,7 @@ class Fabric(Component):
         for row, controller in zip(rows, row_controllers, strict=True):
             line = [clusters[row, column] for column in columns]
             for column, cluster in zip(columns, line, strict=True):
-                m.d.comb += cluster.slot_is_mine.eq(slots[column])
+                m.d.comb += cluster.slot_is_mine.eq(slots[column] & ~self.hold[row])
             self._packets(m, controller, line, f"row_{row}")
             self._credits(m, controller, line, f"row_{row}")
             self._results(m, row, line)
@@ -145,6 +150,8 @@ class Fabric(Component):
             controller.load_word.eq(self.load_word[: controller.command.size]),
             controller.load_count.eq(self.load_count[line]),
             controller.count.eq(self.load_address),
+            controller.refill.eq(self.refill),
+            self.takes[line].eq(controller.takes),
             self.memory_ask[line].eq(controller.memory_ask),
             self.memory_address[line].eq(controller.memory_address),
             self.memory_flits[line].eq(controller.memory_flits),
@@ -191,6 +198,7 @@ class Fabric(Component):
         hop = self.sizes.shape.hop_cycles
         m.submodules[f"column_{column}_sums"] = line = SumLine(self.sizes)
         m.d.comb += [
+            controller.hold.eq(self.hold[self.sizes.shape.mesh_rows + column]),
             self.sums_start[column].eq(controller.sums_start),
             line.order.start.eq(controller.sums_start),
             line.order.last.eq(controller.sums_last),

@@ -60,6 +60,16 @@ def pack_fields(layout: data.StructLayout, fields: Mapping[str, int]) -> int:
     return word
 
 
+def check_commands(encoded: Encoded, sizes: FabricSizes) -> None:
+    """Refuse a program whose commands must all be in the command memories and are not."""
+    longest = max(map(len, encoded.commands))
+    if longest > sizes.command_depth:
+        raise RtlError(
+            f"command_depth {sizes.command_depth} is less than the {longest} commands of this program; give more, or "
+            "run it on a device, which refills its command memories"
+        )
+
+
 def encode(program: Program, sizes: FabricSizes, serial: Bits, parallel: Bits) -> Encoded:
     """Words of ``program`` over the bf16 bits of ``serial [rows, k]`` and ``parallel [k, columns]``."""
     return _Encoder(program, sizes, serial, parallel).encode()
@@ -91,17 +101,7 @@ class _Encoder:
                 words = self._sum_commands(column, places)
             commands.append(words)
             flits.append(contents)
-        self._check(commands, flits)
         return Encoded(commands, flits, places, tiles, self.edge_cycles)
-
-    def _check(self, commands: list[list[int]], flits: list[list[int]]) -> None:
-        for name, lists, most in (
-            ("command_depth", commands, self.sizes.command_depth),
-            ("memory_flits", flits, self.sizes.memory_flits),
-        ):
-            longest = max(map(len, lists))
-            if longest > most:
-                raise RtlError(f"{name} {most} is less than the {longest} words of this program; give more")
 
     # What happens in a cluster.
     def _packets(self, cluster: int) -> list[int]:
@@ -232,6 +232,11 @@ class _Encoder:
                 payload, packed = self._payload(kind, piece, depth)
                 at[kind, piece, depth] = len(flits), packed
                 flits += payload
+                if len(flits) > self.sizes.memory_flits:
+                    raise RtlError(
+                        f"a line of this program has more than the {self.sizes.memory_flits} flits that its commands "
+                        "can address; build with more memory_flits, or cut the product"
+                    )
                 if len(payload) != int(stream.flits[packet]):
                     raise RtlError(
                         f"packet {packet} has {len(payload)} flits of values and {int(stream.flits[packet])} in the "

@@ -25,6 +25,7 @@ struct Bench {{
         model.eval();
         {reset}
     }}
+    ~Bench() {{ model.final(); }}
     void settle() {{
         model.eval();
 #if VM_TRACE

@@ -23,13 +23,17 @@ def separate_parts() -> Iterator[dict[str, str]]:
         _PARTS.reset(token)
 
 
-def place(m: Any, name: str, component: Any, module: str) -> Any:
-    """Add ``component`` to ``m`` as ``name``; every component with the same ``module`` name must be the same design."""
+def place(m: Any, name: str, component: Any, module: str, reset: Any = None) -> Any:
+    """Add ``component`` to ``m`` as ``name``; every component with the same ``module`` name must be the same design.
+
+    Where ``reset`` is 1 the part goes back to its initial state, as with the reset of all.
+    """
+    from amaranth.hdl import ClockSignal, Instance, ResetInserter, ResetSignal
+
     parts = _PARTS.get()
     if parts is None:
-        m.submodules[name] = component
+        m.submodules[name] = component if reset is None else ResetInserter(reset)(component)
         return component
-    from amaranth.hdl import ClockSignal, Instance, ResetSignal
 
     from acf.rtl.flow.ports import ports_of
 
@@ -38,7 +42,8 @@ def place(m: Any, name: str, component: Any, module: str) -> Any:
         parts[module] = _text(component, module)
     component._MustUse__used = True  # its ports are, and one like it has been elaborated
     head = parts[module].rsplit(f"\nmodule \\{module}\n", 1)[1]
-    for wire, signal in (("clk", ClockSignal()), ("rst", ResetSignal())):
+    resets = ResetSignal() if reset is None else ResetSignal() | reset
+    for wire, signal in (("clk", ClockSignal()), ("rst", resets)):
         if f" \\{wire}\n" in head.partition("\n  cell ")[0].partition("\n  process ")[0]:
             ports[f"i_{wire}"] = signal
     m.submodules[name] = Instance(module, **ports)

@@ -8,18 +8,22 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
 from acf.errors import RtlError
 from acf.files import cache_directory
+from acf.rtl.flow.blocks import cut
 
 FLAGS = ("-O3", "--x-assign", "fast", "--x-initial", "fast", "--noassert", "-Wno-fatal", "-Wno-lint", "-Wno-style")
 COMPILER_FLAGS = ("-std=c++20", "-fPIC", "-w", "-fvisibility=hidden", "-DVL_TIME_CONTEXT")
+PROGRAM_FLAGS = ("-std=c++20", "-fPIC", "-w")  # libraries call back into a program
 INLINE_BYTES = 100_000  # above this much Verilog, a class for every module compiles far sooner and runs a little slower
 RUNTIME_SOURCES = ("verilated.cpp", "verilated_threads.cpp")
 TRACE_SOURCES = ("verilated_saif_c.cpp",)
+BLOCK_SOURCES = ("verilated_dpi.cpp",)
 
 
 class VerilatorUnavailableError(RtlError):
@@ -82,21 +86,31 @@ def _compiler_command() -> tuple[str, str]:
     return compiler.command, compiler.version
 
 
-def load_model(verilog: str, top: str, harness: str, optimise: str = "-O1", saif: bool = False) -> ctypes.CDLL:
+def load_model(
+    verilog: str, top: str, harness: str, optimise: str = "-O1", saif: bool = False, blocks: Sequence[str] = ()
+) -> ctypes.CDLL:
     """The library made of ``verilog`` and the C++ ``harness``, built unless the cache has it.
 
-    With ``saif`` the model can record how often every signal toggles.
+    With ``saif`` the model can record how often every signal toggles. ``blocks`` are modules that are compiled once,
+    however often they occur: for designs whose C++ would else be too much.
     """
     from acf.ops.cpu_build import is_whole
 
     verilator, compiler = find_verilator(), _compiler_command()
-    key = repr((verilog, top, harness, optimise, saif, FLAGS, COMPILER_FLAGS, verilator.version, compiler))
+    key = repr((verilog, top, harness, optimise, saif, blocks, FLAGS, COMPILER_FLAGS, verilator.version, compiler))
     name = f"rtl-{hashlib.sha256(key.encode()).hexdigest()[:24]}.so"
     library = cache_directory() / "rtl" / name
     try:
         library.parent.mkdir(parents=True, exist_ok=True)
         if not is_whole(library):
-            _build(verilog, top, harness, optimise, saif, library)
+            with tempfile.TemporaryDirectory(dir=library.parent, prefix="build-") as scratch:
+                folder = Path(scratch)
+                (folder / "harness.cpp").write_text(harness, encoding="utf-8")
+                if blocks:
+                    built = _build_blocks(verilog, top, optimise, tuple(blocks), folder)
+                else:
+                    built = _build(verilog, top, optimise, saif, folder)
+                _publish(built, library)
         return ctypes.CDLL(str(library))
     except OSError as error:
         raise VerilatorUnavailableError(
@@ -104,42 +118,85 @@ def load_model(verilog: str, top: str, harness: str, optimise: str = "-O1", saif
         ) from error
 
 
-def _build(verilog: str, top: str, harness: str, optimise: str, saif: bool, library: Path) -> None:
-    """Compile in a folder beside ``library`` and move the result there, with a checksum at its end, in one step."""
+def _build(verilog: str, top: str, optimise: str, saif: bool, folder: Path) -> Path:
+    """Compile all of a design as one source; the library lies in ``folder``."""
+    options = ["--trace-saif"] * saif + ["-fno-inline"] * (len(verilog) > INLINE_BYTES)
+    (folder / "top.v").write_text(verilog, encoding="utf-8")
+    sources = ["harness.cpp", *_verilate(folder, ["top.v"], top, "Model", options)]
+    (folder / "all.cpp").write_text("".join(f'#include "{source}"\n' for source in sources), encoding="utf-8")
+    runtime = [_runtime_object(name) for name in (*RUNTIME_SOURCES, *(TRACE_SOURCES if saif else ()))]
+    flags = [*COMPILER_FLAGS, *_trace_definitions(saif), optimise, "-IModel", *_headers()]
+    built = folder / "library.so"
+    _run([_compiler_command()[0], "-shared", *flags, "all.cpp", *runtime, "-o", str(built)], folder)
+    return built
+
+
+def _build_blocks(verilog: str, top: str, optimise: str, blocks: Sequence[str], folder: Path) -> Path:
+    """Verilate every block as a library and the rest over their wrappers; compile source by source, on all cores."""
+    pieces = cut(verilog, top, blocks)
+    for name, text in pieces.items():
+        (folder / f"{name}.v").write_text(text, encoding="utf-8")
+    sources = ["harness.cpp"]
+    for block in blocks:
+        sources += _verilate(folder, [f"{block}.v"], block, f"Block_{block}", ["--lib-create", block])
+    wrappers = [f"Block_{block}/{block}.sv" for block in blocks]
+    sources += _verilate(folder, [f"{top}.v", *wrappers], top, "Model", ["-fno-inline"])
+    flags = [*COMPILER_FLAGS, *_trace_definitions(False), optimise, "-IModel", *_headers()]
+    flags += [f"-IBlock_{block}" for block in blocks]
+
+    def compiled(source: str) -> str:
+        _run([_compiler_command()[0], "-c", *flags, source, "-o", f"{source}.o"], folder)
+        return f"{source}.o"
+
+    with ThreadPoolExecutor(os.cpu_count()) as threads:
+        objects = list(threads.map(compiled, sources))
+    runtime = [_runtime_object(name) for name in (*RUNTIME_SOURCES, *BLOCK_SOURCES)]
+    built = folder / "library.so"
+    _run([_compiler_command()[0], "-shared", *COMPILER_FLAGS, *objects, *runtime, "-o", str(built)], folder)
+    return built
+
+
+def compile_program(
+    folder: Path, files: Sequence[str], top: str, main: Path, runtime: Sequence[str], link: Sequence[str]
+) -> Path:
+    """A program with its own ``main`` over Verilog whose model is called Vtop; ports can be reached through VPI."""
+    sources = [str(main), *_verilate(folder, files, top, "Vtop", ["--vpi", "--timescale", "1ns/1ps"])]
+    (folder / "all.cpp").write_text("".join(f'#include "{source}"\n' for source in sources), encoding="utf-8")
+    flags = [*PROGRAM_FLAGS, *_trace_definitions(False), "-O0", "-IVtop", *_headers()]
+    built = folder / "program"
+    objects = [_runtime_object(name, PROGRAM_FLAGS) for name in runtime]
+    _run([_compiler_command()[0], *flags, "all.cpp", *objects, "-o", str(built), *link], folder)
+    return built
+
+
+def _verilate(folder: Path, files: Sequence[str], top: str, prefix: str, options: Sequence[str]) -> list[str]:
+    """Turn Verilog into C++ in a folder named like the prefix; gives the sources."""
     verilator = find_verilator()
-    with tempfile.TemporaryDirectory(dir=library.parent, prefix="build-") as scratch:
-        folder = Path(scratch)
-        (folder / "top.v").write_text(verilog, encoding="utf-8")
-        (folder / "harness.cpp").write_text(harness, encoding="utf-8")
-        options = ["--trace-saif"] * saif + ["-fno-inline"] * (len(verilog) > INLINE_BYTES)
-        command = [verilator.command, "--cc", *FLAGS, *options, "--top-module", top, "--prefix", "Model"]
-        _run([*command, "--Mdir", "model", "top.v"], folder, verilator.environment())
-        sources = ["harness.cpp", *sorted(str(path.relative_to(folder)) for path in (folder / "model").glob("*.cpp"))]
-        include = verilator.root / "include"
-        headers = ["-Imodel", f"-I{include}", f"-I{include / 'vltstd'}"]
-        runtime = [_runtime_object(name, verilator) for name in (*RUNTIME_SOURCES, *(TRACE_SOURCES if saif else ()))]
-        (folder / "all.cpp").write_text("".join(f'#include "{source}"\n' for source in sources), encoding="utf-8")
-        flags = [*COMPILER_FLAGS, *_trace_definitions(saif), optimise]
-        built = folder / "library.so"
-        _run([_compiler_command()[0], "-shared", *flags, *headers, "all.cpp", *runtime, "-o", str(built)], folder)
-        _publish(built, library)
+    command = [verilator.command, "--cc", *FLAGS, *options, "--top-module", top, "--prefix", prefix, "--Mdir", prefix]
+    _run([*command, *files], folder, verilator.environment())
+    return sorted(str(path.relative_to(folder)) for path in (folder / prefix).glob("*.cpp"))
+
+
+def _headers() -> list[str]:
+    include = find_verilator().root / "include"
+    return [f"-I{include}", f"-I{include / 'vltstd'}"]
 
 
 def _trace_definitions(saif: bool) -> list[str]:
     return ["-DVM_TRACE=1", "-DVM_TRACE_SAIF=1"] if saif else ["-DVM_TRACE=0"]
 
 
-def _runtime_object(source: str, verilator: Verilator) -> str:
+def _runtime_object(source: str, compiler_flags: Sequence[str] = COMPILER_FLAGS) -> str:
     """Verilator's own runtime, compiled once for all models."""
-    key = repr((source, COMPILER_FLAGS, verilator.version, str(verilator.root), _compiler_command()))
+    verilator = find_verilator()
+    key = repr((source, compiler_flags, verilator.version, str(verilator.root), _compiler_command()))
     path = cache_directory() / "rtl" / f"{Path(source).stem}-{hashlib.sha256(key.encode()).hexdigest()[:16]}.o"
     if not path.exists():
-        include = verilator.root / "include"
         with tempfile.TemporaryDirectory(dir=path.parent, prefix="build-") as scratch:
             built = Path(scratch) / "runtime.o"
-            headers = [f"-I{include}", f"-I{include / 'vltstd'}"]
-            flags = [*COMPILER_FLAGS, "-O1", *headers]
-            _run([_compiler_command()[0], "-c", *flags, str(include / source), "-o", str(built)], Path(scratch))
+            flags = [*compiler_flags, "-O1", *_headers()]
+            full = str(verilator.root / "include" / source)
+            _run([_compiler_command()[0], "-c", *flags, full, "-o", str(built)], Path(scratch))
             os.replace(built, path)
     return str(path)
 

@@ -77,8 +77,9 @@ def sim(
     from acf.sim.fabric.traffic import REASONS
 
     product = layer_product(tokens, inputs, outputs, shape.tile, zeros, sparsity, seed)
-    fabric = FabricSimulation.of(sizes_for(shape, [product]), backend, "-O0")
     begin = time.perf_counter()
+    fabric = FabricSimulation.of(sizes_for(shape, [product]), backend, "-O0")
+    built = time.perf_counter()
     both = run_lockstep(product, fabric)
     by_reason = dict(zip(REASONS, both.fabric.unit_cycles.sum(axis=0).tolist(), strict=True))
     facts: dict[str, Any] = {
@@ -87,13 +88,17 @@ def sim(
         "model_cycles": both.model.cycles,
         "unit_cycles": by_reason,
         "backend": fabric.simulation.backend,
-        "seconds": round(time.perf_counter() - begin, 2),
+        "build_seconds": round(built - begin, 2),
+        "seconds": round(time.perf_counter() - built, 2),
         "divergence": None if both.divergence is None else str(both.divergence),
     }
     if as_json:
         typer.echo(json.dumps(facts))
     else:
-        typer.echo(f"{facts['cycles']} cycles on {shape.units} SCUs ({facts['backend']}, {facts['seconds']} s)")
+        typer.echo(
+            f"{facts['cycles']} cycles on {shape.units} SCUs ({facts['backend']}, built or found in "
+            f"{facts['build_seconds']} s, both sides run in {facts['seconds']} s)"
+        )
         typer.echo(", ".join(f"{reason} {count}" for reason, count in by_reason.items()) + " unit cycles")
         typer.echo(
             "the model agrees on every event, counter and bit" if both.divergence is None else str(both.divergence)
@@ -110,9 +115,10 @@ def describe(config: Config = None) -> None:
     """Print drawing, command encoding and ports of a fabric as Markdown."""
     shape = load_shape(config)
     from acf.rtl.fabric.describe import describe as text_of
+    from acf.rtl.fabric.device import DEVICE_FLITS
     from acf.rtl.fabric.sizes import FabricSizes
 
-    typer.echo(text_of(FabricSizes(shape)))
+    typer.echo(text_of(FabricSizes(shape, memory_flits=DEVICE_FLITS)))
 
 
 def load_shape(config: Path | None) -> Any:

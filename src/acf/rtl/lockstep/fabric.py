@@ -6,19 +6,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from acf.errors import RtlError
-from acf.program import Program
-from acf.rtl.arithmetic.model import bf16_values
+from acf.program import FabricShape, Program
 from acf.rtl.fabric.bench import FabricBench
 from acf.rtl.fabric.sizes import FabricSizes
 from acf.rtl.fabric.top import COUNTERS_CYCLES
-from acf.rtl.fabric.words import Encoded
+from acf.rtl.fabric.words import Encoded, check_commands
 from acf.rtl.flow.ports import split_bits
-from acf.rtl.lockstep.model import Stalls, add_flushed, columns_of_group, oriented
+from acf.rtl.lockstep.model import Stalls
+from acf.rtl.lockstep.output import assembled, result_values, sum_values
 from acf.rtl.lockstep.record import EVENTS, Record
 from acf.rtl.simulation import Simulation
 from acf.sim.fabric.traffic import DRAIN, IMBALANCE, REASONS
 
 Outputs = dict[str, NDArray[np.uint64]]
+
+MANY_CLUSTERS = 16  # from here on a kind of cluster that is compiled once is ready sooner, and calls to it cost little
+
+
+def cluster_blocks(shape: FabricShape) -> list[str]:
+    """Modules of a fabric that are better compiled once: the kinds of clusters, where there are many."""
+    if shape.clusters < MANY_CLUSTERS:
+        return []
+    return ["first_cluster", "cluster"] if shape.mesh_rows > 1 else ["first_cluster"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,11 +39,12 @@ class FabricSimulation:
 
     @classmethod
     def of(cls, sizes: FabricSizes, backend: str = "auto", optimise: str = "-O1") -> "FabricSimulation":
-        """Build the fabric for a backend of `Simulation`."""
-        return cls(sizes, Simulation(FabricBench(sizes), backend, optimise))
+        """Build the fabric for a backend of `Simulation`; of many clusters, each kind is compiled once."""
+        return cls(sizes, Simulation(FabricBench(sizes), backend, optimise, cluster_blocks(sizes.shape)))
 
     def run(self, program: Program, encoded: Encoded, stalls: Stalls, cycles: int, shape: tuple[int, int]) -> Record:
         """Run ``program``, which takes ``cycles`` on the model; ``shape`` is that of serial rows x parallel columns."""
+        check_commands(encoded, self.sizes)
         self.simulation.restart()
         self.simulation.run(self._load(program, encoded, stalls))
         held = {
@@ -126,67 +136,29 @@ class FabricSimulation:
     def _output(
         self, outputs: Outputs, program: Program, encoded: Encoded, shape: tuple[int, int]
     ) -> NDArray[np.uint32]:
-        output = np.zeros(shape, dtype=np.float32)
-        if program.reduces:
-            self._take_sums(output, outputs, program, encoded)
-        else:
-            self._take_results(output, outputs, program, encoded)
-        return oriented(program, output)
+        streams = self._sums(outputs) if program.reduces else self._results(outputs)
+        return assembled(self.sizes, program, encoded, streams, shape)
 
-    def _take_results(self, output: NDArray[np.float32], outputs: Outputs, program: Program, encoded: Encoded) -> None:
-        shape, sizes = self.sizes.shape, self.sizes
+    def _results(self, outputs: Outputs) -> list[NDArray[np.float32]]:
+        """Values that left each cluster, in their order."""
+        shape = self.sizes.shape
         column_bits = max(1, (shape.mesh_columns - 1).bit_length())
         column_of = split_bits(outputs["result_column"], column_bits, shape.mesh_rows)
         valid = split_bits(outputs["result_valid"], 1, shape.mesh_rows)
         words = outputs["result"].reshape(len(valid), shape.mesh_rows, -1)
+        streams = []
         for row in range(shape.mesh_rows):
             for column in range(shape.mesh_columns):
-                cluster = row * shape.mesh_columns + column
                 cycles = np.flatnonzero((valid[:, row] == 1) & (column_of[:, row] == column))
-                values = bf16_values(np.ascontiguousarray(words[cycles, row]).view("<u2").reshape(-1))
-                taken = 0
-                for number in encoded.places[cluster].rounds:
-                    count = int(program.round_flits[number, row, column]) * sizes.flit_values
-                    bank = self._bank(values[taken : taken + count])
-                    taken += count
-                    self._scatter(output, program, encoded.tiles[cluster, number], bank, adds=False)
+                streams.append(result_values(np.ascontiguousarray(words[cycles, row]).tobytes()))
+        return streams
 
-    def _take_sums(self, output: NDArray[np.float32], outputs: Outputs, program: Program, encoded: Encoded) -> None:
-        shape = self.sizes.shape
-        valid = split_bits(outputs["sum_valid"], 1, shape.mesh_columns)
-        words = outputs["sum"].reshape(len(valid), shape.mesh_columns, -1)
-        for column in range(shape.mesh_columns):
-            values = np.ascontiguousarray(words[valid[:, column] == 1, column]).view("<f4").reshape(-1)
-            taken = 0
-            for number in encoded.places[column].rounds:
-                flits = int(program.round_flits[number, 0, column]) // program.split
-                count = flits * shape.link_bytes // 4
-                bank = self._bank(values[taken : taken + count])
-                taken += count
-                adds = column >= columns_of_group(program, self.sizes)
-                self._scatter(output, program, encoded.tiles[column, number], bank, adds)
-
-    def _bank(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Values in the order of leaving as pieces ``[tiles, tile, tile]``.
-
-        Word n of a bank is word n // units of unit n % units.
-        """
-        shape, sizes = self.sizes.shape, self.sizes
-        units, lanes = shape.units_per_cluster, shape.lanes
-        ordered = values.reshape(-1, sizes.unit_rows, sizes.chunks, units, lanes)
-        return np.ascontiguousarray(ordered.transpose(0, 1, 3, 2, 4)).reshape(-1, shape.tile, shape.tile)
-
-    def _scatter(
-        self,
-        output: NDArray[np.float32],
-        program: Program,
-        pieces: list[tuple[int, int]],
-        bank: NDArray[np.float32],
-        adds: bool,
-    ) -> None:
-        tile = self.sizes.shape.tile
-        for index, (piece, column) in enumerate(pieces):
-            first, rows = int(program.piece_first[piece]), int(program.piece_rows[piece])
-            target = output[first : first + rows, column * tile : (column + 1) * tile]
-            values = bank[index, : target.shape[0], : target.shape[1]]
-            target[...] = add_flushed(target, values) if adds else values
+    def _sums(self, outputs: Outputs) -> list[NDArray[np.float32]]:
+        """Partial sums that left each mesh column, in their order."""
+        columns = self.sizes.shape.mesh_columns
+        valid = split_bits(outputs["sum_valid"], 1, columns)
+        words = outputs["sum"].reshape(len(valid), columns, -1)
+        return [
+            sum_values(np.ascontiguousarray(words[valid[:, column] == 1, column]).tobytes())
+            for column in range(columns)
+        ]

@@ -1,0 +1,54 @@
+"""Floating-point operations of the ops, for `torch.utils.flop_counter` and for compilers that weigh recomputing.
+
+A product and its two gradients each multiply and add once per stored weight and position (a token, or a pixel of the
+output). Without these counts torch takes the ops to be free.
+"""
+
+from math import prod
+from typing import Any
+
+from torch.utils.flop_counter import register_flop_formula
+
+from acf.ops import conv, gelu, linear
+from acf.ops.library import Op
+
+Shape = tuple[int, ...]
+
+
+def register() -> None:
+    """Tell torch what every product costs."""
+    for module_ops in (
+        (linear.block_linear_forward, linear.block_linear_input_grad, linear.block_linear_weight_grad),
+        (conv.block_conv2d_forward, conv.block_conv2d_input_grad, conv.block_conv2d_weight_grad),
+    ):
+        forward, input_grad, weight_grad = (_packet(op) for op in module_ops)
+        register_flop_formula(forward)(_forward)
+        register_flop_formula(input_grad)(_input_grad)
+        register_flop_formula(weight_grad)(_weight_grad)
+    register_flop_formula(_packet(gelu.block_linear_gelu))(_linear_gelu)
+    register_flop_formula(_packet(gelu.block_linear_scaled_input_grad))(_input_grad)
+
+
+def _packet(op: Op[Any]) -> Any:
+    return op.overload.overloadpacket
+
+
+def _forward(x: Shape, weight: Shape, *_: Any, out_shape: Shape, **__: Any) -> int:
+    return 2 * _positions(out_shape) * prod(weight)
+
+
+def _linear_gelu(x: Shape, weight: Shape, *_: Any, **__: Any) -> int:
+    return 2 * _positions(x) * prod(weight)
+
+
+def _input_grad(output_grad: Shape, weight: Shape, *_: Any, out_shape: Shape, **__: Any) -> int:
+    return 2 * _positions(output_grad) * prod(weight)
+
+
+def _weight_grad(output_grad: Shape, x: Shape, *_: Any, out_shape: Shape, **__: Any) -> int:
+    return 2 * _positions(output_grad) * prod(out_shape)
+
+
+def _positions(shape: Shape) -> int:
+    """Tokens of ``[tokens, features]``, or pixels of ``[batch, channels, height, width]``."""
+    return shape[0] * prod(shape[2:])

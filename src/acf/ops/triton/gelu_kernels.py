@@ -1,0 +1,102 @@
+"""Products with the GELU between two layers in them: its value and slope leave with the first layer's product, and the
+slope is multiplied into the second layer's input gradient, so that neither is a pass over memory of its own."""
+
+import triton.language as tl
+
+from acf.ops.triton.jit import jit
+from acf.ops.triton.product_kernels import sum_blocks
+
+
+@jit
+def gelu_and_slope(x: tl.tensor) -> tl.tensor:
+    """``x P(x)`` and ``P(x) + x p(x)``, with P and p the normal distribution and its density.
+
+    One exponential serves both: the tail of P is p times a polynomial in t (Abramowitz and Stegun, 7.1.26, absolute
+    error 1.5e-7).
+    """
+    t = 1.0 / (1.0 + 0.2316419 * tl.abs(x))
+    exponential = tl.exp2(-0.7213475204444817 * x * x)
+    series = t * (0.254829592 + t * (-0.284496736 + t * (1.421413741 + t * (-1.453152027 + t * 1.061405429))))
+    tail = 0.5 * series * exponential
+    cumulative = tl.where(x < 0, tail, 1.0 - tail)
+    return x * cumulative, cumulative + 0.3989422804014327 * x * exponential
+
+
+@jit
+def product_gelu_kernel(
+    x: tl.tensor,
+    weight: tl.tensor,
+    activated: tl.tensor,
+    slope: tl.tensor,
+    bias: tl.tensor,
+    offsets: tl.tensor,
+    slots: tl.tensor,
+    indices: tl.tensor,
+    groups: tl.tensor,
+    block: tl.constexpr,
+    token_tile: tl.constexpr,
+    depth: tl.constexpr,
+    swap: tl.constexpr,
+    has_bias: tl.constexpr,
+    precision: tl.constexpr,
+) -> None:
+    """GELU and its slope of ``x [tokens, in]`` times the weight, plus ``bias [out]``; both ``[tokens, out]``.
+
+    Operands as in `product_descriptor_kernel`; the value before the GELU is rounded nowhere.
+    """
+    group = tl.program_id(0) % groups
+    token = (tl.program_id(0) // groups) * token_tile
+    begin = tl.load(offsets + group) * (block // depth)
+    end = tl.load(offsets + group + 1) * (block // depth)
+    if swap:
+        hidden = tl.zeros((block, token_tile), dtype=tl.float32)
+    else:
+        hidden = tl.zeros((token_tile, block), dtype=tl.float32)
+    hidden = sum_blocks(x, weight, slots, indices, begin, end, token, hidden, block, depth, True, swap, precision)
+    if has_bias:
+        shift = tl.load(bias + group * block + tl.arange(0, block)).to(tl.float32)
+        hidden += shift[:, None] if swap else shift[None, :]
+    value, rise = gelu_and_slope(hidden)
+    value, rise = value.to(activated.dtype), rise.to(slope.dtype)
+    if swap:
+        value = value.T
+        rise = rise.T
+    activated.store([token, group * block], value)
+    slope.store([token, group * block], rise)
+
+
+@jit
+def product_scaled_kernel(
+    x: tl.tensor,
+    weight: tl.tensor,
+    scale: tl.tensor,
+    out: tl.tensor,
+    offsets: tl.tensor,
+    slots: tl.tensor,
+    indices: tl.tensor,
+    groups: tl.tensor,
+    block: tl.constexpr,
+    token_tile: tl.constexpr,
+    depth: tl.constexpr,
+    swap: tl.constexpr,
+    precision: tl.constexpr,
+) -> None:
+    """The input gradient of `product_descriptor_kernel` times ``scale [tokens, in]``."""
+    group = tl.program_id(0) % groups
+    token = (tl.program_id(0) // groups) * token_tile
+    begin = tl.load(offsets + group) * (block // depth)
+    end = tl.load(offsets + group + 1) * (block // depth)
+    if swap:
+        accumulator = tl.zeros((block, token_tile), dtype=tl.float32)
+    else:
+        accumulator = tl.zeros((token_tile, block), dtype=tl.float32)
+    accumulator = sum_blocks(
+        x, weight, slots, indices, begin, end, token, accumulator, block, depth, False, swap, precision
+    )
+    factor = scale.load([token, group * block])
+    if swap:
+        factor = factor.T
+    result = (accumulator * factor.to(tl.float32)).to(out.dtype)
+    if swap:
+        result = result.T
+    out.store([token, group * block], result)

@@ -1,0 +1,29 @@
+"""Torch's own counter sees what the sparse products cost."""
+
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from acf.nn import BlockSparsity, sparsify_
+from acf.nn.summary import block_sparse_layers
+
+
+def counted(model: torch.nn.Module, x: torch.Tensor) -> int:
+    with FlopCounterMode(display=False) as counter:
+        model(x).sum().backward()
+    return int(counter.get_total_flops())
+
+
+def test_a_linear_layer_costs_its_stored_weights_once_per_token_and_pass() -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(64, 32))
+    x = torch.randn(3, 5, 64, requires_grad=True)
+    dense = counted(model, x)
+    sparsify_(model, BlockSparsity(0.75, block=16))
+    assert counted(model, x) * 4 == dense == 3 * 2 * 15 * 64 * 32
+
+
+def test_a_convolution_costs_its_stored_weights_once_per_output_pixel_and_pass() -> None:
+    model = torch.nn.Sequential(torch.nn.Conv2d(32, 32, 3, stride=2, padding=1))
+    x = torch.randn(2, 32, 8, 6, requires_grad=True)
+    sparsify_(model, BlockSparsity(0.5, block=16))
+    (layer,) = block_sparse_layers(model).values()
+    assert counted(model, x) == 3 * 2 * (2 * 4 * 3) * layer.weight.numel()

@@ -1,0 +1,48 @@
+"""Running a test's work in two processes of one gloo group on this machine."""
+
+import gc
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+WORLD_SIZE = 2
+
+
+def outcomes_of_two_ranks(work: Callable[[int, Path], Any], folder: Path) -> list[Any]:
+    """What ``work(rank, folder)`` returns in each of two new processes; a function of a module, so that it is found."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GLOO_SOCKET_IFNAME", "lo")
+        torch.multiprocessing.spawn(_run, args=(work, folder), nprocs=WORLD_SIZE)
+    return [torch.load(_result(folder, rank), weights_only=True) for rank in range(WORLD_SIZE)]
+
+
+def _run(rank: int, work: Callable[[int, Path], Any], folder: Path) -> None:
+    torch.set_num_threads(1)
+    rendezvous = (folder / "rendezvous").as_uri()
+    torch.distributed.init_process_group("gloo", init_method=rendezvous, rank=rank, world_size=WORLD_SIZE)
+    torch.save(work(rank, folder), _result(folder, rank))
+    gc.collect()  # wrappers of models must be gone before their process group is
+    torch.distributed.barrier()
+    torch.distributed.destroy_process_group()
+
+
+def _result(folder: Path, rank: int) -> Path:
+    return folder / f"rank{rank}.pt"
+
+
+def leaves(value: object) -> list[object]:
+    """The leaves of nested dicts and lists, in order."""
+    children = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
+    return [value] if children is None else [leaf for child in children for leaf in leaves(child)]
+
+
+def assert_same(first: object, second: object) -> None:
+    """All leaves are equal, bit by bit."""
+    for mine, other in zip(leaves(first), leaves(second), strict=True):
+        if mine is None:
+            assert other is None
+        else:
+            assert torch.equal(torch.as_tensor(mine), torch.as_tensor(other))
