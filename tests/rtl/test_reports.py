@@ -1,6 +1,7 @@
 """Synthesis, area, power and the commands over them."""
 
 import json
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 
@@ -13,9 +14,13 @@ from typer.testing import CliRunner
 
 from acf.cli import app, main
 from acf.errors import RtlError
+from acf.program.shape import FabricShape
 from acf.rtl.area import measure_area
 from acf.rtl.devices import DEVICES
+from acf.rtl.fabric.line import CreditLine
+from acf.rtl.fabric.sizes import FabricSizes
 from acf.rtl.liberty import Liberty
+from acf.rtl.mac import MacUnit
 from acf.rtl.power import measure_power
 from acf.rtl.synthesis import Resources, synthesise
 from acf.rtl.tables import synthesis_table
@@ -57,6 +62,37 @@ def test_synthesis_counts_every_instance_of_a_merged_module() -> None:
     shown = Console(width=120, file=StringIO())
     shown.print(synthesis_table(report))
     assert "share of a VU9P" in shown.file.getvalue()
+
+
+def test_a_module_of_wires_alone_loses_nothing() -> None:
+    report = synthesise(CreditLine(FabricSizes(FabricShape()), places=8, width=1), "credits")
+    assert report.cells == {"FDRE": 1, "SRL16E": 7}  # delays of 1, 3, 5 to 15 cycles
+    assert report.modules["credits"].mapper == "abc"
+
+
+def test_a_module_is_synthesised_once_and_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("ACF_CACHE_DIR", str(tmp_path))
+    first = synthesise(Pair(), "pair")
+    monkeypatch.setattr("acf.rtl.fpga.run_yosys", None)  # would be called for anything that is not kept
+    assert synthesise(Pair(), "pair") == first
+
+
+def test_a_design_too_large_for_the_device_is_said_not_to_fit() -> None:
+    report = synthesise(Pair(), "pair")
+    large = replace(report, resources=Resources(luts=1_182_241))
+    for each, verdict in ((report, "fits a VU9P"), (large, "does not fit a VU9P")):
+        shown = Console(width=120, file=StringIO())
+        shown.print(synthesis_table(each))
+        assert verdict in shown.file.getvalue()
+    assert large.to_dict()["fits"] == {"vu9p": False}
+
+
+def test_the_depth_of_a_large_design_is_that_of_its_deepest_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = synthesise(MacUnit(), "mac")
+    monkeypatch.setattr("acf.rtl.synthesis.WHOLE_CELLS", sum(whole.cells.values()) - 1)
+    parts = synthesise(MacUnit(), "mac")
+    assert parts.deepest == "mac_adder"
+    assert parts.logic_depth == parts.modules["mac_adder"].logic_depth < whole.logic_depth
 
 
 def test_a_resource_is_a_share_of_the_device() -> None:

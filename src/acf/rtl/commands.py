@@ -78,17 +78,16 @@ def synth(
     target: Annotated[str, typer.Option(help="The FPGA family: xcup (UltraScale+).")] = "xcup",
     as_json: Json = False,
 ) -> None:
-    """Synthesise a component: LUTs, flip-flops, DSPs and memories per module, share of a VU9P, logic depth.
+    """Synthesise a component or a whole fabric: LUTs, flip-flops, DSPs, memories and logic depth of every module.
 
-    With --config it is one cluster of the fabric, and the logic depth that of a unit's datapath.
+    Says whether all of it fits a VU9P. Every different module is synthesised once, and kept in the cache.
     """
-    build, name = _builder_of(unit, config, cluster=True)
+    build, name = _builder_of(unit, config)
     from acf.rtl.synthesis import check_family, synthesise
     from acf.rtl.tables import synthesis_table
 
     check_family(target)
-    report = synthesise(build(), name, target, depth_of=None if config is None else "datapath")
-    _show(report, synthesis_table, as_json)
+    _show(synthesise(build(), name, target), synthesis_table, as_json)
 
 
 @app.command()
@@ -132,8 +131,8 @@ def power(
     _show(measure_power(component, module_name(unit), inputs, cycles, cells), power_table, as_json)
 
 
-def _builder_of(unit: str | None, config: Path | None, cluster: bool = False) -> tuple[Callable[[], Any], str]:
-    """What builds the component, and its top module's name: a unit by name, the fabric of a file or a cluster of it."""
+def _builder_of(unit: str | None, config: Path | None) -> tuple[Callable[[], Any], str]:
+    """What builds the component, and its top module's name: a unit by name or the fabric of a file."""
     if (unit is None) == (config is None):
         raise RtlError("name a unit or a fabric with --config, one of the two; `acf rtl units` lists the units")
     if unit is not None:
@@ -143,13 +142,10 @@ def _builder_of(unit: str | None, config: Path | None, cluster: bool = False) ->
         return build, module_name(unit)
     require("amaranth")
     require("pyosys")
-    from acf.rtl.fabric.cluster import Cluster
     from acf.rtl.fabric.device import DEVICE_FLITS, Device
     from acf.rtl.fabric.sizes import FabricSizes
 
     sizes = FabricSizes(load_shape(config), memory_flits=DEVICE_FLITS)
-    if cluster:
-        return lambda: Cluster(sizes, is_first_row=False), "acf_cluster"
     return lambda: Device(sizes), "acf_fabric"
 
 

@@ -3,43 +3,17 @@
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
+from functools import partial
 from typing import Any
 
 from acf.errors import RtlError
 from acf.rtl.devices import DEVICES, Device
-from acf.rtl.flow.hierarchy import all_cells, cells_of_modules, instances
+from acf.rtl.flow.hierarchy import Cells, all_cells, instances
 from acf.rtl.flow.verilog import to_rtlil
-from acf.rtl.flow.yosys import run_yosys
+from acf.rtl.fpga import FLIP_FLOPS, LUTS_OF_MEMORY, measure_depth, netlist_of, synthesise_module
+from acf.rtl.modules import Modules, all_inside, alone, for_each, kept, modules_in, split_modules
 
-LUTS_OF_MEMORY: dict[str, int] = {
-    "RAM32X1D": 2,
-    "RAM64X1D": 2,
-    "RAM128X1D": 4,
-    "RAM256X1D": 8,
-    "RAM32X1S": 1,
-    "RAM64X1S": 1,
-    "RAM128X1S": 2,
-    "RAM256X1S": 4,
-    "RAM512X1S": 8,
-    "RAM32M": 4,
-    "RAM64M": 4,
-    "RAM32M16": 8,
-    "RAM64M8": 8,
-    "RAM32X16DR8": 8,
-    "RAM64X8SW": 8,
-    "SRL16E": 1,
-    "SRLC32E": 1,
-}
-"""LUTs that a primitive of distributed memory or a shift register takes: UG974, UltraScale libraries guide."""
-
-FLIP_FLOPS = ("FDRE", "FDSE", "FDCE", "FDPE", "LDCE", "LDPE")
 BRAMS = {"RAMB18E2": 0.5, "RAMB36E2": 1.0}
-
-
-_DEPTH = (
-    "delete " + " ".join(f"t:{cell}" for cell in (*FLIP_FLOPS, *BRAMS, *LUTS_OF_MEMORY, "URAM288")),
-    "tee -q -o paths.txt ltp -noff",
-)
 
 
 @dataclass(frozen=True)
@@ -77,17 +51,24 @@ class Resources:
 
 @dataclass(frozen=True)
 class ModuleUse:
-    """A module of the hierarchy: how often it is there, and what one of it takes, its submodules included."""
+    """A module of the hierarchy: how often it is there, and what one of it takes, its submodules included.
+
+    ``logic_depth`` is the longest way between registers or memories inside it, in primitives; ``mapper`` is what chose
+    its LUTs.
+    """
 
     instances: int
     resources: Resources
+    logic_depth: int
+    mapper: str
 
 
 @dataclass(frozen=True)
 class SynthesisReport:
     """What a component takes; ``logic_depth`` is the longest way between registers or memories, in primitives.
 
-    Before placement: no clock rate follows from it.
+    Before placement: no clock rate follows from it. ``deepest`` is the least module that has it. Of a module larger
+    than `WHOLE_CELLS` ways from one of its parts to another are not looked at.
     """
 
     name: str
@@ -95,14 +76,22 @@ class SynthesisReport:
     resources: Resources
     modules: dict[str, ModuleUse]
     logic_depth: int
+    deepest: str
     cells: dict[str, int]
+
+    def fits(self, device: Device) -> bool:
+        """Whether a device has enough of everything."""
+        return all(share <= 1.0 for share in self.resources.share_of(device).values())
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, the shares of every known device of the family included."""
-        shares = {
-            name: self.resources.share_of(device) for name, device in DEVICES.items() if device.family == self.family
-        }
-        return asdict(self) | {"shares": shares}
+        devices = {name: device for name, device in DEVICES.items() if device.family == self.family}
+        shares = {name: self.resources.share_of(device) for name, device in devices.items()}
+        return asdict(self) | {"shares": shares, "fits": {name: self.fits(devices[name]) for name in devices}}
+
+
+WHOLE_CELLS = 150_000
+"""Primitives up to which the logic depth is that of the whole, flattened."""
 
 
 def check_family(family: str) -> None:
@@ -112,38 +101,48 @@ def check_family(family: str) -> None:
         raise RtlError(f"target {family!r} is not one of {', '.join(families)}; use one of these names")
 
 
-def synthesise(component: Any, name: str, family: str = "xcup", depth_of: str | None = None) -> SynthesisReport:
-    """Map a component to the primitives of an FPGA family with Yosys, hierarchy kept.
-
-    Logic depth is that of the whole, flattened; or of the module ``depth_of`` where the whole is large.
-    """
+def synthesise(component: Any, name: str, family: str = "xcup") -> SynthesisReport:
+    """Map a component to the primitives of an FPGA family with Yosys, every different module once, hierarchy kept."""
     check_family(family)
-    text = to_rtlil(component, name)
-    mapped = ["read_rtlil top.il", f"synth_xilinx -family {family} -top {name} -noiopad -noclkbuf"]
-    deepest = ["flatten", *_DEPTH]
-    paths = ""
-    if depth_of is not None:
-        deepest = []
-        alone = ["read_rtlil top.il", f"synth_xilinx -family {family} -top {depth_of} -flatten -noiopad -noclkbuf"]
-        paths = run_yosys([*alone, *_DEPTH], {"top.il": text}, ["paths.txt"]).files["paths.txt"]
-    statistics = "tee -q -o statistics.json stat -json"
-    outputs = ["statistics.json", *(["paths.txt"] if depth_of is None else [])]
-    files = run_yosys([*mapped, statistics, *deepest], {"top.il": text}, outputs).files
-    paths = files.get("paths.txt") or paths
-    cells = cells_of_modules(files["statistics.json"])
-    depth = re.search(r"\(length=(\d+)\)", paths)
+    modules = split_modules(to_rtlil(component, name))
+    inside = all_inside(modules, name)
+    mapped = for_each(inside, lambda each: kept("fpga", synthesise_module, each, alone(modules, each), family))
+    cells: Cells = {each: mapped[each]["cells"] for each in inside}
     counts = instances(cells, name)
+    resources = {each: _resources(cells, each) for each in inside}
+    sizes = {each: sum(all_cells(cells, instances(cells, each)).values()) for each in inside}
+    depths = _depths(modules, mapped, sizes)
+    deepest = max(inside, key=lambda each: (depths[each], -sizes[each]))
     return SynthesisReport(
         name=name,
         family=family,
-        resources=_resources(cells, name),
-        modules={module: ModuleUse(count, _resources(cells, module)) for module, count in counts.items()},
-        logic_depth=int(depth[1]) if depth else 0,
+        resources=resources[name],
+        modules={
+            each: ModuleUse(count, resources[each], depths[each], mapped[each]["mapper"])
+            for each, count in counts.items()
+        },
+        logic_depth=depths[deepest],
+        deepest=deepest,
         cells=all_cells(cells, counts),
     )
 
 
-def _resources(cells: Mapping[str, Mapping[str, int]], module: str) -> Resources:
+def _depths(modules: Modules, mapped: Mapping[str, Mapping[str, Any]], sizes: Mapping[str, int]) -> dict[str, int]:
+    """Logic depth of every module with all in it; of one that is too large, the greatest of those inside."""
+    small = [name for name in sizes if sizes[name] <= WHOLE_CELLS]
+    found: dict[str, int] = for_each(small, partial(_depth, modules, mapped))
+    for name in sorted(set(sizes) - set(small), key=lambda each: sizes[each]):
+        found[name] = max((found[inner] for inner in modules_in(modules, name)), default=0)
+    return found
+
+
+def _depth(modules: Modules, mapped: Mapping[str, Mapping[str, Any]], name: str) -> int:
+    netlists = "\n".join(netlist_of(mapped[inner]) for inner in all_inside(modules, name))
+    depth: int = kept("depth", measure_depth, name, netlists)
+    return depth
+
+
+def _resources(cells: Cells, module: str) -> Resources:
     """One module with all in it."""
     inside = (_resources(cells, cell) * count for cell, count in cells[module].items() if cell in cells)
     return sum(inside, Resources.of_cells(cells[module]))

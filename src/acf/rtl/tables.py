@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from acf.rtl.area import AreaReport
     from acf.rtl.power import PowerReport
     from acf.rtl.registry import Unit
-    from acf.rtl.synthesis import SynthesisReport
+    from acf.rtl.synthesis import Resources, SynthesisReport
 
 
 def units_table(units: "dict[str, Unit]") -> Table:
@@ -22,23 +22,30 @@ def units_table(units: "dict[str, Unit]") -> Table:
 
 
 def synthesis_table(report: "SynthesisReport") -> Table:
-    """Resources of every module, and shares of the devices of the family."""
+    """Resources of every module and of all, shares of the devices of the family, and whether they are enough."""
     from acf.rtl.devices import DEVICES
 
     table = Table(
         title=f"{report.name} on {report.family}",
         caption=f"one instance of each module, with all in it; logic depth {report.logic_depth} primitives between "
-        "registers; before placement, so the clock rate is unmeasured",
+        f"registers, in {report.deepest}; before placement, so the clock rate is unmeasured",
     )
-    for heading in ("module", "instances", "LUTs", "FFs", "DSPs", "BRAMs", "URAMs"):
+    for heading in ("module", "instances", "LUTs", "FFs", "DSPs", "BRAMs", "URAMs", "depth"):
         table.add_column(heading, justify="left" if heading == "module" else "right")
     for name, use in report.modules.items():
-        table.add_row(name, f"{use.instances:,}", *(f"{value:,g}" for value in vars(use.resources).values()))
+        table.add_row(name, f"{use.instances:,}", *_counts(use.resources), f"{use.logic_depth}")
+    table.add_section()
+    table.add_row("in all", "", *_counts(report.resources), f"{report.logic_depth}")
     for name, device in DEVICES.items():
         if device.family == report.family:
             shares = report.resources.share_of(device)
             table.add_row(f"share of a {name.upper()}", "", *(f"{share:.3%}" for share in shares.values()))
+            table.add_row(f"{'fits' if report.fits(device) else 'does not fit'} a {name.upper()}")
     return table
+
+
+def _counts(resources: "Resources") -> list[str]:
+    return [f"{value:,.1f}".removesuffix(".0") for value in vars(resources).values()]
 
 
 def area_table(report: "AreaReport") -> Table:
