@@ -7,6 +7,8 @@ from amaranth.hdl import Module
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import Component
 
+from acf.rtl.wires import pass_on
+
 
 class WithMemory(Component):
     """All ports of ``component`` but ``memory_address`` and ``memory_data``, which lead to ``contents``.
@@ -29,6 +31,5 @@ class WithMemory(Component):
         port = memory.read_port()
         m.d.comb += [port.addr.eq(inner.memory_address), inner.memory_data.eq(port.data)]
         for name, member in self.signature.members.items():
-            outer, part = getattr(self, name), getattr(inner, name)
-            m.d.comb += part.eq(outer) if member.flow.name == "In" else outer.eq(part)
+            pass_on(m, getattr(self, name), getattr(inner, name), member.flow.name == "In")
         return m

@@ -13,7 +13,9 @@ from acf.rtl.units.block_walker import BlockWalker
 from acf.rtl.units.csc_walker import RelativeCscWalker
 from acf.rtl.units.fifo import BoundedFifo, CreditCounter
 from acf.rtl.units.mesh import Injector, MeshNetwork
+from acf.rtl.units.planned_mesh import PlannedMesh
 from acf.rtl.units.prefix_sum import PrefixSum
+from acf.rtl.units.route_planner import RoutePlanner
 from acf.rtl.units.router import MeshRouter
 from acf.rtl.units.scheduler import WIDE, TensorDashScheduler
 from acf.rtl.units.sorter import SorterSpec, TopKSorter
@@ -47,6 +49,8 @@ UNITS: dict[str, Unit] = {
     "injector": Unit(Injector, "an endpoint's way into its router"),
     "router": Unit(MeshRouter, "5 ports, 2 virtual channels of 4 flits, 64 ids in two banks"),
     "mesh": Unit(MeshNetwork, "2 x 2 routers with injectors"),
+    "route-planner": Unit(RoutePlanner, "shares 16 block rows among 2 x 2 clusters and writes the routing table"),
+    "planned-mesh": Unit(PlannedMesh, "2 x 2 routers whose table the planner makes and swaps"),
 }
 """Components by name."""
 

@@ -1,14 +1,19 @@
 """Reductions as balanced trees: shallow logic, and no deep recursion while it is built."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from amaranth.hdl import Value
 
 
-def any_of(values: Sequence[Value]) -> Value:
-    """Bitwise or of values of one width."""
+def balanced(operation: Callable[[Value, Value], Value], values: Sequence[Value]) -> Value:
+    """Combine values pairwise."""
     level = list(values)
     while len(level) > 1:
         pairs = [level[place : place + 2] for place in range(0, len(level), 2)]
-        level = [pair[0] | pair[1] if len(pair) == 2 else pair[0] for pair in pairs]
+        level = [operation(*pair) if len(pair) == 2 else pair[0] for pair in pairs]
     return level[0]
+
+
+def any_of(values: Sequence[Value]) -> Value:
+    """Bitwise or of values of one width."""
+    return balanced(lambda one, other: one | other, values)
