@@ -1,8 +1,9 @@
 """What is proved of the units, and that the proofs can fail."""
 
 import pytest
-from amaranth.hdl import Array, Module, Signal
+from amaranth.hdl import Array, Module, Signal, Value
 
+from acf.rtl.formal.planner import SwapsWholeTables
 from acf.rtl.formal.properties import (
     CreditsCoverTheQueue,
     EachPairOnce,
@@ -13,6 +14,7 @@ from acf.rtl.formal.properties import (
 )
 from acf.rtl.formal.prove import prove_always, prove_by_induction, prove_within
 from acf.rtl.units.fifo import BoundedFifo
+from acf.rtl.units.route_planner import RoutePlanner
 from acf.rtl.units.router import RouterSpec
 from acf.rtl.units.routing_table import RoutingTable
 from acf.rtl.units.scheduler import NARROW, WIDE, SchedulerSpec
@@ -103,3 +105,19 @@ def test_a_router_neither_loses_nor_duplicates_a_flit(ports: int, channels: int,
 
 def test_a_neighbour_that_overruns_its_credits_loses_a_flit() -> None:
     assert not prove_within(NoFlitLostOrDuplicated(extra_credits=1), cycles=14).holds
+
+
+def test_a_planner_swaps_whole_tables_between_steps() -> None:
+    assert prove_within(SwapsWholeTables(), cycles=40).holds
+
+
+class Impatient(RoutePlanner):
+    """Leaves the last router's entries out."""
+
+    def _counts(self, m: Module, number: Signal, limit: int) -> Value:
+        return super()._counts(m, number, limit - 1 if number is self._router else limit)
+
+
+def test_a_planner_that_swaps_too_early_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("acf.rtl.formal.planner.RoutePlanner", Impatient)
+    assert not prove_within(SwapsWholeTables(), cycles=40).holds

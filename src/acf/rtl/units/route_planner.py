@@ -55,8 +55,8 @@ class RoutePlanner(Component):
     its mesh row and then along columns to every cluster with a row that has a block there; ids below ``routers`` are
     single destinations. Entries are written one a cycle (``table_write``, ``table_router``, ``table_id``,
     ``table_ports``) to the bank that is not in use. ``ready`` is 1 from then on, until ``swap``, which is 1 in the
-    first cycle in which a step has ended (``boundary``) and the mesh is idle. ``needed`` tells of the table in use which
-    depths somebody takes: packets of others have nowhere to go and are not to be sent.
+    first cycle in which a step has ended (``boundary``) and the mesh is idle. ``needed`` tells of the table in use
+    which depths somebody takes: packets of others have nowhere to go and are not to be sent.
     """
 
     def __init__(self, spec: PlannerSpec | None = None) -> None:
