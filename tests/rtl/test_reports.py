@@ -24,7 +24,7 @@ from acf.rtl.mac import MacUnit
 from acf.rtl.power import measure_power
 from acf.rtl.synthesis import Resources, synthesise
 from acf.rtl.tables import synthesis_table
-from acf.rtl.units.fifo import CreditCounter
+from acf.rtl.units.fifo import BoundedFifo, CreditCounter
 
 LIBERTY = Path(__file__).parent / "cells" / "small.lib"
 
@@ -105,7 +105,15 @@ def test_area_is_in_gate_equivalents_of_the_named_library() -> None:
     report = measure_area(Pair(), "pair", Liberty.read(LIBERTY))
     assert report.cells["DFF"] == 16
     assert report.gate_equivalents >= 16 * 96 / 24
-    assert report.gate_equivalents == pytest.approx(sum(report.modules.values()))
+    assert report.gate_equivalents == pytest.approx(2 * report.modules["pair_first"].gate_equivalents)
+    assert report.memory_bits == 0
+
+
+def test_a_memory_of_many_words_is_bits_and_no_gates() -> None:
+    small, large = (measure_area(BoundedFifo(8, depth), "fifo", Liberty.read(LIBERTY)) for depth in (8, 256))
+    assert (small.memory_bits, large.memory_bits) == (0, 2048)
+    assert small.cells["DFF"] > 64 > large.cells["DFF"]
+    assert large.gate_equivalents < small.gate_equivalents
 
 
 def test_a_library_is_read_with_areas_and_loads() -> None:

@@ -6,19 +6,33 @@ from typing import Any
 from acf.rtl.flow.hierarchy import Cells, all_cells, cells_of_modules, instances
 from acf.rtl.flow.verilog import to_rtlil
 from acf.rtl.flow.yosys import run_yosys
+from acf.rtl.gates import MEMORY_CELL, gate_commands, memory_bits
 from acf.rtl.liberty import Liberty
+from acf.rtl.modules import all_inside, alone, for_each, kept, split_modules
+
+
+@dataclass(frozen=True)
+class ModuleArea:
+    """A module of the hierarchy: how often it is there, and what one of it takes, its submodules included."""
+
+    instances: int
+    gate_equivalents: float
+    memory_bits: int
 
 
 @dataclass(frozen=True)
 class AreaReport:
-    """Area of the whole and of every module (its own cells, times its instances), in two-input NANDs.
+    """Area of the whole and of every module, in two-input NANDs of the liberty file, each ``gate_area`` large.
 
-    Cells alone: no wires, no clock tree, no filling. Memories are made of flip-flops, so give them small.
+    Cells alone: no wires, no clock tree, no filling. Memories of more than a few words are no gates: their bits are
+    given beside; smaller ones are made of flip-flops.
     """
 
     name: str
     gate_equivalents: float
-    modules: dict[str, float]
+    memory_bits: int
+    gate_area: float
+    modules: dict[str, ModuleArea]
     cells: dict[str, int]
 
     def to_dict(self) -> dict[str, Any]:
@@ -26,29 +40,50 @@ class AreaReport:
         return asdict(self)
 
 
-def gate_commands(name: str) -> list[str]:
-    """Yosys commands that map ``top.il`` to the cells of ``cells.lib``, hierarchy kept."""
-    return [
-        "read_rtlil top.il",
-        f"synth -top {name}",
-        "setattr -unset init */w:*",  # no power-on values: gates begin with a reset
-        "dfflegalize -cell $_DFF_P_ x",  # resets and enables become logic: libraries differ in what they have
-        "dfflibmap -liberty cells.lib",
-        "abc -liberty cells.lib",
-        "clean",
-    ]
-
-
 def measure_area(component: Any, name: str, liberty: Liberty) -> AreaReport:
-    """Gate equivalents of a component."""
-    commands = [*gate_commands(name), "tee -q -o statistics.json stat -json"]
-    inputs = {"top.il": to_rtlil(component, name), "cells.lib": liberty.text}
-    files = run_yosys(commands, inputs, ["statistics.json"]).files
-    cells = cells_of_modules(files["statistics.json"])
-    counts = instances(cells, name)
-    areas = {module: _own_area(cells, module, liberty) * counts[module] / liberty.gate_area for module in counts}
-    return AreaReport(name, sum(areas.values()), areas, all_cells(cells, counts))
+    """Gate equivalents of a component, every different module mapped once."""
+    modules = split_modules(to_rtlil(component, name))
+    inside = all_inside(modules, name)
+    commands = {each: _commands(each, modules[each], liberty) for each in inside}
+    found = for_each(
+        inside, lambda each: kept("area", _cells, each, alone(modules, each), commands[each], liberty.text)
+    )
+    counts = instances(found, name)
+    areas = {each: _area(found, each, liberty) / liberty.gate_area for each in inside}
+    own_bits = {each: sum(memory_bits(modules[each]).values()) for each in inside}
+    bits = {each: _total(found, own_bits, each) for each in inside}
+    return AreaReport(
+        name,
+        areas[name],
+        bits[name],
+        liberty.gate_area,
+        {each: ModuleArea(count, areas[each], bits[each]) for each, count in counts.items()},
+        all_cells(found, counts),
+    )
 
 
-def _own_area(cells: Cells, module: str, liberty: Liberty) -> float:
-    return sum(liberty.cells[cell].area * count for cell, count in cells[module].items() if cell not in cells)
+def _commands(name: str, text: str, liberty: Liberty) -> str:
+    memories = [(name, memory) for memory in memory_bits(text)]
+    return "\n".join([*gate_commands(name, memories, liberty), "tee -q -o statistics.json stat -json"])
+
+
+def _cells(name: str, text: str, commands: str, library: str) -> dict[str, int]:
+    """Cells of one module by type, black boxes by their name."""
+    inputs = {"top.il": text, "cells.lib": library}
+    files = run_yosys(commands.splitlines(), inputs, ["statistics.json"]).files
+    return dict(cells_of_modules(files["statistics.json"])[name])
+
+
+def _area(cells: Cells, module: str, liberty: Liberty) -> float:
+    """One module with all in it, in the unit of the file."""
+    return sum(
+        count * (_area(cells, cell, liberty) if cell in cells else liberty.cells[cell].area)
+        for cell, count in cells[module].items()
+        if cell != MEMORY_CELL
+    )
+
+
+def _total(cells: Cells, own: dict[str, int], module: str) -> int:
+    """The sum of ``own`` over a module and all in it."""
+    inside = (count * _total(cells, own, cell) for cell, count in cells[module].items() if cell in cells)
+    return own[module] + sum(inside)

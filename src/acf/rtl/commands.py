@@ -92,19 +92,19 @@ def synth(
 
 @app.command()
 def area(
-    unit: UnitName,
     liberty: Annotated[Path, typer.Option(help="The liberty file of a cell library.")],
+    unit: UnitOrConfig = None,
+    config: Config = None,
     as_json: Json = False,
 ) -> None:
-    """Area of a component in gate equivalents, with the cells of a liberty file."""
-    build = _builder(unit)
+    """Area of a component or a whole fabric in gate equivalents, with the cells of a liberty file."""
+    build, name = _builder_of(unit, config)
     from acf.rtl.area import measure_area
     from acf.rtl.liberty import Liberty
-    from acf.rtl.registry import module_name
     from acf.rtl.tables import area_table
 
     cells = Liberty.read(liberty)
-    _show(measure_area(build(), module_name(unit), cells), area_table, as_json)
+    _show(measure_area(build(), name, cells), area_table, as_json)
 
 
 @app.command()

@@ -6,9 +6,11 @@ after a change to a single module, takes what it finds.
 """
 
 import hashlib
+import inspect
 import json
 import os
 import re
+import sys
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
@@ -53,8 +55,8 @@ def _black_box(name: str, text: str) -> str:
 
 
 def kept(kind: str, work: Callable[..., Any], name: str, *inputs: str) -> Any:
-    """``work(name, *inputs)``, or what it gave for the same inputs and the same Yosys before: plain values."""
-    key = repr((kind, name, inputs, version("pyosys")))
+    """``work(name, *inputs)``, or what the same code and Yosys gave for the same inputs before: plain values."""
+    key = repr((inspect.getsource(sys.modules[work.__module__]), name, inputs, version("pyosys")))
     path = cache_directory() / "rtl" / f"{kind}-{hashlib.sha256(key.encode()).hexdigest()[:24]}.json"
     try:
         return json.loads(path.read_bytes())

@@ -8,16 +8,19 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from acf.errors import RtlError
-from acf.rtl.area import gate_commands
-from acf.rtl.flow.ports import Port, columns_of, pack_inputs, ports_of
+from acf.rtl.flow.ports import Words, ports_of
 from acf.rtl.flow.verilog import to_rtlil
 from acf.rtl.flow.yosys import run_yosys
+from acf.rtl.gates import MEMORY_CELL, gate_commands, memory_bits
 from acf.rtl.liberty import Liberty
-from acf.rtl.simulation import VerilatorBackend, is_clocked
+from acf.rtl.modules import split_modules
+from acf.rtl.simulation import Simulation, VerilatorBackend, is_clocked
+
+NO_GATES = (MEMORY_CELL, "$scopeinfo")
+"""Cells of a mapped netlist that load no net."""
 
 Toggles = dict[str, dict[str, int]]
 """Changes of every net, by instance path and by name of the net."""
@@ -27,8 +30,9 @@ Toggles = dict[str, dict[str, int]]
 class PowerReport:
     """Switched capacitance per cycle, in the capacitance unit of the liberty file, or in gate inputs without one.
 
-    Energy per cycle is half of it times the square of the voltage. Loads are input pins alone: wires, clock tree,
-    leakage and what cells burn inside are not in it, so compare such figures with each other and with nothing else.
+    Energy per cycle is half of it times the square of the voltage. Loads are input pins of gates alone: wires, clock
+    tree, leakage, memories of more than a few words and what cells burn inside are not in it, so compare such figures
+    with each other and with nothing else. ``modules`` adds up all instances of a module, its own gates alone.
     """
 
     name: str
@@ -36,6 +40,7 @@ class PowerReport:
     switched_per_cycle: float
     clock_per_cycle: float
     instances: dict[str, float]
+    modules: dict[str, float]
     unit: str
 
     def to_dict(self) -> dict[str, Any]:
@@ -43,52 +48,89 @@ class PowerReport:
         return asdict(self)
 
 
+class GateSimulation(Simulation):
+    """A component as gates in simulation, reset first; runs that name the input ``recorded``, or all, count toggles.
+
+    ``optimise`` is the C++ compiler's: gates of a fabric take minutes with more than "-O0".
+    """
+
+    def __init__(
+        self, component: Any, liberty: Liberty | None = None, recorded: str | None = None, optimise: str = "-O1"
+    ) -> None:
+        rtlil = to_rtlil(component, "top")
+        files = _gates(rtlil, liberty)
+        self.ports = ports_of(component)
+        self.inputs = [port for port in self.ports if port.is_input]
+        self.outputs = [port for port in self.ports if not port.is_input]
+        self.backend = "verilator"
+        self.netlist = json.loads(files["gates.json"])["modules"]
+        self.toggles: Toggles = {}
+        self.recorded_cycles = 0
+        self._recorded = recorded
+        self._gates = VerilatorBackend.of_verilog(files["gates.v"], self.ports, is_clocked(rtlil), optimise)
+        self._runner = self._gates
+
+    def run(self, inputs: Mapping[str, ArrayLike], cycles: int | None = None) -> dict[str, Words]:
+        """As `Simulation.run`."""
+        if self._recorded is not None and self._recorded not in inputs:
+            return super().run(inputs, cycles)
+        with tempfile.TemporaryDirectory(prefix="acf-saif-") as folder:
+            path = Path(folder) / "run.saif"
+            self._gates.record(path)
+            outputs = super().run(inputs, cycles)
+            self._gates.record(None)
+            self.toggles = parse_saif(path.read_text(encoding="utf-8"))
+        self.recorded_cycles = len(next(iter(outputs.values())))
+        return outputs
+
+
 def measure_power(
     component: Any, name: str, inputs: Mapping[str, ArrayLike], cycles: int, liberty: Liberty | None = None
 ) -> PowerReport:
     """Map to gates, run ``inputs`` (as for `Simulation.run`) on them, and weigh every toggle."""
-    rtlil = to_rtlil(component, "top")
-    files = _gates(rtlil, liberty)
-    ports = ports_of(component)
-    toggles = _run(files["gates.v"], rtlil, ports, inputs, cycles)
-    modules = json.loads(files["gates.json"])["modules"]
-    own = dict.fromkeys(_paths("top", "top", modules), 0.0)
+    simulation = GateSimulation(component, liberty)
+    simulation.run(inputs, cycles)
+    return weigh_toggles(simulation, name, liberty)
+
+
+def weigh_toggles(simulation: GateSimulation, name: str, liberty: Liberty | None, below: str = "top") -> PowerReport:
+    """What the gates switched in the recorded run, of the instances at or below a path."""
+    modules, toggles, cycles = simulation.netlist, simulation.toggles, simulation.recorded_cycles
+    paths = {
+        path: module for path, module in _paths("top", "top", modules).items() if f"{path}.".startswith(f"{below}.")
+    }
+    loads = {module: _loads(modules[module], modules, liberty) for module in set(paths.values())}
+    own: dict[str, float] = {}
+    of_module = dict.fromkeys(sorted(loads), 0.0)
     clock = 0.0
-    for path, module in _paths("top", "top", modules).items():
-        for net, load in _loads(modules[module], modules, liberty).items():
-            if net not in toggles.get(path, {}):
-                raise RtlError(f"net {net} of {path} is not in the simulation's record; give its signal a plain name")
-            switched = load * toggles[path][net] / cycles
-            own[path] += switched
-            clock += switched if net == "clk" else 0.0
+    for path, module in paths.items():
+        found = toggles.get(path, {})
+        missing = [net for net in loads[module] if net not in found]
+        if missing:
+            raise RtlError(
+                f"net {missing[0]} of {path} is not in the simulation's record; give its signal a plain name"
+            )
+        switched = {net: load * found[net] / cycles for net, load in loads[module].items()}
+        own[path.replace(below, name, 1)] = sum(switched.values())
+        of_module[module] += sum(switched.values())
+        clock += switched.get("clk", 0.0)
     unit = "capacitance unit of the liberty file" if liberty else "gate inputs"
-    renamed = {path.replace("top", name, 1): value for path, value in own.items()}
-    return PowerReport(name, cycles, sum(own.values()), clock, renamed, unit)
+    return PowerReport(name, cycles, sum(own.values()), clock, own, of_module, unit)
 
 
 def _gates(rtlil: str, liberty: Liberty | None) -> Mapping[str, str]:
     """The mapped netlist as JSON, and as Verilog together with what its cells do."""
-    # Names that the simulation keeps as they are: ports' own, and a number for every other net.
-    named = ["rename -hide w:*", "rename -enumerate -pattern net_%", "write_json gates.json"]
-    write = "write_verilog -noattr gates.v"
-    if liberty is None:
-        commands = ["read_rtlil top.il", "synth -top top", "abc -g simple", "clean", *named, write]
-        return run_yosys(commands, {"top.il": rtlil}, ["gates.json", "gates.v"]).files
-    commands = [*gate_commands("top"), *named, "read_liberty -overwrite cells.lib", write]
-    return run_yosys(commands, {"top.il": rtlil, "cells.lib": liberty.text}, ["gates.json", "gates.v"]).files
-
-
-def _run(verilog: str, rtlil: str, ports: list[Port], inputs: Mapping[str, ArrayLike], cycles: int) -> Toggles:
-    """Toggles of all nets while the gates compute ``inputs``."""
-    words = pack_inputs([port for port in ports if port.is_input], inputs, cycles)
-    read = np.zeros((cycles, columns_of([port for port in ports if not port.is_input])), dtype=np.uint64)
-    backend = VerilatorBackend.of_verilog(verilog, ports, is_clocked(rtlil))
-    with tempfile.TemporaryDirectory(prefix="acf-saif-") as folder:
-        path = Path(folder) / "run.saif"
-        backend.record(path)
-        backend.run(words, read)
-        backend.record(None)
-        return parse_saif(path.read_text(encoding="utf-8"))
+    memories = [(name, memory) for name, text in split_modules(rtlil).items() for memory in memory_bits(text)]
+    commands = [
+        *gate_commands("top", memories, liberty),
+        "rename -hide w:*",  # names that the simulation keeps as they are: ports' own, and a number for every other net
+        "rename -enumerate -pattern net_%",
+        "write_json gates.json",
+        *(["read_liberty -overwrite cells.lib"] if liberty else []),
+        "write_verilog -noattr gates.v",
+    ]
+    inputs = {"top.il": rtlil} | ({"cells.lib": liberty.text} if liberty else {})
+    return run_yosys(commands, inputs, ["gates.json", "gates.v"]).files
 
 
 def parse_saif(text: str) -> Toggles:
@@ -133,7 +175,7 @@ def _loads(module: Mapping[str, Any], modules: Mapping[str, Any], liberty: Liber
     """What the cells of one module load each of its nets with; cells that are modules count inside themselves."""
     loads: dict[int, float] = {}
     for cell in module["cells"].values():
-        if cell["type"] in modules:
+        if cell["type"] in modules or cell["type"] in NO_GATES:
             continue
         for pin, bit in _input_bits(cell, liberty):
             load = 1.0 if liberty is None else liberty.cells[cell["type"]].pins[pin].capacitance

@@ -109,10 +109,10 @@ class VerilatorBackend:
         self._start(verilog_of(rtlil), ports, is_clocked(rtlil), optimise, saif=False, blocks=blocks)
 
     @classmethod
-    def of_verilog(cls, verilog: str, ports: list[Port], clocked: bool) -> "VerilatorBackend":
+    def of_verilog(cls, verilog: str, ports: list[Port], clocked: bool, optimise: str = "-O1") -> "VerilatorBackend":
         """A backend over gates whose top module is called ``top``; they are reset first and toggles can be recorded."""
         made = cls.__new__(cls)
-        made._start(verilog, ports, clocked, "-O1", saif=True)
+        made._start(verilog, ports, clocked, optimise, saif=True)
         return made
 
     def _start(

@@ -49,14 +49,19 @@ def _counts(resources: "Resources") -> list[str]:
 
 
 def area_table(report: "AreaReport") -> Table:
-    """Gate equivalents of every module."""
+    """Gate equivalents of every module, and bits of memory beside them."""
     table = Table(
-        title=f"{report.name}: {report.gate_equivalents:,.0f} gate equivalents", caption="cells, before layout"
+        title=f"{report.name}: {report.gate_equivalents:,.0f} gate equivalents, {report.memory_bits:,} bits of memory",
+        caption="one instance of each module, with all in it; cells, before layout; a gate equivalent is the area "
+        f"{report.gate_area:g} of the smallest two-input NAND",
     )
-    table.add_column("module")
-    table.add_column("gate equivalents, all instances", justify="right")
+    for heading in ("module", "instances", "gate equivalents", "bits of memory", "gate equivalents, all instances"):
+        table.add_column(heading, justify="left" if heading == "module" else "right")
     for name, area in report.modules.items():
-        table.add_row(name, f"{area:,.0f}")
+        every = area.instances * area.gate_equivalents
+        table.add_row(
+            name, f"{area.instances:,}", f"{area.gate_equivalents:,.0f}", f"{area.memory_bits:,}", f"{every:,.0f}"
+        )
     return table
 
 
