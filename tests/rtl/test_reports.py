@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,18 +14,26 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from acf.cli import app, main
+from acf.cost import MAC_65NM_PJ
 from acf.errors import RtlError
 from acf.program.shape import FabricShape
-from acf.rtl.area import measure_area
+from acf.rtl.area import AreaReport, ModuleArea, measure_area
+from acf.rtl.costs import compare_costs
 from acf.rtl.devices import DEVICES
 from acf.rtl.fabric.line import CreditLine
 from acf.rtl.fabric.sizes import FabricSizes
+from acf.rtl.fabric.top import Fabric
+from acf.rtl.flow.verilog import to_rtlil
+from acf.rtl.flow.yosys import run_yosys
 from acf.rtl.liberty import Liberty
 from acf.rtl.mac import MacUnit
-from acf.rtl.power import measure_power
+from acf.rtl.modules import alone, modules_in, split_modules
+from acf.rtl.power import GateSimulation, PowerReport, measure_power, weigh_toggles
+from acf.rtl.simulation import Simulation
 from acf.rtl.synthesis import Resources, synthesise
-from acf.rtl.tables import synthesis_table
+from acf.rtl.tables import cost_table, synthesis_table
 from acf.rtl.units.fifo import BoundedFifo, CreditCounter
+from acf.sim.fabric.spec import AdaptiveFabric
 
 LIBERTY = Path(__file__).parent / "cells" / "small.lib"
 
@@ -139,6 +148,75 @@ def test_power_grows_with_what_toggles(verilator: None) -> None:
     busy = measure_power(CreditCounter(), "credits", {"send": half, "credit": ~half}, cycles, cells)
     assert busy.switched_per_cycle > 2 * quiet.switched_per_cycle
     assert busy.clock_per_cycle == quiet.clock_per_cycle == pytest.approx(3 * 0.015 * 2, rel=0.05)  # 3 flip-flops
+
+
+def test_gates_with_a_memory_compute_what_the_component_does(verilator: None) -> None:
+    generator = np.random.default_rng(0)
+    inputs = {"write_valid": generator.random(400) < 0.7, "write_data": generator.integers(0, 256, 400)}
+    inputs["read_ready"] = generator.random(400) < 0.3
+    gates = GateSimulation(BoundedFifo(8, 256))
+    assert any(cell["type"] == "$mem_v2" for cell in gates.netlist["top"]["cells"].values())
+    expected = Simulation(BoundedFifo(8, 256), backend="pysim").run(inputs)
+    found = gates.run(inputs)
+    assert np.array_equal(found["level"], expected["level"])
+    there = expected["read_valid"] == 1
+    assert np.array_equal(found["read_data"][there], expected["read_data"][there])
+
+
+def test_power_is_that_of_one_part_in_the_recorded_run(verilator: None) -> None:
+    gates = GateSimulation(Pair(), recorded="value")
+    gates.run({}, 10)
+    assert not gates.toggles
+    gates.run({"value": np.arange(64) % 2 * 255})
+    whole, first = (weigh_toggles(gates, "pair", None, below) for below in ("top", "top.first"))
+    assert first.cycles == 64
+    assert first.instances == {"pair": whole.instances["pair.first"]}
+    assert whole.switched_per_cycle == pytest.approx(first.switched_per_cycle * 2, rel=0.05)
+    assert first.modules == {"pair": pytest.approx(whole.modules["pair_first"] / 2, rel=0.05)}
+
+
+def test_every_module_of_a_fabric_can_be_read_alone() -> None:
+    sizes = FabricSizes(FabricShape(mesh_rows=2, mesh_columns=1, units_per_cluster=1, tile=8, link_bytes=16))
+    modules = split_modules(to_rtlil(Fabric(sizes), "fabric"))
+    assert {"cluster", "row_controller", "row_line"} <= set(modules_in(modules, "fabric"))
+    for name in ("fabric", "cluster"):
+        run_yosys(["read_rtlil top.il", f"hierarchy -check -top {name}"], {"top.il": alone(modules, name)})
+    with pytest.raises(RtlError, match="yosys refused"):
+        run_yosys(["read_rtlil top.il", "hierarchy -check -top fabric"], {"top.il": modules["fabric"]})
+
+
+def test_costs_are_brought_to_the_node_of_the_simulators_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    def area(component: Any, name: str, liberty: Liberty) -> AreaReport:
+        component._MustUse__used = True
+        cluster = ModuleArea(instances=64, gate_equivalents=900.0, memory_bits=5)
+        return AreaReport(name, 64_000.0, 5, 10.0, {"cluster": cluster}, {})
+
+    def power(component: Any, name: str, inputs: object, cycles: int, liberty: Liberty) -> PowerReport:
+        component._MustUse__used = True
+        return PowerReport(name, cycles, 20.0, 0.0, {}, {}, "pF")
+
+    monkeypatch.setattr("acf.rtl.costs.measure_area", area)
+    monkeypatch.setattr("acf.rtl.costs.measure_power", power)
+    table = compare_costs(AdaptiveFabric(), Liberty.read(LIBERTY), node_nm=130)
+    costs = {cost.name: cost for cost in table.costs}
+    logic = costs["logic of the fabric"]
+    assert logic.synthesised == pytest.approx(0.64)
+    assert logic.scaled == pytest.approx(0.16)  # half the node, a quarter of the area
+    assert costs["logic of an SCU, its share of the cluster"].synthesised == pytest.approx(64 * 900 / 512 * 10e-6)
+    assert costs["lines and controllers, a cluster's share"].synthesised == pytest.approx(100 * 10e-6)
+    energy = costs["multiply-accumulate, 0% zeros, a cycle"]
+    assert energy.synthesised == pytest.approx(20 * 1.8**2 / 2)
+    assert energy.scaled == pytest.approx(20 * 1.2**2 / 2 / 2)
+    assert energy.simulated == MAC_65NM_PJ.value
+    shown = Console(width=160, file=StringIO())
+    shown.print(cost_table(table))
+    assert "130 nm" in shown.file.getvalue()
+
+
+@pytest.mark.parametrize(("line", "expected"), [("(1, pf)", 1.0), ("(10,ff)", 0.01), ("", 1.0)])
+def test_the_unit_of_capacitance_is_the_files(line: str, expected: float) -> None:
+    text = LIBERTY.read_text().replace("capacitive_load_unit (1, pf)", f"capacitive_load_unit {line}" if line else "")
+    assert Liberty.parse(text).capacitance_pf == pytest.approx(expected)
 
 
 def run(*arguments: str) -> str:

@@ -108,27 +108,59 @@ def area(
 
 
 @app.command()
+def costs(
+    liberty: Annotated[Path, typer.Option(help="The liberty file of a cell library; areas in square micrometres.")],
+    node: Annotated[int, typer.Option(min=1, help="The library's technology node in nm, for example 180.")],
+    config: Annotated[Path, typer.Option(help="A fabric's TOML file, for example configs/acf-512.toml.")],
+    as_json: Json = False,
+) -> None:
+    """Area and energy per operation as synthesised, beside what the simulator charges."""
+    shape = load_shape(config)
+    require("pyosys")
+    from acf.rtl.costs import compare_costs
+    from acf.rtl.flow.verilator import find_verilator
+    from acf.rtl.liberty import Liberty
+    from acf.rtl.tables import cost_table
+
+    cells = Liberty.read(liberty)
+    find_verilator()
+    _show(compare_costs(shape, cells, node), cost_table, as_json)
+
+
+@app.command()
 def power(
-    unit: UnitName,
+    unit: UnitOrConfig = None,
+    config: Config = None,
     liberty: Annotated[Path | None, typer.Option(help="The liberty file; without it gate inputs are counted.")] = None,
-    cycles: Annotated[int, typer.Option(min=1, help="Cycles to run.")] = 2000,
-    zeros: Annotated[float, typer.Option(min=0.0, max=1.0, help="mac: share of zeros in one operand.")] = 0.5,
+    cycles: Annotated[int, typer.Option(min=1, help="Cycles to run a component.")] = 2000,
+    zeros: Annotated[float, typer.Option(min=0.0, max=1.0, help="mac, fabric: share of zeros in one operand.")] = 0.5,
+    sparsity: Annotated[float, typer.Option(min=0.0, max=1.0, help="fabric: share of absent blocks.")] = 0.5,
+    size: Annotated[int, typer.Option(min=1, help="fabric: rows, reduction and columns of the product.")] = 32,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the inputs.")] = 0,
     as_json: Json = False,
 ) -> None:
-    """Relative power of a component, from the toggles of a run on its gates; before layout."""
-    build = _builder(unit)
+    """Relative power of a component, or of a small fabric that computes a product, from the toggles of its gates."""
+    build, name = _builder_of(unit, config)
     from acf.rtl.flow.verilator import find_verilator
     from acf.rtl.liberty import Liberty
-    from acf.rtl.power import measure_power
-    from acf.rtl.registry import module_name, unit_named
     from acf.rtl.tables import power_table
 
     cells = None if liberty is None else Liberty.read(liberty)
     find_verilator()
+    if config is not None:
+        from acf.rtl.lockstep.power import measure_fabric_power
+        from acf.rtl.lockstep.run import layer_product
+
+        shape = load_shape(config)
+        product = layer_product(size, size, size, shape.tile, zeros, sparsity, seed)
+        _show(measure_fabric_power(shape, product, cells), power_table, as_json)
+        return
+    from acf.rtl.power import measure_power
+    from acf.rtl.registry import unit_named
+
     component = build()
-    inputs = unit_named(unit).stimulus(component, cycles, zeros, seed)
-    _show(measure_power(component, module_name(unit), inputs, cycles, cells), power_table, as_json)
+    inputs = unit_named(str(unit)).stimulus(component, cycles, zeros, seed)
+    _show(measure_power(component, name, inputs, cycles, cells), power_table, as_json)
 
 
 def _builder_of(unit: str | None, config: Path | None) -> tuple[Callable[[], Any], str]:

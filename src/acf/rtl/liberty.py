@@ -29,10 +29,11 @@ class LibertyCell:
 
 @dataclass(frozen=True)
 class Liberty:
-    """A library of cells, its supply voltage, and the text it was read from."""
+    """A library of cells, its supply voltage, its unit of capacitance in pF, and the text it was read from."""
 
     text: str
     voltage: float
+    capacitance_pf: float
     cells: dict[str, LibertyCell]
 
     @property
@@ -62,11 +63,19 @@ class Liberty:
             cells[title] = LibertyCell(_value(_outer(body), "area", 0.0), pins)
         if not cells:
             raise RtlError(f"{name} holds no cells; name a liberty file (.lib)")
-        return cls(text, _value(plain, "nom_voltage", 1.0), cells)
+        return cls(text, _value(plain, "nom_voltage", 1.0), _capacitance_pf(plain), cells)
 
 
 def _pin(body: str) -> LibertyPin:
     return LibertyPin(bool(re.search(r"direction\s*:\s*\"?output", body)), _value(_outer(body), "capacitance", 0.0))
+
+
+def _capacitance_pf(text: str) -> float:
+    """The file's unit of capacitance; 1 pF where it names none, as the format has it."""
+    found = re.search(r"capacitive_load_unit\s*\(\s*([\d.]+)\s*,\s*\"?([fp])f\"?\s*\)", text, re.I)
+    if found is None:
+        return 1.0
+    return float(found[1]) * (1.0 if found[2].lower() == "p" else 1e-3)
 
 
 def _value(text: str, name: str, otherwise: float) -> float:

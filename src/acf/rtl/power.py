@@ -115,7 +115,8 @@ def weigh_toggles(simulation: GateSimulation, name: str, liberty: Liberty | None
         of_module[module] += sum(switched.values())
         clock += switched.get("clk", 0.0)
     unit = "capacitance unit of the liberty file" if liberty else "gate inputs"
-    return PowerReport(name, cycles, sum(own.values()), clock, own, of_module, unit)
+    named = {module.replace(paths[below], name, 1): value for module, value in of_module.items()}
+    return PowerReport(name, cycles, sum(own.values()), clock, own, named, unit)
 
 
 def _gates(rtlil: str, liberty: Liberty | None) -> Mapping[str, str]:

@@ -6,6 +6,7 @@ from rich.table import Table
 
 if TYPE_CHECKING:
     from acf.rtl.area import AreaReport
+    from acf.rtl.costs import CostTable
     from acf.rtl.power import PowerReport
     from acf.rtl.registry import Unit
     from acf.rtl.synthesis import Resources, SynthesisReport
@@ -66,15 +67,29 @@ def area_table(report: "AreaReport") -> Table:
 
 
 def power_table(report: "PowerReport") -> Table:
-    """Switched capacitance of every instance."""
+    """Switched capacitance of every module."""
     table = Table(
         title=f"{report.name}: {report.switched_per_cycle:,.1f} switched per cycle, "
         f"of that {report.clock_per_cycle:,.1f} by the clock",
         caption=f"{report.cycles:,} cycles; in {report.unit}; before layout: compare with each other only",
     )
-    table.add_column("instance")
-    table.add_column("switched per cycle", justify="right")
+    table.add_column("module")
+    table.add_column("switched per cycle, all instances", justify="right")
     table.add_column("share", justify="right")
-    for name, switched in report.instances.items():
+    for name, switched in report.modules.items():
         table.add_row(name, f"{switched:,.1f}", f"{switched / report.switched_per_cycle:.0%}")
+    return table
+
+
+def cost_table(report: "CostTable") -> Table:
+    """Synthesised costs beside the simulator's."""
+    table = Table(
+        title=f"Area and energy: synthesis at {report.node_nm} nm, {report.voltage:g} V, and the simulator at 65 nm",
+        caption="cells, before layout: no wires, no clock tree, no filling, and input pins as the only load",
+    )
+    for heading in ("quantity", "unit", f"at {report.node_nm} nm", "at 65 nm", "simulator", "ratio"):
+        table.add_column(heading, justify="left" if heading in ("quantity", "unit") else "right")
+    for cost in report.costs:
+        values = (f"{value:,.4g}" for value in (cost.synthesised, cost.scaled, cost.simulated))
+        table.add_row(cost.name, cost.unit, *values, f"{cost.ratio:.2f}")
     return table

@@ -1,0 +1,22 @@
+"""The power of a fabric while its gates compute a product, with the model beside them."""
+
+from acf.errors import RtlError
+from acf.program import FabricShape
+from acf.rtl.fabric.bench import FabricBench
+from acf.rtl.liberty import Liberty
+from acf.rtl.lockstep.fabric import FabricSimulation
+from acf.rtl.lockstep.run import Product, run_lockstep, sizes_for
+from acf.rtl.power import GateSimulation, PowerReport, weigh_toggles
+
+
+def measure_fabric_power(shape: FabricShape, product: Product, liberty: Liberty | None = None) -> PowerReport:
+    """What the gates of a fabric switch from the start of a product to its end; loading is not in it.
+
+    The gates must equal the model in every event and bit. The memories of the test bench are not counted.
+    """
+    sizes = sizes_for(shape, [product])
+    gates = GateSimulation(FabricBench(sizes), liberty, recorded="run", optimise="-O0")
+    both = run_lockstep(product, FabricSimulation(sizes, gates))
+    if both.divergence is not None:
+        raise RtlError(f"the gates do not compute what the model does: {both.divergence}; report this as a bug")
+    return weigh_toggles(gates, "fabric", liberty, below="top.fabric")
