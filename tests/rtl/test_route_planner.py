@@ -5,33 +5,17 @@ import pytest
 from numpy.typing import NDArray
 
 from acf.errors import RtlError
-from acf.program.balance import BALANCERS
 from acf.rtl.memory_bench import WithMemory
 from acf.rtl.units.planned_mesh import PlannedMesh
 from acf.rtl.units.route_planner import POLICIES, PlannerSpec, RoutePlanner
+from acf.rtl.units.route_planner_model import PlannerCycle, plan_routes, planner_cycles
 from acf.rtl.units.router import RouterSpec
-from acf.sim.mesh.routing import MulticastGroup, RoutingTable
-from acf.sim.mesh.spec import MeshSpec
 
 Blocks = NDArray[np.bool_]
 
 
 def words(blocks: Blocks) -> list[int]:
     return [sum(1 << depth for depth in np.flatnonzero(row).tolist()) for row in blocks]
-
-
-def expected_plan(spec: PlannerSpec, blocks: Blocks, policy: str) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
-    """Owners by `acf.program`'s balancer, and the table of `acf.sim.mesh`, ``[routers, ids]``."""
-    owners = BALANCERS[policy].share(blocks.sum(axis=1).astype(np.int64), blocks, spec.routers)
-    ports = np.zeros((spec.routers, spec.ids), dtype=np.uint8)
-    mesh = MeshSpec(columns=spec.columns, rows=spec.rows)
-    for depth in range(spec.depths):
-        takers = tuple(sorted(set(owners[blocks[:, depth]].tolist())))
-        table = RoutingTable.build(mesh, [MulticastGroup(spec.source, takers)] if takers else [])
-        ports[:, : spec.routers] = table.ports[:, : spec.routers]
-        if takers:
-            ports[:, spec.routers + depth] = table.ports[:, -1]
-    return owners, ports
 
 
 def random_blocks(seed: int, rows: int, depths: int) -> Blocks:
@@ -42,31 +26,32 @@ def random_blocks(seed: int, rows: int, depths: int) -> Blocks:
 SHAPES = [PlannerSpec(), PlannerSpec(3, 2, 13, 9, source=4), PlannerSpec(4, 1, 6, 5, source=2)]
 
 
+def shown(seen: dict[str, NDArray[np.uint64]]) -> list[PlannerCycle]:
+    """What a planner in gates showed, as its model says it."""
+    given = zip(*(seen[name].tolist() for name in ("owner_row", "owner")), strict=True)
+    written = zip(*(seen[name].tolist() for name in ("table_router", "table_id", "table_ports")), strict=True)
+    each = zip(seen["owner_valid"], given, seen["table_write"], written, seen["ready"], strict=True)
+    return [
+        PlannerCycle(gives if has_owner else None, writes if has_entry else None, bool(ready))
+        for has_owner, gives, has_entry, writes, ready in each
+    ]
+
+
 @pytest.mark.parametrize("spec", SHAPES, ids=["2 x 2", "3 x 2, source inside", "a line"])
 @pytest.mark.parametrize("policy", POLICIES)
 def test_rows_are_shared_and_the_table_written_as_the_simulator_does(simulate, spec: PlannerSpec, policy: str) -> None:
-    layers = [random_blocks(seed, rows, spec.depths) for seed, rows in enumerate((spec.block_rows, 5, 1))]
-    base = np.cumsum([0, *map(len, layers)])
+    layers = [random_blocks(seed, rows, spec.depths) for seed, rows in enumerate((spec.block_rows, 5, 1, 0))]
+    first = np.cumsum([0, *map(len, layers)])
     planner = simulate(WithMemory(RoutePlanner(spec), words(np.concatenate(layers))))
-    for layer, first in zip(layers, base, strict=False):
-        cycles = 40 + len(layer) * (spec.depths + 2) + spec.routers * (spec.routers + spec.ids)
-        held = {"policy": POLICIES.index(policy), "base": int(first), "count": len(layer)}
-        seen = planner.run({"start": np.arange(cycles) == 0, **held}, cycles)
-        owners, ports = expected_plan(spec, layer, policy)
-        gives = seen["owner_valid"] == 1
-        assert dict(zip(seen["owner_row"][gives].tolist(), seen["owner"][gives].tolist(), strict=True)) == dict(
-            enumerate(owners.tolist())
-        )
-        assert int(gives.sum()) == len(layer)
-        written = np.zeros_like(ports)
-        writes = seen["table_write"] == 1
-        written[seen["table_router"][writes], seen["table_id"][writes]] = seen["table_ports"][writes]
-        assert int(writes.sum()) == ports.size
-        assert np.array_equal(written, ports)
-        assert seen["ready"][-1]
+    for layer, base in zip(layers, first, strict=False):
+        expected = planner_cycles(spec, layer, policy)
+        held = {"policy": POLICIES.index(policy), "base": int(base), "count": len(layer)}
+        seen = planner.run({"start": np.arange(len(expected)) == 0, **held})
+        assert shown(seen) == expected
         assert not seen["swap"].any()
-        swapped = planner.run({"boundary": 1, "mesh_idle": [0, 0, 1, 1]})["swap"]
-        assert swapped.tolist() == [0, 0, 1, 0]
+        swapped = planner.run({"boundary": 1, "mesh_idle": [0, 0, 1, 1]})
+        assert swapped["swap"].tolist() == [0, 0, 1, 0]
+        assert swapped["needed"][-1] == words(layer.any(axis=0)[None])[0]
 
 
 def step(mesh, spec: PlannerSpec, cycles: int = 60) -> dict[int, list[int]]:
@@ -94,7 +79,7 @@ def step(mesh, spec: PlannerSpec, cycles: int = 60) -> dict[int, list[int]]:
 
 def needed(spec: PlannerSpec, blocks: Blocks, policy: str) -> dict[int, list[int]]:
     """The depths that every cluster's rows have a block at."""
-    owners, _ = expected_plan(spec, blocks, policy)
+    owners = plan_routes(spec, blocks, policy).owners
     return {end: np.flatnonzero(blocks[owners == end].any(axis=0)).tolist() for end in range(spec.routers)}
 
 
