@@ -6,18 +6,37 @@ from typing import Any
 from acf.cost import MAC_65NM_MM2, MAC_65NM_PJ, logic_area_scale
 from acf.cost.mesh import MESH_FIGURES
 from acf.rtl.area import AreaReport, measure_area
+from acf.rtl.arithmetic.model import bf16_values
 from acf.rtl.fabric.sizes import FabricSizes
 from acf.rtl.fabric.top import Fabric
 from acf.rtl.liberty import Liberty
+from acf.rtl.lockstep.power import measure_fabric_power
+from acf.rtl.lockstep.run import layer_product
 from acf.rtl.mac import MacUnit
 from acf.rtl.power import measure_power
 from acf.rtl.stimuli import mac_stimulus
 from acf.sim.fabric.spec import AdaptiveFabric
+from acf.trace import Gemm
 
 TABLE_NODE_NM = 65
 """The node of the simulator's figures."""
 
 MAC_CYCLES = 2000
+
+ONE_SCU = AdaptiveFabric(
+    mesh_rows=1,
+    mesh_columns=1,
+    units_per_cluster=1,
+    tile=8,
+    link_bytes=16,
+    queue_packets=2,
+    parallel_slots=4,
+    accumulator_tiles=2,
+    prefetch_packets=2,
+)
+"""The smallest fabric, that of configs/acf-1.toml: its gates can be recorded while they compute."""
+
+PRODUCT_SIDE, PRODUCT_ZEROS, PRODUCT_SPARSITY = 32, 0.5, 0.5
 
 
 @dataclass(frozen=True)
@@ -53,14 +72,15 @@ def compare_costs(spec: AdaptiveFabric, liberty: Liberty, node_nm: int) -> CostT
     """Synthesise a fabric and its MAC unit with a library of ``node_nm`` and set both beside the simulator's figures.
 
     Area shrinks with the square of the node; energy of switching with the capacitance, as the node, and the square of
-    the supply.
+    the supply. The energy of a whole fabric is that of `ONE_SCU` on a block-sparse product.
     """
     fabric = measure_area(Fabric(FabricSizes(spec)), "fabric", liberty)
     mac = measure_area(MacUnit(), "mac", liberty)
+    areas, bits = _areas(spec, fabric, mac, node_nm), _bits(spec, fabric)
     return CostTable(
         node_nm,
         liberty.voltage,
-        (*_areas(spec, fabric, mac, node_nm), *_energies(liberty, node_nm), *_bits(spec, fabric)),
+        (*areas, *bits, *_mac_energies(liberty, node_nm), *_fabric_energies(liberty, node_nm)),
     )
 
 
@@ -90,17 +110,37 @@ def _areas(spec: AdaptiveFabric, fabric: AreaReport, mac: AreaReport, node_nm: i
     )
 
 
-def _energies(liberty: Liberty, node_nm: int) -> tuple[Cost, ...]:
-    volts = MESH_FIGURES["supply_65nm_v"].value
-    scale = TABLE_NODE_NM / node_nm * (volts / liberty.voltage) ** 2
+def _mac_energies(liberty: Liberty, node_nm: int) -> tuple[Cost, ...]:
     costs = []
     for zeros in (0.0, 0.5, 0.9):
         inputs = mac_stimulus(None, MAC_CYCLES, zeros, seed=0)
         report = measure_power(MacUnit(), "mac", inputs, MAC_CYCLES, liberty)
-        pj = report.switched_per_cycle * liberty.capacitance_pf * liberty.voltage**2 / 2
-        name = f"multiply-accumulate, {zeros:.0%} zeros, a cycle"
-        costs.append(Cost(name, "pJ", pj, pj * scale, MAC_65NM_PJ.value * (1 - zeros)))
+        name = f"multiply-accumulate unit, {zeros:.0%} zeros, a cycle"
+        costs.append(_energy(name, report.switched_per_cycle, liberty, node_nm, MAC_65NM_PJ.value * (1 - zeros)))
     return tuple(costs)
+
+
+def _fabric_energies(liberty: Liberty, node_nm: int) -> tuple[Cost, ...]:
+    """What all logic of a small fabric switches for one effectual MAC; memories are in neither figure."""
+    product = layer_product(*(PRODUCT_SIDE,) * 3, ONE_SCU.tile, PRODUCT_ZEROS, PRODUCT_SPARSITY, seed=0)
+    gemm = Gemm(bf16_values(product.a) != 0, bf16_values(product.b) != 0)
+    report = measure_fabric_power(ONE_SCU, product, liberty)
+    count = ONE_SCU.count(gemm)
+    simulated = (count.energy_j["mac"] + count.energy_j["mesh"]) * 1e12 / count.effectual_macs
+    cycles_per_mac = report.cycles / count.effectual_macs
+    gated = (report.switched_per_cycle - report.clock_per_cycle) * cycles_per_mac
+    whole = report.switched_per_cycle * cycles_per_mac
+    return (
+        _energy("logic of a fabric of one SCU without its clock, a MAC", gated, liberty, node_nm, simulated),
+        _energy("logic of a fabric of one SCU, a MAC", whole, liberty, node_nm, simulated),
+    )
+
+
+def _energy(name: str, switched: float, liberty: Liberty, node_nm: int, simulated_pj: float) -> Cost:
+    """Half the switched capacitance times the square of the supply, and that at 65 nm."""
+    pj = switched * liberty.capacitance_pf * liberty.voltage**2 / 2
+    supply = MESH_FIGURES["supply_65nm_v"].value / liberty.voltage
+    return Cost(name, "pJ", pj, pj * TABLE_NODE_NM / node_nm * supply**2, simulated_pj)
 
 
 def _bits(spec: AdaptiveFabric, fabric: AreaReport) -> tuple[Cost, ...]:
