@@ -184,23 +184,42 @@ class RoutePlanner(Component):
 
     def _gather(self, m: Module) -> None:
         """One cluster's needs a cycle, added to those that lie the same way from this router."""
-        source_row, source_column = divmod(self.spec.source, self.spec.columns)
         column, row = self._coordinates(self._router)
         other_column, other_row = self._coordinates(self._place)
-        along = row == source_row  # only the source's row leads to other columns
+        east, west, north, south = self._sides()
+        same = other_column == column
         ways = (
             self._place == self._router,
-            along & (column >= source_column) & (other_column > column),
-            along & (column <= source_column) & (other_column < column),
-            (other_column == column) & (row >= source_row) & (other_row > row),
-            (other_column == column) & (row <= source_row) & (other_row < row),
+            east & (other_column > column),
+            west & (other_column < column),
+            same & north & (other_row > row),
+            same & south & (other_row < row),
         )
         m.d.comb += self._read.addr.eq(self._place)
-        for behind, lies in zip(self._behind, ways, strict=True):
-            kept = behind & (self._place != 0).replicate(self.spec.depths)
+        goes_on = Signal()
+        m.d.comb += goes_on.eq(self._place != 0)
+        for port, (behind, way) in enumerate(zip(self._behind, ways, strict=True)):
+            lies = Signal(name=f"lies_{port}")
+            m.d.comb += lies.eq(way)
+            kept = behind & goes_on.replicate(self.spec.depths)
             m.d.sync += behind.eq(kept | (self._read.data & lies.replicate(self.spec.depths)))
         with m.If(self._counts(m, self._place, self.spec.routers)):
             m.next = "WRITE"
+
+    def _sides(self) -> list[Value]:
+        """Whether packets that pass this router may go on east, west (in the source's row alone), north and south."""
+        source_row, source_column = divmod(self.spec.source, self.spec.columns)
+        places = [divmod(number, self.spec.columns) for number in range(self.spec.routers)]
+        facts = (
+            [row == source_row and column >= source_column for row, column in places],
+            [row == source_row and column <= source_column for row, column in places],
+            [row >= source_row for row, column in places],
+            [row <= source_row for row, column in places],
+        )
+        return [
+            Const(sum(fact << number for number, fact in enumerate(each)), len(places)).bit_select(self._router, 1)
+            for each in facts
+        ]
 
     def _write_entry(self, m: Module) -> None:
         """The next entry of this router: of an endpoint by its coordinates, of a depth by what was gathered."""
