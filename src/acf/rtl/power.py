@@ -119,6 +119,14 @@ def weigh_toggles(simulation: GateSimulation, name: str, liberty: Liberty | None
     return PowerReport(name, cycles, sum(own.values()), clock, own, named, unit)
 
 
+_IN_PLACE_OF_CELLS = (
+    "setattr -mod -set keep_hierarchy 1 *",
+    "read_liberty -overwrite cells.lib",
+    "flatten -noscopeinfo",  # a scope for every cell would make the simulation several times as large
+)
+"""What a cell of the library does, written where the cell was; modules stay."""
+
+
 def _gates(rtlil: str, liberty: Liberty | None) -> Mapping[str, str]:
     """The mapped netlist as JSON, and as Verilog together with what its cells do."""
     memories = [(name, memory) for name, text in split_modules(rtlil).items() for memory in memory_bits(text)]
@@ -127,7 +135,7 @@ def _gates(rtlil: str, liberty: Liberty | None) -> Mapping[str, str]:
         "rename -hide w:*",  # names that the simulation keeps as they are: ports' own, and a number for every other net
         "rename -enumerate -pattern net_%",
         "write_json gates.json",
-        *(["read_liberty -overwrite cells.lib"] if liberty else []),
+        *(_IN_PLACE_OF_CELLS if liberty else []),
         "write_verilog -noattr gates.v",
     ]
     inputs = {"top.il": rtlil} | ({"cells.lib": liberty.text} if liberty else {})
