@@ -51,8 +51,8 @@ _WITHOUT_ABC9 = (
 def synthesise_module(name: str, text: str, family: str) -> dict[str, Any]:
     """Primitives of one module by type, black boxes by their name, the netlist, and the mapper that made it.
 
-    Yosys 0.70's abc9 fails on modules in which wires meet wires without logic between them: it stops, or leaves wires
-    without a driver, and what drove them is gone from the count. Such modules are mapped by abc.
+    Yosys 0.70's abc9 fails where a wire is called as it calls a bit of a port: it stops, or leaves wires without a
+    driver, and what drove them is gone from the count. Such modules are mapped by abc.
     """
     synth = f"synth_xilinx -family {family} -top {name} -noiopad -noclkbuf"
     try:
