@@ -238,7 +238,7 @@ def test_emit_writes_the_same_file_twice(tmp_path: Path) -> None:
     first, second = tmp_path / "first.v", tmp_path / "second.v"
     facts = json.loads(run("emit", "mac", "-o", str(first), "--json"))
     run("emit", "mac", "-o", str(second))
-    assert facts["modules"] == 3
+    assert facts["modules"] == first.read_text().count("\nmodule ") >= 3  # the unit, its multiplier and its adder
     assert first.read_bytes() == second.read_bytes()
     assert "module acf_mac(" in first.read_text()
 
