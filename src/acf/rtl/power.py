@@ -105,12 +105,14 @@ def weigh_toggles(simulation: GateSimulation, name: str, liberty: Liberty | None
     clock = 0.0
     for path, module in paths.items():
         found = toggles.get(path, {})
-        missing = [net for net in loads[module] if net not in found]
-        if missing:
-            raise RtlError(
-                f"net {missing[0]} of {path} is not in the simulation's record; give its signal a plain name"
-            )
-        switched = {net: load * found[net] / cycles for net, load in loads[module].items()}
+        switched = {}
+        for names, load in loads[module].items():
+            name_there = next((each for each in names if each in found), None)
+            if name_there is None:
+                raise RtlError(
+                    f"net {names[0]} of {path} is not in the simulation's record; give its signal a plain name"
+                )
+            switched[name_there] = load * found[name_there] / cycles
         own[path.replace(below, name, 1)] = sum(switched.values())
         of_module[module] += sum(switched.values())
         clock += switched.get("clk", 0.0)
@@ -181,8 +183,13 @@ def _paths(module: str, path: str, modules: Mapping[str, Any]) -> dict[str, str]
     return found
 
 
-def _loads(module: Mapping[str, Any], modules: Mapping[str, Any], liberty: Liberty | None) -> dict[str, float]:
-    """What the cells of one module load each of its nets with; cells that are modules count inside themselves."""
+def _loads(
+    module: Mapping[str, Any], modules: Mapping[str, Any], liberty: Liberty | None
+) -> dict[tuple[str, ...], float]:
+    """What the cells of one module load each of its nets with, by all names that the net has.
+
+    Cells that are modules count inside themselves.
+    """
     loads: dict[int, float] = {}
     for cell in module["cells"].values():
         if cell["type"] in modules or cell["type"] in NO_GATES:
@@ -190,12 +197,12 @@ def _loads(module: Mapping[str, Any], modules: Mapping[str, Any], liberty: Liber
         for pin, bit in _input_bits(cell, liberty):
             load = 1.0 if liberty is None else liberty.cells[cell["type"]].pins[pin].capacitance
             loads[bit] = loads.get(bit, 0.0) + load
-    names: dict[int, str] = {}
+    names: dict[int, list[str]] = {}
     for net, facts in module["netnames"].items():
         for place, bit in enumerate(facts["bits"]):
-            if isinstance(bit, int) and (bit not in names or not net.startswith("$")):
-                names[bit] = net if len(facts["bits"]) == 1 else f"{net}[{place}]"
-    return {names[bit]: load for bit, load in loads.items() if bit in names}
+            if isinstance(bit, int):
+                names.setdefault(bit, []).append(net if len(facts["bits"]) == 1 else f"{net}[{place}]")
+    return {tuple(names[bit]): load for bit, load in loads.items() if bit in names}
 
 
 def _input_bits(cell: Mapping[str, Any], liberty: Liberty | None) -> Iterator[tuple[str, int]]:
