@@ -6,37 +6,18 @@ from typing import Any
 from acf.cost import MAC_65NM_MM2, MAC_65NM_PJ, logic_area_scale
 from acf.cost.mesh import MESH_FIGURES
 from acf.rtl.area import AreaReport, measure_area
-from acf.rtl.arithmetic.model import bf16_values
 from acf.rtl.fabric.sizes import FabricSizes
 from acf.rtl.fabric.top import Fabric
 from acf.rtl.liberty import Liberty
-from acf.rtl.lockstep.power import measure_fabric_power
-from acf.rtl.lockstep.run import layer_product
 from acf.rtl.mac import MacUnit
 from acf.rtl.power import measure_power
 from acf.rtl.stimuli import mac_stimulus
 from acf.sim.fabric.spec import AdaptiveFabric
-from acf.trace import Gemm
 
 TABLE_NODE_NM = 65
 """The node of the simulator's figures."""
 
 MAC_CYCLES = 2000
-
-ONE_SCU = AdaptiveFabric(
-    mesh_rows=1,
-    mesh_columns=1,
-    units_per_cluster=1,
-    tile=8,
-    link_bytes=16,
-    queue_packets=2,
-    parallel_slots=4,
-    accumulator_tiles=2,
-    prefetch_packets=2,
-)
-"""The smallest fabric, that of configs/acf-1.toml: its gates can be recorded while they compute."""
-
-PRODUCT_SIDE, PRODUCT_ZEROS, PRODUCT_SPARSITY = 32, 0.5, 0.5
 
 
 @dataclass(frozen=True)
@@ -72,16 +53,12 @@ def compare_costs(spec: AdaptiveFabric, liberty: Liberty, node_nm: int) -> CostT
     """Synthesise a fabric and its MAC unit with a library of ``node_nm`` and set both beside the simulator's figures.
 
     Area shrinks with the square of the node; energy of switching with the capacitance, as the node, and the square of
-    the supply. The energy of a whole fabric is that of `ONE_SCU` on a block-sparse product.
+    the supply.
     """
     fabric = measure_area(Fabric(FabricSizes(spec)), "fabric", liberty)
     mac = measure_area(MacUnit(), "mac", liberty)
     areas, bits = _areas(spec, fabric, mac, node_nm), _bits(spec, fabric)
-    return CostTable(
-        node_nm,
-        liberty.voltage,
-        (*areas, *bits, *_mac_energies(liberty, node_nm), *_fabric_energies(liberty, node_nm)),
-    )
+    return CostTable(node_nm, liberty.voltage, (*areas, *bits, *_mac_energies(liberty, node_nm)))
 
 
 def _areas(spec: AdaptiveFabric, fabric: AreaReport, mac: AreaReport, node_nm: int) -> tuple[Cost, ...]:
@@ -118,22 +95,6 @@ def _mac_energies(liberty: Liberty, node_nm: int) -> tuple[Cost, ...]:
         name = f"multiply-accumulate unit, {zeros:.0%} zeros, a cycle"
         costs.append(_energy(name, report.switched_per_cycle, liberty, node_nm, MAC_65NM_PJ.value * (1 - zeros)))
     return tuple(costs)
-
-
-def _fabric_energies(liberty: Liberty, node_nm: int) -> tuple[Cost, ...]:
-    """What all logic of a small fabric switches for one effectual MAC; memories are in neither figure."""
-    product = layer_product(*(PRODUCT_SIDE,) * 3, ONE_SCU.tile, PRODUCT_ZEROS, PRODUCT_SPARSITY, seed=0)
-    gemm = Gemm(bf16_values(product.a) != 0, bf16_values(product.b) != 0)
-    report = measure_fabric_power(ONE_SCU, product, liberty)
-    count = ONE_SCU.count(gemm)
-    simulated = (count.energy_j["mac"] + count.energy_j["mesh"]) * 1e12 / count.effectual_macs
-    cycles_per_mac = report.cycles / count.effectual_macs
-    gated = (report.switched_per_cycle - report.clock_per_cycle) * cycles_per_mac
-    whole = report.switched_per_cycle * cycles_per_mac
-    return (
-        _energy("logic of a fabric of one SCU without its clock, a MAC", gated, liberty, node_nm, simulated),
-        _energy("logic of a fabric of one SCU, a MAC", whole, liberty, node_nm, simulated),
-    )
 
 
 def _energy(name: str, switched: float, liberty: Liberty, node_nm: int, simulated_pj: float) -> Cost:

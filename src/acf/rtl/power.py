@@ -125,7 +125,6 @@ _IN_PLACE_OF_CELLS = (
     "setattr -mod -set keep_hierarchy 1 *",
     "read_liberty -overwrite cells.lib",
     "flatten -noscopeinfo",  # a scope for every cell would make the simulation several times as large
-    "clean",
 )
 """What a cell of the library does, written where the cell was; modules stay."""
 
