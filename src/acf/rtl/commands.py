@@ -98,7 +98,7 @@ def area(
     as_json: Json = False,
 ) -> None:
     """Area of a component or a whole fabric in gate equivalents, with the cells of a liberty file."""
-    build, name = _builder_of(unit, config)
+    build, name = _builder_of(unit, config, products=False)
     from acf.rtl.area import measure_area
     from acf.rtl.liberty import Liberty
     from acf.rtl.tables import area_table
@@ -163,8 +163,11 @@ def power(
     _show(measure_power(component, name, inputs, cycles, cells), power_table, as_json)
 
 
-def _builder_of(unit: str | None, config: Path | None) -> tuple[Callable[[], Any], str]:
-    """What builds the component, and its top module's name: a unit by name or the fabric of a file."""
+def _builder_of(unit: str | None, config: Path | None, products: bool = True) -> tuple[Callable[[], Any], str]:
+    """What builds the component, and its top module's name: a unit by name or the fabric of a file.
+
+    ``products`` as in `FabricSizes`: whether the fabric's adders are those for an FPGA.
+    """
     if (unit is None) == (config is None):
         raise RtlError("name a unit or a fabric with --config, one of the two; `acf rtl units` lists the units")
     if unit is not None:
@@ -177,7 +180,7 @@ def _builder_of(unit: str | None, config: Path | None) -> tuple[Callable[[], Any
     from acf.rtl.fabric.device import DEVICE_FLITS, Device
     from acf.rtl.fabric.sizes import FabricSizes
 
-    sizes = FabricSizes(load_shape(config), memory_flits=DEVICE_FLITS)
+    sizes = FabricSizes(load_shape(config), memory_flits=DEVICE_FLITS, products=products)
     return lambda: Device(sizes), "acf_fabric"
 
 

@@ -55,7 +55,7 @@ def compare_costs(spec: AdaptiveFabric, liberty: Liberty, node_nm: int) -> CostT
     Area shrinks with the square of the node; energy of switching with the capacitance, as the node, and the square of
     the supply.
     """
-    fabric = measure_area(Fabric(FabricSizes(spec)), "fabric", liberty)
+    fabric = measure_area(Fabric(FabricSizes(spec, products=False)), "fabric", liberty)
     mac = measure_area(MacUnit(), "mac", liberty)
     areas, bits = _areas(spec, fabric, mac, node_nm), _bits(spec, fabric)
     return CostTable(node_nm, liberty.voltage, (*areas, *bits, *_mac_energies(liberty, node_nm)))

@@ -1,5 +1,7 @@
 """The power of a fabric while its gates compute a product, with the model beside them."""
 
+from dataclasses import replace
+
 from acf.errors import RtlError
 from acf.program import FabricShape
 from acf.rtl.fabric.bench import FabricBench
@@ -14,7 +16,7 @@ def measure_fabric_power(shape: FabricShape, product: Product, liberty: Liberty 
 
     The gates must equal the model in every event and bit. The memories of the test bench are not counted.
     """
-    sizes = sizes_for(shape, [product])
+    sizes = replace(sizes_for(shape, [product]), products=False)
     gates = GateSimulation(FabricBench(sizes), liberty, recorded="run", optimise="-O0")
     both = run_lockstep(product, FabricSimulation(sizes, gates))
     if both.divergence is not None:
