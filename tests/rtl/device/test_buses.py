@@ -1,5 +1,6 @@
 """The generated Verilog at its buses, driven by cocotb: see bus_bench.py for what is tested."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,10 @@ def test_the_device_keeps_the_rules_of_its_buses_and_gives_the_bits_of_the_refer
         program = build(emit_verilog(Device(SIZES, AXI), "acf_fabric"), "acf_fabric")
     except CocotbUnavailableError as error:
         pytest.skip(str(error))
-    run(program, "acf_fabric", "tests.rtl.device.bus_bench", tmp_path)
+    names = run(program, "acf_fabric", "tests.rtl.device.bus_bench", tmp_path)
+    written = Path(__file__).with_name("bus_bench.py").read_text(encoding="utf-8")
+    assert names == re.findall(r"@cocotb\.test\(\)\nasync def (\w+)", written)
+    assert names
 
 
 def test_a_verilator_that_is_too_old_for_cocotb_is_named() -> None:

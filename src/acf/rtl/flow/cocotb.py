@@ -53,8 +53,8 @@ def build(verilog: str, top: str) -> Path:
     return program
 
 
-def run(program: Path, top: str, module: str, folder: Path, environment: Mapping[str, str] | None = None) -> None:
-    """Run the tests of a Python ``module``; raises `RtlError` with the names of those that failed.
+def run(program: Path, top: str, module: str, folder: Path, environment: Mapping[str, str] | None = None) -> list[str]:
+    """Run the tests of a Python ``module`` and give their names; raises `RtlError` with those that failed.
 
     Results and log are written to ``folder``.
     """
@@ -85,9 +85,11 @@ def run(program: Path, top: str, module: str, folder: Path, environment: Mapping
     if not results.exists():
         last = (done.stderr or done.stdout).strip().splitlines() or ["no message"]
         raise RtlError(f"the simulation ended without results: {last[-1]}; see {folder / 'log.txt'}")
-    failed = _failed(results)
+    cases = _cases(results)
+    failed = [name for name, passed in cases.items() if not passed]
     if failed:
         raise RtlError(f"{len(failed)} of the tests in {module} failed: {', '.join(failed)}; see {folder / 'log.txt'}")
+    return list(cases)
 
 
 def check_verilator(version: str) -> None:
@@ -110,10 +112,9 @@ def _python_library() -> str:
     return str(found)
 
 
-def _failed(results: Path) -> list[str]:
+def _cases(results: Path) -> dict[str, bool]:
+    """Every test by name, and whether it passed."""
     from xml.etree import ElementTree
 
     cases = ElementTree.parse(results).getroot().iter("testcase")
-    return [
-        str(case.get("name")) for case in cases if case.find("failure") is not None or case.find("error") is not None
-    ]
+    return {str(case.get("name")): all(case.find(kind) is None for kind in ("failure", "error")) for case in cases}
