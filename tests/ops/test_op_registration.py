@@ -33,7 +33,7 @@ def linear_samples(dtype: torch.dtype) -> dict[str, tuple[Any, ...]]:
         "block_linear_input_grad": (output_grad, weight, *LINEAR_TOPOLOGY),
         "block_linear_weight_grad": (output_grad, x, *LINEAR_TOPOLOGY),
         "block_gradient_norms": (output_grad, x, *candidates, [4, 3]),
-        "block_linear_gelu": (x, weight, torch.randn(8, dtype=dtype), *LINEAR_TOPOLOGY),
+        "block_linear_gelu": (x, weight, torch.randn(8, dtype=dtype), False, *LINEAR_TOPOLOGY),
         "block_linear_scaled_input_grad": (output_grad, weight, x, *LINEAR_TOPOLOGY),
         "block_gelu_mlp": (
             trainable_x,

@@ -50,6 +50,8 @@ else:
         product_configs,
         weight_grad_configs,
     )
+    from acf.ops.triton.gelu_kernels import gelu_and_slope, short_gelu_and_slope
+    from acf.ops.triton.jit import jit
     from acf.ops.triton.pixels import ConvProblem, pixel_box
     from acf.ops.triton.transpose import transposed
     from acf.ops.triton.tuning import LaunchConfig
@@ -59,6 +61,20 @@ else:
     PADDED = Conv2dGeometry((3, 3), (1, 1), (1, 1), (1, 1))
     UNEVEN = Conv2dGeometry((3, 2), (2, 1), (1, 0), (1, 2))
     POINTWISE = Conv2dGeometry((1, 1), (2, 2))
+
+    @jit
+    def gelu_probe_kernel(
+        x: tl.tensor, value: tl.tensor, slope: tl.tensor, width: tl.constexpr, short: tl.constexpr
+    ) -> None:
+        """The GELU of every element and its slope."""
+        place = tl.arange(0, width)
+        before = tl.load(x + place)
+        if short:
+            height, rise = short_gelu_and_slope(before)
+        else:
+            height, rise = gelu_and_slope(before)
+        tl.store(value + place, height)
+        tl.store(slope + place, rise)
 
 
 @pytest.fixture(autouse=True)
@@ -164,12 +180,28 @@ if INTERPRETING:
             gelu.launch_scaled(config, output_grad, weight, scale, out, topology)
             assert_close(out, expected, dtype)
 
+    @pytest.mark.parametrize(("short", "tolerance"), [(False, 5e-7), (True, 1e-4)])
+    def test_the_gelu_is_as_exact_as_its_results_are_kept(short: bool, tolerance: float) -> None:
+        x = torch.linspace(-9, 9, 4096)
+        x[:5] = torch.tensor([float("inf"), -float("inf"), float("nan"), 300.0, -300.0])
+        value, slope = torch.empty_like(x), torch.empty_like(x)
+        with np.errstate(invalid="ignore", over="ignore"):
+            gelu_probe_kernel[(1,)](x, value, slope, width=4096, short=short)
+        before = x.double().requires_grad_()
+        expected = torch.nn.functional.gelu(before)
+        (expected_slope,) = torch.autograd.grad(expected.sum(), before)
+        torch.testing.assert_close(value.double(), expected.detach(), rtol=1e-7, atol=tolerance, equal_nan=True)
+        torch.testing.assert_close(slope.double(), expected_slope, rtol=1e-7, atol=tolerance, equal_nan=True)
+        inside = (before.detach() > -5) & (before.detach() < 0)
+        relative = (value.double() / expected.detach() - 1)[inside].abs()
+        assert float(relative.max()) < (2e-4 if short else 4e-4)
+
     @pytest.mark.parametrize("block", [16, 20, 64])
     def test_the_gelu_of_any_block_size_is_that_of_the_plain_ops(block: int) -> None:
         topology = random_topology(3, 2, block)
         weight, x = torch.randn(topology.block_rows.numel(), block, block), torch.randn(5, 2 * block)
-        results = gelu.linear_gelu(x, weight, None, *topology)
-        for result, expected in zip(results, linear_then_gelu(x, weight, None, *topology), strict=True):
+        results = gelu.linear_gelu(x, weight, None, False, *topology)
+        for result, expected in zip(results, linear_then_gelu(x, weight, None, False, *topology), strict=True):
             assert_close(result, expected, torch.float32)
         output_grad, scale = torch.randn(5, 3 * block), torch.randn(5, 2 * block)
         result = gelu.linear_scaled_input_grad(output_grad, weight, scale, *topology)

@@ -1,9 +1,11 @@
 """Two block-sparse linear layers with a GELU between them, as ops of torch.
 
 The first product leaves the GELU's value and slope instead of its own result; on the way back the second layer's input
-gradient is multiplied by that slope. On a GPU both happen inside the products.
+gradient is multiplied by that slope. On a GPU both happen inside the products; large bfloat16 ones keep the slope as
+bytes, in an order of their own.
 """
 
+from importlib.util import find_spec
 from math import pi, sqrt
 from typing import Any
 
@@ -24,6 +26,7 @@ def linear_then_gelu(
     x: Tensor,
     weight: Tensor,
     bias: Tensor | None,
+    packed: bool,
     block_rows: Tensor,
     block_cols: Tensor,
     row_offsets: Tensor,
@@ -31,7 +34,9 @@ def linear_then_gelu(
     col_offsets: Tensor,
     col_slots: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    """GELU of the product ``[tokens, out]``, and its slope there."""
+    """GELU of the product ``[tokens, out]``, and its slope there; ``packed`` is for kernels that `packs_slopes`."""
+    if packed:
+        raise ValueError("slopes are packed by a GPU kernel only; call with packed=False")
     topology = (block_rows, block_cols, row_offsets, row_slots, col_offsets, col_slots)
     hidden = block_linear_forward(x, weight, *topology)
     wide = hidden if hidden.dtype == torch.float64 else hidden.float()
@@ -42,9 +47,26 @@ def linear_then_gelu(
     return (wide * cumulative).to(x.dtype), (cumulative + wide * density).to(x.dtype)
 
 
-def _fake_linear_gelu(x: Tensor, weight: Tensor, bias: Tensor | None, *topology: Tensor) -> tuple[Tensor, Tensor]:
+def _fake_linear_gelu(
+    x: Tensor, weight: Tensor, bias: Tensor | None, packed: bool, *topology: Tensor
+) -> tuple[Tensor, Tensor]:
     shape = (x.shape[0], (BlockTopology(*topology).row_offsets.numel() - 1) * weight.shape[1])
-    return x.new_empty(shape), x.new_empty(shape)
+    return x.new_empty(shape), packed_slopes(x, shape[1], weight.shape[1]) if packed else x.new_empty(shape)
+
+
+def packed_slopes(x: Tensor, width: int, block: int) -> Tensor:
+    """Room for a byte for each of ``width`` outputs of every token, in words of four; whole tiles of tokens."""
+    tile = 256 * 128 // block
+    return x.new_empty((-(-x.shape[0] // tile) * tile * width // 4,), dtype=torch.int32)
+
+
+def packs_slopes(x: Tensor, first_weight: Tensor, second_weight: Tensor) -> bool:
+    """Whether both products run in kernels that leave and read slopes as bytes."""
+    if not x.is_cuda or find_spec("triton") is None:
+        return False
+    from acf.ops.triton.specialised import has_packed_slopes
+
+    return has_packed_slopes(x, first_weight, second_weight)
 
 
 def input_grad_then_scale(
@@ -58,13 +80,14 @@ def input_grad_then_scale(
     col_offsets: Tensor,
     col_slots: Tensor,
 ) -> Tensor:
-    """The input gradient ``[tokens, in]`` times ``scale``."""
+    """The input gradient ``[tokens, in]`` times ``scale``, which has that shape or is packed."""
     topology = (block_rows, block_cols, row_offsets, row_slots, col_offsets, col_slots)
     return block_linear_input_grad(output_grad, weight, *topology) * scale
 
 
 def _fake_scaled_input_grad(output_grad: Tensor, weight: Tensor, scale: Tensor, *topology: Tensor) -> Tensor:
-    return scale.new_empty(scale.shape)
+    inputs = (BlockTopology(*topology).col_offsets.numel() - 1) * weight.shape[2]
+    return output_grad.new_empty((output_grad.shape[0], inputs))
 
 
 block_linear_gelu = Op("block_linear_gelu", linear_then_gelu, _fake_linear_gelu)
@@ -82,7 +105,8 @@ class _BlockGeluMlp(torch.autograd.Function):
         first_topology: list[Tensor],
         second_topology: list[Tensor],
     ) -> Tensor:
-        activated, slope = block_linear_gelu(x, first_weight, first_bias, *first_topology)
+        packed = packs_slopes(x, first_weight, second_weight)
+        activated, slope = block_linear_gelu(x, first_weight, first_bias, packed, *first_topology)
         ctx.save_for_backward(x, first_weight, second_weight, activated, slope, *first_topology, *second_topology)
         return block_linear_forward(activated, second_weight, *second_topology)
 
@@ -119,7 +143,8 @@ def _mlp(
     if torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in operands):
         y: Tensor = _BlockGeluMlp.apply(*operands, first_topology, second_topology)  # type: ignore[no-untyped-call]
         return y
-    activated, _ = block_linear_gelu(x, first_weight, first_bias, *first_topology)
+    packed = packs_slopes(x, first_weight, second_weight)
+    activated, _ = block_linear_gelu(x, first_weight, first_bias, packed, *first_topology)
     return block_linear_forward(activated, second_weight, *second_topology)
 
 

@@ -8,10 +8,13 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import gelu as gelu_of
 
 from acf.ops import Conv2dGeometry, reference
+from acf.ops.gelu import packed_slopes
 from acf.ops.triton import conv, gelu, norms, product, weight_grad
 from acf.ops.triton.configs import (
+    SPECIALISED_PRODUCT,
     conv_product_configs,
     conv_weight_grad_configs,
     product_configs,
@@ -104,22 +107,53 @@ def check_gelu(
 
 
 def check_specialised(log: ErrorLog, block: int, dtype: torch.dtype) -> None:
-    """More output tiles than programs, an empty group among them, and the same bits from a prepared launch."""
-    configs = product_configs(block, dtype.itemsize, "tf32", has_specialised(torch.cuda.current_device()))
-    topology = odd_topology(40, 23, block)
-    weight = torch.randn(topology.block_rows.numel(), block, block, device="cuda").to(dtype)
-    for config in [config for config in configs if config.kernel == "specialised"]:
-        for forward, width in ((True, 23), (False, 40)):
-            x = torch.randn(9000, width * block, device="cuda").to(dtype)
-            meaning = reference.linear if forward else reference.linear_input_grad
-            expected = meaning(x.double(), weight.double(), topology)
-            out, again = (poisoned(*expected.shape, dtype=dtype) for _ in range(2))
-            prepared = product.launch_product(config, x, weight, out, topology, forward)
-            log.add(f"specialised {dtype}", out, expected, TOLERANCE[dtype])
-            if prepared is not None:
-                prepared(x.clone(), weight.clone(), again, *product.walk_of(topology, forward))
-                if not torch.equal(out, again):
-                    raise ArithmeticError(f"{config}, blocks of {block}: a prepared launch differs from the first")
+    """More output tiles than programs, empty groups among them, and the same bits from prepared launches."""
+    if block not in SPECIALISED_PRODUCT or dtype.itemsize != 2 or not has_specialised(torch.cuda.current_device()):
+        return
+    config, first, second = SPECIALISED_PRODUCT[block], odd_topology(40, 23, block), odd_topology(23, 40, block)
+    weights = [
+        (torch.randn(topology.block_rows.numel(), block, block, device="cuda") / block**0.5).to(dtype)
+        for topology in (first, second)
+    ]
+    x, gradient = (torch.randn(9000, 23 * block, device="cuda").to(dtype) for _ in range(2))
+    shift = torch.randn(40 * block, device="cuda").to(dtype)
+    hidden = reference.linear(x.double(), weights[0].double(), first)
+    backward = reference.linear_input_grad(gradient.double(), weights[1].double(), second)
+    rows, cols = product.walk_of(first, True), product.walk_of(second, False)
+    # Of each pass the first launch, the same launch once it is prepared, and what both should leave.
+    passes: list[tuple[Callable[[Tensor], Any], Callable[[Any, Tensor], bool], Tensor]] = [
+        (
+            lambda y: product.launch_product(config, x, weights[0], y, first, True),
+            lambda again, y: again(x.clone(), weights[0], y, *rows),
+            hidden,
+        ),
+        (
+            lambda y: product.launch_product(config, gradient, weights[1], y, second, False),
+            lambda again, y: again(gradient.clone(), weights[1], y, *cols),
+            backward,
+        ),
+    ]
+    if dtype == torch.bfloat16:  # the slope's bytes are for bfloat16 alone
+        shifted = hidden + shift.double()
+        slope = packed_slopes(x, 40 * block, block)
+        passes += [
+            (
+                lambda y: gelu.launch_gelu(config, x, weights[0], shift, y, slope, first),
+                lambda again, y: again(x.clone(), weights[0], y, slope, shift, *rows),
+                gelu_of(shifted),
+            ),
+            (
+                lambda y: gelu.launch_scaled(config, gradient, weights[1], slope, y, second),
+                lambda again, y: again(gradient.clone(), weights[1], slope, y, *cols),
+                torch.ops.aten.gelu_backward(backward, shifted),
+            ),
+        ]
+    for start, restart, expected in passes:
+        out, again = (poisoned(*expected.shape, dtype=dtype) for _ in range(2))
+        prepared = start(out)
+        log.add(f"specialised {dtype}", out, expected, TOLERANCE[dtype])
+        if prepared is not None and not (restart(prepared, again) and torch.equal(out, again)):
+            raise ArithmeticError(f"specialised, blocks of {block}: a prepared launch differs from the first")
 
 
 def check_norms(log: ErrorLog, gradient: Tensor, x: Tensor, block: int, tolerance: float) -> None:
@@ -219,7 +253,7 @@ def check_relaunch(block: int) -> None:
         (product.linear, (x, weight), topology),
         (product.linear_input_grad, (gradient, weight), topology),
         (weight_grad.linear_weight_grad, (gradient, x), topology),
-        (lambda x, weight, *rest: gelu.linear_gelu(x, weight, None, *rest)[1], (x, weight), topology),
+        (lambda x, weight, *rest: gelu.linear_gelu(x, weight, None, False, *rest)[1], (x, weight), topology),
         (gelu.linear_scaled_input_grad, (gradient, weight, x), topology),
         (conv.conv2d, (images, kernel), (*conv_topology, *pairs)),
         (conv.conv2d_input_grad, (images_grad, kernel), (*conv_topology, sizes, *pairs)),

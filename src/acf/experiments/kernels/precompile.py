@@ -12,8 +12,10 @@ from torch import Tensor
 from acf.experiments.kernels.steps import STEP_BLOCKS
 from acf.experiments.kernels.training_step import STEP_MODELS, STEP_SPARSITY
 from acf.ops import Conv2dGeometry
+from acf.ops.gelu import packed_slopes
 from acf.ops.triton import conv, gelu, product, weight_grad
 from acf.ops.triton.configs import (
+    SPECIALISED_PRODUCT,
     conv_product_configs,
     conv_weight_grad_configs,
     product_configs,
@@ -45,9 +47,10 @@ def compile_linear(block: int, shape: tuple[int, int], density: float, part: int
     topology = random_topology(shape[0] // block, shape[1] // block, block, density)
     gradient, x = random_tensor(256, shape[0]), random_tensor(256, shape[1])
     weight = random_tensor(topology.block_rows.numel(), block, block)
+    has = has_specialised(x.get_device())
     jobs: list[Callable[[], object]] = [
         partial(product.launch_product, config, operand, weight, out, topology, forward)
-        for config in product_configs(block, 2, "tf32", has_specialised(x.get_device()))
+        for config in product_configs(block, 2, "tf32", has)
         for operand, out, forward in ((x, gradient.clone(), True), (gradient, x.clone(), False))
     ]
     jobs += [
@@ -61,6 +64,12 @@ def compile_linear(block: int, shape: tuple[int, int], density: float, part: int
         if shape[0] <= shape[1]:  # the second
             out = torch.empty_like(x)
             jobs.append(partial(gelu.launch_scaled, config, gradient, weight, x, out, topology))
+    if has and block in SPECIALISED_PRODUCT:
+        config, slope = SPECIALISED_PRODUCT[block], packed_slopes(x, max(shape), block)
+        if shape[0] >= shape[1]:
+            jobs.append(partial(gelu.launch_gelu, config, x, weight, None, torch.empty_like(gradient), slope, topology))
+        if shape[0] <= shape[1]:
+            jobs.append(partial(gelu.launch_scaled, config, gradient, weight, slope, torch.empty_like(x), topology))
     for job in jobs[part::parts]:
         job()
     torch.cuda.synchronize()

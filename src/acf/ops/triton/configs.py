@@ -36,7 +36,7 @@ _SIXTEEN_BIT_PRODUCT = {
     ),
 }
 
-_SPECIALISED_PRODUCT = {
+SPECIALISED_PRODUCT = {
     128: LaunchConfig("specialised", tile=256, depth=64, warps=4, stages=4),
     64: LaunchConfig("specialised", tile=512, depth=64, warps=4, stages=3),
 }
@@ -69,7 +69,7 @@ _SIXTEEN_BIT_WEIGHT_GRAD = {
 def product_configs(block: int, itemsize: int, precision: str, specialised: bool = False) -> tuple[LaunchConfig, ...]:
     """Candidates of the forward and input-gradient products; ``specialised`` where `has_specialised` says so."""
     if itemsize == 2:
-        divided = (_SPECIALISED_PRODUCT[block],) if specialised and block in _SPECIALISED_PRODUCT else ()
+        divided = (SPECIALISED_PRODUCT[block],) if specialised and block in SPECIALISED_PRODUCT else ()
         return (*_SIXTEEN_BIT_PRODUCT[block], *divided, DENSE)
     depth = min(block, 32)
     if precision == "tf32":

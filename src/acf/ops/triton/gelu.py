@@ -2,18 +2,20 @@
 
 from collections.abc import Callable, Hashable
 
+import torch
 from torch import Tensor
 
 from acf.ops import gelu as gelu_ops
-from acf.ops.triton.configs import product_configs
+from acf.ops.triton import specialised
+from acf.ops.triton.configs import SPECIALISED_PRODUCT, product_configs
 from acf.ops.triton.gelu_kernels import product_gelu_kernel, product_scaled_kernel
-from acf.ops.triton.launch import PreparedLaunch, Tiled, launch
+from acf.ops.triton.launch import Tiled, launch
 from acf.ops.triton.product import walk_of
 from acf.ops.triton.support import ceil_div, dot_precision, readable, supports
 from acf.ops.triton.tuning import TUNER, LaunchConfig, ProblemKey, density_bucket, token_bucket
 from acf.sparse import BlockTopology
 
-_PREPARED: dict[Hashable, PreparedLaunch] = {}
+_PREPARED: dict[Hashable, Callable[..., bool]] = {}
 
 
 def gelu_configs(block: int, itemsize: int, precision: str) -> tuple[LaunchConfig, ...]:
@@ -25,29 +27,35 @@ def gelu_configs(block: int, itemsize: int, precision: str) -> tuple[LaunchConfi
     )
 
 
-def linear_gelu(x: Tensor, weight: Tensor, bias: Tensor | None, *tensors: Tensor) -> tuple[Tensor, Tensor]:
+def linear_gelu(
+    x: Tensor, weight: Tensor, bias: Tensor | None, packed: bool, *tensors: Tensor
+) -> tuple[Tensor, Tensor]:
     """`acf.ops.gelu.block_linear_gelu` on the GPU."""
     _, block_cols, row_offsets, row_slots, _, _ = tensors
     groups = row_offsets.shape[0] - 1
     bias_dtype, precision = None if bias is None else bias.dtype, dot_precision(x.dtype)
-    signature = ("gelu", x.shape, weight.shape, groups, bias_dtype, x.dtype, weight.dtype, precision, x.get_device())
+    shapes = (x.shape, weight.shape, groups, packed)
+    signature = ("gelu", *shapes, bias_dtype, x.dtype, weight.dtype, precision, x.get_device())
     prepared = _PREPARED.get(signature)
     if prepared is not None:
         x, weight = x.contiguous(), weight.contiguous()
-        activated = x.new_empty((x.shape[0], groups * weight.shape[1]))
-        slope = x.new_empty((x.shape[0], groups * weight.shape[1]))
+        activated, slope = _results(x, groups, weight.shape[1], packed)
         shift = weight if bias is None else bias
         if prepared(x, weight, activated, slope, shift, row_offsets, row_slots, block_cols):
             return activated, slope
     if not _supports(x, weight):
-        return gelu_ops.linear_then_gelu(x, weight, bias, *tensors)
+        return gelu_ops.linear_then_gelu(x, weight, bias, packed, *tensors)
     x, weight, topology = readable(x), readable(weight), BlockTopology(*tensors)
-    activated = x.new_empty((x.shape[0], groups * weight.shape[1]))
-    slope = x.new_empty((x.shape[0], groups * weight.shape[1]))
-    _run("gelu", signature, x, weight, True, topology, lambda config: launch_gelu(
+    activated, slope = _results(x, groups, weight.shape[1], packed)
+    _run("gelu", signature, x, weight, True, packed, topology, lambda config: launch_gelu(
         config, x, weight, bias, activated, slope, topology
     ))  # fmt: skip
     return activated, slope
+
+
+def _results(x: Tensor, groups: int, block: int, packed: bool) -> tuple[Tensor, Tensor]:
+    activated = x.new_empty((x.shape[0], groups * block))
+    return activated, gelu_ops.packed_slopes(x, groups * block, block) if packed else torch.empty_like(activated)
 
 
 def linear_scaled_input_grad(output_grad: Tensor, weight: Tensor, scale: Tensor, *tensors: Tensor) -> Tensor:
@@ -56,17 +64,18 @@ def linear_scaled_input_grad(output_grad: Tensor, weight: Tensor, scale: Tensor,
     groups = col_offsets.shape[0] - 1
     dtypes, precision = (scale.dtype, output_grad.dtype, weight.dtype), dot_precision(output_grad.dtype)
     signature = ("scaled", output_grad.shape, weight.shape, groups, *dtypes, precision, output_grad.get_device())
+    packed, shape = scale.dim() == 1, (output_grad.shape[0], groups * weight.shape[2])
     prepared = _PREPARED.get(signature)
     if prepared is not None:
         output_grad, weight, scale = output_grad.contiguous(), weight.contiguous(), scale.contiguous()
-        out = scale.new_empty(scale.shape)
+        out = output_grad.new_empty(shape)
         if prepared(output_grad, weight, scale, out, col_offsets, col_slots, block_rows):
             return out
-    if not _supports(output_grad, weight, scale):
+    if not _supports(output_grad, weight, *(() if packed else (scale,))):
         return gelu_ops.input_grad_then_scale(output_grad, weight, scale, *tensors)
-    output_grad, weight, scale = readable(output_grad), readable(weight), readable(scale)
-    out, topology = scale.new_empty(scale.shape), BlockTopology(*tensors)
-    _run("scaled", signature, output_grad, weight, False, topology, lambda config: launch_scaled(
+    output_grad, weight, scale = readable(output_grad), readable(weight), scale if packed else readable(scale)
+    out, topology = output_grad.new_empty(shape), BlockTopology(*tensors)
+    _run("scaled", signature, output_grad, weight, False, packed, topology, lambda config: launch_scaled(
         config, output_grad, weight, scale, out, topology
     ))  # fmt: skip
     return out
@@ -83,10 +92,11 @@ def _run(
     x: Tensor,
     weight: Tensor,
     forward: bool,
+    packed: bool,
     topology: BlockTopology,
-    start: Callable[[LaunchConfig], PreparedLaunch | None],
+    start: Callable[[LaunchConfig], Callable[..., bool] | None],
 ) -> None:
-    """Choose a configuration, launch it, and remember how, where that is possible."""
+    """Choose a configuration, launch it, and remember how, where that is possible; for ``packed`` there is but one."""
     block, groups, precision = weight.shape[1], walk_of(topology, forward).groups, dot_precision(x.dtype)
 
     def describe() -> ProblemKey:
@@ -94,9 +104,12 @@ def _run(
         tokens = token_bucket(x.shape[0])
         return ProblemKey(op, groups * block, x.shape[1], block, str(x.dtype), precision, density, tokens)
 
-    config = TUNER.choose(signature, describe, gelu_configs(block, x.itemsize, precision), start)
+    if packed:
+        config = SPECIALISED_PRODUCT[block]
+    else:
+        config = TUNER.choose(signature, describe, gelu_configs(block, x.itemsize, precision), start)
     prepared = start(config)
-    if prepared is not None and TUNER.remembers(signature):
+    if prepared is not None and (packed or TUNER.remembers(signature)):
         _PREPARED[signature] = prepared
 
 
@@ -108,9 +121,11 @@ def launch_gelu(
     activated: Tensor,
     slope: Tensor,
     topology: BlockTopology,
-) -> PreparedLaunch | None:
+) -> Callable[..., bool] | None:
     """Fill ``activated`` and ``slope [tokens, out]``; the operands of the launch are in the kernel's order."""
     walk, block = walk_of(topology, True), weight.shape[1]
+    if config.kernel == "specialised":
+        return specialised.launch_gelu(config, x, weight, bias, activated, slope, walk)
     out_box = [config.tile, block]
     return launch(
         product_gelu_kernel,
@@ -127,9 +142,11 @@ def launch_gelu(
 
 def launch_scaled(
     config: LaunchConfig, output_grad: Tensor, weight: Tensor, scale: Tensor, out: Tensor, topology: BlockTopology
-) -> PreparedLaunch | None:
+) -> Callable[..., bool] | None:
     """Fill ``out [tokens, in]``; the operands of the launch are in the kernel's order."""
     walk, block = walk_of(topology, False), weight.shape[1]
+    if config.kernel == "specialised":
+        return specialised.launch_scaled(config, output_grad, weight, scale, out, walk)
     return launch(
         product_scaled_kernel,
         walk.groups * ceil_div(output_grad.shape[0], config.tile),

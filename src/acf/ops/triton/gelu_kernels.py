@@ -11,15 +11,27 @@ from acf.ops.triton.product_kernels import sum_blocks
 def gelu_and_slope(x: tl.tensor) -> tl.tensor:
     """``x P(x)`` and ``P(x) + x p(x)``, with P and p the normal distribution and its density.
 
-    One exponential serves both: the tail of P is p times a polynomial in t (Abramowitz and Stegun, 7.1.26, absolute
-    error 1.5e-7).
+    The tail of P is 2 to the power of a polynomial in |x|, fitted up to 6 and falling from there on: P is right within
+    2e-7, its tail up to 5 within 4e-4 of itself, and there is no division.
     """
-    t = 1.0 / (1.0 + 0.2316419 * tl.abs(x))
-    exponential = tl.exp2(-0.7213475204444817 * x * x)
-    series = t * (0.254829592 + t * (-0.284496736 + t * (1.421413741 + t * (-1.453152027 + t * 1.061405429))))
-    tail = 0.5 * series * exponential
+    a = tl.abs(x)
+    power = -4.672165960073471e-05 + a * (1.2217294170113746e-05 - a * 7.268562853823823e-07)
+    power = 0.007586452644318342 + a * (-0.0005029106978327036 + a * power)
+    power = -0.4590584337711334 + a * (-0.0528966560959816 + a * power)
+    tail = tl.exp2(-0.999999463558197 + a * (-1.1511268615722656 + a * power))
     cumulative = tl.where(x < 0, tail, 1.0 - tail)
-    return x * cumulative, cumulative + 0.3989422804014327 * x * exponential
+    return x * cumulative, cumulative + 0.3989422804014327 * x * tl.exp2(-0.7213475204444817 * x * x)
+
+
+@jit
+def short_gelu_and_slope(x: tl.tensor) -> tl.tensor:
+    """`gelu_and_slope` for results in bfloat16: P within 8e-5, and its tail up to 5 within 2e-4 of itself."""
+    a = tl.abs(x)
+    power = -0.4669073820114136 + a * (-0.0463193915784359 + a * (0.0052973609417676926 - a * 0.0002699187898542732))
+    tail = tl.exp2(-1.0002282857894897 + a * (-1.1477888822555542 + a * power))
+    cumulative = tl.where(x < 0, tail, 1.0 - tail)
+    density = tl.exp2(-1.3257480647361593 - 0.7213475204444817 * x * x)
+    return x * cumulative, cumulative + x * density
 
 
 @jit
@@ -56,7 +68,10 @@ def product_gelu_kernel(
     if has_bias:
         shift = tl.load(bias + group * block + tl.arange(0, block)).to(tl.float32)
         hidden += shift[:, None] if swap else shift[None, :]
-    value, rise = gelu_and_slope(hidden)
+    if activated.dtype == tl.bfloat16:
+        value, rise = short_gelu_and_slope(hidden)
+    else:
+        value, rise = gelu_and_slope(hidden)
     value, rise = value.to(activated.dtype), rise.to(slope.dtype)
     if swap:
         value = value.T

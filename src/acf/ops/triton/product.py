@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from acf.ops import reference
+from acf.ops.triton import specialised
 from acf.ops.triton.configs import product_configs
 from acf.ops.triton.launch import Tiled, launch
 from acf.ops.triton.product_kernels import (
@@ -14,7 +15,6 @@ from acf.ops.triton.product_kernels import (
     product_gather_kernel,
     product_transposed_kernel,
 )
-from acf.ops.triton.specialised import gains_by_specialising, launch_specialised
 from acf.ops.triton.support import ceil_div, dot_precision, readable, supports
 from acf.ops.triton.transpose import transposed
 from acf.ops.triton.tuning import TUNER, LaunchConfig, ProblemKey, density_bucket, token_bucket
@@ -105,7 +105,7 @@ def _first_product(x: Tensor, weight: Tensor, topology: BlockTopology, forward: 
     config = TUNER.choose(
         signature,
         describe,
-        product_configs(block, x.itemsize, precision, gains_by_specialising(x, weight)),
+        product_configs(block, x.itemsize, precision, specialised.gains_by_specialising(x, weight)),
         lambda candidate: launch_product(candidate, x, weight, out, topology, forward),
     )
     prepared = launch_product(config, x, weight, out, topology, forward)
@@ -130,7 +130,7 @@ def launch_product(
     programs = walk.groups * ceil_div(tokens, config.tile)
     precision = dot_precision(x.dtype)
     if config.kernel == "specialised":
-        return launch_specialised(config, x, weight, out, walk, forward)
+        return specialised.launch_product(config, x, weight, out, walk, forward)
     if config.kernel == "gather":
         return launch(
             product_gather_kernel, programs, (x, weight, out, *walk), (walk.groups, tokens, width, out.shape[1]),

@@ -1,5 +1,6 @@
-"""Launching the products whose warps are divided by what they do, on the chips that can run them."""
+"""Launching the kernels whose warps are divided by what they do, on the chips that can run them."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
@@ -42,6 +43,17 @@ def gains_by_specialising(x: Tensor, weight: Tensor) -> bool:
     return 2 * x.shape[0] * weight.numel() >= LEAST_OPERATIONS and has_specialised(x.get_device())
 
 
+def has_packed_slopes(x: Tensor, first_weight: Tensor, second_weight: Tensor) -> bool:
+    """Whether the two products around a GELU, the first of ``x [tokens, in]``, both run in these kernels."""
+    shapes = {weight.shape[1:] for weight in (first_weight, second_weight)}
+    return (
+        all(tensor.dtype == torch.bfloat16 for tensor in (x, first_weight, second_weight))
+        and shapes in ({(64, 64)}, {(128, 128)})
+        and gains_by_specialising(x, first_weight)
+        and gains_by_specialising(x, second_weight)
+    )
+
+
 @dataclass(frozen=True)
 class Swizzled(Tiled):
     """A `Tiled` operand of a Gluon kernel, which has to know how a box lies in shared memory."""
@@ -63,13 +75,14 @@ class PreparedSpecialised:
     schedule: PreparedLaunch
     product: PreparedLaunch
 
-    def __call__(self, x: Tensor, weight: Tensor, out: Tensor, offsets: Tensor, slots: Tensor, indices: Tensor) -> bool:
-        """Fill ``out``; False where Triton has to launch."""
+    def __call__(self, *operands: Tensor) -> bool:
+        """Fill the outputs among ``operands``, whose last three are the walk; False where Triton has to launch."""
+        offsets = operands[-3]
         schedule = torch.empty_like(offsets)
-        return self.schedule(offsets, schedule) and self.product(x, weight, out, offsets, slots, indices, schedule)
+        return self.schedule(offsets, schedule) and self.product(*operands, schedule)
 
 
-def launch_specialised(
+def launch_product(
     config: LaunchConfig,
     x: Tensor,
     weight: Tensor,
@@ -77,27 +90,76 @@ def launch_specialised(
     walk: tuple[Tensor, Tensor, Tensor],
     forward: bool,
 ) -> PreparedSpecialised | None:
-    """`product.launch_product` for blocks of 128 or 64 in 16 bits."""
-    from acf.ops.triton.specialised_kernels import product_specialised_kernel, schedule_kernel
+    """`acf.ops.triton.product.launch_product` for blocks of 128 or 64 in 16 bits."""
+    from acf.ops.triton.specialised_kernels import product_specialised_kernel
 
+    results, constants = (_output(out, weight),), {"forward": forward}
+    return _launch(product_specialised_kernel, config, (x, weight, forward), results, walk, constants)
+
+
+def launch_gelu(
+    config: LaunchConfig,
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    activated: Tensor,
+    slope: Tensor,
+    walk: tuple[Tensor, Tensor, Tensor],
+) -> PreparedSpecialised | None:
+    """`acf.ops.triton.gelu.launch_gelu` for blocks of 128 or 64 in bfloat16, ``slope`` packed."""
+    from acf.ops.triton.specialised_kernels import gelu_specialised_kernel
+
+    results = (_output(activated, weight), slope, weight if bias is None else bias)
+    constants = {"has_bias": bias is not None}
+    return _launch(gelu_specialised_kernel, config, (x, weight, True), results, walk, constants)
+
+
+def launch_scaled(
+    config: LaunchConfig,
+    output_grad: Tensor,
+    weight: Tensor,
+    slope: Tensor,
+    out: Tensor,
+    walk: tuple[Tensor, Tensor, Tensor],
+) -> PreparedSpecialised | None:
+    """`acf.ops.triton.gelu.launch_scaled` for blocks of 128 or 64 in bfloat16, by a packed ``slope``."""
+    from acf.ops.triton.specialised_kernels import scaled_specialised_kernel
+
+    results = (slope, _output(out, weight))
+    return _launch(scaled_specialised_kernel, config, (output_grad, weight, False), results, walk, {})
+
+
+def _output(out: Tensor, weight: Tensor) -> Swizzled:
+    """As much of a result as goes through shared memory at a time."""
+    return Swizzled(out, [128 if weight.shape[1] == 128 else 256, 64])
+
+
+def _launch(
+    kernel: Any,
+    config: LaunchConfig,
+    factors: tuple[Tensor, Tensor, bool],
+    results: Sequence[Tensor | Tiled],
+    walk: tuple[Tensor, Tensor, Tensor],
+    constants: dict[str, Any],
+) -> PreparedSpecialised | None:
+    """Order the output tiles and launch ``kernel`` on x, the weight (``forward`` or not) and what its results need."""
+    from acf.ops.triton.specialised_kernels import schedule_kernel
+
+    x, weight, forward = factors
     block, groups, panels = weight.shape[1], walk[0].numel() - 1, ceil_div(x.shape[0], config.tile)
     programs = min(torch.cuda.get_device_properties(x.device).multi_processor_count, groups * panels)
     sorted_panels = min(panels, ceil_div(SORTED_TILES * programs, groups))
-    schedule = torch.empty_like(walk[0])
-    span = max(16, next_power_of_two(groups))
+    schedule, span = torch.empty_like(walk[0]), max(16, next_power_of_two(groups))
     ordered = launch(schedule_kernel, 1, (walk[0], schedule), (groups,), span=span, num_warps=4)
+    weight_box = [block, config.depth] if forward else [config.depth, block]
     product = launch(
-        product_specialised_kernel,
+        kernel,
         programs,
         (
-            Swizzled(x, [256, config.depth]),
-            Swizzled(weight.view(-1, block), [block, config.depth] if forward else [config.depth, block]),
-            Swizzled(out, [128 if block == 128 else 256, 64]),
-            *walk,
-            schedule,
+            Swizzled(x, [256, config.depth]), Swizzled(weight.view(-1, block), weight_box), *results, *walk, schedule,
         ),
         (groups, panels, sorted_panels),
-        block=block, depth=config.depth, stages=config.stages, forward=forward,
+        **constants, block=block, depth=config.depth, stages=config.stages,
         num_warps=config.warps, maxnreg=REGISTERS,
     )  # fmt: skip
     return None if ordered is None or product is None else PreparedSpecialised(ordered, product)

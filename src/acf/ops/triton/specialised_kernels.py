@@ -5,8 +5,7 @@ Programs are as many as multiprocessors, and each takes output tiles until none 
 are on their way while the last output is stored. Which tile is next, a counter says: groups have different numbers of
 blocks, and programs that took every n-th tile would end far apart.
 
-Written in Gluon, where layouts, barriers and copies are explicit. A stage is free while its barrier ``empty`` is ahead
-of ``full``; barriers count phases, of which only the last bit is kept.
+Written in Gluon, where layouts, barriers and copies are explicit.
 """
 
 import triton.language as tl
@@ -20,12 +19,19 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 )
 
 from acf.ops.triton.jit import gluon_jit, gluon_kernel, jit
-
-OUTPUTS: gl.constexpr = gl.constexpr(64)
-"""Outputs of one group of warps: the matrix unit's fixed dimension."""
-
-TOKENS: gl.constexpr = gl.constexpr(256)
-"""Tokens of one group of warps: the matrix unit's widest dimension."""
+from acf.ops.triton.specialised_slopes import WORDS, activate, load_slopes, scale, slope_place
+from acf.ops.triton.specialised_stages import (
+    OUTPUTS,
+    PIECE,
+    TOKENS,
+    following,
+    make_jobs,
+    make_ring,
+    pieces_of,
+    preceding,
+    receive_job,
+    send_job,
+)
 
 
 @jit
@@ -41,47 +47,16 @@ def schedule_kernel(offsets: tl.tensor, schedule: tl.tensor, groups: tl.tensor, 
 
 
 @gluon_jit
-def following(stage: gl.tensor, phase: gl.tensor, stages: gl.constexpr) -> gl.tensor:
-    """The next stage of a ring, and its phase."""
-    wraps = stage + 1 == stages
-    return gl.where(wraps, 0, stage + 1), gl.where(wraps, phase ^ 1, phase)
-
-
-@gluon_jit
-def preceding(stage: gl.tensor, stages: gl.constexpr) -> gl.tensor:
-    """The stage before ``stage``."""
-    return gl.where(stage == 0, stages, stage) - 1
-
-
-@gluon_jit
-def send_job(
-    jobs: gl.tensor, slot: gl.tensor, phase: gl.tensor, token: gl.tensor, output: gl.tensor, steps: gl.tensor
-) -> gl.tensor:
-    """Tell both groups of warps which output tile comes next; ``steps`` below zero when none does."""
-    messages, full, empty = jobs
-    field = gl.arange(0, 4, gl.BlockedLayout([1], [32], [1], [0]))
-    mbarrier.wait(empty.index(slot), phase ^ 1)
-    messages.index(slot).store(gl.where(field == 0, token, gl.where(field == 1, output, steps)))
-    gl.thread_barrier()
-    mbarrier.arrive(full.index(slot), count=1)
-    return following(slot, phase, 2)
-
-
-@gluon_jit
-def receive_job(jobs: gl.tensor, slot: gl.tensor, phase: gl.tensor) -> gl.tensor:
-    """First token, first output and number of steps of the next output tile, and the slot after it."""
-    messages, full, empty = jobs
-    layout: gl.constexpr = gl.BlockedLayout([4], [32], [4], [0])
-    field = gl.arange(0, 4, layout)
-    mbarrier.wait(full.index(slot), phase)
-    message = messages.index(slot).load(layout)
-    gl.thread_barrier()
-    mbarrier.arrive(empty.index(slot), count=1)
-    token = gl.sum(gl.where(field == 0, message, 0), 0)
-    output = gl.sum(gl.where(field == 1, message, 0), 0)
-    steps = gl.sum(gl.where(field == 2, message, 0), 0)
-    slot, phase = following(slot, phase, 2)
-    return token, output, steps, slot, phase
+def next_tile(tile: gl.tensor, schedule: gl.tensor, sizes: gl.tensor) -> gl.tensor:
+    """Block group and panel of tokens of the ``tile``-th output tile."""
+    groups, panels, sorted_panels = sizes
+    first_sorted = (panels - sorted_panels) * groups
+    group, panel = tile % groups, tile // groups
+    if tile >= first_sorted:
+        # Towards the end large groups come first, so that no program is left with one when the others are done.
+        group = gl.load(schedule + 1 + (tile - first_sorted) // sorted_panels)
+        panel = panels - sorted_panels + (tile - first_sorted) % sorted_panels
+    return group, panel
 
 
 @gluon_jit
@@ -100,20 +75,14 @@ def copy_tiles(
 ) -> None:
     """The part of the copying warp: all tiles of all steps of this program's outputs, as stages get free."""
     offsets, slots, indices = walk
-    groups, panels, sorted_panels = sizes
     xs, weights, full, empty = ring
     parts: gl.constexpr = 128 // block
     stage_bytes: gl.constexpr = (parts * TOKENS + block) * depth * 2
     stage, phase = gl.to_tensor(0), gl.to_tensor(0)
     job, job_phase = gl.to_tensor(0), gl.to_tensor(0)
-    first_sorted = (panels - sorted_panels) * groups
     tile = gl.program_id(0)
-    while tile < panels * groups:
-        group, panel = tile % groups, tile // groups
-        if tile >= first_sorted:
-            # Towards the end large groups come first, so that no program is left with one when the others are done.
-            group = gl.load(schedule + 1 + (tile - first_sorted) // sorted_panels)
-            panel = panels - sorted_panels + (tile - first_sorted) % sorted_panels
+    while tile < sizes[0] * sizes[1]:
+        group, panel = next_tile(tile, schedule, sizes)
         token = panel * (parts * TOKENS)
         begin = gl.load(offsets + group)
         end = gl.load(offsets + group + 1)
@@ -145,9 +114,62 @@ def copy_tiles(
 
 
 @gluon_jit
+def sum_steps(
+    member: gl.constexpr,
+    ring: gl.tensor,
+    stage: gl.tensor,
+    phase: gl.tensor,
+    held: gl.tensor,
+    steps: gl.tensor,
+    block: gl.constexpr,
+    depth: gl.constexpr,
+    stages: gl.constexpr,
+    forward: gl.constexpr,
+) -> gl.tensor:
+    """Multiply and add the next ``steps`` stages: 64 outputs of 256 tokens, and the stage after them.
+
+    Of blocks of 128 each group of warps takes half of the outputs for the same tokens, of blocks of 64 all of them for
+    its own. ``held`` is the stage that the output before still passes through, or below zero.
+    """
+    xs, weights, full, empty = ring
+    parts: gl.constexpr = 128 // block
+    part: gl.constexpr = member if parts == 2 else 0
+    first_output: gl.constexpr = 0 if parts == 2 else member * OUTPUTS
+    layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, TOKENS, 16])
+    accumulator = gl.zeros([OUTPUTS, TOKENS], gl.float32, layout)
+    for step in range(steps):
+        mbarrier.wait(full.index(stage), phase)
+        if forward:
+            weight_tile = weights.index(stage).slice(first_output, OUTPUTS, dim=0)
+        else:
+            weight_tile = weights.index(stage).slice(first_output, OUTPUTS, dim=1).permute((1, 0))
+        x_tile = xs.index(stage * parts + part).permute((1, 0))
+        accumulator = warpgroup_mma(weight_tile, x_tile, accumulator, is_async=True)
+        accumulator = warpgroup_mma_wait(1, deps=[accumulator])  # the step before: its stage is free
+        mbarrier.arrive(empty.index(preceding(stage, stages)), count=1, pred=step > 0)
+        if (step == 0) & (held >= 0):
+            tma.store_wait(0)
+            mbarrier.arrive(empty.index(held), count=1)
+            held = gl.to_tensor(-1)
+        stage, phase = following(stage, phase, stages)
+    accumulator = warpgroup_mma_wait(0, deps=[accumulator])
+    mbarrier.arrive(empty.index(preceding(stage, stages)), count=1, pred=steps > 0)
+    return accumulator, stage, phase, held
+
+
+@gluon_jit
+def let_go(ring: gl.tensor, held: gl.tensor) -> None:
+    """Wait until outputs have left shared memory, and give back the stage that they passed through."""
+    tma.store_wait(0)
+    gl.thread_barrier()
+    mbarrier.arrive(ring[3].index(gl.maximum(held, 0)), count=1, pred=held >= 0)
+
+
+@gluon_jit
 def multiply_tiles(
     member: gl.constexpr,
     out: gl.tensor,
+    extras: gl.tensor,
     ring: gl.tensor,
     jobs: gl.tensor,
     staging: gl.tensor,
@@ -155,65 +177,86 @@ def multiply_tiles(
     depth: gl.constexpr,
     stages: gl.constexpr,
     forward: gl.constexpr,
+    finish: gl.constexpr,
 ) -> None:
-    """The part of one of the two groups of warps: 64 outputs for 256 tokens of every output tile.
+    """The part of one of the two groups of warps: sums of every output tile, stored as ``finish`` makes them.
 
-    Of blocks of 128 each takes half of the outputs for the same tokens, of blocks of 64 all of them for its own.
+    "plain" leaves them as they are; "gelu", "gelu with bias" and "scaled" are those of `specialised_slopes`, and take
+    ``extras``. Sums of blocks of 64 leave through a stage of the ring, of 128 in two turns through ``staging``.
     """
-    xs, weights, full, empty = ring
+    _, _, full, _ = ring
     parts: gl.constexpr = 128 // block
     part: gl.constexpr = member if parts == 2 else 0
     first_output: gl.constexpr = 0 if parts == 2 else member * OUTPUTS
-    layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, TOKENS, 16])
-    stage, phase = gl.to_tensor(0), gl.to_tensor(0)
-    held = gl.to_tensor(-1)
+    buffers = ring[0] if parts == 2 else staging
+    count: gl.constexpr = buffers.shape[1] // PIECE
+    stage, phase, held = gl.to_tensor(0), gl.to_tensor(0), gl.to_tensor(-1)
     token, output, steps, job, job_phase = receive_job(jobs, gl.to_tensor(0), gl.to_tensor(0))
     while steps >= 0:
-        accumulator = gl.zeros([OUTPUTS, TOKENS], gl.float32, layout)
-        for step in range(steps):
-            mbarrier.wait(full.index(stage), phase)
-            if forward:
-                weight_tile = weights.index(stage).slice(first_output, OUTPUTS, dim=0)
-            else:
-                weight_tile = weights.index(stage).slice(first_output, OUTPUTS, dim=1).permute((1, 0))
-            x_tile = xs.index(stage * parts + part).permute((1, 0))
-            accumulator = warpgroup_mma(weight_tile, x_tile, accumulator, is_async=True)
-            accumulator = warpgroup_mma_wait(1, deps=[accumulator])  # the step before: its stage is free
-            mbarrier.arrive(empty.index(preceding(stage, stages)), count=1, pred=step > 0)
-            if parts == 2 and (step == 0) & (held >= 0):
-                tma.store_wait(0)
-                mbarrier.arrive(empty.index(held), count=1)
-                held = gl.to_tensor(-1)
-            stage, phase = following(stage, phase, stages)
-        accumulator = warpgroup_mma_wait(0, deps=[accumulator])
-        mbarrier.arrive(empty.index(preceding(stage, stages)), count=1, pred=steps > 0)
-        result = accumulator.to(out.dtype)
         corner_token, corner_output = token + part * TOKENS, output + first_output
-        if parts == 2:
-            tma.store_wait(0)
-            gl.thread_barrier()
-            mbarrier.arrive(empty.index(gl.maximum(held, 0)), count=1, pred=held >= 0)
-            mbarrier.wait(full.index(stage), phase)
-            buffer = xs.index(stage * parts + part)
-            buffer.store(result.permute((1, 0)))
+        if finish != "plain":
+            start = slope_place(extras[1], token, output, member, block)
+        if finish == "scaled":
+            slopes = load_slopes(extras[0], start)
+        sums, stage, phase, held = sum_steps(member, ring, stage, phase, held, steps, block, depth, stages, forward)
+        if finish == "gelu with bias":
+            lanes = gl.arange(0, OUTPUTS, gl.SliceLayout(1, sums.type.layout))
+            sums += gl.load(extras[2] + corner_output + lanes).to(gl.float32)[:, None]
+        pieces = scale(sums, slopes, out.dtype) if finish == "scaled" else pieces_of(sums.to(out.dtype))
+        for turn in gl.static_range(4 // count):
+            let_go(ring, held)
+            if parts == 2:
+                mbarrier.wait(full.index(stage), phase)
+                number = stage * 2 + member
+                held = stage
+                stage, phase = following(stage, phase, stages)
+            else:
+                number = gl.to_tensor(member)
+            buffer = buffers.index(number)
+            for piece in gl.static_range(count):
+                buffer.slice(piece * PIECE, PIECE, dim=0).store(pieces[turn * count + piece].permute((1, 0)))
+            if finish == "gelu" or finish == "gelu with bias":
+                gl.thread_barrier()
+                activate(buffers, number, extras[0], start + turn * count * WORDS, out.dtype)
             fence_async_shared()
             gl.thread_barrier()
-            tma.async_copy_shared_to_global(out, [corner_token, corner_output], buffer)
-            held = stage
-            stage, phase = following(stage, phase, stages)
-        else:
-            halves = result.reshape([OUTPUTS, 2, TOKENS // 2]).permute((0, 2, 1)).split()
-            buffer = staging.index(member)
-            for half in gl.static_range(2):
-                tma.store_wait(0)
-                gl.thread_barrier()
-                buffer.store(halves[half].permute((1, 0)))
-                fence_async_shared()
-                gl.thread_barrier()
-                corner = [corner_token + half * (TOKENS // 2), corner_output]
-                tma.async_copy_shared_to_global(out, corner, buffer)
+            tma.async_copy_shared_to_global(out, [corner_token + turn * count * PIECE, corner_output], buffer)
         token, output, steps, job, job_phase = receive_job(jobs, job, job_phase)
     tma.store_wait(0)
+
+
+@gluon_jit
+def run_product(
+    x: gl.tensor,
+    weight: gl.tensor,
+    out: gl.tensor,
+    extras: gl.tensor,
+    walk: gl.tensor,
+    schedule: gl.tensor,
+    sizes: gl.tensor,
+    block: gl.constexpr,
+    depth: gl.constexpr,
+    stages: gl.constexpr,
+    forward: gl.constexpr,
+    finish: gl.constexpr,
+) -> None:
+    """Make the ring, and let all warps begin."""
+    ring = make_ring(x, weight, block, depth, stages, forward)
+    jobs = make_jobs()
+    staging = ring[0]
+    if block == 128:
+        staging = gl.allocate_shared_memory(x.dtype, [2, TOKENS // 2, OUTPUTS], out.layout)
+    fence_async_shared()
+    # Registers: 168 for each of 12 warps, of which 4 hardly need any.
+    gl.warp_specialize(
+        [
+            (multiply_tiles, (0, out, extras, ring, jobs, staging, block, depth, stages, forward, finish)),
+            (multiply_tiles, (1, out, extras, ring, jobs, staging, block, depth, stages, forward, finish)),
+            (copy_tiles, (x, weight, walk, schedule, sizes, ring, jobs, block, depth, stages, forward)),
+        ],
+        [4, 1],
+        [232, 40],
+    )
 
 
 @gluon_kernel("groups", "panels", "sorted_panels")
@@ -237,36 +280,52 @@ def product_specialised_kernel(
 
     ``panels`` counts the tiles of tokens; within the last ``sorted_panels`` of them large groups come first.
     """
-    parts: gl.constexpr = 128 // block
-    xs = gl.allocate_shared_memory(x.dtype, [stages * parts, TOKENS, depth], x.layout)
-    weight_shape: gl.constexpr = [stages, block, depth] if forward else [stages, depth, block]
-    weights = gl.allocate_shared_memory(x.dtype, weight_shape, weight.layout)
-    staging = xs
-    if parts == 1:
-        staging = gl.allocate_shared_memory(x.dtype, [2, TOKENS // 2, OUTPUTS], out.layout)
-    messages = gl.allocate_shared_memory(gl.int32, [2, 4], gl.SwizzledSharedLayout(1, 1, 1, [0]))
-    full = gl.allocate_shared_memory(gl.int64, [stages, 1], mbarrier.MBarrierLayout())
-    empty = gl.allocate_shared_memory(gl.int64, [stages, 1], mbarrier.MBarrierLayout())
-    job_full = gl.allocate_shared_memory(gl.int64, [2, 1], mbarrier.MBarrierLayout())
-    job_empty = gl.allocate_shared_memory(gl.int64, [2, 1], mbarrier.MBarrierLayout())
-    for stage in gl.static_range(stages):
-        mbarrier.init(full.index(stage), count=1)
-        mbarrier.init(empty.index(stage), count=2)
-    for slot in gl.static_range(2):
-        mbarrier.init(job_full.index(slot), count=1)
-        mbarrier.init(job_empty.index(slot), count=2)
-    fence_async_shared()
-    ring = (xs, weights, full, empty)
-    jobs = (messages, job_full, job_empty)
-    walk = (offsets, slots, indices)
-    sizes = (groups, panels, sorted_panels)
-    # Registers: 168 for each of 12 warps, of which 4 hardly need any.
-    gl.warp_specialize(
-        [
-            (multiply_tiles, (0, out, ring, jobs, staging, block, depth, stages, forward)),
-            (multiply_tiles, (1, out, ring, jobs, staging, block, depth, stages, forward)),
-            (copy_tiles, (x, weight, walk, schedule, sizes, ring, jobs, block, depth, stages, forward)),
-        ],
-        [4, 1],
-        [232, 40],
-    )
+    walk, sizes = (offsets, slots, indices), (groups, panels, sorted_panels)
+    run_product(x, weight, out, (), walk, schedule, sizes, block, depth, stages, forward, "plain")
+
+
+@gluon_kernel("groups", "panels", "sorted_panels")
+def gelu_specialised_kernel(
+    x: gl.tensor,
+    weight: gl.tensor,
+    activated: gl.tensor,
+    slope: gl.tensor,
+    bias: gl.tensor,
+    offsets: gl.tensor,
+    slots: gl.tensor,
+    indices: gl.tensor,
+    schedule: gl.tensor,
+    groups: gl.tensor,
+    panels: gl.tensor,
+    sorted_panels: gl.tensor,
+    has_bias: gl.constexpr,
+    block: gl.constexpr,
+    depth: gl.constexpr,
+    stages: gl.constexpr,
+) -> None:
+    """As `product_gelu_kernel` in the tiles of `product_specialised_kernel`; ``slope`` in words of four bytes."""
+    walk, sizes, extras = (offsets, slots, indices), (groups, panels, sorted_panels), (slope, groups, bias)
+    finish: gl.constexpr = "gelu with bias" if has_bias else "gelu"
+    run_product(x, weight, activated, extras, walk, schedule, sizes, block, depth, stages, True, finish)
+
+
+@gluon_kernel("groups", "panels", "sorted_panels")
+def scaled_specialised_kernel(
+    x: gl.tensor,
+    weight: gl.tensor,
+    slope: gl.tensor,
+    out: gl.tensor,
+    offsets: gl.tensor,
+    slots: gl.tensor,
+    indices: gl.tensor,
+    schedule: gl.tensor,
+    groups: gl.tensor,
+    panels: gl.tensor,
+    sorted_panels: gl.tensor,
+    block: gl.constexpr,
+    depth: gl.constexpr,
+    stages: gl.constexpr,
+) -> None:
+    """As `product_scaled_kernel`, by the ``slope`` that `gelu_specialised_kernel` left."""
+    walk, sizes = (offsets, slots, indices), (groups, panels, sorted_panels)
+    run_product(x, weight, out, (slope, groups), walk, schedule, sizes, block, depth, stages, False, "scaled")
