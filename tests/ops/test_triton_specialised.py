@@ -1,6 +1,7 @@
 """The product whose warps are divided by what they do: compiled here, and taken where it can run and pays."""
 
 import importlib.util
+from typing import Any
 
 import pytest
 
@@ -12,8 +13,9 @@ import triton
 from torch import Tensor
 from triton.backends.compiler import GPUTarget
 
+from acf.ops.gelu import packed_slopes
 from acf.ops.triton import specialised
-from acf.ops.triton.configs import product_configs
+from acf.ops.triton.configs import SPECIALISED_PRODUCT
 
 SHARED_MEMORY_BYTES = 232_448
 """What a program may use of a Hopper multiprocessor's shared memory."""
@@ -26,36 +28,57 @@ def _nothing_remembered():
     specialised.has_specialised.cache_clear()
 
 
-@pytest.mark.skipif(
-    not triton.__version__.startswith(specialised.GLUON_VERSIONS), reason="written for another version of Gluon"
-)
-@pytest.mark.parametrize(("block", "forward"), [(128, True), (64, False)])
-def test_the_product_compiles_for_hopper_to_its_widest_matrix_instruction(block: int, forward: bool):
+def compiled_for_hopper(name: str, block: int, boxes: dict[str, Any], **constants: bool) -> Any:
+    """A kernel of `specialised_kernels`, whose operands are pointers to integers but for ``boxes`` in bfloat16."""
     from triton.experimental.gluon._runtime import GluonASTSource
     from triton.experimental.gluon.language import NVMMASharedLayout
 
-    from acf.ops.triton.specialised_kernels import product_specialised_kernel as kernel
+    from acf.ops.triton import specialised_kernels
 
-    config = next(c for c in product_configs(block, 2, "tf32", True) if c.kernel == "specialised")
+    kernel, config = getattr(specialised_kernels, name), SPECIALISED_PRODUCT[block]
     layout = NVMMASharedLayout(128, 16, rank=2)
-    boxes = {
-        "x": (256, config.depth),
-        "weight": (block, config.depth) if forward else (config.depth, block),
-        "out": (128 if block == 128 else 256, 64),
-    }
-    constants = {"block": block, "depth": config.depth, "stages": config.stages, "forward": forward}
+    values = constants | {"block": block, "depth": config.depth, "stages": config.stages}
+    boxes = boxes | {"x": (256, config.depth)}
     signature = dict.fromkeys(kernel.arg_names, "*i32")
-    signature |= dict.fromkeys(("groups", "panels", "sorted_panels"), "i32") | dict.fromkeys(constants, "constexpr")
-    signature |= {name: f"tensordesc<bf16[{rows}, {cols}],{layout!r}>" for name, (rows, cols) in boxes.items()}
-    places = {(kernel.arg_names.index(name),): value for name, value in constants.items()}
-    compiled = triton.compile(
-        GluonASTSource(kernel, signature, places, {}),
+    signature |= dict.fromkeys(("groups", "panels", "sorted_panels"), "i32") | dict.fromkeys(values, "constexpr")
+    signature |= {box: f"tensordesc<bf16[{rows}, {cols}],{layout!r}>" for box, (rows, cols) in boxes.items()}
+    places = {(kernel.arg_names.index(key),): value for key, value in values.items()}
+    aligned = {(i,): [["tt.divisibility", 16]] for i, key in enumerate(kernel.arg_names) if signature[key] == "*i32"}
+    return triton.compile(
+        GluonASTSource(kernel, signature, places, aligned),
         target=GPUTarget("cuda", 90, 32),
         options={"num_warps": config.warps, "maxnreg": specialised.REGISTERS},
     )
+
+
+needs_its_gluon = pytest.mark.skipif(
+    not triton.__version__.startswith(specialised.GLUON_VERSIONS), reason="written for another version of Gluon"
+)
+
+
+@needs_its_gluon
+@pytest.mark.parametrize(("block", "forward"), [(128, True), (64, False)])
+def test_the_product_compiles_for_hopper_to_its_widest_matrix_instruction(block: int, forward: bool):
+    boxes = {"out": (128 if block == 128 else 256, 64), "weight": (block, 64) if forward else (64, block)}
+    compiled = compiled_for_hopper("product_specialised_kernel", block, boxes, forward=forward)
     assert "wgmma.mma_async.sync.aligned.m64n256k16" in compiled.asm["ptx"]
     assert "cp.async.bulk.tensor.2d.shared" in compiled.asm["ptx"]
     assert compiled.metadata.shared <= SHARED_MEMORY_BYTES
+
+
+@needs_its_gluon
+@pytest.mark.parametrize("block", [128, 64])
+def test_slopes_leave_and_come_back_in_whole_lines_without_changing_threads(block: int):
+    box = (128 if block == 128 else 256, 64)
+    leaving = compiled_for_hopper(
+        "gelu_specialised_kernel", block, {"activated": box, "weight": (block, 64)}, has_bias=True
+    )
+    coming = compiled_for_hopper("scaled_specialised_kernel", block, {"out": box, "weight": (64, block)})
+    assert "st.global.v4.b32" in leaving.asm["ptx"]
+    assert "ld.global.v4.b32" in coming.asm["ptx"]
+    for compiled in (leaving, coming):
+        assert "shfl.sync" not in compiled.asm["ptx"].replace("shfl.sync.idx", "")  # that one names the warp
+        assert compiled.metadata.shared <= SHARED_MEMORY_BYTES
 
 
 @pytest.mark.parametrize(
@@ -81,6 +104,33 @@ def test_small_products_are_not_specialised(monkeypatch: pytest.MonkeyPatch):
     x, weight = torch.empty(8192, 2048, device="meta"), torch.empty(410, 128, 128, device="meta")
     assert specialised.gains_by_specialising(x, weight)
     assert not specialised.gains_by_specialising(x[:1024], weight)
+
+
+@pytest.mark.parametrize(
+    ("blocks", "dtype", "packed"),
+    [
+        ((128, 128), torch.bfloat16, True),
+        ((64, 64), torch.bfloat16, True),
+        ((128, 64), torch.bfloat16, False),
+        ((32, 32), torch.bfloat16, False),
+        ((128, 128), torch.float16, False),
+    ],
+    ids=["blocks of 128", "blocks of 64", "blocks of two sizes", "small blocks", "float16"],
+)
+def test_slopes_are_bytes_between_two_specialised_products_in_bfloat16(
+    monkeypatch: pytest.MonkeyPatch, blocks: tuple[int, int], dtype: torch.dtype, packed: bool
+):
+    monkeypatch.setattr(specialised, "has_specialised", lambda device: True)
+    x = torch.empty(8192, 2048, device="meta", dtype=dtype)
+    weights = [torch.empty(2**23 // block**2, block, block, device="meta", dtype=dtype) for block in blocks]
+    assert specialised.has_packed_slopes(x, *weights) is packed
+    assert not specialised.has_packed_slopes(x[:512], *weights)
+
+
+def test_there_is_a_byte_for_every_output_of_whole_tiles_of_tokens():
+    x = torch.empty(513, 64)
+    assert packed_slopes(x, 256, 128).nbytes == 768 * 256
+    assert packed_slopes(x, 256, 64).nbytes == 1024 * 256
 
 
 def test_a_known_product_gets_a_schedule_of_its_own_at_every_launch():

@@ -168,7 +168,7 @@ def check_norms(log: ErrorLog, gradient: Tensor, x: Tensor, block: int, toleranc
         ("groups", norms.norms_of_groups(gradient, x, rows, cols, block, None)),
         ("tiles", norms.norms_by_tiles(gradient, x, rows, cols, block)),
     ):
-        log.add(f"norms {name} {x.dtype}", result, expected, tolerance)
+        log.add(f"norms {name} {x.dtype} {dot_precision(x.dtype)}", result, expected, tolerance)
 
 
 def check_conv(log: ErrorLog, block: int, dtype: torch.dtype, geometry: Conv2dGeometry) -> None:
@@ -279,8 +279,9 @@ def check_block_size(block: int, dtype_name: str, allow_tf32: bool) -> dict[str,
 
 
 def check_conv_block_size(block: int, dtype_name: str) -> dict[str, float]:
-    """The convolution checks of one block size and dtype, in a process of its own."""
+    """The convolution checks of one block size and dtype; its process may have checked with tf32 before."""
     torch.manual_seed(block)
+    torch.backends.cuda.matmul.allow_tf32 = False
     log = ErrorLog()
     for geometry in (
         Conv2dGeometry((3, 3), (1, 1), (1, 1), (1, 1)),
@@ -291,8 +292,9 @@ def check_conv_block_size(block: int, dtype_name: str) -> dict[str, float]:
 
 
 def check_once() -> dict[str, float]:
-    """The checks that do not depend on a block size."""
+    """The checks that do not depend on a block size; its process may have checked with tf32 before."""
     torch.manual_seed(0)
+    torch.backends.cuda.matmul.allow_tf32 = False
     log = ErrorLog()
     check_large_index(log)
     check_determinism()
