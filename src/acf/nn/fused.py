@@ -18,6 +18,7 @@ class FusedSequential(nn.Sequential):
 
     Names, parameters and checkpoints are those of `nn.Sequential`, and so is the result, to the accuracy of the dtype.
     Where the three layers cannot run as one (dense layers, a CPU, float32, a hook on one of them) they run one by one.
+    On Hopper large layers in bfloat16 keep the GELU's slope for the backward pass as bytes, off by 1/400 at most.
 
     >>> mlp = FusedSequential(nn.Linear(64, 256), nn.GELU(), nn.Linear(256, 64))
     >>> mlp(torch.randn(8, 64)).shape
