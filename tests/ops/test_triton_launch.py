@@ -13,9 +13,10 @@ import torch
 import triton
 from torch import Tensor
 
+from acf.ops import dense_products
 from acf.ops.triton import conv, product, weight_grad
 from acf.ops.triton import launch as launching
-from acf.ops.triton.launch import Tiled, launch
+from acf.ops.triton.launch import Tiled, known_launch, launch
 from acf.ops.triton.tuning import LaunchConfig
 from acf.sparse import BlockLayout, BlockTopology
 
@@ -222,3 +223,9 @@ def test_a_known_convolution_is_launched_with_the_operands_of_the_first(
         addresses = [operand.data_ptr() if operand.data_ptr() in known else None for operand in before]
         assert [operand.data_ptr() if operand.data_ptr() in known else None for operand in now] == addresses
     assert (second.shape, second.stride()) == (first.shape, first.stride())
+
+
+def test_a_launch_that_is_known_rests_within_dense_products() -> None:
+    assert known_launch({"a problem": 7}, "a problem") == 7
+    with dense_products():
+        assert known_launch({"a problem": 7}, "a problem") is None

@@ -13,6 +13,7 @@ import triton
 from torch import Tensor
 from triton.backends.compiler import GPUTarget
 
+from acf.ops import dense_products
 from acf.ops.gelu import packed_slopes
 from acf.ops.triton import specialised
 from acf.ops.triton.configs import SPECIALISED_PRODUCT
@@ -125,6 +126,8 @@ def test_slopes_are_bytes_between_two_specialised_products_in_bfloat16(
     weights = [torch.empty(2**23 // block**2, block, block, device="meta", dtype=dtype) for block in blocks]
     assert specialised.has_packed_slopes(x, *weights) is packed
     assert not specialised.has_packed_slopes(x[:512], *weights)
+    with dense_products():
+        assert not specialised.has_packed_slopes(x, *weights)
 
 
 def test_there_is_a_byte_for_every_output_of_whole_tiles_of_tokens():

@@ -16,7 +16,7 @@ from acf.ops.triton.conv_kernels import (
     conv_weight_grad_descriptor_kernel,
 )
 from acf.ops.triton.geometry_kernels import merge_taps_kernel
-from acf.ops.triton.launch import PreparedLaunch, Tiled, launch
+from acf.ops.triton.launch import PreparedLaunch, Tiled, known_launch, launch
 from acf.ops.triton.pixels import ConvProblem, geometry_of, pixel_box
 from acf.ops.triton.support import ceil_div, dot_precision, next_power_of_two, readable, supports
 from acf.ops.triton.tuning import TUNER, LaunchConfig, ProblemKey, density_bucket, token_bucket
@@ -65,7 +65,7 @@ _PREPARED_WEIGHT_GRADS: dict[Hashable, PreparedConvWeightGrad] = {}
 def conv2d(x: Tensor, weight: Tensor, *rest: Any) -> Tensor:
     """`reference.conv2d` on the GPU."""
     signature = _signature("forward", x, weight, rest)
-    prepared = _PREPARED.get(signature)
+    prepared = known_launch(_PREPARED, signature)
     result = prepared(x, weight, rest[2], rest[3], rest[0], rest[1]) if prepared else None
     return _first_conv2d(x, weight, rest, signature) if result is None else result
 
@@ -73,7 +73,7 @@ def conv2d(x: Tensor, weight: Tensor, *rest: Any) -> Tensor:
 def conv2d_input_grad(output_grad: Tensor, weight: Tensor, *rest: Any) -> Tensor:
     """`reference.conv2d_input_grad` on the GPU."""
     signature = _signature("input_grad", output_grad, weight, rest)
-    prepared, result = _PREPARED.get(signature), None
+    prepared, result = known_launch(_PREPARED, signature), None
     if prepared:
         problem = prepared.problem
         offsets, slots = merge_taps(rest[4], rest[5], problem.in_channels // weight.shape[1], problem.taps)

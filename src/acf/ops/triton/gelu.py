@@ -9,7 +9,7 @@ from acf.ops import gelu as gelu_ops
 from acf.ops.triton import specialised
 from acf.ops.triton.configs import SPECIALISED_PRODUCT, product_configs
 from acf.ops.triton.gelu_kernels import product_gelu_kernel, product_scaled_kernel
-from acf.ops.triton.launch import Tiled, launch
+from acf.ops.triton.launch import Tiled, known_launch, launch
 from acf.ops.triton.product import walk_of
 from acf.ops.triton.support import ceil_div, dot_precision, readable, supports
 from acf.ops.triton.tuning import TUNER, LaunchConfig, ProblemKey, density_bucket, token_bucket
@@ -36,14 +36,14 @@ def linear_gelu(
     bias_dtype, precision = None if bias is None else bias.dtype, dot_precision(x.dtype)
     shapes = (x.shape, weight.shape, groups, packed)
     signature = ("gelu", *shapes, bias_dtype, x.dtype, weight.dtype, precision, x.get_device())
-    prepared = _PREPARED.get(signature)
+    prepared = _PREPARED.get(signature) if packed else known_launch(_PREPARED, signature)
     if prepared is not None:
         x, weight = x.contiguous(), weight.contiguous()
         activated, slope = _results(x, groups, weight.shape[1], packed)
         shift = weight if bias is None else bias
         if prepared(x, weight, activated, slope, shift, row_offsets, row_slots, block_cols):
             return activated, slope
-    if not _supports(x, weight):
+    if not packed and not _supports(x, weight):
         return gelu_ops.linear_then_gelu(x, weight, bias, packed, *tensors)
     x, weight, topology = readable(x), readable(weight), BlockTopology(*tensors)
     activated, slope = _results(x, groups, weight.shape[1], packed)
@@ -65,13 +65,13 @@ def linear_scaled_input_grad(output_grad: Tensor, weight: Tensor, scale: Tensor,
     dtypes, precision = (scale.dtype, output_grad.dtype, weight.dtype), dot_precision(output_grad.dtype)
     signature = ("scaled", output_grad.shape, weight.shape, groups, *dtypes, precision, output_grad.get_device())
     packed, shape = scale.dim() == 1, (output_grad.shape[0], groups * weight.shape[2])
-    prepared = _PREPARED.get(signature)
+    prepared = _PREPARED.get(signature) if packed else known_launch(_PREPARED, signature)
     if prepared is not None:
         output_grad, weight, scale = output_grad.contiguous(), weight.contiguous(), scale.contiguous()
         out = output_grad.new_empty(shape)
         if prepared(output_grad, weight, scale, out, col_offsets, col_slots, block_rows):
             return out
-    if not _supports(output_grad, weight, *(() if packed else (scale,))):
+    if not packed and not _supports(output_grad, weight, scale):
         return gelu_ops.input_grad_then_scale(output_grad, weight, scale, *tensors)
     output_grad, weight, scale = readable(output_grad), readable(weight), scale if packed else readable(scale)
     out, topology = output_grad.new_empty(shape), BlockTopology(*tensors)

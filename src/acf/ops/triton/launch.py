@@ -6,16 +6,18 @@ that is known but the addresses of its tensors: a `PreparedLaunch` holds it and 
 What it calls is internal to Triton, so only versions read for it are used that way; others launch as usual.
 """
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from inspect import getclosurevars
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import triton
 from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor
+
+from acf.ops.dense import dense_chosen
 
 READ_VERSIONS = ("3.5.", "3.6.")
 """Versions of Triton whose launcher takes the arguments that `PreparedLaunch` gives it."""
@@ -95,6 +97,14 @@ class PreparedLaunch:
         stream = torch._C._cuda_getCurrentRawStream(self._device)
         self._launcher(self._programs, 1, 1, stream, *self._head, *arguments, *self._tail)
         return True
+
+
+Known = TypeVar("Known")
+
+
+def known_launch(prepared: Mapping[Hashable, Known], signature: Hashable) -> Known | None:
+    """What is ``prepared`` for a problem; nothing within `acf.ops.dense_products`, where kernels are to rest."""
+    return None if dense_chosen() else prepared.get(signature)
 
 
 _PREPARED: dict[Hashable, PreparedLaunch] = {}

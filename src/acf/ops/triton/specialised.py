@@ -10,6 +10,7 @@ import torch
 import triton
 from torch import Tensor
 
+from acf.ops.dense import dense_chosen
 from acf.ops.triton.launch import PreparedLaunch, Tiled, launch
 from acf.ops.triton.support import ceil_div, next_power_of_two
 from acf.ops.triton.tuning import LaunchConfig
@@ -47,7 +48,8 @@ def has_packed_slopes(x: Tensor, first_weight: Tensor, second_weight: Tensor) ->
     """Whether the two products around a GELU, the first of ``x [tokens, in]``, both run in these kernels."""
     shapes = {weight.shape[1:] for weight in (first_weight, second_weight)}
     return (
-        all(tensor.dtype == torch.bfloat16 for tensor in (x, first_weight, second_weight))
+        not dense_chosen()
+        and all(tensor.dtype == torch.bfloat16 for tensor in (x, first_weight, second_weight))
         and shapes in ({(64, 64)}, {(128, 128)})
         and gains_by_specialising(x, first_weight)
         and gains_by_specialising(x, second_weight)

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from acf.ops import reference
 from acf.ops.triton.configs import weight_grad_configs
-from acf.ops.triton.launch import PreparedLaunch, Tiled, launch
+from acf.ops.triton.launch import PreparedLaunch, Tiled, known_launch, launch
 from acf.ops.triton.pixels import ConvProblem
 from acf.ops.triton.support import ceil_div, dot_precision, next_power_of_two, readable, supports
 from acf.ops.triton.transpose import transposed
@@ -104,7 +104,7 @@ def linear_weight_grad(output_grad: Tensor, x: Tensor, *tensors: Tensor) -> Tens
         output_grad.shape, x.shape, blocks, grid_rows, grid_cols,
         x.dtype, output_grad.dtype, precision, x.get_device(),
     )  # fmt: skip
-    prepared = _PREPARED.get(signature)
+    prepared = known_launch(_PREPARED, signature)
     if prepared is not None:
         output_grad, x = output_grad.contiguous(), x.contiguous()
         block = output_grad.shape[1] // grid_rows
