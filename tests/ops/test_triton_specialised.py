@@ -83,18 +83,25 @@ def test_slopes_leave_and_come_back_in_whole_lines_without_changing_threads(bloc
 
 
 @pytest.mark.parametrize(
-    ("capability", "version", "device", "taken"),
+    ("capability", "version", "device", "hip", "taken"),
     [
-        ((9, 0), "3.6.0", 0, True),
-        ((8, 0), "3.6.0", 0, False),
-        ((9, 0), "3.7.0", 0, False),
-        ((9, 0), "3.6.0", -1, False),
+        ((9, 0), "3.6.0", 0, None, True),
+        ((8, 0), "3.6.0", 0, None, False),
+        ((9, 0), "3.7.0", 0, None, False),
+        ((9, 0), "3.6.0", -1, None, False),
+        ((9, 0), "3.6.0", 0, "6.4", False),
     ],
-    ids=["Hopper", "an older chip", "another Gluon", "no GPU"],
+    ids=["Hopper", "an older chip", "another Gluon", "no GPU", "a chip of another maker"],
 )
 def test_only_hopper_with_the_gluon_it_is_written_for_has_it(
-    monkeypatch: pytest.MonkeyPatch, capability: tuple[int, int], version: str, device: int, taken: bool
+    monkeypatch: pytest.MonkeyPatch,
+    capability: tuple[int, int],
+    version: str,
+    device: int,
+    hip: str | None,
+    taken: bool,
 ):
+    monkeypatch.setattr(torch.version, "hip", hip)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
     monkeypatch.setattr(triton, "__version__", version)
     assert specialised.has_specialised(device) is taken

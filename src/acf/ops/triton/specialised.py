@@ -33,6 +33,7 @@ def has_specialised(device: int) -> bool:
     """Whether ``device`` is a Hopper chip and Triton has the Gluon that the kernels are written in."""
     return (
         device >= 0
+        and torch.version.hip is None  # there (9, 0) is a chip of another maker
         and torch.cuda.get_device_capability(device) == (9, 0)
         and triton.__version__.startswith(GLUON_VERSIONS)
         and find_spec("triton.experimental.gluon") is not None
