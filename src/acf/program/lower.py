@@ -9,10 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from acf.program.mapping import ReductionMapping, TokenMapping, Work, choose_mapping
+from acf.program.packets import Operands, Packets, Sizes
 from acf.program.program import Program, Stream
+from acf.program.reduction_streams import ReductionPlan, reduction_packets
 from acf.program.shape import FabricShape
-from acf.program.streams import Operands, Packets, Sizes, reduction_packets, token_packets
 from acf.program.tiles import TiledRows, tiles_any
+from acf.program.token_streams import TokenPlan, token_packets
 from acf.trace import Gemm
 
 VALUE_BYTES = 2  # bf16, as results are written
@@ -120,28 +122,11 @@ def _token_program(work: Work, mapping: TokenMapping, shape: FabricShape, swappe
     column_rounds = int(mapping.round_of.max(initial=0)) + 1
     needed = np.zeros((0, work.parallel.tiles), dtype=bool) if work.needed is None else work.needed
     operands, sizes, orders = _operands(work, shape), _sizes(shape), mapping.depth_order(work.present)
+    pieces, columns_of = (piece_first, piece_rows, part_first), (mapping.group_of, mapping.round_of)
+    plan = TokenPlan(*pieces, needed, *columns_of, orders, mapping.groups, mapping.batch, batches)
 
     def write(cursor: NDArray[np.int64], items: NDArray[np.int64], writes: bool, packets: list[Packets]) -> None:
-        token_packets(
-            operands,
-            sizes,
-            piece_first,
-            piece_rows,
-            part_first,
-            needed,
-            mapping.group_of,
-            mapping.round_of,
-            orders,
-            mapping.groups,
-            mapping.batch,
-            batches,
-            column_rounds,
-            cursor,
-            items,
-            writes,
-            packets[0],
-            packets[1],
-        )
+        token_packets(operands, sizes, plan, cursor, items, writes, packets[0], packets[1])
 
     rows, columns = _fill((shape.mesh_rows, shape.mesh_columns), shape, write)
     rounds = column_rounds * batches
@@ -198,21 +183,11 @@ def _reduction_program(work: Work, mapping: ReductionMapping, shape: FabricShape
     rounds = int(mapping.round_of.max()) + 1
     round_first = np.searchsorted(mapping.round_of[order], np.arange(rounds + 1)).astype(np.int64)
     operands, sizes = _operands(work, shape), _sizes(shape)
+    places = (mapping.output_rows[order], mapping.output_columns[order], mapping.column_of[order])
+    plan = ReductionPlan(*places, round_first, mapping.split)
 
     def write(cursor: NDArray[np.int64], items: NDArray[np.int64], writes: bool, packets: list[Packets]) -> None:
-        reduction_packets(
-            operands,
-            sizes,
-            mapping.output_rows[order],
-            mapping.output_columns[order],
-            mapping.column_of[order],
-            round_first,
-            mapping.split,
-            cursor,
-            items,
-            writes,
-            packets[0],
-        )
+        reduction_packets(operands, sizes, plan, cursor, items, writes, packets[0])
 
     (rows,) = _fill((shape.mesh_rows,), shape, write)
     groups = shape.mesh_columns // mapping.split
