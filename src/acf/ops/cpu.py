@@ -22,7 +22,7 @@ from acf.sparse import BlockTopology
 
 NATIVE_BLOCKS = (8, 16, 32, 64)
 NATIVE_DTYPES = (torch.float32, torch.bfloat16)
-INSTRUCTION_SETS = ("portable", "avx2", "avx512")  # in the order of dispatch.cpp
+INSTRUCTION_SETS = ("portable", "avx2", "avx512", "avx512bf16")  # in the order of dispatch.cpp
 STRIP_TOKENS = 64  # tokens a linear layer packs at a time; fewer only where that leaves threads idle
 NORM_CHUNK_ELEMENTS = 1 << 20  # gradient elements that exist at a time while norms are taken
 

@@ -1,14 +1,16 @@
-// The two inner loops. Both work on packed panels: [pixels][B] floats, so that neighbouring pixels (tokens) are
-// B floats apart whatever the layer's width. Reading rows of the matrix itself instead would put every pixel of a
-// register tile into the same few sets of the first-level cache when the width is a power of two.
+// The two inner loops. Both work on packed panels: [pixels][B] numbers, so that neighbouring pixels (tokens) are
+// B numbers apart whatever the layer's width. Reading rows of the matrix itself instead would put every pixel of a
+// register tile into the same few sets of the first-level cache when the width is a power of two. A sum over
+// channels takes pairs of neighbouring channels where panels hold pairs, a sum over pixels the same pixel of two images.
 #pragma once
 #include "simd.h"
 
 namespace {
 
-// One block's part of an output block: its weight [B][B] (inner index = output channel) and where its input lies.
+// One block's part of an output block: its weight [B / DEPTH][B] (inner index = output channel), and where its input
+// lies.
 struct Term {
-    const float* weight;
+    const Packed* weight;
     int64_t input_offset;
 };
 
@@ -29,9 +31,9 @@ struct Tile {
 
 // out[r][0..B) = sum over terms of input[r][0..B) * weight, for R neighbouring pixels.
 template <int B, int R, typename Out>
-void gather_tile(const float* input, const Term* terms, int64_t count, Out* out, int64_t out_stride,
+void gather_tile(const Packed* input, const Term* terms, int64_t count, Out* out, int64_t out_stride,
                  bool past_caches) {
-    constexpr int L = Tile<B>::lanes, V = Tile<B>::vectors;
+    constexpr int L = Tile<B>::lanes, V = Tile<B>::vectors, K = B / DEPTH;
     typedef typename Vector<L>::exact vec;
     for (int first = 0; first < Tile<B>::vectors_in_block; first += V) {
         vec sum[R][V];
@@ -46,21 +48,21 @@ void gather_tile(const float* input, const Term* terms, int64_t count, Out* out,
                 for (int at = 0; at < V * L; at += 16) __builtin_prefetch(out + r * out_stride + first * L + at, 1, 3);
         }
         for (int64_t e = 0; e < count; e++) {
-            const float* weight = terms[e].weight + first * L;
-            const float* x = input + terms[e].input_offset;
-            const float* next = input + terms[e + 1 < count ? e + 1 : e].input_offset;
+            const Packed* weight = terms[e].weight + first * L;
+            const Packed* x = input + terms[e].input_offset;
+            const Packed* next = input + terms[e + 1 < count ? e + 1 : e].input_offset;
 #pragma GCC unroll 16
             for (int r = 0; r < R; r++)
-                for (int at = 0; at < B; at += 16) __builtin_prefetch(next + r * B + at, 0, 3);
+                for (int at = 0; at < K; at += 16) __builtin_prefetch(next + r * K + at, 0, 3);
 #pragma GCC unroll 2
-            for (int q = 0; q < B; q++) {
+            for (int q = 0; q < K; q++) {
                 vec w[V];
 #pragma GCC unroll 4
                 for (int v = 0; v < V; v++) w[v] = load<L>(weight + q * B + v * L);
 #pragma GCC unroll 16
                 for (int r = 0; r < R; r++)
 #pragma GCC unroll 4
-                    for (int v = 0; v < V; v++) sum[r][v] += x[r * B + q] * w[v];
+                    for (int v = 0; v < V; v++) add_products<L>(sum[r][v], x[r * K + q], w[v]);
             }
         }
 #pragma GCC unroll 16
@@ -78,7 +80,7 @@ void gather_tile(const float* input, const Term* terms, int64_t count, Out* out,
 
 // A run of `pixels` neighbouring pixels, cut into tiles of nearly equal height.
 template <int B, typename Out>
-void gather_run(const float* input, const Term* terms, int64_t count, Out* out, int64_t out_stride, int64_t pixels,
+void gather_run(const Packed* input, const Term* terms, int64_t count, Out* out, int64_t out_stride, int64_t pixels,
                 bool past_caches) {
     constexpr int most = Tile<B>::gather_rows;
     for (int64_t left = pixels; left > 0;) {
@@ -93,7 +95,7 @@ void gather_run(const float* input, const Term* terms, int64_t count, Out* out, 
             ACF_ROWS(9) ACF_ROWS(10) ACF_ROWS(11) ACF_ROWS(12) ACF_ROWS(13) ACF_ROWS(14) ACF_ROWS(15) ACF_ROWS(16)
 #undef ACF_ROWS
         }
-        input += rows * B;
+        input += rows * (B / DEPTH);
         out += rows * out_stride;
         left -= rows;
     }
@@ -101,7 +103,7 @@ void gather_run(const float* input, const Term* terms, int64_t count, Out* out, 
 
 // sum[n][k] += sum over rows x cols pixels of g[pixel][n] * x[pixel][k]; sum is one block of the weight gradient.
 template <int B>
-void outer_block(const float* g, int64_t g_row_stride, const float* x, int64_t x_row_stride, int64_t rows,
+void outer_block(const Packed* g, int64_t g_row_stride, const Packed* x, int64_t x_row_stride, int64_t rows,
                  int64_t cols, float* sum) {
     constexpr int L = Tile<B>::lanes, V = Tile<B>::vectors, R = Tile<B>::outer_rows;
     typedef typename Vector<L>::exact vec;
@@ -113,8 +115,8 @@ void outer_block(const float* g, int64_t g_row_stride, const float* x, int64_t x
 #pragma GCC unroll 4
                 for (int v = 0; v < V; v++) part[r][v] = load<L>(sum + (n + r) * B + (first + v) * L);
             for (int64_t row = 0; row < rows; row++) {
-                const float* g_at = g + row * g_row_stride + n;
-                const float* x_at = x + row * x_row_stride + first * L;
+                const Packed* g_at = g + row * g_row_stride + n;
+                const Packed* x_at = x + row * x_row_stride + first * L;
 #pragma GCC unroll 2
                 for (int64_t col = 0; col < cols; col++, g_at += B, x_at += B) {
                     vec w[V];
@@ -123,7 +125,7 @@ void outer_block(const float* g, int64_t g_row_stride, const float* x, int64_t x
 #pragma GCC unroll 16
                     for (int r = 0; r < R; r++)
 #pragma GCC unroll 4
-                        for (int v = 0; v < V; v++) part[r][v] += g_at[r] * w[v];
+                        for (int v = 0; v < V; v++) add_products<L>(part[r][v], g_at[r], w[v]);
                 }
             }
 #pragma GCC unroll 16

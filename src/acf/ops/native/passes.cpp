@@ -58,7 +58,7 @@ struct GatherPass {
 };
 
 template <int B, typename Number>
-void write_tile(const GatherPass& pass, const float* packed, float* written_run, int64_t image, int64_t first_row,
+void write_tile(const GatherPass& pass, const Packed* packed, float* written_run, int64_t image, int64_t first_row,
                 int64_t last_row, int64_t missing, int64_t part) {
     const int64_t written_blocks = pass.written.channels / B;
     const int64_t begin = written_blocks * part / pass.parts, end = written_blocks * (part + 1) / pass.parts;
@@ -70,8 +70,9 @@ void write_tile(const GatherPass& pass, const float* packed, float* written_run,
             const Term* terms = pass.terms + grid.term_offsets[block];
             const int64_t count = grid.term_offsets[block + 1] - grid.term_offsets[block];
             for (int64_t row = row_begin; row < row_end; row++) {
-                const float* run =
-                    packed + (row - first_row) * pass.read_rows_per_grid_row * pass.layout.row_elements + grid.col_begin * B;
+                const Packed* run = packed +
+                                    (row - first_row) * pass.read_rows_per_grid_row * pass.layout.row_elements +
+                                    grid.col_begin * (B / DEPTH);
                 Number* out = static_cast<Number*>(pass.written.data) + block * B * pass.written.channel_stride +
                               pass.written.offset(image, row * pass.step_y + grid.shift_y,
                                                   grid.col_begin * pass.step_x + grid.shift_x);
@@ -106,10 +107,11 @@ template <int B, typename Number>
 int run_gather(GatherPass& pass) {
     const int64_t tiles = divide_up(pass.grid_rows, pass.tile_rows);
     const int64_t tasks = pass.batch * tiles * pass.parts;
-    const int64_t panel_elements = pass.read.channels / B * pass.layout.panel_elements;
-    const int64_t elements = panel_elements + divide_up(pass.written.width, 16) * 16 * B;
-    float* packed = workspace().packed.take<float>(pass.threads * elements);
-    if (!packed) return STATUS_OUT_OF_MEMORY;
+    const int64_t elements = pass.read.channels / B * pass.layout.panel_elements;
+    const int64_t run_elements = divide_up(pass.written.width, 16) * 16 * B;
+    Packed* packed = workspace().packed.take<Packed>(pass.threads * elements);
+    float* runs = workspace().sums.take<float>(pass.threads * run_elements);
+    if (!packed || !runs) return STATUS_OUT_OF_MEMORY;
     pass.past_caches = writes_past_caches<B, Number>(pass);
 #pragma omp parallel for schedule(dynamic, 1) num_threads(pass.threads)
     for (int64_t task = 0; task < tasks; task++) {
@@ -117,11 +119,13 @@ int run_gather(GatherPass& pass) {
         const int64_t first_row = task / pass.parts % tiles * pass.tile_rows;
         const int64_t last_row = least(pass.grid_rows, first_row + pass.tile_rows);
         const int64_t missing = image == pass.batch - 1 ? pass.missing_cols : 0;
-        float* mine = packed + omp_get_thread_num() * elements;
+        Packed* mine = packed + omp_get_thread_num() * elements;
         const int64_t rows = (last_row - first_row - 1) * pass.read_rows_per_grid_row + 1 + pass.halo_rows;
-        pack_tile<B, Number>(pass.read, pass.layout, image, pass.y_origin + first_row * pass.read_rows_per_grid_row,
-                             rows, pass.read.width - missing, mine);
-        write_tile<B, Number>(pass, mine, mine + panel_elements, image, first_row, last_row, missing, part);
+        const int64_t y = pass.y_origin + first_row * pass.read_rows_per_grid_row;
+        pack_tile<B, NEIGHBOURING_CHANNELS, Number>(pass.read, pass.layout,
+                                                    {image, y, rows, pass.read.width - missing, 0}, mine);
+        write_tile<B, Number>(pass, mine, runs + omp_get_thread_num() * run_elements, image, first_row, last_row,
+                              missing, part);
         finish_stores();
     }
     return STATUS_OK;
@@ -130,7 +134,7 @@ int run_gather(GatherPass& pass) {
 // Rows of the grid per tile so that a packed tile fits the cache, and shares of blocks so that every thread has work.
 void choose_tiles(GatherPass& pass, int64_t block, int64_t cols) {
     pass.parts = 1;
-    const int64_t row_bytes = pass.layout.phases * cols * pass.read.channels * 4;
+    const int64_t row_bytes = pass.layout.phases * cols * pass.read.channels * (4 / DEPTH);
     const int64_t rows = (PACKED_TILE_BYTES / row_bytes - pass.halo_rows - 1) / pass.read_rows_per_grid_row + 1;
     pass.tile_rows = least(pass.grid_rows, most(rows, least(4, pass.grid_rows)));
     pass.tile_rows = divide_up(pass.grid_rows, divide_up(pass.grid_rows, pass.tile_rows));
@@ -140,15 +144,18 @@ void choose_tiles(GatherPass& pass, int64_t block, int64_t cols) {
     pass.parts = most(1, least(pass.parts, pass.written.channels / block));
 }
 
-// The weight as float, transposed and in the order the rows walk it.
+// The weight packed, transposed and in the order the rows walk it.
 template <int B, typename Number>
-void transpose_weight(const Problem& p, float* to) {
+void transpose_weight(const Problem& p, Packed* to) {
     const Number* weight = static_cast<const Number*>(p.weight);
 #pragma omp parallel for num_threads(p.threads)
     for (int64_t at = 0; at < p.blocks; at++) {
         const Number* block = weight + static_cast<int64_t>(p.row_slots[at]) * B * B;
-        float* turned = to + at * B * B;
-        transpose(block, B, 1, turned, B, 1, B, B);
+        Packed* turned = to + at * (B * B / DEPTH);
+        if constexpr (DEPTH == 2)
+            transpose(reinterpret_cast<const uint32_t*>(block), B / 2, 1, turned, B, 1, B, B / 2);
+        else
+            transpose(block, B, 1, turned, B, 1, B, B);
     }
 }
 
@@ -169,9 +176,10 @@ int forward(const Problem& p) {
     const int64_t cols = p.output_width + halo_x / p.stride_x;
     pass.layout.phases = p.stride_x;
     choose_tiles(pass, B, cols);
-    pass.layout = PanelLayout::make((pass.tile_rows - 1) * p.stride_y + 1 + halo_y, cols, p.stride_x, -p.padding_x, B);
+    pass.layout = PanelLayout::make((pass.tile_rows - 1) * p.stride_y + 1 + halo_y, cols, p.stride_x, -p.padding_x,
+                                    B / DEPTH);
 
-    float* turned = workspace().weights.take<float>(p.blocks * B * B);
+    Packed* turned = workspace().weights.take<Packed>(p.blocks * (B * B / DEPTH));
     Term* terms = workspace().terms.take<Term>(p.blocks);
     int64_t* offsets = workspace().offsets.take<int64_t>(p.output_channels / B + 1);
     if (!turned || !terms || !offsets) return STATUS_OUT_OF_MEMORY;
@@ -181,10 +189,10 @@ int forward(const Problem& p) {
         const int64_t col = p.block_cols[p.row_slots[at]];
         const int64_t tap_y = col / panels / p.kernel_width, tap_x = col / panels % p.kernel_width;
         const int64_t phase = tap_x * p.dilation_x % p.stride_x, shift = tap_x * p.dilation_x / p.stride_x;
-        terms[at].weight = turned + at * B * B;
+        terms[at].weight = turned + at * (B * B / DEPTH);
         terms[at].input_offset = col % panels * pass.layout.panel_elements +
                                  tap_y * p.dilation_y * pass.layout.row_elements +
-                                 (phase * pass.layout.cols + shift) * B;
+                                 (phase * pass.layout.cols + shift) * (B / DEPTH);
     }
     for (int64_t row = 0; row <= p.output_channels / B; row++) offsets[row] = p.row_offsets[row];
     PixelGrid grid = {0, 0, 0, p.output_height, 0, p.output_width, offsets};
@@ -202,18 +210,24 @@ int64_t grid_end(int64_t step, int64_t residue, int64_t padding, int64_t size) {
     return size - 1 + padding < residue ? 0 : (size - 1 + padding - residue) / step + 1;
 }
 
-// Float weights in slot order: the parameter itself, or a converted copy.
+// Packed weights in slot order: the parameter itself, or a copy, widened or with pairs of rows interleaved.
 template <int B>
-const float* float_weight(const Problem& p, const float*) {
-    return static_cast<const float*>(p.weight);
+const Packed* packed_weight(const Problem& p, const float*) {
+    return static_cast<const Packed*>(p.weight);
 }
 template <int B>
-const float* float_weight(const Problem& p, const uint16_t*) {
-    float* copy = workspace().weights.take<float>(p.blocks * B * B);
+const Packed* packed_weight(const Problem& p, const uint16_t*) {
+    Packed* copy = workspace().weights.take<Packed>(p.blocks * (B * B / DEPTH));
     if (!copy) return nullptr;
 #pragma omp parallel for num_threads(p.threads)
-    for (int64_t slot = 0; slot < p.blocks; slot++)
-        copy_numbers(static_cast<const uint16_t*>(p.weight) + slot * B * B, copy + slot * B * B, B * B);
+    for (int64_t slot = 0; slot < p.blocks; slot++) {
+        const uint16_t* block = static_cast<const uint16_t*>(p.weight) + slot * B * B;
+        Packed* to = copy + slot * (B * B / DEPTH);
+        if constexpr (DEPTH == 2)
+            for (int row = 0; row < B; row += 2) copy_numbers(PairPointer{block + row * B, B, ~0u}, to + row / 2 * B, B);
+        else
+            copy_numbers(block, to, B * B);
+    }
     return copy;
 }
 
@@ -239,10 +253,10 @@ int input_gradient(const Problem& p) {
     const int64_t cols = grid_cols + reach_x;
     pass.layout.phases = 1;
     choose_tiles(pass, B, cols);
-    pass.layout = PanelLayout::make(pass.tile_rows + reach_y, cols, 1, first_col - reach_x, B);
+    pass.layout = PanelLayout::make(pass.tile_rows + reach_y, cols, 1, first_col - reach_x, B / DEPTH);
 
     const int64_t panels = p.input_channels / B, grid_count = p.stride_y * p.stride_x;
-    const float* weight = float_weight<B>(p, static_cast<const Number*>(nullptr));
+    const Packed* weight = packed_weight<B>(p, static_cast<const Number*>(nullptr));
     Term* terms = workspace().terms.take<Term>(p.blocks);
     const int64_t grid_slots = divide_up(sizeof(PixelGrid), sizeof(int64_t)) * grid_count;
     int64_t* offsets = workspace().offsets.take<int64_t>(grid_count * (panels + 1) + grid_slots);
@@ -260,10 +274,10 @@ int input_gradient(const Problem& p) {
                 const int64_t col = tap * panels + panel;
                 for (int64_t at = p.col_offsets[col]; at < p.col_offsets[col + 1]; at++) {
                     const int64_t slot = p.col_slots[at];
-                    terms[filled].weight = weight + slot * B * B;
+                    terms[filled].weight = weight + slot * (B * B / DEPTH);
                     terms[filled].input_offset = p.block_rows[slot] * pass.layout.panel_elements +
                                                  (reach_y - tap_y / p.stride_y) * pass.layout.row_elements +
-                                                 (reach_x - tap_x / p.stride_x) * B;
+                                                 (reach_x - tap_x / p.stride_x) * (B / DEPTH);
                     filled++;
                 }
             }
@@ -286,10 +300,11 @@ int input_gradient(const Problem& p) {
 // The weight gradient. The tiles (pixels) are cut into segments, each with its own sums, and the block rows into
 // parts; a task is one part over one segment and packs for itself, so threads meet only to add up the segments.
 // Which tile belongs to which segment depends on nothing but the sizes and the thread count: so do the bits.
+// Where panels hold pairs, a tile is the same rows of two images.
 struct OuterPass {
     ImageView input, output;
     PanelLayout input_layout, output_layout;
-    int64_t batch, missing_cols, tile_rows, tiles_per_image, stride_y, halo_y, padding_y;
+    int64_t batch, missing_cols, tile_rows, tiles_per_image, tiles, stride_y, halo_y, padding_y;
     int64_t input_elements, output_elements;  // of one packed tile
     int64_t chunk_rows;
     int64_t segments, parts;
@@ -299,32 +314,42 @@ struct OuterPass {
 };
 
 struct OuterTile {
-    int64_t image, row, rows, missing;
+    int64_t image, row, rows;
+    int64_t missing, partner_missing;  // columns by which the image, and the one after it, are narrower than others
+    bool has_partner;
+
+    int64_t partner_width(int64_t width) const { return has_partner ? width - partner_missing : 0; }
 };
 
 OuterTile outer_tile(const OuterPass& pass, int64_t tile) {
     OuterTile at;
-    at.image = tile / pass.tiles_per_image;
+    at.image = tile / pass.tiles_per_image * DEPTH;
     at.row = tile % pass.tiles_per_image * pass.tile_rows;
     at.rows = least(pass.tile_rows, pass.output.height - at.row);
     at.missing = at.image == pass.batch - 1 ? pass.missing_cols : 0;
+    at.partner_missing = at.image == pass.batch - 2 ? pass.missing_cols : 0;
+    at.has_partner = at.image + 1 < pass.batch;
     return at;
 }
 
 template <int B, typename Number>
-void pack_operands(const OuterPass& pass, const OuterTile& tile, int64_t row_begin, int64_t row_end, float* packed) {
-    pack_tile<B, Number>(pass.input, pass.input_layout, tile.image, tile.row * pass.stride_y - pass.padding_y,
-                         (tile.rows - 1) * pass.stride_y + 1 + pass.halo_y, pass.input.width - tile.missing, packed);
-    pack_tile<B, Number>(pass.output.with_channels<Number>(row_begin * B, row_end * B), pass.output_layout, tile.image,
-                         tile.row, tile.rows, pass.output.width - tile.missing,
-                         packed + pass.input_elements + row_begin * pass.output_layout.panel_elements);
+void pack_operands(const OuterPass& pass, const OuterTile& tile, int64_t row_begin, int64_t row_end, Packed* packed) {
+    const int64_t y = tile.row * pass.stride_y - pass.padding_y;
+    const int64_t rows = (tile.rows - 1) * pass.stride_y + 1 + pass.halo_y;
+    pack_tile<B, NEIGHBOURING_IMAGES, Number>(
+        pass.input, pass.input_layout,
+        {tile.image, y, rows, pass.input.width - tile.missing, tile.partner_width(pass.input.width)}, packed);
+    pack_tile<B, NEIGHBOURING_IMAGES, Number>(
+        pass.output.with_channels<Number>(row_begin * B, row_end * B), pass.output_layout,
+        {tile.image, tile.row, tile.rows, pass.output.width - tile.missing, tile.partner_width(pass.output.width)},
+        packed + pass.input_elements + row_begin * pass.output_layout.panel_elements);
 }
 
 // Add one packed tile to the blocks of one block row. A chunk of the gradient's panel stays in the first-level
 // cache while all blocks of the row use it.
 template <int B>
-void sum_row(const OuterPass& pass, const OuterTile& tile, int64_t block_row, const float* packed, float* sums) {
-    const float* g = packed + pass.input_elements + block_row * pass.output_layout.panel_elements;
+void sum_row(const OuterPass& pass, const OuterTile& tile, int64_t block_row, const Packed* packed, float* sums) {
+    const Packed* g = packed + pass.input_elements + block_row * pass.output_layout.panel_elements;
     const int64_t x_row = pass.stride_y * pass.input_layout.row_elements;
     const int64_t g_row = pass.output_layout.row_elements;
     for (int64_t row = 0; row < tile.rows; row += pass.chunk_rows)
@@ -345,8 +370,8 @@ int64_t part_begin(const OuterPass& pass, int64_t block_rows, int64_t part) {
 }
 
 template <int B, typename Number>
-void sum_segment(const OuterPass& pass, int64_t segment, int64_t part, float* packed, float* sums) {
-    const int64_t tiles = pass.batch * pass.tiles_per_image, block_rows = pass.output.channels / B;
+void sum_segment(const OuterPass& pass, int64_t segment, int64_t part, Packed* packed, float* sums) {
+    const int64_t tiles = pass.tiles, block_rows = pass.output.channels / B;
     const int64_t row_begin = part_begin(pass, block_rows, part), row_end = part_begin(pass, block_rows, part + 1);
     for (int64_t at = pass.row_offsets[row_begin]; at < pass.row_offsets[row_end]; at++)
         memset(sums + pass.row_slots[at] * static_cast<int64_t>(B * B), 0, B * B * sizeof(float));
@@ -371,7 +396,7 @@ void add_segments(const float* first, const float* others, int64_t stride, int64
 
 // Twice as many tasks as threads, so that a delayed thread delays little. Parts pack the input once each, which
 // only many blocks per input channel pay for; segments keep sums once each, which only few blocks can afford.
-void choose_tasks(OuterPass& pass, int64_t tiles, const Problem& p) {
+void choose_tasks(OuterPass& pass, const Problem& p) {
     const int64_t tasks = 2 * p.threads, block_rows = p.output_channels / p.block;
     const int64_t uses_of_an_input = p.blocks * p.block * p.block / p.input_channels;
     if (uses_of_an_input >= USES_PER_PACKING * tasks && block_rows >= tasks) {
@@ -381,7 +406,7 @@ void choose_tasks(OuterPass& pass, int64_t tiles, const Problem& p) {
     }
     const int64_t sum_bytes = p.blocks * p.block * p.block * 4;
     const int64_t affordable = most(1, SEGMENT_SUM_BYTES / most(1, sum_bytes));
-    pass.segments = least(affordable >= tasks ? tasks : least(affordable, p.threads), most(1, tiles));
+    pass.segments = least(affordable >= tasks ? tasks : least(affordable, p.threads), most(1, pass.tiles));
     pass.parts = pass.segments >= p.threads ? 1 : divide_up(p.threads, pass.segments);
 }
 
@@ -392,7 +417,7 @@ template <int B, typename Number>
 int run_outer(const OuterPass& pass, const Problem& p) {
     const int64_t packed_elements = pass.input_elements + pass.output_elements, sum_elements = p.blocks * B * B;
     float* in_place = own_sums(p, static_cast<Number*>(nullptr));  // the first segment may be the result itself
-    float* packed = workspace().packed.take<float>(p.threads * packed_elements);
+    Packed* packed = workspace().packed.take<Packed>(p.threads * packed_elements);
     float* sums = workspace().sums.take<float>(pass.segments * sum_elements);
     if (!packed || !sums) return STATUS_OUT_OF_MEMORY;
     float* first = in_place ? in_place : sums;
@@ -433,13 +458,14 @@ int weight_gradient(const Problem& p) {
     const int64_t row_bytes = 4 * (p.stride_y * p.stride_x * cols * p.input_channels + p.output_width * p.output_channels);
     pass.tile_rows = most(1, least(p.output_height, OUTER_TILE_BYTES / row_bytes));
     pass.tiles_per_image = divide_up(p.output_height, pass.tile_rows);
+    pass.tiles = divide_up(p.batch, DEPTH) * pass.tiles_per_image;
     pass.input_layout =
         PanelLayout::make((pass.tile_rows - 1) * p.stride_y + 1 + pass.halo_y, cols, p.stride_x, -p.padding_x, B);
     pass.output_layout = PanelLayout::make(pass.tile_rows, p.output_width, 1, 0, B);
     pass.input_elements = panels * pass.input_layout.panel_elements;
     pass.output_elements = p.output_channels / B * pass.output_layout.panel_elements;
     pass.chunk_rows = most(1, OUTER_CHUNK_BYTES / (p.output_width * B * 4));
-    choose_tasks(pass, pass.batch * pass.tiles_per_image, p);
+    choose_tasks(pass, p);
 
     int64_t* offsets = workspace().offsets.take<int64_t>(p.blocks);
     if (!offsets) return STATUS_OUT_OF_MEMORY;
@@ -481,9 +507,8 @@ bool cols_fit(const Problem& p) {
 
 typedef int (*Pass)(const Problem&);
 
-int choose(const Problem& p, bool fits, const Pass (&float_passes)[4], const Pass (&bfloat16_passes)[4]) {
+int choose(const Problem& p, bool fits, const Pass (&passes)[4]) {
     if (!fits) return STATUS_BAD_TOPOLOGY;
-    const Pass(&passes)[4] = p.bfloat16 ? bfloat16_passes : float_passes;
     switch (p.block) {
         case 8: return passes[0](p);
         case 16: return passes[1](p);
@@ -497,11 +522,17 @@ int choose(const Problem& p, bool fits, const Pass (&float_passes)[4], const Pas
 
 #define ACF_JOIN(name, isa) name##isa
 #define ACF_NAME(name, isa) ACF_JOIN(name, isa)
-#define ACF_EXPORT_PASS(exported, pass, fits)                                                         \
-    extern "C" int ACF_NAME(exported, ACF_ISA)(const Problem* problem) {                        \
-        return choose(*problem, fits(*problem), {pass<8, float>, pass<16, float>, pass<32, float>, pass<64, float>}, \
-                      {pass<8, uint16_t>, pass<16, uint16_t>, pass<32, uint16_t>, pass<64, uint16_t>}); \
+#define ACF_CHOOSE(pass, fits, Number) \
+    choose(*problem, fits(*problem), {pass<8, Number>, pass<16, Number>, pass<32, Number>, pass<64, Number>})
+#ifdef ACF_ISA_AVX512BF16  // called with bfloat16 only
+#define ACF_EXPORT_PASS(exported, pass, fits) \
+    extern "C" int ACF_NAME(exported, ACF_ISA)(const Problem* problem) { return ACF_CHOOSE(pass, fits, uint16_t); }
+#else
+#define ACF_EXPORT_PASS(exported, pass, fits)                                                                     \
+    extern "C" int ACF_NAME(exported, ACF_ISA)(const Problem* problem) {                                          \
+        return problem->bfloat16 ? ACF_CHOOSE(pass, fits, uint16_t) : ACF_CHOOSE(pass, fits, float);              \
     }
+#endif
 ACF_EXPORT_PASS(acf_forward_, forward, rows_fit)
 ACF_EXPORT_PASS(acf_input_gradient_, input_gradient, cols_fit)
 ACF_EXPORT_PASS(acf_weight_gradient_, weight_gradient, rows_fit)

@@ -18,6 +18,16 @@ constexpr int VECTOR_LANES = 8;
 constexpr int VECTOR_LANES = 4;  // SSE2 and NEON
 #endif
 
+// What panels hold: a float, or a pair of bfloat16 (the first in the low half) that one instruction multiplies by
+// another pair, adding both products to a float.
+#if defined(ACF_ISA_AVX512BF16)
+typedef uint32_t Packed;
+constexpr int DEPTH = 2;  // numbers per element of a panel
+#else
+typedef float Packed;
+constexpr int DEPTH = 1;
+#endif
+
 template <int LANES>
 struct Vector;
 
@@ -47,10 +57,57 @@ ACF_INLINE typename Vector<LANES>::exact load(const uint16_t* from) {
     return (typename Vector<LANES>::exact)bits;
 }
 
+// Pairs of bfloat16 that lie together, and what follows: their bits, in a vector of floats.
+template <int LANES>
+ACF_INLINE typename Vector<LANES>::exact load(const uint32_t* from) {
+    typename Vector<LANES>::exact bits;
+    memcpy(&bits, from, sizeof bits);
+    return bits;
+}
+
+// Where bfloat16 lie that become the first halves of pairs; the second halves lie `apart` further on, or are zero.
+struct PairPointer {
+    const uint16_t* first;
+    int64_t apart;
+    uint32_t kept_bits;  // 0xffff: second halves are zero; else all
+
+    PairPointer operator+(int64_t count) const { return {first + count, apart, kept_bits}; }
+};
+
+template <int LANES>
+ACF_INLINE typename Vector<LANES>::exact load(PairPointer from) {
+    typedef typename Vector<LANES>::bits Bits;
+    typename Vector<LANES>::half_bits low, high;
+    memcpy(&low, from.first, sizeof low);
+    memcpy(&high, from.first + from.apart, sizeof high);
+    const Bits pairs = __builtin_convertvector(low, Bits) | __builtin_convertvector(high, Bits) << 16;
+    return (typename Vector<LANES>::exact)(pairs & from.kept_bits);
+}
+
 template <int LANES>
 ACF_INLINE void store(float* to, typename Vector<LANES>::exact value) {
     *reinterpret_cast<typename Vector<LANES>::loose*>(to) = value;
 }
+
+template <int LANES>
+ACF_INLINE void store(uint32_t* to, typename Vector<LANES>::exact bits) {
+    memcpy(to, &bits, sizeof bits);
+}
+
+// sum += x * w, or both products of each pair.
+template <int LANES>
+ACF_INLINE void add_products(typename Vector<LANES>::exact& sum, float x, typename Vector<LANES>::exact w) {
+    sum += x * w;
+}
+#if defined(ACF_ISA_AVX512BF16)
+template <int LANES>
+ACF_INLINE void add_products(typename Vector<LANES>::exact& sum, uint32_t x, typename Vector<LANES>::exact w) {
+    if constexpr (LANES == 16)
+        sum = (Vector<16>::exact)_mm512_dpbf16_ps((__m512)sum, (__m512bh)_mm512_set1_epi32(x), (__m512bh)w);
+    else
+        sum = (Vector<8>::exact)_mm256_dpbf16_ps((__m256)sum, (__m256bh)_mm256_set1_epi32(x), (__m256bh)w);
+}
+#endif
 
 // Past the caches, to an address that a vector divides; for results too large to be found there again.
 template <int LANES>
@@ -63,9 +120,21 @@ ACF_INLINE void store_past_caches(float* to, typename Vector<LANES>::exact value
 #endif
     store<LANES>(to, value);
 }
+
 // bfloat16, rounded to nearest even; a NaN stays a NaN because its quiet bit is set before the cut.
 template <int LANES>
 ACF_INLINE void store(uint16_t* to, typename Vector<LANES>::exact value) {
+#if defined(ACF_ISA_AVX512BF16)
+    if constexpr (LANES == 16) {
+        const __m256bh halves = _mm512_cvtneps_pbh((__m512)value);
+        memcpy(to, &halves, sizeof halves);
+        return;
+    } else if constexpr (LANES == 8) {
+        const __m128bh halves = _mm256_cvtneps_pbh((__m256)value);
+        memcpy(to, &halves, sizeof halves);
+        return;
+    }
+#endif
     typedef typename Vector<LANES>::bits Bits;
     Bits bits = (Bits)value;
     Bits rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
@@ -96,6 +165,10 @@ ACF_INLINE float to_float(uint16_t value) {
 
 ACF_INLINE void copy_number(const float* from, float* to) { *to = *from; }
 ACF_INLINE void copy_number(const uint16_t* from, float* to) { *to = to_float(*from); }
+ACF_INLINE void copy_number(const uint32_t* from, uint32_t* to) { memcpy(to, from, sizeof *to); }
+ACF_INLINE void copy_number(PairPointer from, uint32_t* to) {
+    *to = (from.first[0] | static_cast<uint32_t>(from.first[from.apart]) << 16) & from.kept_bits;
+}
 ACF_INLINE void copy_number(const float* from, uint16_t* to) {
     uint16_t four[4];
     store<4>(four, Vector<4>::exact{*from, 0, 0, 0});
@@ -104,9 +177,9 @@ ACF_INLINE void copy_number(const float* from, uint16_t* to) {
 
 constexpr int smaller(int a, int b) { return a < b ? a : b; }
 
-// Copy `count` (a multiple of 4) numbers, converting between storage types.
+// Copy `count` (a multiple of 4) numbers, converting between storage types. `From` is a pointer of some kind.
 template <typename From, typename To>
-ACF_INLINE void copy_numbers(const From* from, To* to, int64_t count) {
+ACF_INLINE void copy_numbers(From from, To* to, int64_t count) {
     int64_t at = 0;
     for (; at + VECTOR_LANES <= count; at += VECTOR_LANES)
         store<VECTOR_LANES>(to + at, load<VECTOR_LANES>(from + at));
@@ -121,7 +194,7 @@ ACF_INLINE void copy_numbers(const From* from, To* to, int64_t count) {
 
 // to[c][r] = from[r][c] for 8 rows and 8 columns; strides in elements.
 template <typename From, typename To>
-ACF_INLINE void transpose_8x8(const From* from, int64_t from_stride, To* to, int64_t to_stride) {
+ACF_INLINE void transpose_8x8(From from, int64_t from_stride, To* to, int64_t to_stride) {
 #ifdef ACF_SHUFFLE
     typedef Vector<8>::exact vec;
     vec row[8], pair[8], quad[8];
@@ -152,7 +225,7 @@ ACF_INLINE void transpose_8x8(const From* from, int64_t from_stride, To* to, int
 
 // to[c * to_stride + r * to_step] = from[r * from_stride + c * from_step]; vectors where both steps are one.
 template <typename From, typename To>
-void transpose(const From* from, int64_t from_stride, int64_t from_step, To* to, int64_t to_stride, int64_t to_step,
+void transpose(From from, int64_t from_stride, int64_t from_step, To* to, int64_t to_stride, int64_t to_step,
                int64_t rows, int64_t cols) {
     int64_t whole_rows = 0, whole_cols = 0;
     if (from_step == 1 && to_step == 1) {
