@@ -18,6 +18,7 @@ from torch import Tensor
 from acf.errors import TopologyError
 from acf.ops import Conv2dGeometry, block_conv2d, block_linear, cpu, cpu_build, reference
 from acf.ops.conv import block_conv2d_forward, block_conv2d_input_grad, block_conv2d_weight_grad
+from acf.ops.cpu_call import INSTRUCTION_SETS
 from acf.ops.linear import block_linear_forward, block_linear_input_grad, block_linear_weight_grad
 from acf.ops.reference import memory_format_of
 from acf.sparse import BlockLayout, BlockTopology
@@ -44,7 +45,7 @@ def native_at_any_density(monkeypatch: pytest.MonkeyPatch) -> None:
 DENSITY_RULE = cpu._pays
 
 
-@pytest.fixture(params=cpu.INSTRUCTION_SETS)
+@pytest.fixture(params=INSTRUCTION_SETS)
 def instruction_set(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Each instruction set in turn; the dispatcher takes the best one where the processor lacks it."""
     monkeypatch.setenv("ACF_CPU_ISA", request.param)
@@ -456,7 +457,7 @@ class TestBuild:
         blocked.write_text("a file where the directory should be")
         answer = self.run_python(self.CALL, ACF_CACHE_DIR=str(blocked / "cache"))
         assert answer.returncode == 0, answer.stderr
-        assert answer.stdout.strip() in cpu.INSTRUCTION_SETS
+        assert answer.stdout.strip() in INSTRUCTION_SETS
 
     def test_without_a_compiler_there_is_one_warning_and_the_right_result(self, tmp_path: Path) -> None:
         answer = self.run_python(self.CALL, ACF_CACHE_DIR=str(tmp_path), PATH=str(tmp_path), CXX="")
@@ -484,5 +485,5 @@ class TestBuild:
     def test_the_environment_turns_the_kernels_off(self, monkeypatch: pytest.MonkeyPatch) -> None:
         x, _, weight, topology = layer()
         monkeypatch.setenv("ACF_CPU_KERNELS", "0")
-        monkeypatch.setattr(cpu, "_run", lambda *arguments: pytest.fail("a native kernel was called"))
+        monkeypatch.setattr(cpu, "run_linear", lambda *arguments: pytest.fail("a native kernel was called"))
         torch.testing.assert_close(block_linear_forward(x, weight, *topology), reference.linear(x, weight, topology))

@@ -99,10 +99,11 @@ _loaded: list[ctypes.CDLL | None] = []
 
 def load_library() -> ctypes.CDLL | None:
     """The kernels, built if need be; None, after one warning, where they cannot be built."""
-    with _lock:
-        if not _loaded:
-            _loaded.append(_load_or_warn())
-        return _loaded[0]
+    if not _loaded:
+        with _lock:
+            if not _loaded:
+                _loaded.append(_load_or_warn())
+    return _loaded[0]
 
 
 def _load_or_warn() -> ctypes.CDLL | None:
@@ -147,9 +148,7 @@ def _compile(compiler: Compiler, scratch: Path, openmp: tuple[str, ...]) -> Path
     objects = {name: str(scratch / f"passes_{name}.o") for name in _instruction_set_flags()}
     source = str(NATIVE_DIRECTORY / "passes.cpp")
     running = {
-        name: _start(
-            compiler, [*COMMON_FLAGS, *openmp, *flags, f"-DACF_ISA={name}", "-c", source, "-o", objects[name]]
-        )
+        name: _start(compiler, [*COMMON_FLAGS, *openmp, *flags, f"-DACF_ISA={name}", "-c", source, "-o", objects[name]])
         for name, flags in _instruction_set_flags().items()
     }
     failures = {name: message for name, process in running.items() if (message := _failure(process)) is not None}

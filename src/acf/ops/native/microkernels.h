@@ -1,8 +1,8 @@
 // The two inner loops. Both work on packed panels: [pixels][B] numbers, so that neighbouring pixels (tokens) are
 // B numbers apart whatever the layer's width. Reading rows of the matrix itself instead would put every pixel of a
-// register tile into the same few sets of the first-level cache when the width is a power of two. A sum over
-// channels takes pairs of neighbouring channels where panels hold pairs, a sum over pixels the same pixel of two images.
+// register tile into the same few sets of the first-level cache when the width is a power of two.
 #pragma once
+#include "prefetch.h"
 #include "simd.h"
 
 namespace {
@@ -32,7 +32,7 @@ struct Tile {
 // out[r][0..B) = sum over terms of input[r][0..B) * weight, for R neighbouring pixels.
 template <int B, int R, typename Out>
 void gather_tile(const Packed* input, const Term* terms, int64_t count, Out* out, int64_t out_stride,
-                 bool past_caches) {
+                 bool past_caches, Prefetcher& ahead) {
     constexpr int L = Tile<B>::lanes, V = Tile<B>::vectors, K = B / DEPTH;
     typedef typename Vector<L>::exact vec;
     for (int first = 0; first < Tile<B>::vectors_in_block; first += V) {
@@ -45,9 +45,11 @@ void gather_tile(const Packed* input, const Term* terms, int64_t count, Out* out
         if (!past_caches) {
 #pragma GCC unroll 16
             for (int r = 0; r < R; r++)
-                for (int at = 0; at < V * L; at += 16) __builtin_prefetch(out + r * out_stride + first * L + at, 1, 3);
+                for (int at = 0; at < V * L; at += 64 / sizeof(Out))
+                    __builtin_prefetch(out + r * out_stride + first * L + at, 1, 3);
         }
         for (int64_t e = 0; e < count; e++) {
+            ahead.step();
             const Packed* weight = terms[e].weight + first * L;
             const Packed* x = input + terms[e].input_offset;
             const Packed* next = input + terms[e + 1 < count ? e + 1 : e].input_offset;
@@ -66,22 +68,14 @@ void gather_tile(const Packed* input, const Term* terms, int64_t count, Out* out
             }
         }
 #pragma GCC unroll 16
-        for (int r = 0; r < R; r++)
-#pragma GCC unroll 4
-            for (int v = 0; v < V; v++) {
-                Out* to = out + r * out_stride + (first + v) * L;
-                if (past_caches)
-                    store_past_caches<L>(to, sum[r][v]);
-                else
-                    store<L>(to, sum[r][v]);
-            }
+        for (int r = 0; r < R; r++) store_row<L, V>(out + r * out_stride + first * L, sum[r], past_caches);
     }
 }
 
 // A run of `pixels` neighbouring pixels, cut into tiles of nearly equal height.
 template <int B, typename Out>
 void gather_run(const Packed* input, const Term* terms, int64_t count, Out* out, int64_t out_stride, int64_t pixels,
-                bool past_caches) {
+                bool past_caches, Prefetcher& ahead) {
     constexpr int most = Tile<B>::gather_rows;
     for (int64_t left = pixels; left > 0;) {
         int64_t tiles = (left + most - 1) / most;
@@ -89,7 +83,7 @@ void gather_run(const Packed* input, const Term* terms, int64_t count, Out* out,
         switch (rows) {
 #define ACF_ROWS(R)                                                        \
     case R:                                                                \
-        if constexpr (R <= most) gather_tile<B, R, Out>(input, terms, count, out, out_stride, past_caches); \
+        if constexpr (R <= most) gather_tile<B, R, Out>(input, terms, count, out, out_stride, past_caches, ahead); \
         break;
             ACF_ROWS(1) ACF_ROWS(2) ACF_ROWS(3) ACF_ROWS(4) ACF_ROWS(5) ACF_ROWS(6) ACF_ROWS(7) ACF_ROWS(8)
             ACF_ROWS(9) ACF_ROWS(10) ACF_ROWS(11) ACF_ROWS(12) ACF_ROWS(13) ACF_ROWS(14) ACF_ROWS(15) ACF_ROWS(16)
@@ -101,10 +95,11 @@ void gather_run(const Packed* input, const Term* terms, int64_t count, Out* out,
     }
 }
 
-// sum[n][k] += sum over rows x cols pixels of g[pixel][n] * x[pixel][k]; sum is one block of the weight gradient.
-template <int B>
+// One block of the weight gradient: result[n][k] = start[n][k] + sum over rows x cols pixels of g[pixel][n] *
+// x[pixel][k]. No start: zero.
+template <int B, typename Result>
 void outer_block(const Packed* g, int64_t g_row_stride, const Packed* x, int64_t x_row_stride, int64_t rows,
-                 int64_t cols, float* sum) {
+                 int64_t cols, const float* start, Result* result, Prefetcher& ahead) {
     constexpr int L = Tile<B>::lanes, V = Tile<B>::vectors, R = Tile<B>::outer_rows;
     typedef typename Vector<L>::exact vec;
     for (int n = 0; n < B; n += R)
@@ -113,8 +108,10 @@ void outer_block(const Packed* g, int64_t g_row_stride, const Packed* x, int64_t
 #pragma GCC unroll 16
             for (int r = 0; r < R; r++)
 #pragma GCC unroll 4
-                for (int v = 0; v < V; v++) part[r][v] = load<L>(sum + (n + r) * B + (first + v) * L);
+                for (int v = 0; v < V; v++)
+                    part[r][v] = start ? load<L>(start + (n + r) * B + (first + v) * L) : vec{};
             for (int64_t row = 0; row < rows; row++) {
+                ahead.step();
                 const Packed* g_at = g + row * g_row_stride + n;
                 const Packed* x_at = x + row * x_row_stride + first * L;
 #pragma GCC unroll 2
@@ -129,9 +126,7 @@ void outer_block(const Packed* g, int64_t g_row_stride, const Packed* x, int64_t
                 }
             }
 #pragma GCC unroll 16
-            for (int r = 0; r < R; r++)
-#pragma GCC unroll 4
-                for (int v = 0; v < V; v++) store<L>(sum + (n + r) * B + (first + v) * L, part[r][v]);
+            for (int r = 0; r < R; r++) store_row<L, V>(result + (n + r) * B + first * L, part[r], false);
         }
 }
 

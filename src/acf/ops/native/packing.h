@@ -3,8 +3,8 @@
 // Where an element is a pair (DEPTH 2), its numbers are neighbouring channels of a pixel, or the same pixel and
 // channel of two images: shifting a convolution's window parts neither, as it would neighbouring pixels.
 #pragma once
+#include "copying.h"
 #include "problem.h"
-#include "simd.h"
 
 namespace {
 
@@ -27,6 +27,16 @@ struct ImageView {
         return image * image_stride + y * y_stride + x * x_stride;
     }
 };
+
+ImageView input_view(const Problem& p) {
+    return {p.input, p.input_channels, p.input_height, p.input_width,
+            p.input_image_stride, p.input_channel_stride, p.input_y_stride, p.input_x_stride};
+}
+
+ImageView output_view(const Problem& p) {
+    return {p.output, p.output_channels, p.output_height, p.output_width,
+            p.output_image_stride, p.output_channel_stride, p.output_y_stride, p.output_x_stride};
+}
 
 // How a tile of an image is laid out in panels. Packed column `col` of `phase` is image column
 // col * phases + phase + x_origin: with one phase per horizontal stride, the columns that a strided convolution
@@ -72,7 +82,8 @@ void pack_pixels(From from, int64_t x_step, int64_t element_step, const PanelLay
             const int64_t end = first + 8 < count ? first + 8 : count;
             for (int64_t panel = 0; panel < panels; panel++)
                 for (int64_t pixel = first; pixel < end; pixel++)
-                    copy_numbers(from + (pixel * x_step + panel * W), to + panel * layout.panel_elements + pixel * W, W);
+                    copy_numbers(from + (pixel * x_step + panel * W), to + (panel * layout.panel_elements + pixel * W),
+                                 W);
         }
         return;
     }
