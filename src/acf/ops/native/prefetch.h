@@ -25,6 +25,7 @@ class Prefetcher {
     void spread_over(int64_t steps) { lines_per_step = steps > 0 ? (lines + steps - 1) / steps : 0; }
 
     void step() {
+#pragma GCC unroll 1
         for (int64_t line = 0; line < lines_per_step; line++) {
             if (at >= end && !open_run()) return;
             __builtin_prefetch(at, 0, 3);
@@ -58,7 +59,7 @@ class Prefetcher {
         count++;
     }
 
-    bool open_run() {
+    __attribute__((noinline)) bool open_run() {
         if (tile < count && run == tiles[tile].runs) {
             tile++;
             run = 0;
