@@ -96,10 +96,10 @@ void gather_run(const Packed* input, const Term* terms, int64_t count, Out* out,
 }
 
 // One block of the weight gradient: result[n][k] = start[n][k] + sum over rows x cols pixels of g[pixel][n] *
-// x[pixel][k]. No start: zero.
+// x[pixel][k]. No start: zero. next_start: where the next call starts, if that is to be fetched by then.
 template <int B, typename Result>
 void outer_block(const Packed* g, int64_t g_row_stride, const Packed* x, int64_t x_row_stride, int64_t rows,
-                 int64_t cols, const float* start, Result* result, Prefetcher& ahead) {
+                 int64_t cols, const float* start, const float* next_start, Result* result, Prefetcher& ahead) {
     constexpr int L = Tile<B>::lanes, V = Tile<B>::vectors, R = Tile<B>::outer_rows;
     typedef typename Vector<L>::exact vec;
     for (int n = 0; n < B; n += R)
@@ -110,6 +110,12 @@ void outer_block(const Packed* g, int64_t g_row_stride, const Packed* x, int64_t
 #pragma GCC unroll 4
                 for (int v = 0; v < V; v++)
                     part[r][v] = start ? load<L>(start + (n + r) * B + (first + v) * L) : vec{};
+            if (next_start) {
+#pragma GCC unroll 16
+                for (int r = 0; r < R; r++)
+                    for (int at = 0; at < V * L; at += 16)
+                        __builtin_prefetch(next_start + (n + r) * B + first * L + at, 1, 3);
+            }
             for (int64_t row = 0; row < rows; row++) {
                 ahead.step();
                 const Packed* g_at = g + row * g_row_stride + n;

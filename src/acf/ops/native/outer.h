@@ -19,6 +19,7 @@ constexpr int64_t OUTER_TILE_BYTES = 512 << 10;
 constexpr int64_t OUTER_CHUNK_BYTES = 16 << 10;  // one operand's panel: first-level cache
 constexpr int64_t USES_PER_PACKING = 256;        // multiplications by one packed number that pay for packing it
 constexpr int64_t SEGMENT_SUM_BYTES = 32 << 20;  // private sums, all segments together
+constexpr int64_t NEAR_SUM_BYTES = 512 << 10;     // sums that stay in the second-level cache from tile to tile
 
 struct OuterPass {
     ImageView input, output;
@@ -27,6 +28,8 @@ struct OuterPass {
     int64_t input_elements, output_elements;  // of one packed tile
     int64_t chunk_rows;
     int64_t segments, parts;
+    int64_t blocks;
+    bool far_sums;  // fetch a block's sums while the one before is at work
     const int64_t* input_offsets;  // per slot, into a packed input tile
     const int32_t* row_offsets;
     const int32_t* row_slots;
@@ -75,12 +78,15 @@ void sum_row(const OuterPass& pass, const OuterTile& tile, int64_t block_row, co
             const int64_t slot = pass.row_slots[at];
             float* sum = to.sums + slot * B * B;
             const float* start = from_zero ? nullptr : sum;
+            const bool fetch = pass.far_sums && at + 1 < pass.blocks;
+            const float* next = fetch ? to.sums + pass.row_slots[at + 1] * B * B : nullptr;
             const Packed* g_at = g + row * g_row;
             const Packed* x_at = packed + pass.input_offsets[slot] + row * x_row;
             if (to.result && row + rows == tile.rows)
-                outer_block<B>(g_at, g_row, x_at, x_row, rows, tile.cols, start, to.result + slot * B * B, ahead);
+                outer_block<B>(g_at, g_row, x_at, x_row, rows, tile.cols, start, next, to.result + slot * B * B,
+                               ahead);
             else
-                outer_block<B>(g_at, g_row, x_at, x_row, rows, tile.cols, start, sum, ahead);
+                outer_block<B>(g_at, g_row, x_at, x_row, rows, tile.cols, start, next, sum, ahead);
         }
     }
 }
@@ -197,6 +203,8 @@ int weight_gradient(const Problem& p) {
     pass.stride_y = p.stride_y;
     pass.padding_y = p.padding_y;
     pass.halo_y = (p.kernel_height - 1) * p.dilation_y;
+    pass.blocks = p.blocks;
+    pass.far_sums = p.blocks * B * B * static_cast<int64_t>(sizeof(float)) > NEAR_SUM_BYTES;
     pass.row_offsets = p.row_offsets;
     pass.row_slots = p.row_slots;
     const int64_t cols = p.output_width + (p.kernel_width - 1) * p.dilation_x / p.stride_x;
