@@ -192,12 +192,12 @@ def _row_topology(rows: Tensor, cols: Tensor, grid_rows: int) -> BlockTopology:
 def _pays(block: int, dtype: torch.dtype, topology: BlockTopology) -> bool:
     """Whether the native kernels beat the dense product at this density, by `docs/results/kernels-cpu.md`.
 
-    They compute in float32. Its dense product they match at density 1 (blocks of 8: at 0.7), but where the
-    processor multiplies bfloat16 itself torch's dense product is twice as quick.
+    They match it at density 1 (blocks of 8: at 0.7), unless the processor multiplies bfloat16 itself and these
+    kernels, built by an old compiler or told not to, do not: then they compute in float32, at half its rate.
     """
     density = topology.block_rows.numel() / (_grid_rows(topology) * _grid_cols(topology))
     limit = 0.7 if block == 8 else 1.0
-    if dtype == torch.bfloat16 and _multiplies_bfloat16():
+    if dtype == torch.bfloat16 and _multiplies_bfloat16() and instruction_set() != "avx512bf16":
         limit *= 0.5
     return density <= limit
 

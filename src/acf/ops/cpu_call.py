@@ -74,7 +74,7 @@ def _linear_sizes(
 def strip_tokens(tokens: int, threads: int) -> int:
     """Tokens per strip, a multiple of 8: two strips per thread where there are tokens enough for that.
 
-    An even number of strips, if possible: kernels that multiply pairs take strips two by two.
+    Kernels that multiply pairs take strips two by two, so few strips had better be an even number.
     """
     strips = max(2 * threads, -(-tokens // STRIP_TOKENS))
     share = -(-tokens // (strips + strips % 2))
