@@ -6,13 +6,14 @@ cold: so the sizes are put together once per layer shape, and a call packs them 
 
 import os
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 
 import torch
 from torch import Tensor
 
-from acf.errors import TopologyError
+from acf.errors import MissingDependencyError, TopologyError
 from acf.ops.cpu_build import load_library
 from acf.sparse import BlockTopology
 
@@ -38,6 +39,25 @@ def instruction_set() -> str | None:
     """The instruction set the kernels run with on this machine; None where they cannot be built."""
     index = _instruction_set()
     return None if index is None else INSTRUCTION_SETS[index]
+
+
+@contextmanager
+def with_instruction_set(name: str) -> Iterator[None]:
+    """Within it the kernels run with these instructions, where this machine has better ones too."""
+    before = os.environ.get("ACF_CPU_ISA")
+    os.environ["ACF_CPU_ISA"] = name
+    try:
+        if instruction_set() != name:
+            raise MissingDependencyError(
+                f"instructions {name!r} are not at hand; use one of {', '.join(INSTRUCTION_SETS)}, "
+                f"at most {instruction_set()}"
+            )
+        yield
+    finally:
+        if before is None:
+            del os.environ["ACF_CPU_ISA"]
+        else:
+            os.environ["ACF_CPU_ISA"] = before
 
 
 def run_linear(name: str, x: Tensor, y: Tensor, weight: Tensor, topology: BlockTopology) -> None:
