@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -47,20 +48,22 @@ DENSITY_RULE = cpu._pays
 
 
 @pytest.fixture(params=INSTRUCTION_SETS)
-def instruction_set(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+def instruction_set(request: pytest.FixtureRequest) -> Iterator[str]:
     """Each instruction set in turn, as far as this processor and compiler have it."""
-    monkeypatch.setenv("ACF_CPU_ISA", request.param)
-    if cpu_call.instruction_set() != request.param:
-        pytest.skip(f"{request.param} is missing: the best here is {cpu_call.instruction_set()}")
-    return str(request.param)
+    name = str(request.param)
+    if INSTRUCTION_SETS.index(name) > INSTRUCTION_SETS.index(cpu_call.instruction_set() or "portable"):
+        pytest.skip(f"{name} is missing: the best here is {cpu_call.instruction_set()}")
+    with cpu_call.with_instruction_set(name):
+        yield name
 
 
 @pytest.fixture
-def bfloat16_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+def bfloat16_pairs() -> Iterator[None]:
     """Only where pairs of bfloat16 are multiplied."""
-    monkeypatch.delenv("ACF_CPU_ISA", raising=False)
     if cpu_call.instruction_set() != "avx512bf16":
         pytest.skip(f"avx512bf16 is missing: the best here is {cpu_call.instruction_set()}")
+    with cpu_call.with_instruction_set("avx512bf16"):
+        yield
 
 
 def random_topology(layout: BlockLayout, density: float, generator: torch.Generator) -> BlockTopology:
@@ -321,23 +324,23 @@ def test_nan_and_inf_of_one_image_stay_out_of_the_other_of_its_pair(
 
 
 @pytest.mark.usefixtures("bfloat16_pairs")
-def test_pairs_of_bfloat16_take_numbers_below_the_normal_ones_for_zero(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pairs_of_bfloat16_take_numbers_below_the_normal_ones_for_zero() -> None:
     layout = BlockLayout(16, 16, 16, 16)
     topology = BlockTopology.from_mask(layout, torch.ones(1, 1, dtype=torch.bool))
     x, weight = torch.zeros(1, 16, dtype=torch.bfloat16), torch.zeros(1, 16, 16, dtype=torch.bfloat16)
     x[0, 0], weight[0, 0, 0] = 2.0**-70, 2.0**-60
     assert block_linear_forward(x, weight, *topology)[0, 0] == 0
-    monkeypatch.setenv("ACF_CPU_ISA", "avx512")
-    assert block_linear_forward(x, weight, *topology)[0, 0] == 2.0**-130
+    with cpu_call.with_instruction_set("avx512"):
+        assert block_linear_forward(x, weight, *topology)[0, 0] == 2.0**-130
 
 
 @pytest.mark.usefixtures("bfloat16_pairs")
-def test_float32_layers_have_the_same_bits_with_and_without_products_of_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_float32_layers_have_the_same_bits_with_and_without_products_of_pairs() -> None:
     x, output_grad, weight, topology = layer()
     results = (block_linear_forward(x, weight, *topology), block_linear_weight_grad(output_grad, x, *topology))
-    monkeypatch.setenv("ACF_CPU_ISA", "avx512")
-    assert torch.equal(results[0], block_linear_forward(x, weight, *topology))
-    assert torch.equal(results[1], block_linear_weight_grad(output_grad, x, *topology))
+    with cpu_call.with_instruction_set("avx512"):
+        assert torch.equal(results[0], block_linear_forward(x, weight, *topology))
+        assert torch.equal(results[1], block_linear_weight_grad(output_grad, x, *topology))
 
 
 @given(tokens=st.integers(0, 5000), threads=st.integers(1, 16))
@@ -566,8 +569,8 @@ class TestBuild:
         expected = reference.linear(x.double(), weight.double(), topology)
         assert_close(block_linear_forward(x, weight, *topology), expected, torch.bfloat16)
 
-    def test_the_environment_turns_the_kernels_off(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        x, _, weight, topology = layer()
-        monkeypatch.setenv("ACF_CPU_KERNELS", "0")
-        monkeypatch.setattr(cpu, "run_linear", lambda *arguments: pytest.fail("a native kernel was called"))
-        torch.testing.assert_close(block_linear_forward(x, weight, *topology), reference.linear(x, weight, topology))
+    def test_the_environment_turns_the_kernels_off(self, tmp_path: Path) -> None:
+        products = self.CALL.partition("print")[0]
+        answer = self.run_python(products, ACF_CACHE_DIR=str(tmp_path / "cache"), ACF_CPU_KERNELS="0")
+        assert answer.returncode == 0, answer.stderr
+        assert not (tmp_path / "cache").exists()

@@ -7,7 +7,7 @@ convolution over images one row high: strips of tokens. ``ACF_CPU_KERNELS=0`` in
 
 import os
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import torch
@@ -15,12 +15,13 @@ from torch import Tensor
 
 from acf.ops import conv, dense, linear, reference
 from acf.ops.cpu_build import load_library
-from acf.ops.cpu_call import instruction_set, run_conv2d, run_linear
+from acf.ops.cpu_call import SHAPES_KEPT, instruction_set, run_conv2d, run_linear
 from acf.ops.observe import observed
 from acf.sparse import BlockTopology
 
 NATIVE_BLOCKS = (8, 16, 32, 64)
 NATIVE_DTYPES = (torch.float32, torch.bfloat16)
+NATIVE_ALLOWED = os.environ.get("ACF_CPU_KERNELS", "1") != "0"
 NORM_CHUNK_ELEMENTS = 1 << 20  # gradient elements that exist at a time while norms are taken
 
 
@@ -91,7 +92,7 @@ def block_gradient_norms(
 def block_conv2d(x: Tensor, weight: Tensor, *rest: Any) -> Tensor:
     """CPU kernel of ``acf::block_conv2d``."""
     topology, geometry = BlockTopology(*rest[:6]), rest[6:]
-    out_size = _geometry(geometry).output_size(x.shape[2], x.shape[3])
+    out_size = _output_size(x.shape[2], x.shape[3], *map(tuple, geometry))
     y_size = (x.shape[0], _grid_rows(topology) * weight.shape[1], *out_size)
     fits = (
         _conv_fits(x.shape, y_size, geometry)
@@ -220,14 +221,14 @@ def _in_columns(input_size: Sequence[int], geometry: Sequence[Sequence[int]]) ->
     return input_size[1] * geometry[0][0] * geometry[0][1]
 
 
-def _geometry(pairs: Sequence[Sequence[int]]) -> conv.Conv2dGeometry:
-    kernel_size, stride, padding, dilation = ((pair[0], pair[1]) for pair in pairs)
-    return conv.Conv2dGeometry(kernel_size, stride, padding, dilation)
+@lru_cache(maxsize=SHAPES_KEPT)
+def _output_size(height: int, width: int, *geometry: tuple[int, int]) -> tuple[int, int]:
+    return conv.Conv2dGeometry(*geometry).output_size(height, width)
 
 
 def _conv_fits(x_size: Sequence[int], y_size: Sequence[int], geometry: Sequence[Sequence[int]]) -> bool:
     """Whether a convolution of this geometry makes ``y_size`` of ``x_size``, and at least one pixel of it."""
-    out_size = _geometry(geometry).output_size(x_size[2], x_size[3])
+    out_size = _output_size(x_size[2], x_size[3], *map(tuple, geometry))
     return min(*x_size[2:], *out_size) >= 1 and x_size[0] == y_size[0] and out_size == tuple(y_size[2:])
 
 
@@ -241,6 +242,6 @@ def _applies(block_shape: Sequence[int], first: Tensor, second: Tensor, topology
         and first.dtype == second.dtype
         and first.dtype in NATIVE_DTYPES
         and (topology is None or _pays(height, first.dtype, topology))
-        and os.environ.get("ACF_CPU_KERNELS", "1") != "0"
+        and NATIVE_ALLOWED
         and load_library() is not None
     )

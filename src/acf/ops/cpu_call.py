@@ -35,6 +35,12 @@ PROBLEM = struct.Struct(f"{len(SIZE_FIELDS)}q3Pq{len(BlockTopology._fields)}P")
 Sizes = tuple[int, ...]
 
 
+class _Cap:
+    """The best instruction set that may be used, for the whole process: backward passes run in threads of their own."""
+
+    name = os.environ.get("ACF_CPU_ISA", "")
+
+
 def instruction_set() -> str | None:
     """The instruction set the kernels run with on this machine; None where they cannot be built."""
     index = _instruction_set()
@@ -43,9 +49,8 @@ def instruction_set() -> str | None:
 
 @contextmanager
 def with_instruction_set(name: str) -> Iterator[None]:
-    """Within it the kernels run with these instructions, where this machine has better ones too."""
-    before = os.environ.get("ACF_CPU_ISA")
-    os.environ["ACF_CPU_ISA"] = name
+    """Within it the kernels of this process run with these instructions, where the machine has better ones too."""
+    before, _Cap.name = _Cap.name, name
     try:
         if instruction_set() != name:
             raise MissingDependencyError(
@@ -54,10 +59,7 @@ def with_instruction_set(name: str) -> Iterator[None]:
             )
         yield
     finally:
-        if before is None:
-            del os.environ["ACF_CPU_ISA"]
-        else:
-            os.environ["ACF_CPU_ISA"] = before
+        _Cap.name = before
 
 
 def run_linear(name: str, x: Tensor, y: Tensor, weight: Tensor, topology: BlockTopology) -> None:
@@ -140,8 +142,7 @@ def _instruction_set() -> int | None:
     if library is None:
         return None
     best: int = library.acf_best_instruction_set()
-    wanted = os.environ.get("ACF_CPU_ISA")
-    return min(best, INSTRUCTION_SETS.index(wanted)) if wanted in INSTRUCTION_SETS else best
+    return min(best, INSTRUCTION_SETS.index(_Cap.name)) if _Cap.name in INSTRUCTION_SETS else best
 
 
 def _run(name: str, sizes: Sizes, x: Tensor, y: Tensor, weight: Tensor, topology: BlockTopology) -> None:
