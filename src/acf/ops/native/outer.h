@@ -18,7 +18,8 @@ namespace {
 constexpr int64_t OUTER_TILE_BYTES = 512 << 10;
 constexpr int64_t OUTER_CHUNK_BYTES = 16 << 10;  // one operand's panel: first-level cache
 constexpr int64_t USES_PER_PACKING = 256;        // multiplications by one packed number that pay for packing it
-constexpr int64_t SEGMENT_SUM_BYTES = 32 << 20;  // private sums, all segments together
+constexpr int64_t SEGMENT_SUM_BYTES = 32 << 20;  // private sums, all segments together, at most
+constexpr int64_t CHEAP_SUM_BYTES = 8 << 20;     // private sums that cost less than packing the input once more
 constexpr int64_t NEAR_SUM_BYTES = 512 << 10;     // sums that stay in the second-level cache from tile to tile
 
 struct OuterPass {
@@ -123,10 +124,10 @@ void sum_segment(const OuterPass& pass, int64_t segment, int64_t part, Packed* p
             output, pass.output_layout, tile.output,
             packed + pass.input_elements + row_begin * pass.output_layout.panel_elements);
         Prefetcher ahead;
-        if (pass.parts == 1 && index + 1 < end) {
+        if (index + 1 < end) {
             const OuterTile next = outer_tile(pass, index + 1);
             ahead.add<Number>(pass.input, next.input);
-            ahead.add<Number>(pass.output, next.output);
+            if (pass.parts == 1) ahead.add<Number>(pass.output, next.output);  // else most of it is for others
             ahead.spread_over(steps_of_tile<B>(tile, slot_end - slot_begin));
         }
         const bool finishes = pass.segments == 1 && index + 1 == end;
@@ -151,12 +152,13 @@ void add_segments(const float* first, const float* others, int64_t stride, int64
 void choose_tasks(OuterPass& pass, const Problem& p) {
     const int64_t tasks = p.threads == 1 ? 1 : 2 * p.threads, block_rows = p.output_channels / p.block;
     const int64_t uses_of_an_input = p.blocks * p.block * p.block / p.input_channels;
-    if (uses_of_an_input >= USES_PER_PACKING * tasks && block_rows >= tasks) {
+    const int64_t sum_bytes = p.blocks * p.block * p.block * 4;
+    const bool pays = uses_of_an_input >= USES_PER_PACKING * tasks && tasks * sum_bytes > CHEAP_SUM_BYTES;
+    if (pays && block_rows >= tasks) {
         pass.segments = 1;
         pass.parts = tasks;
         return;
     }
-    const int64_t sum_bytes = p.blocks * p.block * p.block * 4;
     const int64_t affordable = most(1, SEGMENT_SUM_BYTES / most(1, sum_bytes));
     pass.segments = least(affordable >= tasks ? tasks : least(affordable, p.threads), most(1, pass.tiles));
     pass.parts = pass.segments >= p.threads ? 1 : divide_up(p.threads, pass.segments);
