@@ -19,10 +19,10 @@ template <int B>
 struct Tile {
     static constexpr int lanes = smaller(VECTOR_LANES, B);
     static constexpr int vectors_in_block = B / lanes;
-    static constexpr int vectors = smaller(2, vectors_in_block);
+    static constexpr int vectors = smaller(2 * DEPTH, vectors_in_block);
 #if defined(ACF_ISA_AVX512)
-    static constexpr int gather_rows = vectors == 1 ? 16 : 8;
-    static constexpr int outer_rows = vectors == 1 ? smaller(16, B) : 8;
+    static constexpr int gather_rows = vectors == 4 ? 6 : vectors == 2 ? 8 : 16;
+    static constexpr int outer_rows = smaller(B, 16 / vectors);
 #else
     static constexpr int gather_rows = vectors == 1 ? 8 : 6;
     static constexpr int outer_rows = vectors == 1 ? 8 : 4;

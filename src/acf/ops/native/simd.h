@@ -132,16 +132,19 @@ ACF_INLINE void store_past_caches(uint16_t* to, typename Vector<LANES>::exact va
     store<LANES>(to, value);
 }
 
-// COUNT vectors that lie side by side; two of bfloat16 make a cache line.
+// COUNT vectors that lie side by side; every two of bfloat16 make a cache line.
 template <int LANES, int COUNT, typename To>
 ACF_INLINE void store_row(To* to, const typename Vector<LANES>::exact (&values)[COUNT], bool past_caches) {
 #if defined(ACF_ISA_AVX512BF16)
-    if constexpr (LANES == 16 && COUNT == 2 && sizeof(To) == 2) {
-        const __m512i line = (__m512i)_mm512_cvtne2ps_pbh((__m512)values[1], (__m512)values[0]);
-        if (past_caches)
-            _mm512_stream_si512(reinterpret_cast<__m512i*>(to), line);
-        else
-            _mm512_storeu_si512(to, line);
+    if constexpr (LANES == 16 && COUNT % 2 == 0 && sizeof(To) == 2) {
+#pragma GCC unroll 2
+        for (int v = 0; v < COUNT; v += 2) {
+            const __m512i line = (__m512i)_mm512_cvtne2ps_pbh((__m512)values[v + 1], (__m512)values[v]);
+            if (past_caches)
+                _mm512_stream_si512(reinterpret_cast<__m512i*>(to + v * LANES), line);
+            else
+                _mm512_storeu_si512(to + v * LANES, line);
+        }
         return;
     }
 #endif
