@@ -80,7 +80,7 @@ void sum_row(const OuterPass& pass, const OuterTile& tile, int64_t block_row, co
             float* sum = to.sums + slot * B * B;
             const float* start = from_zero ? nullptr : sum;
             const bool fetch = pass.far_sums && at + 1 < pass.blocks;
-            const float* next = fetch ? to.sums + pass.row_slots[at + 1] * B * B : nullptr;
+            const float* next = fetch ? to.sums + pass.row_slots[at + 1] * static_cast<int64_t>(B * B) : nullptr;
             const Packed* g_at = g + row * g_row;
             const Packed* x_at = packed + pass.input_offsets[slot] + row * x_row;
             if (to.result && row + rows == tile.rows)
