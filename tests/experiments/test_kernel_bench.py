@@ -7,9 +7,12 @@ import pytest
 from typer.testing import CliRunner
 
 from acf.cli import app
+from acf.errors import MissingDependencyError
 from acf.experiments.kernels import cpu
 from acf.experiments.kernels.cpu import ConvShape, LinearShape
 from acf.experiments.kernels.roofline import Ceilings, RooflinePoint, roofline_page
+from acf.ops import cpu_call
+from acf.ops.cpu_call import instruction_set
 
 
 def test_the_operations_of_a_pass_are_those_of_the_present_blocks() -> None:
@@ -46,6 +49,23 @@ def test_the_command_shows_and_keeps_its_figures(tmp_path: Path, monkeypatch: py
     assert record["layers"][0]["ratio"] > 0
     assert record["ceilings"]["flop_per_s"] > 0
     assert (tmp_path / "roofline-cpu.html").exists()
+
+
+def test_the_command_compares_instruction_sets_in_one_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cpu, "LINEAR_SHAPES", (LinearShape(8, 32, 32),))
+    arguments = ["--device", "cpu", "--kinds", "linear", "--blocks", "16", "--sparsities", "0.5", "--rounds", "1"]
+    best = instruction_set() or pytest.skip("no C++ compiler")
+    wanted = ["--instructions", f"portable,{best}", "--json", "--out", str(tmp_path)]
+    done = CliRunner().invoke(app, ["bench", "kernels", *arguments, *wanted])
+    assert [layer["instructions"] for layer in json.loads(done.output)["layers"]] == ["portable", best]
+    refused = CliRunner().invoke(app, ["bench", "kernels", *arguments, "--instructions", "sse9"])
+    assert "'sse9' is not one of portable" in str(refused.exception)
+
+
+def test_instructions_that_the_machine_lacks_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cpu_call, "_instruction_set", lambda: 1)
+    with pytest.raises(MissingDependencyError, match=r"'avx512' are not at hand.*at most avx2"):
+        cpu.run_cpu_bench(cpu.CpuBenchSpec(instructions=("avx512",)), lambda *progress: None)
 
 
 def test_doctor_times_the_layers_of_a_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

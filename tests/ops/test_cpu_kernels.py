@@ -1,5 +1,6 @@
 """The native CPU kernels against the float64 reference, and how they are built and cached."""
 
+import ctypes
 import os
 import shutil
 import stat
@@ -7,6 +8,7 @@ import subprocess
 import sys
 import threading
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,8 +18,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from acf.errors import TopologyError
-from acf.ops import Conv2dGeometry, block_conv2d, block_linear, cpu, cpu_build, reference
+from acf.ops import Conv2dGeometry, block_conv2d, block_linear, cpu, cpu_build, cpu_call, reference
 from acf.ops.conv import block_conv2d_forward, block_conv2d_input_grad, block_conv2d_weight_grad
+from acf.ops.cpu_call import INSTRUCTION_SETS, STRIP_TOKENS, strip_tokens
 from acf.ops.linear import block_linear_forward, block_linear_input_grad, block_linear_weight_grad
 from acf.ops.reference import memory_format_of
 from acf.sparse import BlockLayout, BlockTopology
@@ -30,7 +33,7 @@ pytestmark = needs_compiler
 
 DENSITIES = (0.0, 0.2, 0.6, 1.0)
 RELATIVE_ERROR = {torch.float32: 3e-6, torch.bfloat16: 8e-3}
-few_examples = settings(max_examples=30, deadline=None, derandomize=True)
+few_examples = settings(max_examples=60, deadline=None, derandomize=True)
 dtypes = st.sampled_from(sorted(RELATIVE_ERROR, key=str))
 blocks = st.sampled_from(cpu.NATIVE_BLOCKS)
 
@@ -44,11 +47,23 @@ def native_at_any_density(monkeypatch: pytest.MonkeyPatch) -> None:
 DENSITY_RULE = cpu._pays
 
 
-@pytest.fixture(params=cpu.INSTRUCTION_SETS)
-def instruction_set(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Each instruction set in turn; the dispatcher takes the best one where the processor lacks it."""
-    monkeypatch.setenv("ACF_CPU_ISA", request.param)
-    return str(request.param)
+@pytest.fixture(params=INSTRUCTION_SETS)
+def instruction_set(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Each instruction set in turn, as far as this processor and compiler have it."""
+    name = str(request.param)
+    if INSTRUCTION_SETS.index(name) > INSTRUCTION_SETS.index(cpu_call.instruction_set() or "portable"):
+        pytest.skip(f"{name} is missing: the best here is {cpu_call.instruction_set()}")
+    with cpu_call.with_instruction_set(name):
+        yield name
+
+
+@pytest.fixture
+def bfloat16_pairs() -> Iterator[None]:
+    """Only where pairs of bfloat16 are multiplied."""
+    if cpu_call.instruction_set() != "avx512bf16":
+        pytest.skip(f"avx512bf16 is missing: the best here is {cpu_call.instruction_set()}")
+    with cpu_call.with_instruction_set("avx512bf16"):
+        yield
 
 
 def random_topology(layout: BlockLayout, density: float, generator: torch.Generator) -> BlockTopology:
@@ -290,6 +305,56 @@ def test_bfloat16_rounds_to_nearest_even(instruction_set: str) -> None:
     assert torch.equal(block_linear_forward(x, weight, *topology)[:, 0], expected)
 
 
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+@pytest.mark.parametrize("batch", [1, 2, 3])
+def test_nan_and_inf_of_one_image_stay_out_of_the_other_of_its_pair(
+    value: float, batch: int, instruction_set: str
+) -> None:
+    generator = torch.Generator().manual_seed(5)
+    geometry = Conv2dGeometry((3, 3), (1, 1), (1, 1))
+    topology = random_topology(BlockLayout(16, 9 * 16, 16, 16), 1.0, generator)
+    x = torch.randn(batch, 16, 5, 6, generator=generator).bfloat16()
+    output_grad = torch.randn(batch, 16, 5, 6, generator=generator).bfloat16()
+    x[-1, 3, 0, 5] = value
+    output_grad[-1, :, :2, 4:] = 0  # dense gradients are zero there but for 0 x Inf
+    actual = block_conv2d_weight_grad(output_grad, x, *topology, *geometry.as_lists())
+    expected = reference.conv2d_weight_grad(output_grad.float(), x.float(), topology, *geometry.as_lists())
+    assert torch.equal(actual.isnan(), expected.isnan())
+    assert torch.equal(actual.isinf(), expected.isinf())
+
+
+@pytest.mark.usefixtures("bfloat16_pairs")
+def test_pairs_of_bfloat16_take_numbers_below_the_normal_ones_for_zero() -> None:
+    layout = BlockLayout(16, 16, 16, 16)
+    topology = BlockTopology.from_mask(layout, torch.ones(1, 1, dtype=torch.bool))
+    x, weight = torch.zeros(1, 16, dtype=torch.bfloat16), torch.zeros(1, 16, 16, dtype=torch.bfloat16)
+    x[0, 0], weight[0, 0, 0] = 2.0**-70, 2.0**-60
+    assert block_linear_forward(x, weight, *topology)[0, 0] == 0
+    with cpu_call.with_instruction_set("avx512"):
+        assert block_linear_forward(x, weight, *topology)[0, 0] == 2.0**-130
+
+
+@pytest.mark.usefixtures("bfloat16_pairs")
+def test_float32_layers_have_the_same_bits_with_and_without_products_of_pairs() -> None:
+    x, output_grad, weight, topology = layer()
+    results = (block_linear_forward(x, weight, *topology), block_linear_weight_grad(output_grad, x, *topology))
+    with cpu_call.with_instruction_set("avx512"):
+        assert torch.equal(results[0], block_linear_forward(x, weight, *topology))
+        assert torch.equal(results[1], block_linear_weight_grad(output_grad, x, *topology))
+
+
+@given(tokens=st.integers(0, 5000), threads=st.integers(1, 16))
+def test_strips_of_tokens_are_short_multiples_of_eight(tokens: int, threads: int) -> None:
+    strip = strip_tokens(tokens, threads)
+    assert strip % 8 == 0
+    assert 8 <= strip <= STRIP_TOKENS
+
+
+@pytest.mark.parametrize(("tokens", "strips"), [(100, 2), (150, 4), (320, 6), (2048, 32)])
+def test_strips_of_tokens_pair_off(tokens: int, strips: int) -> None:
+    assert -(-tokens // strip_tokens(tokens, threads=1)) == strips
+
+
 def test_norms_name_a_block_twice_if_asked_and_keep_the_order_of_the_candidates() -> None:
     x, output_grad, _, _ = layer()
     rows, cols = torch.tensor([3, 0, 3, 5], dtype=torch.int32), torch.tensor([1, 2, 1, 0], dtype=torch.int32)
@@ -322,31 +387,37 @@ def test_what_the_kernels_do_not_know_takes_the_reference(dtype: torch.dtype, bl
 
 
 @pytest.mark.parametrize(
-    ("block", "dtype", "has_bfloat16", "native_density", "dense_density"),
+    ("block", "dtype", "instructions", "native_density", "dense_density"),
     [
-        (8, torch.float32, True, 0.5, 1.0),
-        (16, torch.bfloat16, True, 0.3, 1.0),
-        (8, torch.bfloat16, True, 0.2, 0.6),
+        (8, torch.float32, "avx512", 0.5, 1.0),
+        (8, torch.bfloat16, "avx512bf16", 0.5, 1.0),
+        (16, torch.bfloat16, "avx512", 0.3, 1.0),
+        (8, torch.bfloat16, "avx512", 0.2, 0.6),
     ],
 )
 def test_dense_layers_take_the_dense_product_where_that_is_quicker(
     block: int,
     dtype: torch.dtype,
-    has_bfloat16: bool,
+    instructions: str,
     native_density: float,
     dense_density: float,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(cpu, "_multiplies_bfloat16", lambda: has_bfloat16)
+    monkeypatch.setattr(cpu, "_multiplies_bfloat16", lambda: True)
+    monkeypatch.setattr(cpu, "instruction_set", lambda: instructions)
     layout = BlockLayout(8 * block, 8 * block, block, block)
     generator = torch.Generator().manual_seed(3)
     assert DENSITY_RULE(block, dtype, random_topology(layout, native_density, generator))
     assert not DENSITY_RULE(block, dtype, random_topology(layout, dense_density, generator))
 
 
-def test_float32_layers_of_larger_blocks_run_natively_at_any_density() -> None:
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_layers_of_larger_blocks_run_natively_at_any_density(
+    dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cpu, "instruction_set", lambda: "avx512bf16")
     topology = random_topology(BlockLayout(64, 64, 16, 16), 1.0, torch.Generator())
-    assert DENSITY_RULE(16, torch.float32, topology)
+    assert DENSITY_RULE(16, dtype, topology)
 
 
 def test_a_topology_that_points_outside_is_refused() -> None:
@@ -409,11 +480,11 @@ class TestBuild:
         return subprocess.run([sys.executable, "-c", code], env=variables, capture_output=True, text=True, check=False)
 
     CALL = (
-        "import torch, acf.ops; from acf.ops import cpu; from acf.sparse import BlockLayout, BlockTopology\n"
+        "import torch, acf.ops; from acf.ops import cpu_call; from acf.sparse import BlockLayout, BlockTopology\n"
         "topology = BlockTopology.from_mask(BlockLayout(16, 16, 8, 8), torch.ones(2, 2, dtype=torch.bool))\n"
         "y = [acf.ops.block_linear(torch.ones(3, 16), torch.ones(4, 8, 8), topology) for _ in range(3)]\n"
         "assert bool((y[-1] == 16).all())\n"
-        "print(cpu.instruction_set())\n"
+        "print(cpu_call.instruction_set())\n"
     )
 
     def test_importing_builds_nothing(self, tmp_path: Path) -> None:
@@ -456,7 +527,7 @@ class TestBuild:
         blocked.write_text("a file where the directory should be")
         answer = self.run_python(self.CALL, ACF_CACHE_DIR=str(blocked / "cache"))
         assert answer.returncode == 0, answer.stderr
-        assert answer.stdout.strip() in cpu.INSTRUCTION_SETS
+        assert answer.stdout.strip() in INSTRUCTION_SETS
 
     def test_without_a_compiler_there_is_one_warning_and_the_right_result(self, tmp_path: Path) -> None:
         answer = self.run_python(self.CALL, ACF_CACHE_DIR=str(tmp_path), PATH=str(tmp_path), CXX="")
@@ -481,8 +552,25 @@ class TestBuild:
             warnings.simplefilter("error")
             assert cpu_build.load_library() is None
 
-    def test_the_environment_turns_the_kernels_off(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        x, _, weight, topology = layer()
-        monkeypatch.setenv("ACF_CPU_KERNELS", "0")
-        monkeypatch.setattr(cpu, "_run", lambda *arguments: pytest.fail("a native kernel was called"))
-        torch.testing.assert_close(block_linear_forward(x, weight, *topology), reference.linear(x, weight, topology))
+    def test_a_compiler_without_bfloat16_instructions_builds_the_rest(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        real = cpu_build.find_compiler()
+        old = tmp_path / "old-cxx"
+        refusal = "case \"$*\" in *-mavx512bf16*) echo 'unrecognized option' >&2; exit 1;; esac"
+        old.write_text(f'#!/bin/sh\n{refusal}\nexec {real.command} "$@"\n')
+        old.chmod(old.stat().st_mode | stat.S_IXUSR)
+        unoptimised = tuple("-O0" if flag == "-O3" else flag for flag in cpu_build.COMMON_FLAGS)  # it builds sooner
+        monkeypatch.setattr(cpu_build, "COMMON_FLAGS", unoptimised)
+        cpu_build.build(cpu_build.Compiler(str(old), real.version), tmp_path / "library.so")
+        monkeypatch.setattr(cpu_build, "_loaded", [ctypes.CDLL(str(tmp_path / "library.so"))])
+        assert cpu_call.instruction_set() in INSTRUCTION_SETS[:-1]
+        x, _, weight, topology = (part.bfloat16() if isinstance(part, Tensor) else part for part in layer())
+        expected = reference.linear(x.double(), weight.double(), topology)
+        assert_close(block_linear_forward(x, weight, *topology), expected, torch.bfloat16)
+
+    def test_the_environment_turns_the_kernels_off(self, tmp_path: Path) -> None:
+        products = self.CALL.partition("print")[0]
+        answer = self.run_python(products, ACF_CACHE_DIR=str(tmp_path / "cache"), ACF_CPU_KERNELS="0")
+        assert answer.returncode == 0, answer.stderr
+        assert not (tmp_path / "cache").exists()

@@ -24,6 +24,10 @@ def kernels(
     kinds: Annotated[str, typer.Option(help="CPU: of linear, conv, step.")] = "linear,conv,step",
     rounds: Annotated[int, typer.Option(min=1, help="CPU: interleaved repetitions; the best counts.")] = 9,
     dtype: Annotated[str, typer.Option(help="CPU: float32 or bfloat16.")] = "float32",
+    instructions: Annotated[
+        str,
+        typer.Option(help="CPU: of portable, avx2, avx512, avx512bf16; layers with each in turn. Default: the best."),
+    ] = "",
     sections: Annotated[
         str, typer.Option(help="CUDA: of correctness, layers, norms, conv, overhead, steps.")
     ] = "correctness,layers,norms,conv,overhead,steps",
@@ -35,7 +39,7 @@ def kernels(
     if use_cuda(device):
         run_on_cuda(sections, out, as_json)
     else:
-        run_on_cpu(CpuOptions(blocks, sparsities, kinds, dtype, rounds), out, as_json)
+        run_on_cpu(CpuOptions(blocks, sparsities, kinds, dtype, rounds, instructions), out, as_json)
 
 
 @bench.command()

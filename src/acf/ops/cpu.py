@@ -5,48 +5,24 @@ Native: float32 and bfloat16, square blocks of 8, 16, 32 and 64, any strides. A 
 convolution over images one row high: strips of tokens. ``ACF_CPU_KERNELS=0`` in the environment turns it off.
 """
 
-import ctypes
 import os
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from acf.errors import TopologyError
 from acf.ops import conv, dense, linear, reference
 from acf.ops.cpu_build import load_library
+from acf.ops.cpu_call import SHAPES_KEPT, instruction_set, run_conv2d, run_linear
 from acf.ops.observe import observed
 from acf.sparse import BlockTopology
 
 NATIVE_BLOCKS = (8, 16, 32, 64)
 NATIVE_DTYPES = (torch.float32, torch.bfloat16)
-INSTRUCTION_SETS = ("portable", "avx2", "avx512")  # in the order of dispatch.cpp
-STRIP_TOKENS = 64  # tokens a linear layer packs at a time; fewer only where that leaves threads idle
+NATIVE_ALLOWED = os.environ.get("ACF_CPU_KERNELS", "1") != "0"
 NORM_CHUNK_ELEMENTS = 1 << 20  # gradient elements that exist at a time while norms are taken
-
-
-class _Problem(ctypes.Structure):
-    """``struct Problem`` of ``native/problem.h``, field by field."""
-
-    _fields_ = [
-        *(
-            (name, ctypes.c_int64)
-            for name in (
-                *("bfloat16", "threads", "block", "batch", "missing_cols"),
-                *("input_channels", "input_height", "input_width"),
-                *("output_channels", "output_height", "output_width"),
-                *("kernel_height", "kernel_width", "stride_y", "stride_x"),
-                *("padding_y", "padding_x", "dilation_y", "dilation_x"),
-                *("input_image_stride", "input_channel_stride", "input_y_stride", "input_x_stride"),
-                *("output_image_stride", "output_channel_stride", "output_y_stride", "output_x_stride"),
-            )
-        ),
-        *((name, ctypes.c_void_p) for name in ("input", "output", "weight")),
-        ("blocks", ctypes.c_int64),
-        *((name, ctypes.c_void_p) for name in BlockTopology._fields),
-    ]
 
 
 def register() -> None:
@@ -61,12 +37,6 @@ def register() -> None:
     conv.conv2d_gradient_norms.register_kernel("cpu", block_conv2d_gradient_norms)
 
 
-def instruction_set() -> str | None:
-    """The instruction set the kernels run with on this machine; None where they cannot be built."""
-    library = load_library()
-    return None if library is None else INSTRUCTION_SETS[_instruction_set(library)]
-
-
 def block_linear(x: Tensor, weight: Tensor, *indices: Tensor) -> Tensor:
     """CPU kernel of ``acf::block_linear``."""
     topology = BlockTopology(*indices)
@@ -74,7 +44,7 @@ def block_linear(x: Tensor, weight: Tensor, *indices: Tensor) -> Tensor:
     if not fits or not _applies(weight.shape[1:], x, weight, topology):
         return reference.linear(x, weight, topology)
     y = x.new_empty(x.shape[0], _grid_rows(topology) * weight.shape[1])
-    _run("acf_forward", _linear_problem(x, y, weight, topology))
+    run_linear("acf_forward", x, y, weight, topology)
     return y
 
 
@@ -86,7 +56,7 @@ def block_linear_input_grad(output_grad: Tensor, weight: Tensor, *indices: Tenso
         return reference.linear_input_grad(output_grad, weight, topology)
     in_features = _grid_cols(topology) * weight.shape[2]
     input_grad = output_grad.new_empty(output_grad.shape[0], in_features)
-    _run("acf_input_gradient", _linear_problem(input_grad, output_grad, weight, topology))
+    run_linear("acf_input_gradient", input_grad, output_grad, weight, topology)
     return input_grad
 
 
@@ -98,7 +68,7 @@ def block_linear_weight_grad(output_grad: Tensor, x: Tensor, *indices: Tensor) -
     if x.shape[0] != output_grad.shape[0] or not _applies((height, width), output_grad, x, topology):
         return reference.linear_weight_grad(output_grad, x, topology)
     weight_grad = x.new_empty(topology.block_rows.numel(), height, width)
-    _run("acf_weight_gradient", _linear_problem(x, output_grad, weight_grad, topology))
+    run_linear("acf_weight_gradient", x, output_grad, weight_grad, topology)
     return weight_grad
 
 
@@ -113,7 +83,7 @@ def block_gradient_norms(
         return reference.gradient_norms(output_grad, x, candidate_rows, candidate_cols, (height, width))
 
     def write_gradient(gradient: Tensor, topology: BlockTopology) -> None:
-        _run("acf_weight_gradient", _linear_problem(x, output_grad, gradient, topology))
+        run_linear("acf_weight_gradient", x, output_grad, gradient, topology)
 
     grid_rows, grid_cols = output_grad.shape[1] // height, x.shape[1] // width
     return _norms(write_gradient, x, candidate_rows, candidate_cols, height, grid_rows, grid_cols)
@@ -122,7 +92,7 @@ def block_gradient_norms(
 def block_conv2d(x: Tensor, weight: Tensor, *rest: Any) -> Tensor:
     """CPU kernel of ``acf::block_conv2d``."""
     topology, geometry = BlockTopology(*rest[:6]), rest[6:]
-    out_size = _geometry(geometry).output_size(x.shape[2], x.shape[3])
+    out_size = _output_size(x.shape[2], x.shape[3], *map(tuple, geometry))
     y_size = (x.shape[0], _grid_rows(topology) * weight.shape[1], *out_size)
     fits = (
         _conv_fits(x.shape, y_size, geometry)
@@ -131,7 +101,7 @@ def block_conv2d(x: Tensor, weight: Tensor, *rest: Any) -> Tensor:
     if not fits or not _applies(weight.shape[1:], x, weight, topology):
         return reference.conv2d(x, weight, topology, *geometry)
     y = torch.empty(y_size, dtype=x.dtype, memory_format=reference.memory_format_of(x))
-    _run("acf_forward", _conv_problem(x, y, weight, topology, geometry))
+    run_conv2d("acf_forward", x, y, weight, topology, geometry)
     return y
 
 
@@ -146,7 +116,7 @@ def block_conv2d_input_grad(output_grad: Tensor, weight: Tensor, *rest: Any) -> 
     if not fits or not _applies(weight.shape[1:], output_grad, weight, topology):
         return reference.conv2d_input_grad(output_grad, weight, topology, input_size, *geometry)
     input_grad = torch.empty(input_size, dtype=output_grad.dtype, memory_format=reference.memory_format_of(output_grad))
-    _run("acf_input_gradient", _conv_problem(input_grad, output_grad, weight, topology, geometry))
+    run_conv2d("acf_input_gradient", input_grad, output_grad, weight, topology, geometry)
     return input_grad
 
 
@@ -159,7 +129,7 @@ def block_conv2d_weight_grad(output_grad: Tensor, x: Tensor, *rest: Any) -> Tens
     if not fits or not _applies((height, width), output_grad, x, topology):
         return reference.conv2d_weight_grad(output_grad, x, topology, *geometry)
     weight_grad = x.new_empty(topology.block_rows.numel(), height, width)
-    _run("acf_weight_gradient", _conv_problem(x, output_grad, weight_grad, topology, geometry))
+    run_conv2d("acf_weight_gradient", x, output_grad, weight_grad, topology, geometry)
     return weight_grad
 
 
@@ -182,7 +152,7 @@ def block_conv2d_gradient_norms(
         )
 
     def write_gradient(gradient: Tensor, topology: BlockTopology) -> None:
-        _run("acf_weight_gradient", _conv_problem(x, output_grad, gradient, topology, geometry))
+        run_conv2d("acf_weight_gradient", x, output_grad, gradient, topology, geometry)
 
     grid_rows = output_grad.shape[1] // height
     grid_cols = _in_columns(x.shape, geometry) // width
@@ -223,12 +193,12 @@ def _row_topology(rows: Tensor, cols: Tensor, grid_rows: int) -> BlockTopology:
 def _pays(block: int, dtype: torch.dtype, topology: BlockTopology) -> bool:
     """Whether the native kernels beat the dense product at this density, by `docs/results/kernels-cpu.md`.
 
-    They compute in float32. Its dense product they match at density 1 (blocks of 8: at 0.7), but where the
-    processor multiplies bfloat16 itself torch's dense product is twice as quick.
+    They match it at density 1 (blocks of 8: at 0.7), unless the processor multiplies bfloat16 itself and these
+    kernels, built by an old compiler or told not to, do not: then they compute in float32, at half its rate.
     """
     density = topology.block_rows.numel() / (_grid_rows(topology) * _grid_cols(topology))
     limit = 0.7 if block == 8 else 1.0
-    if dtype == torch.bfloat16 and _multiplies_bfloat16():
+    if dtype == torch.bfloat16 and _multiplies_bfloat16() and instruction_set() != "avx512bf16":
         limit *= 0.5
     return density <= limit
 
@@ -251,14 +221,14 @@ def _in_columns(input_size: Sequence[int], geometry: Sequence[Sequence[int]]) ->
     return input_size[1] * geometry[0][0] * geometry[0][1]
 
 
-def _geometry(pairs: Sequence[Sequence[int]]) -> conv.Conv2dGeometry:
-    kernel_size, stride, padding, dilation = ((pair[0], pair[1]) for pair in pairs)
-    return conv.Conv2dGeometry(kernel_size, stride, padding, dilation)
+@lru_cache(maxsize=SHAPES_KEPT)
+def _output_size(height: int, width: int, *geometry: tuple[int, int]) -> tuple[int, int]:
+    return conv.Conv2dGeometry(*geometry).output_size(height, width)
 
 
 def _conv_fits(x_size: Sequence[int], y_size: Sequence[int], geometry: Sequence[Sequence[int]]) -> bool:
     """Whether a convolution of this geometry makes ``y_size`` of ``x_size``, and at least one pixel of it."""
-    out_size = _geometry(geometry).output_size(x_size[2], x_size[3])
+    out_size = _output_size(x_size[2], x_size[3], *map(tuple, geometry))
     return min(*x_size[2:], *out_size) >= 1 and x_size[0] == y_size[0] and out_size == tuple(y_size[2:])
 
 
@@ -272,87 +242,6 @@ def _applies(block_shape: Sequence[int], first: Tensor, second: Tensor, topology
         and first.dtype == second.dtype
         and first.dtype in NATIVE_DTYPES
         and (topology is None or _pays(height, first.dtype, topology))
-        and os.environ.get("ACF_CPU_KERNELS", "1") != "0"
+        and NATIVE_ALLOWED
         and load_library() is not None
     )
-
-
-class _Call:
-    """A filled `_Problem`, together with the tensors whose memory it points to."""
-
-    def __init__(self, x: Tensor, y: Tensor, weight: Tensor, topology: BlockTopology, sizes: dict[str, int]) -> None:
-        weight, indices = weight.contiguous(), [tensor.contiguous() for tensor in topology]
-        self.tensors = (x, y, weight, *indices)
-        pointers = {name: tensor.data_ptr() for name, tensor in zip(BlockTopology._fields, indices, strict=True)}
-        self.problem = _Problem(
-            bfloat16=int(x.dtype == torch.bfloat16),
-            threads=torch.get_num_threads(),
-            block=weight.shape[1],
-            input=x.data_ptr(),
-            output=y.data_ptr(),
-            weight=weight.data_ptr(),
-            blocks=weight.shape[0],
-            **sizes,
-            **pointers,
-        )
-
-
-def _linear_problem(x: Tensor, y: Tensor, weight: Tensor, topology: BlockTopology) -> _Call:
-    """``x [tokens, in]`` and ``y [tokens, out]`` as strips of tokens; the result among them is contiguous."""
-    tokens = x.shape[0]
-    strip = _strip_tokens(tokens)
-    sizes = dict.fromkeys(("kernel_height", "kernel_width", "stride_y", "stride_x", "dilation_y", "dilation_x"), 1)
-    sizes |= {"padding_y": 0, "padding_x": 0, "batch": -(-tokens // strip), "missing_cols": -tokens % strip}
-    for image, tensor in (("input", x), ("output", y)):
-        token_stride, channel_stride = tensor.stride()
-        sizes |= _image_sizes(image, (tensor.shape[1], 1, strip))
-        sizes |= _image_strides(image, (strip * token_stride, channel_stride, 0, token_stride))
-    return _Call(x, y, weight, topology, sizes)
-
-
-def _strip_tokens(tokens: int) -> int:
-    """Tokens per strip, a multiple of 8: two strips per thread where there are tokens enough for that."""
-    share = -(-tokens // (2 * torch.get_num_threads()))
-    return min(STRIP_TOKENS, max(8, -(-share // 8) * 8))
-
-
-def _conv_problem(
-    x: Tensor, y: Tensor, weight: Tensor, topology: BlockTopology, geometry: Sequence[Sequence[int]]
-) -> _Call:
-    """``x [batch, in, h, w]`` and ``y [batch, out, oh, ow]`` in any memory format."""
-    kernel_size, *others = geometry
-    sizes = {"kernel_height": kernel_size[0], "kernel_width": kernel_size[1]}
-    for name, pair in zip(("stride", "padding", "dilation"), others, strict=True):
-        sizes |= {f"{name}_y": pair[0], f"{name}_x": pair[1]}
-    sizes |= {"batch": x.shape[0], "missing_cols": 0}
-    for image, tensor in (("input", x), ("output", y)):
-        sizes |= _image_sizes(image, tensor.shape[1:]) | _image_strides(image, tensor.stride())
-    return _Call(x, y, weight, topology, sizes)
-
-
-def _image_sizes(image: str, sizes: Sequence[int]) -> dict[str, int]:
-    return {f"{image}_{axis}": size for axis, size in zip(("channels", "height", "width"), sizes, strict=True)}
-
-
-def _image_strides(image: str, strides: Sequence[int]) -> dict[str, int]:
-    axes = ("image", "channel", "y", "x")
-    return {f"{image}_{axis}_stride": stride for axis, stride in zip(axes, strides, strict=True)}
-
-
-def _instruction_set(library: ctypes.CDLL) -> int:
-    best: int = library.acf_best_instruction_set()
-    wanted = os.environ.get("ACF_CPU_ISA", "")
-    return min(best, INSTRUCTION_SETS.index(wanted)) if wanted in INSTRUCTION_SETS else best
-
-
-def _run(name: str, call: _Call) -> None:
-    library = load_library()
-    assert library is not None  # _applies has asked
-    status = getattr(library, name)(ctypes.byref(call.problem), _instruction_set(library))
-    if status == 1:
-        raise MemoryError(f"{name} found no memory for its packed operands; use a smaller batch")
-    if status != 0:
-        raise TopologyError(
-            f"{name} met a topology that does not fit its operands (status {status}); "
-            "rebuild it with BlockTopology.build"
-        )

@@ -20,22 +20,17 @@ from acf.files import cache_directory
 
 NATIVE_DIRECTORY = Path(__file__).parent / "native"
 COMMON_FLAGS = ("-std=c++17", "-O3", "-fPIC", "-fno-math-errno", "-fvisibility=hidden", "-w")
+AVX512_FLAGS = (
+    "-DACF_ISA_AVX512",
+    *("-mavx512f", "-mavx512dq", "-mavx512bw", "-mavx512vl", "-mavx2", "-mfma", "-mprefer-vector-width=512"),
+)
 X86_FLAGS = {
     "portable": (),
     "avx2": ("-DACF_ISA_AVX2", "-mavx2", "-mfma"),
-    "avx512": (
-        "-DACF_ISA_AVX512",
-        *(
-            "-mavx512f",
-            "-mavx512dq",
-            "-mavx512bw",
-            "-mavx512vl",
-            "-mavx2",
-            "-mfma",
-            "-mprefer-vector-width=512",
-        ),
-    ),
+    "avx512": AVX512_FLAGS,
+    "avx512bf16": (*AVX512_FLAGS, "-DACF_ISA_AVX512BF16", "-mavx512bf16"),
 }
+OPTIONAL_INSTRUCTION_SETS = ("avx512bf16",)  # younger than compilers in use: g++ 10 and clang++ 9 know it
 CHECKSUM_BYTES = hashlib.sha256().digest_size
 
 
@@ -104,10 +99,11 @@ _loaded: list[ctypes.CDLL | None] = []
 
 def load_library() -> ctypes.CDLL | None:
     """The kernels, built if need be; None, after one warning, where they cannot be built."""
-    with _lock:
-        if not _loaded:
-            _loaded.append(_load_or_warn())
-        return _loaded[0]
+    if not _loaded:
+        with _lock:
+            if not _loaded:
+                _loaded.append(_load_or_warn())
+    return _loaded[0]
 
 
 def _load_or_warn() -> ctypes.CDLL | None:
@@ -149,27 +145,36 @@ def _instruction_set_flags() -> dict[str, tuple[str, ...]]:
 
 def _compile(compiler: Compiler, scratch: Path, openmp: tuple[str, ...]) -> Path:
     """Compile every object at the same time and link them; OpenMP is the runtime torch has already loaded."""
-    commands, objects = [], []
-    for name, flags in _instruction_set_flags().items():
-        objects.append(str(scratch / f"passes_{name}.o"))
-        source = str(NATIVE_DIRECTORY / "passes.cpp")
-        commands.append([*COMMON_FLAGS, *openmp, *flags, f"-DACF_ISA={name}", "-c", source, "-o", objects[-1]])
-    objects.append(str(scratch / "dispatch.o"))
+    objects = {name: str(scratch / f"passes_{name}.o") for name in _instruction_set_flags()}
+    source = str(NATIVE_DIRECTORY / "passes.cpp")
+    running = {
+        name: _start(compiler, [*COMMON_FLAGS, *openmp, *flags, f"-DACF_ISA={name}", "-c", source, "-o", objects[name]])
+        for name, flags in _instruction_set_flags().items()
+    }
+    failures = {name: message for name, process in running.items() if (message := _failure(process)) is not None}
+    for name, message in failures.items():
+        if name not in OPTIONAL_INSTRUCTION_SETS:
+            raise KernelBuildError(f"{compiler.command} failed: {message}")
+        del objects[name]
+    dispatch, library = scratch / "dispatch.o", scratch / "library.so"
+    built = [f"-DACF_HAS_{name}" for name in objects]
     source = str(NATIVE_DIRECTORY / "dispatch.cpp")
-    commands.append([*COMMON_FLAGS, "-c", source, "-o", objects[-1]])
-    _run_all(compiler, commands)
-    library = scratch / "library.so"
-    _run_all(compiler, [["-shared", *openmp, *objects, "-o", str(library)]])
+    for arguments in (
+        [*COMMON_FLAGS, *built, "-c", source, "-o", str(dispatch)],
+        ["-shared", *openmp, *objects.values(), str(dispatch), "-o", str(library)],
+    ):
+        message = _failure(_start(compiler, arguments))
+        if message is not None:
+            raise KernelBuildError(f"{compiler.command} failed: {message}")
     return library
 
 
-def _run_all(compiler: Compiler, commands: list[list[str]]) -> None:
-    running = [
-        subprocess.Popen([compiler.command, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-        for arguments in commands
-    ]
-    messages = [process.communicate()[1] for process in running]
-    for process, message in zip(running, messages, strict=True):
-        if process.returncode != 0:
-            first_line = (message.strip() or "no message").splitlines()[0]
-            raise KernelBuildError(f"{compiler.command} failed: {first_line}")
+def _start(compiler: Compiler, arguments: list[str]) -> subprocess.Popen[str]:
+    command = [compiler.command, *arguments]
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+
+
+def _failure(process: subprocess.Popen[str]) -> str | None:
+    """The first line of the compiler's complaint, once it has ended; None where it has none."""
+    message = process.communicate()[1]
+    return None if process.returncode == 0 else (message.strip() or "no message").splitlines()[0]

@@ -14,6 +14,7 @@ from acf.experiments.kernels import cpu
 from acf.experiments.kernels.roofline import Ceilings, roofline_page
 from acf.experiments.kernels.tables import layer_ratio_table, step_ratio_table
 from acf.files import write_whole
+from acf.ops.cpu_call import INSTRUCTION_SETS
 from acf.terminal import progress, show
 
 KINDS = ("linear", "conv", "step")
@@ -32,6 +33,7 @@ class CpuOptions:
     kinds: str
     dtype: str
     rounds: int
+    instructions: str = ""
 
     def spec(self) -> cpu.CpuBenchSpec:
         """The options checked and parsed."""
@@ -43,6 +45,9 @@ class CpuOptions:
             kinds=tuple(_names(self.kinds, KINDS, "kinds")),
             dtype=DTYPES[self.dtype],
             rounds=self.rounds,
+            instructions=tuple(_names(self.instructions, INSTRUCTION_SETS, "instructions"))
+            if self.instructions
+            else (),
         )
 
 

@@ -4,7 +4,8 @@
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 
 from acf.experiments.kernels.roofline import Ceilings, RooflinePoint
 from acf.ops.conv import Conv2dGeometry, block_conv2d_forward, block_conv2d_input_grad, block_conv2d_weight_grad
+from acf.ops.cpu_call import instruction_set, with_instruction_set
 from acf.ops.linear import block_linear_forward, block_linear_input_grad, block_linear_weight_grad
 from acf.sparse import BlockLayout, BlockTopology, matrix_to_conv_weight
 
@@ -108,6 +110,7 @@ class KernelRatios:
     block: int
     sparsity: float
     dtype: str
+    instructions: str  # the native kernels' instruction set
     forward: PassTimes
     input_gradient: PassTimes
     weight_gradient: PassTimes
@@ -173,7 +176,7 @@ def bench_linear(
         ],
         rounds,
     )
-    return KernelRatios(shape, block, sparsity, _dtype_name(dtype), *times)
+    return KernelRatios(shape, block, sparsity, _dtype_name(dtype), instruction_set() or "none", *times)
 
 
 def bench_conv2d(
@@ -217,7 +220,7 @@ def bench_conv2d(
         ],
         rounds,
     )
-    return KernelRatios(shape, block, sparsity, _dtype_name(dtype), *times)
+    return KernelRatios(shape, block, sparsity, _dtype_name(dtype), instruction_set() or "none", *times)
 
 
 def bench_training_step(
@@ -317,13 +320,17 @@ def _dtype_name(dtype: torch.dtype) -> str:
 
 @dataclass(frozen=True)
 class CpuBenchSpec:
-    """What to measure: block sizes, sparsities, kinds of layers (linear, conv, step), dtype and repetitions."""
+    """What to measure: block sizes, sparsities, kinds of layers (linear, conv, step), dtype and repetitions.
+
+    Layers are measured with each of ``instructions`` in turn; empty: with the best of this machine.
+    """
 
     blocks: tuple[int, ...] = (16, 32, 64)
     sparsities: tuple[float, ...] = (0.9, 0.75, 0.5)
     kinds: tuple[str, ...] = ("linear", "conv", "step")
     dtype: torch.dtype = torch.float32
     rounds: int = 9
+    instructions: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -343,13 +350,22 @@ def run_cpu_bench(spec: CpuBenchSpec, on_progress: Callable[[str, float], None])
     cases = [(block, sparsity) for block in spec.blocks for sparsity in spec.sparsities]
     for index, (block, sparsity) in enumerate(cases):
         on_progress(f"blocks of {block}, {sparsity:.0%}", index / len(cases))
-        if "linear" in spec.kinds:
-            layers += [bench_linear(shape, block, sparsity, spec.dtype, spec.rounds) for shape in LINEAR_SHAPES]
-        if "conv" in spec.kinds:
-            layers += [bench_conv2d(shape, block, sparsity, spec.dtype, spec.rounds) for shape in CONV_SHAPES]
+        layers += _bench_layers(spec, block, sparsity)
         if "step" in spec.kinds:
             steps += [bench_mlp_step(block, sparsity), bench_cnn_step(block, sparsity)]
     return CpuBenchResult(measure_ceilings(), tuple(layers), tuple(steps))
+
+
+def _bench_layers(spec: CpuBenchSpec, block: int, sparsity: float) -> Iterator[KernelRatios]:
+    """Each shape with each instruction set, so that a layer's figures lie close together in time."""
+    shapes = [*(LINEAR_SHAPES if "linear" in spec.kinds else ()), *(CONV_SHAPES if "conv" in spec.kinds else ())]
+    for shape in shapes:
+        for instructions in spec.instructions or ("",):
+            with with_instruction_set(instructions) if instructions else nullcontext():
+                if isinstance(shape, LinearShape):
+                    yield bench_linear(shape, block, sparsity, spec.dtype, spec.rounds)
+                else:
+                    yield bench_conv2d(shape, block, sparsity, spec.dtype, spec.rounds)
 
 
 def measure_ceilings(size: int = 2048, rounds: int = 5) -> Ceilings:

@@ -11,14 +11,17 @@ from acf.units import si
 def layer_ratio_table(layers: Sequence[KernelRatios]) -> Table:
     """How many times as fast each pass is as torch's dense one."""
     table = Table(title="block-sparse against dense, same run", caption="best of interleaved rounds")
-    for heading in ("layer", "block", "sparsity", "dtype", "forward", "input grad", "weight grad", "all three", "rate"):
+    several = len({layer.instructions for layer in layers}) > 1
+    facts = ("layer", "block", "sparsity", "dtype", *(("instructions",) if several else ()))
+    for heading in (*facts, "forward", "input grad", "weight grad", "all three", "rate"):
         table.add_column(heading, justify="left" if heading == "layer" else "right")
     for layer in layers:
         passes = (layer.forward, layer.input_gradient, layer.weight_gradient, layer.total)
         rate = 3 * layer.operations / layer.total.sparse_seconds
         ratios = [f"{times.ratio:.2f}x" for times in passes]
-        facts = (str(layer.shape), str(layer.block), f"{layer.sparsity:.0%}", layer.dtype)
-        table.add_row(*facts, *ratios, si(rate, "FLOP/s"))
+        cells = [str(layer.shape), str(layer.block), f"{layer.sparsity:.0%}", layer.dtype]
+        cells += [layer.instructions] if several else []
+        table.add_row(*cells, *ratios, si(rate, "FLOP/s"))
     return table
 
 

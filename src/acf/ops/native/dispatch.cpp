@@ -8,7 +8,7 @@
 
 namespace {
 
-enum InstructionSet : int { PORTABLE = 0, AVX2 = 1, AVX512 = 2 };
+enum InstructionSet : int { PORTABLE = 0, AVX2 = 1, AVX512 = 2, AVX512BF16 = 3 };
 
 #ifdef ACF_X86
 uint64_t saved_register_state() {
@@ -27,8 +27,11 @@ int detect() {
     const bool avx2 = b >> 5 & 1;
     // F, DQ, BW and VL: what the AVX-512 objects are compiled for.
     const bool avx512 = (b >> 16 & 1) && (b >> 17 & 1) && (b >> 30 & 1) && (b >> 31 & 1);
-    if (avx512 && avx2 && (saved & 0xe6) == 0xe6) return AVX512;
-    return avx2 ? AVX2 : PORTABLE;
+    if (!avx512 || !avx2 || (saved & 0xe6) != 0xe6) return avx2 ? AVX2 : PORTABLE;
+#ifdef ACF_HAS_avx512bf16  // else the compiler did not know it
+    if (__get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 5 & 1)) return AVX512BF16;
+#endif
+    return AVX512;
 }
 #else
 int detect() { return PORTABLE; }
@@ -38,18 +41,27 @@ int detect() { return PORTABLE; }
 
 extern "C" {
 
-// The best instruction set that can run here: 0 portable, 1 AVX2 with FMA, 2 AVX-512.
+// The best instruction set that can run here, of the enumeration above.
 __attribute__((visibility("default"))) int acf_best_instruction_set() {
     static const int best = detect();
     return best;
 }
 
+// Products of bfloat16 pairs serve bfloat16 only; the rest is AVX-512.
+#ifdef ACF_HAS_avx512bf16
+#define ACF_DISPATCH_PAIRS(pass) \
+    if (instruction_set == AVX512BF16 && problem->bfloat16) return pass##_avx512bf16(problem);
+#else
+#define ACF_DISPATCH_PAIRS(pass)
+#endif
+
 #ifdef ACF_X86
-#define ACF_DISPATCH(pass)                                             \
-    __attribute__((visibility("default"))) int pass(const Problem* problem, int instruction_set) {            \
-        if (instruction_set == AVX512) return pass##_avx512(problem);  \
-        if (instruction_set == AVX2) return pass##_avx2(problem);      \
-        return pass##_portable(problem);                               \
+#define ACF_DISPATCH(pass)                                                                         \
+    __attribute__((visibility("default"))) int pass(const Problem* problem, int instruction_set) { \
+        ACF_DISPATCH_PAIRS(pass)                                                                   \
+        if (instruction_set >= AVX512) return pass##_avx512(problem);                              \
+        if (instruction_set == AVX2) return pass##_avx2(problem);                                  \
+        return pass##_portable(problem);                                                           \
     }
 #else
 #define ACF_DISPATCH(pass) \

@@ -1,14 +1,16 @@
-// The two inner loops. Both work on packed panels: [pixels][B] floats, so that neighbouring pixels (tokens) are
-// B floats apart whatever the layer's width. Reading rows of the matrix itself instead would put every pixel of a
+// The two inner loops. Both work on packed panels: [pixels][B] numbers, so that neighbouring pixels (tokens) are
+// B numbers apart whatever the layer's width. Reading rows of the matrix itself instead would put every pixel of a
 // register tile into the same few sets of the first-level cache when the width is a power of two.
 #pragma once
+#include "prefetch.h"
 #include "simd.h"
 
 namespace {
 
-// One block's part of an output block: its weight [B][B] (inner index = output channel) and where its input lies.
+// One block's part of an output block: its weight [B / DEPTH][B] (inner index = output channel), and where its input
+// lies.
 struct Term {
-    const float* weight;
+    const Packed* weight;
     int64_t input_offset;
 };
 
@@ -17,10 +19,10 @@ template <int B>
 struct Tile {
     static constexpr int lanes = smaller(VECTOR_LANES, B);
     static constexpr int vectors_in_block = B / lanes;
-    static constexpr int vectors = smaller(2, vectors_in_block);
+    static constexpr int vectors = smaller(2 * DEPTH, vectors_in_block);
 #if defined(ACF_ISA_AVX512)
-    static constexpr int gather_rows = vectors == 1 ? 16 : 8;
-    static constexpr int outer_rows = vectors == 1 ? smaller(16, B) : 8;
+    static constexpr int gather_rows = vectors == 4 ? 6 : vectors == 2 ? 8 : 16;
+    static constexpr int outer_rows = smaller(B, 16 / vectors);
 #else
     static constexpr int gather_rows = vectors == 1 ? 8 : 6;
     static constexpr int outer_rows = vectors == 1 ? 8 : 4;
@@ -29,9 +31,9 @@ struct Tile {
 
 // out[r][0..B) = sum over terms of input[r][0..B) * weight, for R neighbouring pixels.
 template <int B, int R, typename Out>
-void gather_tile(const float* input, const Term* terms, int64_t count, Out* out, int64_t out_stride,
-                 bool past_caches) {
-    constexpr int L = Tile<B>::lanes, V = Tile<B>::vectors;
+void gather_tile(const Packed* input, const Term* terms, int64_t count, Out* out, int64_t out_stride,
+                 bool past_caches, Prefetcher& ahead) {
+    constexpr int L = Tile<B>::lanes, V = Tile<B>::vectors, K = B / DEPTH;
     typedef typename Vector<L>::exact vec;
     for (int first = 0; first < Tile<B>::vectors_in_block; first += V) {
         vec sum[R][V];
@@ -43,43 +45,37 @@ void gather_tile(const float* input, const Term* terms, int64_t count, Out* out,
         if (!past_caches) {
 #pragma GCC unroll 16
             for (int r = 0; r < R; r++)
-                for (int at = 0; at < V * L; at += 16) __builtin_prefetch(out + r * out_stride + first * L + at, 1, 3);
+                for (int at = 0; at < V * L; at += 64 / sizeof(Out))
+                    __builtin_prefetch(out + r * out_stride + first * L + at, 1, 3);
         }
         for (int64_t e = 0; e < count; e++) {
-            const float* weight = terms[e].weight + first * L;
-            const float* x = input + terms[e].input_offset;
-            const float* next = input + terms[e + 1 < count ? e + 1 : e].input_offset;
+            ahead.step();
+            const Packed* weight = terms[e].weight + first * L;
+            const Packed* x = input + terms[e].input_offset;
+            const Packed* next = input + terms[e + 1 < count ? e + 1 : e].input_offset;
 #pragma GCC unroll 16
             for (int r = 0; r < R; r++)
-                for (int at = 0; at < B; at += 16) __builtin_prefetch(next + r * B + at, 0, 3);
+                for (int at = 0; at < K; at += 16) __builtin_prefetch(next + r * K + at, 0, 3);
 #pragma GCC unroll 2
-            for (int q = 0; q < B; q++) {
+            for (int q = 0; q < K; q++) {
                 vec w[V];
 #pragma GCC unroll 4
                 for (int v = 0; v < V; v++) w[v] = load<L>(weight + q * B + v * L);
 #pragma GCC unroll 16
                 for (int r = 0; r < R; r++)
 #pragma GCC unroll 4
-                    for (int v = 0; v < V; v++) sum[r][v] += x[r * B + q] * w[v];
+                    for (int v = 0; v < V; v++) add_products<L>(sum[r][v], x[r * K + q], w[v]);
             }
         }
 #pragma GCC unroll 16
-        for (int r = 0; r < R; r++)
-#pragma GCC unroll 4
-            for (int v = 0; v < V; v++) {
-                Out* to = out + r * out_stride + (first + v) * L;
-                if (past_caches)
-                    store_past_caches<L>(to, sum[r][v]);
-                else
-                    store<L>(to, sum[r][v]);
-            }
+        for (int r = 0; r < R; r++) store_row<L, V>(out + r * out_stride + first * L, sum[r], past_caches);
     }
 }
 
 // A run of `pixels` neighbouring pixels, cut into tiles of nearly equal height.
 template <int B, typename Out>
-void gather_run(const float* input, const Term* terms, int64_t count, Out* out, int64_t out_stride, int64_t pixels,
-                bool past_caches) {
+void gather_run(const Packed* input, const Term* terms, int64_t count, Out* out, int64_t out_stride, int64_t pixels,
+                bool past_caches, Prefetcher& ahead) {
     constexpr int most = Tile<B>::gather_rows;
     for (int64_t left = pixels; left > 0;) {
         int64_t tiles = (left + most - 1) / most;
@@ -87,22 +83,23 @@ void gather_run(const float* input, const Term* terms, int64_t count, Out* out, 
         switch (rows) {
 #define ACF_ROWS(R)                                                        \
     case R:                                                                \
-        if constexpr (R <= most) gather_tile<B, R, Out>(input, terms, count, out, out_stride, past_caches); \
+        if constexpr (R <= most) gather_tile<B, R, Out>(input, terms, count, out, out_stride, past_caches, ahead); \
         break;
             ACF_ROWS(1) ACF_ROWS(2) ACF_ROWS(3) ACF_ROWS(4) ACF_ROWS(5) ACF_ROWS(6) ACF_ROWS(7) ACF_ROWS(8)
             ACF_ROWS(9) ACF_ROWS(10) ACF_ROWS(11) ACF_ROWS(12) ACF_ROWS(13) ACF_ROWS(14) ACF_ROWS(15) ACF_ROWS(16)
 #undef ACF_ROWS
         }
-        input += rows * B;
+        input += rows * (B / DEPTH);
         out += rows * out_stride;
         left -= rows;
     }
 }
 
-// sum[n][k] += sum over rows x cols pixels of g[pixel][n] * x[pixel][k]; sum is one block of the weight gradient.
-template <int B>
-void outer_block(const float* g, int64_t g_row_stride, const float* x, int64_t x_row_stride, int64_t rows,
-                 int64_t cols, float* sum) {
+// One block of the weight gradient: result[n][k] = start[n][k] + sum over rows x cols pixels of g[pixel][n] *
+// x[pixel][k]. No start: zero. next_start: where the next call starts, if that is to be fetched by then.
+template <int B, typename Result>
+void outer_block(const Packed* g, int64_t g_row_stride, const Packed* x, int64_t x_row_stride, int64_t rows,
+                 int64_t cols, const float* start, const float* next_start, Result* result, Prefetcher& ahead) {
     constexpr int L = Tile<B>::lanes, V = Tile<B>::vectors, R = Tile<B>::outer_rows;
     typedef typename Vector<L>::exact vec;
     for (int n = 0; n < B; n += R)
@@ -111,10 +108,18 @@ void outer_block(const float* g, int64_t g_row_stride, const float* x, int64_t x
 #pragma GCC unroll 16
             for (int r = 0; r < R; r++)
 #pragma GCC unroll 4
-                for (int v = 0; v < V; v++) part[r][v] = load<L>(sum + (n + r) * B + (first + v) * L);
+                for (int v = 0; v < V; v++)
+                    part[r][v] = start ? load<L>(start + (n + r) * B + (first + v) * L) : vec{};
+            if (next_start) {
+#pragma GCC unroll 16
+                for (int r = 0; r < R; r++)
+                    for (int at = 0; at < V * L; at += 16)
+                        __builtin_prefetch(next_start + (n + r) * B + first * L + at, 1, 3);
+            }
             for (int64_t row = 0; row < rows; row++) {
-                const float* g_at = g + row * g_row_stride + n;
-                const float* x_at = x + row * x_row_stride + first * L;
+                ahead.step();
+                const Packed* g_at = g + row * g_row_stride + n;
+                const Packed* x_at = x + row * x_row_stride + first * L;
 #pragma GCC unroll 2
                 for (int64_t col = 0; col < cols; col++, g_at += B, x_at += B) {
                     vec w[V];
@@ -123,13 +128,11 @@ void outer_block(const float* g, int64_t g_row_stride, const float* x, int64_t x
 #pragma GCC unroll 16
                     for (int r = 0; r < R; r++)
 #pragma GCC unroll 4
-                        for (int v = 0; v < V; v++) part[r][v] += g_at[r] * w[v];
+                        for (int v = 0; v < V; v++) add_products<L>(part[r][v], g_at[r], w[v]);
                 }
             }
 #pragma GCC unroll 16
-            for (int r = 0; r < R; r++)
-#pragma GCC unroll 4
-                for (int v = 0; v < V; v++) store<L>(sum + (n + r) * B + (first + v) * L, part[r][v]);
+            for (int r = 0; r < R; r++) store_row<L, V>(result + (n + r) * B + first * L, part[r], false);
         }
 }
 

@@ -48,6 +48,7 @@ extern "C" {
 ACF_DECLARE_PASSES(portable)
 ACF_DECLARE_PASSES(avx2)
 ACF_DECLARE_PASSES(avx512)
+ACF_DECLARE_PASSES(avx512bf16)
 #ifdef __cplusplus
 }
 #endif
