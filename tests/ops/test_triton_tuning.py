@@ -37,6 +37,15 @@ def test_the_fastest_candidate_is_timed_once_and_remembered() -> None:
     assert launched == [SLOW, FAST]
 
 
+def test_candidates_that_come_close_are_timed_again_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    lucky, steady, far = (LaunchConfig("gather", tile=tile) for tile in (64, 128, 256))
+    answers = {lucky: iter([1.0, 1.2, 1.3, 1.2]), steady: iter([1.05, 1.1, 1.1, 1.4]), far: iter([1.2])}
+    timed: list[LaunchConfig] = []
+    monkeypatch.setattr(tuning, "time_launch", lambda config, launch: (timed.append(config), next(answers[config]))[1])
+    assert Tuner().choose("layer", lambda: KEY, (lucky, steady, far), lambda config: None) == steady
+    assert timed == [lucky, steady, far] + 3 * [lucky, steady]
+
+
 def test_another_process_and_another_token_count_find_the_choice_on_disk() -> None:
     choose(Tuner(), [])
     launched: list[LaunchConfig] = []
