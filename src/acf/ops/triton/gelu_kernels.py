@@ -35,6 +35,31 @@ def short_gelu_and_slope(x: tl.tensor) -> tl.tensor:
 
 
 @jit
+def sum_tile(
+    x: tl.tensor,
+    weight: tl.tensor,
+    offsets: tl.tensor,
+    slots: tl.tensor,
+    indices: tl.tensor,
+    groups: tl.tensor,
+    block: tl.constexpr,
+    token_tile: tl.constexpr,
+    depth: tl.constexpr,
+    forward: tl.constexpr,
+    swap: tl.constexpr,
+    precision: tl.constexpr,
+) -> tl.tensor:
+    """Group and first token of this program's output tile, and its sums, tokens last with ``swap``."""
+    group = tl.program_id(0) % groups
+    token = (tl.program_id(0) // groups) * token_tile
+    begin = tl.load(offsets + group) * (block // depth)
+    end = tl.load(offsets + group + 1) * (block // depth)
+    sums = tl.zeros((block, token_tile) if swap else (token_tile, block), dtype=tl.float32)
+    sums = sum_blocks(x, weight, slots, indices, begin, end, token, sums, block, depth, forward, swap, precision)
+    return group, token, sums
+
+
+@jit
 def product_gelu_kernel(
     x: tl.tensor,
     weight: tl.tensor,
@@ -56,15 +81,9 @@ def product_gelu_kernel(
 
     Operands as in `product_descriptor_kernel`; the value before the GELU is rounded nowhere.
     """
-    group = tl.program_id(0) % groups
-    token = (tl.program_id(0) // groups) * token_tile
-    begin = tl.load(offsets + group) * (block // depth)
-    end = tl.load(offsets + group + 1) * (block // depth)
-    if swap:
-        hidden = tl.zeros((block, token_tile), dtype=tl.float32)
-    else:
-        hidden = tl.zeros((token_tile, block), dtype=tl.float32)
-    hidden = sum_blocks(x, weight, slots, indices, begin, end, token, hidden, block, depth, True, swap, precision)
+    group, token, hidden = sum_tile(
+        x, weight, offsets, slots, indices, groups, block, token_tile, depth, True, swap, precision
+    )
     if has_bias:
         shift = tl.load(bias + group * block + tl.arange(0, block)).to(tl.float32)
         hidden += shift[:, None] if swap else shift[None, :]
@@ -97,21 +116,13 @@ def product_scaled_kernel(
     precision: tl.constexpr,
 ) -> None:
     """The input gradient of `product_descriptor_kernel` times ``scale [tokens, in]``."""
-    group = tl.program_id(0) % groups
-    token = (tl.program_id(0) // groups) * token_tile
-    begin = tl.load(offsets + group) * (block // depth)
-    end = tl.load(offsets + group + 1) * (block // depth)
-    if swap:
-        accumulator = tl.zeros((block, token_tile), dtype=tl.float32)
-    else:
-        accumulator = tl.zeros((token_tile, block), dtype=tl.float32)
-    accumulator = sum_blocks(
-        x, weight, slots, indices, begin, end, token, accumulator, block, depth, False, swap, precision
+    group, token, sums = sum_tile(
+        x, weight, offsets, slots, indices, groups, block, token_tile, depth, False, swap, precision
     )
     factor = scale.load([token, group * block])
     if swap:
         factor = factor.T
-    result = (accumulator * factor.to(tl.float32)).to(out.dtype)
+    result = (sums * factor.to(tl.float32)).to(out.dtype)
     if swap:
         result = result.T
     out.store([token, group * block], result)
