@@ -14,7 +14,7 @@ from torch import Tensor
 from acf.errors import TopologyError
 from acf.ops import Conv2dGeometry, block_conv2d, block_linear, cpu, cpu_call, reference
 from acf.ops.conv import block_conv2d_forward, block_conv2d_input_grad, block_conv2d_weight_grad
-from acf.ops.cpu_call import INSTRUCTION_SETS, STRIP_TOKENS, strip_tokens
+from acf.ops.cpu_call import INSTRUCTION_SETS
 from acf.ops.linear import block_linear_forward, block_linear_input_grad, block_linear_weight_grad
 from acf.ops.reference import memory_format_of
 from acf.sparse import BlockLayout, BlockTopology
@@ -36,9 +36,6 @@ blocks = st.sampled_from(cpu.NATIVE_BLOCKS)
 def native_at_any_density(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave nothing to the dense product, however dense the layer."""
     monkeypatch.setattr(cpu, "_pays", lambda *arguments: True)
-
-
-DENSITY_RULE = cpu._pays
 
 
 @pytest.fixture(params=INSTRUCTION_SETS)
@@ -337,18 +334,6 @@ def test_float32_layers_have_the_same_bits_with_and_without_products_of_pairs() 
         assert torch.equal(results[1], block_linear_weight_grad(output_grad, x, *topology))
 
 
-@given(tokens=st.integers(0, 5000), threads=st.integers(1, 16))
-def test_strips_of_tokens_are_short_multiples_of_eight(tokens: int, threads: int) -> None:
-    strip = strip_tokens(tokens, threads)
-    assert strip % 8 == 0
-    assert 8 <= strip <= STRIP_TOKENS
-
-
-@pytest.mark.parametrize(("tokens", "strips"), [(100, 2), (150, 4), (320, 6), (2048, 32)])
-def test_strips_of_tokens_pair_off(tokens: int, strips: int) -> None:
-    assert -(-tokens // strip_tokens(tokens, threads=1)) == strips
-
-
 def test_norms_name_a_block_twice_if_asked_and_keep_the_order_of_the_candidates() -> None:
     x, output_grad, _, _ = layer()
     rows, cols = torch.tensor([3, 0, 3, 5], dtype=torch.int32), torch.tensor([1, 2, 1, 0], dtype=torch.int32)
@@ -362,56 +347,6 @@ def test_norms_of_more_blocks_than_fit_at_once_agree(monkeypatch: pytest.MonkeyP
     rows, cols = torch.nonzero(torch.ones(6, 4), as_tuple=True)
     expected = reference.gradient_norms(output_grad, x, rows, cols, (16, 16))
     torch.testing.assert_close(cpu.block_gradient_norms(output_grad, x, rows, cols, [16, 16]), expected)
-
-
-@pytest.mark.parametrize(
-    ("dtype", "block_shape"),
-    [(torch.float64, (16, 16)), (torch.float32, (16, 32)), (torch.float32, (12, 12))],
-)
-def test_what_the_kernels_do_not_know_takes_the_reference(dtype: torch.dtype, block_shape: tuple[int, int]) -> None:
-    height, width = block_shape
-    layout = BlockLayout(3 * height, 2 * width, height, width)
-    topology = BlockTopology.from_mask(layout, torch.tensor([[1, 0], [0, 1], [1, 1]], dtype=torch.bool))
-    x, weight = torch.randn(9, layout.cols, dtype=dtype), torch.randn(4, height, width, dtype=dtype)
-    torch.testing.assert_close(block_linear_forward(x, weight, *topology), reference.linear(x, weight, topology))
-    norms = cpu.block_gradient_norms(
-        torch.randn(9, layout.rows, dtype=dtype), x, topology.block_rows, topology.block_cols, [height, width]
-    )
-    assert norms.dtype == torch.float32
-
-
-@pytest.mark.parametrize(
-    ("block", "dtype", "instructions", "native_density", "dense_density"),
-    [
-        (8, torch.float32, "avx512", 0.5, 1.0),
-        (8, torch.bfloat16, "avx512bf16", 0.5, 1.0),
-        (16, torch.bfloat16, "avx512", 0.3, 1.0),
-        (8, torch.bfloat16, "avx512", 0.2, 0.6),
-    ],
-)
-def test_dense_layers_take_the_dense_product_where_that_is_quicker(
-    block: int,
-    dtype: torch.dtype,
-    instructions: str,
-    native_density: float,
-    dense_density: float,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(cpu, "_multiplies_bfloat16", lambda: True)
-    monkeypatch.setattr(cpu, "instruction_set", lambda: instructions)
-    layout = BlockLayout(8 * block, 8 * block, block, block)
-    generator = torch.Generator().manual_seed(3)
-    assert DENSITY_RULE(block, dtype, random_topology(layout, native_density, generator))
-    assert not DENSITY_RULE(block, dtype, random_topology(layout, dense_density, generator))
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_layers_of_larger_blocks_run_natively_at_any_density(
-    dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(cpu, "instruction_set", lambda: "avx512bf16")
-    topology = random_topology(BlockLayout(64, 64, 16, 16), 1.0, torch.Generator())
-    assert DENSITY_RULE(16, dtype, topology)
 
 
 def test_a_topology_that_points_outside_is_refused() -> None:
