@@ -101,7 +101,7 @@ def run_on_cuda(sections: str, out: Path, as_json: bool) -> None:
         ceilings = Ceilings(measured["matmul_tflop_per_s"] * 1e12, measured["copy_tb_per_s"] * 1e12)
         _keep(out, name, record, roofline_page(points, ceilings, f"{record['device']}, bf16") if points else "")
 
-    gpu.run_gpu_bench(wanted, ("reduce-overhead", "default"), on_record)
+    gpu.run_gpu_bench(wanted, on_record)
     print(json.dumps(latest, indent=2) if as_json else "\n".join(gpu.summary_lines(latest)))
 
 

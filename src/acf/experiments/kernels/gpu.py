@@ -275,9 +275,7 @@ def check_ops_against_autograd() -> None:
 SECTIONS = ("correctness", "layers", "norms", "conv", "overhead", "steps")
 
 
-def run_gpu_bench(
-    sections: Sequence[str], step_modes: Sequence[str], on_record: Callable[[dict[str, Any]], None]
-) -> None:
+def run_gpu_bench(sections: Sequence[str], on_record: Callable[[dict[str, Any]], None]) -> None:
     """Measure ``sections`` in turn; after each ``on_record`` gets all so far, so that an interruption loses one."""
     begin = time.perf_counter()
     precompile(steps="steps" in sections)
@@ -296,7 +294,7 @@ def run_gpu_bench(
         "norms": measure_norms,
         "conv": measure_convs,
         "overhead": measure_overhead,
-        "steps": lambda: measure_steps(list(step_modes)),
+        "steps": measure_steps,
     }
     for section in sections:
         found = measures[section]()

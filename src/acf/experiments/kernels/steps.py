@@ -20,12 +20,12 @@ THRIFTY_BUDGET = 0.9
 """Share of activation memory at which the compiler recomputes what is pointwise and nothing else."""
 
 
-def measure_steps(modes: Sequence[str]) -> dict[str, Any]:
+def measure_steps() -> dict[str, Any]:
     """The layers of every model one by one, and whole steps at 90 %, compiled as they are and with CUDA graphs."""
     layers, rows = [], []
     for model in STEP_MODELS:
         chosen = {}
-        for mode in modes:
+        for mode in MODES:
             for block in STEP_BLOCKS:
                 timings = time_step_layers(model, block, mode == "reduce-overhead")
                 chosen[mode, block] = tuple(timing.name for timing in timings if timing.pays)
@@ -33,7 +33,7 @@ def measure_steps(modes: Sequence[str]) -> dict[str, Any]:
                     {"model": model.name, "mode": mode, "block": block} | asdict(timing) | {"ratio": timing.ratio}
                     for timing in timings
                 ]
-        found = ratios(model, time_steps(variants_of(model, modes, chosen)))
+        found = ratios(model, time_steps(variants_of(model, MODES, chosen)))
         rows += found
         print("\n".join(step_lines(found)), flush=True)
     return {"step_layers": layers, "steps": rows}
