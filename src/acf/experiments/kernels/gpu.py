@@ -272,9 +272,6 @@ def check_ops_against_autograd() -> None:
             sys.exit("a gradient is missing or not finite")
 
 
-SECTIONS = ("correctness", "layers", "norms", "conv", "overhead", "steps")
-
-
 def run_gpu_bench(sections: Sequence[str], on_record: Callable[[dict[str, Any]], None]) -> None:
     """Measure ``sections`` in turn; after each ``on_record`` gets all so far, so that an interruption loses one."""
     begin = time.perf_counter()
