@@ -39,14 +39,17 @@ ROOMS = (
     "rtl",
     "metrics",
     "report",
-    "experiments",
+    "zoo",
+    "bench",
+    "reproduce",
+    "demo",
     "doctor",
     "tables",
     "cli",
 )
 NEEDS_TRITON = (
     "acf.ops.triton.",
-    *(f"acf.experiments.kernels.{name}" for name in ("gpu", "precompile", "step_processes", "steps", "training_step")),
+    *(f"acf.bench.kernels.{name}" for name in ("gpu", "precompile", "step_processes", "steps", "training_step")),
 )
 ENGINE = ("sparse", "ops", "masks", "gradients", "nn", "train")
 

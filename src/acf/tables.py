@@ -9,15 +9,15 @@ from rich.table import Table
 from acf.units import binary_bytes, si
 
 if TYPE_CHECKING:
+    from acf.bench.epochs.figures import EpochFigures
+    from acf.bench.fabric.comparison import PlayedStep
+    from acf.bench.simulators import SimulatorTiming
+    from acf.bench.traces import TraceFigures
+    from acf.demo import DemoOutcome
     from acf.doctor import Finding
-    from acf.experiments.demo import DemoOutcome
-    from acf.experiments.epoch_figures import EpochFigures
-    from acf.experiments.fabric.comparison import PlayedStep
-    from acf.experiments.reproduce import Row
-    from acf.experiments.simulator_bench import SimulatorTiming
-    from acf.experiments.trace_figures import TraceFigures
     from acf.metrics import AblationRecord
     from acf.nn import LayerTiming
+    from acf.reproduce import Row
     from acf.sim import Result
 
 

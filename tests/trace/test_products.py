@@ -9,10 +9,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import acf
-from acf.experiments.models.transformer import SelfAttention
 from acf.sim import ARCHITECTURES
 from acf.sim.accelerators import Sat, TensorCore, TensorDash
 from acf.trace import BitTensor, TracedOp
+from acf.zoo.networks.transformer import SelfAttention
 
 BATCH, HEADS, TOKENS, WIDTH = 2, 2, 5, 8
 

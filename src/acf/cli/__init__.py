@@ -57,7 +57,7 @@ def demo(
     as_json: Json = False,
 ) -> None:
     """Train a small CNN dense and block-sparse, capture a step of each, simulate it, write a report."""
-    from acf.experiments.demo import DemoSpec, run_demo
+    from acf.demo import DemoSpec, run_demo
     from acf.tables import demo_table
     from acf.terminal import progress, show
 
@@ -148,8 +148,8 @@ def capture(
     as_json: Json = False,
 ) -> None:
     """Train a known network on real data for some steps, then capture one step as a trace."""
-    from acf.experiments.model_traces import CaptureSpec, captured_steps
-    from acf.experiments.training_data import load_training_data
+    from acf.zoo.capture import CaptureSpec, captured_steps
+    from acf.zoo.data.training_data import load_training_data
 
     spec = CaptureSpec(
         model,
@@ -181,7 +181,7 @@ def traces(
     as_json: Json = False,
 ) -> None:
     """Show the zeros of every trace by operand and pass, and what machines that skip them gain."""
-    from acf.experiments.trace_figures import figures_of
+    from acf.bench.traces import figures_of
     from acf.tables import figures_table
     from acf.terminal import show
     from acf.trace import Trace
@@ -214,10 +214,10 @@ def epochs(
     as_json: Json = False,
 ) -> None:
     """Train a small VGG for whole epochs, capture a step on the way, and show what skipping zeros gains over time."""
-    from acf.experiments.epoch_training import EpochSpec, captured_epochs, keep_traces
-    from acf.experiments.training_data import load_training_data
+    from acf.bench.epochs.training import EpochSpec, captured_epochs, keep_traces
     from acf.tables import epochs_table
     from acf.terminal import progress, show
+    from acf.zoo.data.training_data import load_training_data
 
     if stage not in ("both", "train", "play"):
         raise AcfError(f"stage {stage!r} is not one of both, train, play; use one of these names")
@@ -239,7 +239,7 @@ def epochs(
             keep_traces(captured_epochs(spec, training_data), folder, on_progress, spec.epochs)
         if stage == "train":
             return
-        from acf.experiments.epoch_figures import (
+        from acf.bench.epochs.figures import (
             PLOT_FILE,
             play_traces,
         )  # a machine that only trains may lack its parts
@@ -277,8 +277,8 @@ def reproduce(
     as_json: Json = False,
 ) -> None:
     """Compute the published figures row by row; exit code 1 if one that can be reproduced is out of tolerance."""
-    from acf.experiments.reproduce import ROWS
-    from acf.experiments.reproduce import reproduce as compute_rows
+    from acf.reproduce import ROWS
+    from acf.reproduce import reproduce as compute_rows
     from acf.tables import reproduce_table
     from acf.terminal import progress, show
 

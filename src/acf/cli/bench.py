@@ -34,7 +34,7 @@ def kernels(
     as_json: Json = False,
 ) -> None:
     """Time the block-sparse kernels against the dense libraries of this machine, as ratios from one run."""
-    from acf.experiments.kernels.bench import CpuOptions, run_on_cpu, run_on_cuda, use_cuda
+    from acf.bench.kernels.bench import CpuOptions, run_on_cpu, run_on_cuda, use_cuda
 
     if use_cuda(device):
         run_on_cuda(sections, out, as_json)
@@ -71,9 +71,9 @@ def accuracy(
     as_json: Json = False,
 ) -> None:
     """Train each method on real images with several seeds and compare the accuracies with dense training."""
-    from acf.experiments.accuracy.bench import AccuracyOptions, compare_methods
-    from acf.experiments.accuracy.table import accuracy_table
-    from acf.experiments.accuracy.training import TrainingSpec
+    from acf.bench.accuracy.bench import AccuracyOptions, compare_methods
+    from acf.bench.accuracy.table import accuracy_table
+    from acf.bench.accuracy.training import TrainingSpec
     from acf.terminal import show
 
     spec = TrainingSpec(
@@ -106,8 +106,8 @@ def bench_tracking(
     as_json: Json = False,
 ) -> None:
     """Record how closely threshold rules follow their target while a small network trains on Fashion-MNIST (CPU)."""
-    from acf.experiments.tracking.bench import figures, keep, run_tracking, tracking_table
-    from acf.experiments.tracking.recording import TrackingSpec
+    from acf.bench.tracking.bench import figures, keep, run_tracking, tracking_table
+    from acf.bench.tracking.recording import TrackingSpec
     from acf.terminal import show
 
     spec = TrackingSpec(target=target, steps=steps, seed=seed)
@@ -126,7 +126,7 @@ def simulators(
     as_json: Json = False,
 ) -> None:
     """Time the TensorDash model: one 512-filter layer at growing batch, and a whole ResNet-50 training step."""
-    from acf.experiments.simulator_bench import run_simulator_bench
+    from acf.bench.simulators import run_simulator_bench
     from acf.tables import simulator_table
     from acf.terminal import progress, show
 
@@ -157,7 +157,7 @@ def ablation(
     as_json: Json = False,
 ) -> None:
     """Vary one part of the fabric and measure what it is worth; exit code 1 if a point failed."""
-    from acf.experiments.fabric.ablation_runs import AblationOptions, chosen_ablations, run_ablation
+    from acf.bench.fabric.ablation_runs import AblationOptions, chosen_ablations, run_ablation
     from acf.report import report as write_report
     from acf.tables import ablation_table
     from acf.terminal import progress, show
@@ -196,8 +196,8 @@ def fabric(
     as_json: Json = False,
 ) -> None:
     """Play whole training steps on a fabric and on machines of equal peak: time, energy, utilisation, and why."""
-    from acf.experiments.fabric.comparison import compare_steps
-    from acf.experiments.fabric.workloads import EXAMPLES, StepSpec
+    from acf.bench.fabric.comparison import compare_steps
+    from acf.bench.fabric.workloads import EXAMPLES, StepSpec
     from acf.tables import fabric_layers_table, fabric_table
     from acf.terminal import progress, show
 

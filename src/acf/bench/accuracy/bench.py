@@ -1,0 +1,106 @@
+"""`acf bench accuracy`: checking the options, doing the runs, keeping every finished one, showing the table."""
+
+import datetime
+import platform
+from dataclasses import dataclass, fields
+from math import inf
+from pathlib import Path
+
+import torch
+
+from acf.bench.accuracy.comparison import Comparison
+from acf.bench.accuracy.methods import recipe_of
+from acf.bench.accuracy.pool import run_tasks
+from acf.bench.accuracy.table import markdown
+from acf.bench.accuracy.training import TrainingSpec
+from acf.errors import MissingDependencyError, SparsityError
+from acf.files import write_whole
+from acf.terminal import progress
+from acf.zoo.data.images import load_images
+
+_NO_OPTION = ("weight_decay",)
+METHODS = (
+    "dense",
+    "dst-50",
+    "dst-75",
+    "dst-90",
+    "static-90",
+    "set-90",
+    "bdwp-2:4",
+    "bdwp-2:8",
+    "dts-0.5",
+    "dts-0.7",
+)
+"""What is compared unless other methods are named."""
+
+
+@dataclass(frozen=True)
+class AccuracyOptions:
+    """What is compared and how: names of methods, number of seeds, where the data and the results are."""
+
+    methods: str = ""
+    seeds: int = 3
+    data: Path | None = None
+    device: str = "auto"
+    workers: int = 1
+    budget_s: float = 0.0
+    out: Path | None = None
+
+    @property
+    def names(self) -> list[str]:
+        """The methods, each once; those of `METHODS` if none is named."""
+        given = [name.strip() for name in self.methods.split(",") if name.strip()]
+        return list(dict.fromkeys(given or METHODS))
+
+
+def compare_methods(spec: TrainingSpec, options: AccuracyOptions, visible: bool = True) -> Comparison:
+    """Do the runs that ``options.out`` does not hold yet; after each, file and table are written anew."""
+    for name in options.names:
+        recipe_of(name, spec.block)
+    device = choose_device(options.device)
+    comparison = Comparison.resume(options.out, spec)
+    tasks = comparison.pending(options.names, range(options.seeds))
+    if not tasks:
+        return comparison
+    images = load_images(spec.data_set, options.data, spec.examples, spec.held_out)
+    comparison.data, comparison.machine = images.name, machine_name(device)
+    comparison.date = datetime.date.today().isoformat()
+    command = command_of(spec, options)
+    if command not in comparison.commands:
+        comparison.commands.append(command)
+    with progress(visible) as on_progress:
+        records = run_tasks(spec, images, tasks, device, options.workers, options.budget_s or inf)
+        for finished, record in enumerate(records, start=1):
+            comparison.runs.append(record)
+            if options.out is not None:
+                comparison.save(options.out)
+                write_whole(options.out.with_suffix(".md"), markdown(comparison).encode())
+            on_progress(f"{record.method} seed {record.seed}: {record.accuracy:.2f} %", finished / len(tasks))
+    return comparison
+
+
+def command_of(spec: TrainingSpec, options: AccuracyOptions) -> str:
+    """The command that does these runs anew, wherever data and results lie."""
+    given = {field.name: getattr(spec, field.name) for field in fields(spec)}
+    changed = {name: value for name, value in given.items() if name not in _NO_OPTION}
+    parts = [f"--{name.replace('_', '-')} {value}" for name, value in changed.items()]
+    if tuple(options.names) != METHODS:
+        parts.insert(0, f"--methods {','.join(options.names)}")
+    return " ".join(["acf bench accuracy", *parts, f"--seeds {options.seeds}", f"--workers {options.workers}"])
+
+
+def choose_device(device: str) -> str:
+    """The name torch knows it by; "auto" is the GPU where there is one."""
+    if device not in ("auto", "cpu", "cuda"):
+        raise SparsityError(f"device {device!r} is not one of auto, cpu, cuda; use one of these names")
+    if device == "cuda" and not torch.cuda.is_available():
+        raise MissingDependencyError("torch can use no GPU here; use --device cpu, or install a CUDA build of torch")
+    if device == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    return device
+
+
+def machine_name(device: str) -> str:
+    """What computed, and the torch it ran on."""
+    name = torch.cuda.get_device_name() if device == "cuda" else f"{platform.machine()} CPU"
+    return f"{name}, torch {torch.__version__}"

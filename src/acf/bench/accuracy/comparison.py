@@ -1,0 +1,107 @@
+"""A comparison: all methods by all seeds, kept in one JSON file, continued where it was interrupted."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+from acf.bench.accuracy.training import RunRecord, TrainingSpec
+from acf.errors import DataError
+from acf.files import write_whole
+
+
+@dataclass
+class Comparison:
+    """The finished runs of a `TrainingSpec`, with what a reader needs to judge and repeat them."""
+
+    spec: TrainingSpec
+    data: str = ""
+    machine: str = ""
+    date: str = ""
+    commands: list[str] = field(default_factory=list)
+    runs: list[RunRecord] = field(default_factory=list)
+
+    def pending(self, methods: Sequence[str], seeds: Sequence[int]) -> list[tuple[str, int]]:
+        """Method and seed of the runs still to do: the first seed of every method, then the second, and so on."""
+        done = {(run.method, run.seed) for run in self.runs}
+        return [(method, seed) for seed in seeds for method in methods if (method, seed) not in done]
+
+    def summaries(self) -> list["MethodSummary"]:
+        """One summary per method, in the order of their first runs."""
+        methods = list(dict.fromkeys(run.method for run in self.runs))
+        dense = [run.accuracy for run in self.runs if run.method == "dense"]
+        return [
+            MethodSummary.of([run for run in self.runs if run.method == method], mean(dense) if dense else None)
+            for method in methods
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return asdict(self) | {"summaries": [asdict(summary) for summary in self.summaries()]}
+
+    def save(self, path: Path) -> None:
+        """Replace the file in one step."""
+        write_whole(path, (json.dumps(self.to_dict(), indent=1) + "\n").encode())
+
+    @classmethod
+    def load(cls, path: Path) -> "Comparison":
+        """Read what `save` wrote."""
+        try:
+            values = json.loads(path.read_text(encoding="utf-8"))
+            values.pop("summaries", None)
+            values["spec"] = TrainingSpec(**values["spec"])
+            values["runs"] = [RunRecord(**run) for run in values["runs"]]
+            return cls(**values)
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            raise DataError(f"{path} holds no accuracy comparison ({error}); pass a file that --out wrote") from error
+
+    @classmethod
+    def resume(cls, path: Path | None, spec: TrainingSpec) -> "Comparison":
+        """What ``path`` holds, if it is of the same spec; a new comparison where there is no such file."""
+        if path is None or not path.exists():
+            return cls(spec)
+        found = cls.load(path)
+        for name, value in asdict(spec).items():
+            if getattr(found.spec, name) != value:
+                raise DataError(
+                    f"{path} holds runs with {name} {getattr(found.spec, name)}, not {value}; "
+                    "pass another --out, or the options of those runs"
+                )
+        return found
+
+
+@dataclass(frozen=True)
+class MethodSummary:
+    """Accuracies of one method in per cent; ``deviation`` is that of a sample, 0 for a single seed.
+
+    ``to_dense`` is the difference of means to dense training in points, None without dense runs.
+    """
+
+    method: str
+    seeds: int
+    accuracy: float
+    deviation: float
+    to_dense: float | None
+    sparsity: float
+    mean_density: float
+    seconds: float
+    dropped_again: float | None
+
+    @classmethod
+    def of(cls, runs: Sequence[RunRecord], dense_accuracy: float | None) -> "MethodSummary":
+        """The summary of one method's runs."""
+        accuracies = [run.accuracy for run in runs]
+        shares = [run.dropped_again for run in runs if run.dropped_again is not None]
+        return cls(
+            runs[0].method,
+            len(runs),
+            round(mean(accuracies), 3),
+            round(stdev(accuracies), 3) if len(runs) > 1 else 0.0,
+            None if dense_accuracy is None else round(mean(accuracies) - dense_accuracy, 3),
+            round(mean(run.sparsity for run in runs), 4),
+            round(mean(run.mean_density for run in runs), 4),
+            round(mean(run.seconds for run in runs), 1),
+            round(mean(shares), 3) if shares else None,
+        )

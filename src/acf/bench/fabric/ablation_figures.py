@@ -1,0 +1,127 @@
+"""What an ablation measures of one step on one fabric: time, slots, traffic, energy and the controller's cycles."""
+
+from collections import Counter
+from dataclasses import replace
+from functools import lru_cache
+from math import ceil
+from typing import NamedTuple
+
+from acf.bench.fabric.workloads import StepSpec, layer_traces
+from acf.program.lower import choose_work, lower_work
+from acf.program.mapping import choose_mapping, keep_mapping
+from acf.sim import simulate
+from acf.sim.fabric import AdaptiveFabric
+from acf.sim.result import Result
+from acf.trace import Trace, gemm_count
+
+NAMED_LOSSES = ("imbalance", "memory", "mesh", "drain", "fill")
+Figures = dict[str, float]
+
+
+def step_figures(fabric: AdaptiveFabric, step: StepSpec, prefixes: tuple[str, ...]) -> Figures:
+    """Totals over the layers of a step whose names start with one of ``prefixes``; no prefix: over all."""
+    return _totals(fabric, [simulate(trace, fabric) for trace in layer_traces(step, prefixes)])
+
+
+def traffic_figures(fabric: AdaptiveFabric, step: StepSpec, prefixes: tuple[str, ...]) -> Figures:
+    """The same, and the flits that controllers send and the cycles in which the small controller shares work anew."""
+    results, sums = [], Counter[str]()
+    for trace in layer_traces(step, prefixes):
+        results.append(simulate(trace, fabric))
+        for gemm in (gemm for op in trace.ops for gemm in trace.gemms(op) if gemm.dense_macs):
+            work, swapped = choose_work(gemm, fabric)
+            program = lower_work(work, swapped, fabric)
+            sums["flits"] += int(program.rows.flits.sum()) + int(program.columns.flits.sum())
+            sums["controller_cycles"] += fabric.update_cycles(work, program.reduces)
+    totals = _totals(fabric, results)
+    return totals | dict(sums) | {"controller_share": _share(fabric, sums["controller_cycles"], totals)}
+
+
+def regrow_figures(fabric: AdaptiveFabric, step: StepSpec, prefixes: tuple[str, ...]) -> Figures:
+    """A step after blocks moved: shared anew, against the mapping of before, and when the controller's work pays.
+
+    With the mapping kept, the controller only writes the table of the new blocks.
+    """
+    fabric_alone = replace(fabric, topology_every_steps=1)  # how often blocks move changes no product
+    totals, kept = _rebalanced_and_kept(fabric_alone, step, prefixes)
+    every = fabric.topology_every_steps
+    saved = kept.cycles - totals["cycles"]
+    extra = kept.update_cycles - kept.table_cycles
+    vector = totals["step_cycles"] - totals["cycles"] - kept.update_cycles
+    rebalanced_step = totals["cycles"] + vector + kept.update_cycles / every
+    kept_step = kept.cycles + vector + kept.table_cycles / every
+    return (
+        totals
+        | {
+            "step_cycles": rebalanced_step,
+            "seconds": rebalanced_step / fabric.clock_hz,
+            "stale_cycles": kept.cycles,
+            "controller_cycles": kept.update_cycles,
+            "controller_share": kept.update_cycles / every / rebalanced_step,
+            "gain": kept_step / rebalanced_step,
+        }
+        | ({"pays_after_steps": extra / saved} if saved > 0 else {})
+    )
+
+
+class Kept(NamedTuple):
+    """A step whose mapping is the one of before blocks moved: cycles of its products and of the small controller."""
+
+    cycles: int
+    update_cycles: int
+    table_cycles: int
+
+
+@lru_cache(maxsize=8)
+def _rebalanced_and_kept(fabric: AdaptiveFabric, step: StepSpec, prefixes: tuple[str, ...]) -> tuple[Figures, Kept]:
+    results, kept = [], Kept(0, 0, 0)
+    pairs = zip(layer_traces(replace(step, moved=0.0), prefixes), layer_traces(step, prefixes), strict=True)
+    for before, after in pairs:
+        results.append(simulate(after, fabric))
+        kept = Kept(
+            *(one + other for one, other in zip(kept, _play_kept(before, after, results[-1], fabric), strict=True))
+        )
+    return _totals(fabric, results), kept
+
+
+def _play_kept(before: Trace, after: Trace, rebalanced: Result, fabric: AdaptiveFabric) -> Kept:
+    """``after`` with the mappings of ``before``; DRAM moves the same bytes as in the ``rebalanced`` result."""
+    cycles, update, table = 0, 0, 0
+    for op_before, op, played in zip(before.ops, after.ops, rebalanced.ops, strict=True):
+        share = ceil(played.dram_bytes / gemm_count(op, after.tensors))
+        compute = 0
+        for gemm_before, gemm in zip(before.gemms(op_before), after.gemms(op), strict=True):
+            if not gemm.dense_macs:
+                continue
+            work_before, swapped = choose_work(gemm_before, fabric)
+            work, _ = choose_work(gemm, fabric, swapped)
+            mapping = keep_mapping(choose_mapping(work_before, fabric), work_before, work, fabric)
+            program = lower_work(work, swapped, fabric, mapping)
+            compute += fabric.count_program(gemm, work, program, share).cycles
+            update += fabric.update_cycles(work, program.reduces)
+            table += fabric.table_cycles(work, program.reduces)
+        cycles += max(compute, ceil(played.dram_bytes / fabric.dram_bytes_per_s * fabric.clock_hz))
+    return Kept(cycles, update, table)
+
+
+def _totals(fabric: AdaptiveFabric, results: list[Result]) -> Figures:
+    """Sums over layers, and shares of all MAC slots."""
+    cycles, step_cycles = (sum(getattr(result, name) for result in results) for name in ("cycles", "step_cycles"))
+    lost: Counter[str] = Counter()
+    for result in results:
+        for reason, lost_cycles in result.stalls.items():
+            lost[reason if reason in NAMED_LOSSES else "inside"] += lost_cycles  # type: ignore[assignment]
+    return {
+        "cycles": cycles,
+        "step_cycles": step_cycles,
+        "seconds": step_cycles / fabric.clock_hz,
+        "utilization": sum(result.utilization * result.cycles for result in results) / cycles,
+        "dram_bytes": sum(result.dram_bytes for result in results),
+        "energy_j": sum(result.energy_j for result in results),
+        "macs": fabric.macs_per_cycle,
+        "area_mm2": sum(fabric.area_mm2.values()),
+    } | {f"lost_{reason}": lost[reason] / cycles for reason in (*NAMED_LOSSES, "inside")}
+
+
+def _share(fabric: AdaptiveFabric, controller_cycles: int, totals: Figures) -> float:
+    return controller_cycles / fabric.topology_every_steps / totals["step_cycles"]

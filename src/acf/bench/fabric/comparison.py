@@ -1,0 +1,120 @@
+"""Whole training steps on the fabric and on its rivals of equal peak: throughput, energy, utilisation and why."""
+
+import resource
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from acf.bench.fabric.workloads import StepSpec, step_traces
+from acf.bench.traces import TENSORCORE_512
+from acf.errors import ArchitectureError
+from acf.sim import ARCHITECTURES, Result, simulate_parts
+from acf.sim.accelerator import AcceleratorSpec
+from acf.sim.accelerators import TensorCore, TensorDash
+
+OnProgress = Callable[[str, float], None]
+
+TENSORDASH_512 = TensorDash(cores=8, clock_hz=250e6, multicast=4, dram_bytes_per_s=76.8e9, dram_kind="ddr")
+"""TensorDash with the MACs, clock and DRAM of acf-512."""
+
+_LARGE_DRAM = {"dram_bytes_per_s": 1024e9, "dram_kind": "hbm2"}
+
+PEERS: dict[str, dict[str, AcceleratorSpec]] = {
+    "acf-512": {"tensorcore": TENSORCORE_512, "tensordash": TENSORDASH_512},
+    "acf-16384": {"tensorcore": TensorCore(**_LARGE_DRAM), "tensordash": TensorDash(**_LARGE_DRAM)},  # type: ignore[arg-type]
+}
+"""For each fabric the machines of equal MACs, clock and DRAM that it is compared with."""
+
+GPUS = ("gpu-v100", "gpu-h200")
+"""Rooflines of whole cards, for scale: their peak is not the fabric's."""
+
+
+@dataclass(frozen=True)
+class PlayedStep:
+    """One step on one machine. ``lost`` is the share of MAC slots by reason; with ``utilization`` they add up to 1.
+
+    ``step_seconds`` has the rest of the step, where the machine's model has it. ``host_seconds`` is what playing took.
+    """
+
+    network: str
+    sparsity: float
+    machine: str
+    cycles: int
+    seconds: float
+    step_seconds: float
+    examples_per_s: float
+    energy_j: float
+    dram_bytes: int
+    utilization: float
+    lost: dict[str, float]
+    by_op: tuple[dict[str, Any], ...]
+    host_seconds: float
+    host_peak_bytes: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return asdict(self)
+
+
+def play_step(step: StepSpec, machine: str, spec: AcceleratorSpec | str) -> PlayedStep:
+    """Play a whole step; its layers come and go one at a time."""
+    begin = time.perf_counter()
+    result = simulate_parts(step_traces(step), spec)
+    host_seconds = time.perf_counter() - begin
+    slots = max(1, result.cycles * result.macs_per_cycle)
+    lost: Counter[str] = Counter()
+    for op in result.ops:
+        lost.update(op.lost_slots)
+    return PlayedStep(
+        network=step.network,
+        sparsity=step.sparsity,
+        machine=machine,
+        cycles=result.cycles,
+        seconds=result.seconds,
+        step_seconds=result.step_cycles / result.clock_hz,
+        examples_per_s=step.examples / result.seconds,
+        energy_j=result.energy_j,
+        dram_bytes=result.dram_bytes,
+        utilization=result.utilization,
+        lost={reason: count / slots for reason, count in lost.items() if count},
+        by_op=_by_op(result),
+        host_seconds=host_seconds,
+        host_peak_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+    )
+
+
+def _by_op(result: Result) -> tuple[dict[str, Any], ...]:
+    """Utilisation of every product, and the reason that cost it most."""
+    rows = []
+    for op in result.ops:
+        slots = op.cycles * result.macs_per_cycle
+        reason, count = max(op.lost_slots.items(), key=lambda item: item[1], default=("", 0))
+        rows.append(
+            {
+                "name": op.name,
+                "phase": op.phase,
+                "cycles": op.cycles,
+                "utilization": op.effectual_macs / slots if slots else 0.0,
+                "most_lost_to": reason if count else "",
+                "most_lost": count / slots if slots else 0.0,
+            }
+        )
+    return tuple(rows)
+
+
+def compare_steps(steps: Sequence[StepSpec], fabric: str, gpus: bool, on_progress: OnProgress) -> list[PlayedStep]:
+    """Every step on ``fabric``, on its peers and, if asked, on the GPU rooflines."""
+    if fabric not in PEERS:
+        raise ArchitectureError(f"fabric {fabric!r} is not one of {', '.join(PEERS)}; use one of these names")
+    machines: dict[str, AcceleratorSpec | str] = {fabric: ARCHITECTURES[fabric], **PEERS[fabric]}
+    if gpus:
+        machines |= {name: name for name in GPUS}
+    played = []
+    for index, step in enumerate(steps):
+        for place, (name, spec) in enumerate(machines.items()):
+            on_progress(f"{step.label} on {name}", (index + place / len(machines)) / len(steps))
+            played.append(play_step(step, name, spec))
+    on_progress("done", 1.0)
+    return played

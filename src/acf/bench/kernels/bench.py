@@ -1,0 +1,130 @@
+"""`acf bench kernels`: checking the options, running the bench of one device, showing and keeping the figures."""
+
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+
+from acf.bench.kernels import cpu
+from acf.bench.kernels.roofline import Ceilings, roofline_page
+from acf.bench.kernels.tables import layer_ratio_table, step_ratio_table
+from acf.errors import MissingDependencyError, SparsityError
+from acf.files import write_whole
+from acf.ops.cpu_call import INSTRUCTION_SETS
+from acf.terminal import progress, show
+
+KINDS = ("linear", "conv", "step")
+SECTIONS = ("correctness", "layers", "norms", "conv", "overhead", "steps")
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class CpuOptions:
+    """The options of the CPU bench as typed: comma-separated lists."""
+
+    blocks: str
+    sparsities: str
+    kinds: str
+    dtype: str
+    rounds: int
+    instructions: str = ""
+
+    def spec(self) -> cpu.CpuBenchSpec:
+        """The options checked and parsed."""
+        if self.dtype not in DTYPES:
+            raise SparsityError(f"dtype {self.dtype!r} is not one of {', '.join(DTYPES)}; use one of these names")
+        return cpu.CpuBenchSpec(
+            blocks=tuple(_numbers(self.blocks, int, "blocks", lambda block: block >= 1)),
+            sparsities=tuple(_numbers(self.sparsities, float, "sparsities", lambda share: 0.0 <= share < 1.0)),
+            kinds=tuple(_names(self.kinds, KINDS, "kinds")),
+            dtype=DTYPES[self.dtype],
+            rounds=self.rounds,
+            instructions=tuple(_names(self.instructions, INSTRUCTION_SETS, "instructions"))
+            if self.instructions
+            else (),
+        )
+
+
+def use_cuda(device: str) -> bool:
+    """Whether to measure the GPU; refuses an unknown device, or a GPU that is not there."""
+    if device not in ("auto", "cpu", "cuda"):
+        raise SparsityError(f"device {device!r} is not one of auto, cpu, cuda; use one of these names")
+    available = torch.cuda.is_available()
+    if device == "cuda" and not available:
+        raise MissingDependencyError("torch can use no GPU here; use --device cpu, or install a CUDA build of torch")
+    if device == "cuda" and find_spec("triton") is None:
+        raise MissingDependencyError("triton is not installed; the GPU kernels need it: pip install triton")
+    return available and device != "cpu"
+
+
+def run_on_cpu(options: CpuOptions, out: Path, as_json: bool) -> None:
+    """Measure the native kernels; writes ``kernels-cpu.json`` and ``roofline-cpu.html``."""
+    spec = options.spec()
+    with progress(visible=not as_json) as on_progress:
+        result = cpu.run_cpu_bench(spec, on_progress)
+    record = {
+        "ceilings": asdict(result.ceilings),
+        "threads": torch.get_num_threads(),
+        "layers": [asdict(layer) | {"layer": str(layer.shape), "ratio": layer.total.ratio} for layer in result.layers],
+        "steps": [asdict(step) | {"ratio": step.step.ratio} for step in result.steps],
+    }
+    points = cpu.roofline_points(result.layers)
+    _keep(out, "cpu", record, roofline_page(points, result.ceilings, "CPU kernels") if points else "")
+    if as_json:
+        print(json.dumps(record, indent=2))
+        return
+    if result.layers:
+        show(layer_ratio_table(result.layers))
+    if result.steps:
+        show(step_ratio_table(result.steps))
+    print(f"record and roofline: {out}")
+
+
+def run_on_cuda(sections: str, out: Path, as_json: bool) -> None:
+    """Check and measure the Triton kernels; writes ``kernels-<device>.json`` and ``roofline-<device>.html``."""
+    from acf.bench.kernels import gpu
+
+    wanted = _names(sections, SECTIONS, "sections")
+    name = torch.cuda.get_device_name().lower().replace("nvidia ", "").replace(" ", "-")
+    latest: dict[str, Any] = {}
+
+    def on_record(record: dict[str, Any]) -> None:
+        latest.update(record)
+        points = gpu.roofline_points(record)
+        measured = record["ceilings"]
+        ceilings = Ceilings(measured["matmul_tflop_per_s"] * 1e12, measured["copy_tb_per_s"] * 1e12)
+        _keep(out, name, record, roofline_page(points, ceilings, f"{record['device']}, bf16") if points else "")
+
+    gpu.run_gpu_bench(wanted, on_record)
+    print(json.dumps(latest, indent=2) if as_json else "\n".join(gpu.summary_lines(latest)))
+
+
+def _keep(out: Path, name: str, record: dict[str, Any], page: str) -> None:
+    write_whole(out / f"kernels-{name}.json", json.dumps(record, indent=1).encode())
+    if page:
+        write_whole(out / f"roofline-{name}.html", page.encode())
+
+
+def _numbers(text: str, kind: Callable[[str], T], name: str, valid: Callable[[T], bool]) -> Iterable[T]:
+    for part in text.split(","):
+        try:
+            value = kind(part)
+        except ValueError:
+            raise SparsityError(f"{name}: {part!r} is no number; give numbers separated by commas") from None
+        if not valid(value):
+            raise SparsityError(f"{name}: {value} is out of range; blocks are at least 1, sparsities in [0, 1)")
+        yield value
+
+
+def _names(text: str, known: tuple[str, ...], name: str) -> list[str]:
+    parts = text.split(",")
+    for part in parts:
+        if part not in known:
+            raise SparsityError(f"{name}: {part!r} is not one of {', '.join(known)}; use these, separated by commas")
+    return parts

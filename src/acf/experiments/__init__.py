@@ -1,1 +1,0 @@
-"""Whole runs from data to figures."""

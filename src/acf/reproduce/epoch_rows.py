@@ -1,0 +1,103 @@
+"""Row T14: what TensorDash gains as training goes on, from a measured run that is kept beside this file.
+
+Training a VGG for dozens of epochs takes a GPU, so the row does not train: it reads the figures that `acf epochs`
+measured and checks the shape of the curve. ``acf epochs vgg8 --examples 10000 --epochs 20`` does the same on a CPU.
+"""
+
+import json
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+from acf.reproduce.row import Check, Row
+
+RECORD = "vgg_epochs.json"
+
+
+@dataclass(frozen=True)
+class EpochRecord:
+    """A measured run: where it comes from, and TensorDash's compute speedup after each number of ``epochs``."""
+
+    source: str
+    command: str
+    machine: str
+    date: str
+    epochs: tuple[int, ...]
+    speedups: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class CurveShape:
+    """What the paper says about the curve of speedups, as ratios.
+
+    ``least_of_most`` is the smallest over the largest speedup once the first tenth of training has passed,
+    ``start_of_peak`` and ``end_of_peak`` are the speedup before training and the mean of the last quarter over the
+    largest, ``peak_at`` is when the largest is reached, as a share of training. ``last_spread`` is how far the
+    speedups of the last quarter lie apart, over their mean; ``last_of_third`` is how far over how far those of the
+    quarter before it do, 1 for a straight line.
+    """
+
+    least_of_most: float
+    start_of_peak: float
+    peak_at: float
+    end_of_peak: float
+    last_spread: float
+    last_of_third: float
+
+
+@cache
+def vgg_record() -> EpochRecord:
+    """The run that is kept."""
+    stored = json.loads(files("acf.reproduce").joinpath(RECORD).read_text(encoding="utf-8"))
+    points = stored["points"]
+    return EpochRecord(
+        source=stored["source"],
+        command=stored["command"],
+        machine=stored["machine"],
+        date=stored["date"],
+        epochs=tuple(int(point["epoch"]) for point in points),
+        speedups=tuple(float(point["tensordash"]["compute"]) for point in points),
+    )
+
+
+def curve_shape(epochs: tuple[int, ...], speedups: tuple[float, ...]) -> CurveShape:
+    """Measure the curve; the first point is before training, the last after all of it.
+
+    >>> curve_shape((0, 1, 2, 3, 4), (1.0, 2.0, 2.0, 1.5, 1.5)).start_of_peak
+    0.5
+    """
+    whole, peak = epochs[-1], max(speedups)
+    points = list(zip(epochs, speedups, strict=True))
+    later = [speedup for epoch, speedup in points if epoch >= whole / 10]
+    third = [speedup for epoch, speedup in points if whole / 2 <= epoch <= 3 * whole / 4]
+    last = [speedup for epoch, speedup in points if epoch >= 3 * whole / 4]
+    return CurveShape(
+        least_of_most=min(later) / max(later),
+        start_of_peak=speedups[0] / peak,
+        peak_at=epochs[speedups.index(peak)] / whole,
+        end_of_peak=sum(last) / len(last) / peak,
+        last_spread=_span(last) / (sum(last) / len(last)),
+        last_of_third=_span(last) / _span(third) if _span(third) else 0.0,
+    )
+
+
+def _span(speedups: list[float]) -> float:
+    return max(speedups) - min(speedups)
+
+
+def t14() -> Row:
+    """Stability over training."""
+    record = vgg_record()
+    shape = curve_shape(record.epochs, record.speedups)
+    return Row(
+        "benefits are stable over training; overturned U for VGG-like nets",
+        f"{record.source}; measured {record.date} on {record.machine}: {record.command}. The bounds are ours, the "
+        "paper prints a curve",
+        (
+            Check("smallest over largest gain, after a tenth", "fairly stable", shape.least_of_most, 0.8, 1.0, "0.8"),
+            Check("before training, over the peak", "lower", shape.start_of_peak, 0.0, 0.99, "below 0.99"),
+            Check("peak at, of training", "by 40-50 %", shape.peak_at, 0.0, 0.6, "within 0.6"),
+            Check("last quarter, over the peak", "lower", shape.end_of_peak, 0.0, 0.99, "below 0.99"),
+            Check("change in the last quarter, over the third's", "stable", shape.last_of_third, 0.0, 0.9, "below 0.9"),
+        ),
+    )

@@ -1,0 +1,1 @@
+"""Readers of real data sets, each from its usual public layout."""

@@ -1,0 +1,69 @@
+"""The demo, shortened: every part is real, so its outputs must agree with each other."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import acf
+from acf.demo import DemoOutcome, DemoSpec, run_demo
+
+pytest.importorskip("sklearn", reason="the digits come with scikit-learn: pip install 'acf[demo]'")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("demo")
+
+
+@pytest.fixture(scope="module")
+def outcome(folder: Path) -> DemoOutcome:
+    return run_demo(DemoSpec(steps=60, every=10), folder)
+
+
+def test_both_runs_learn(outcome: DemoOutcome) -> None:
+    for record in outcome.records:
+        assert record.test_accuracy > 0.8  # chance is 0.1
+        assert record.losses[-1] < record.losses[0] / 2
+
+
+def test_the_sparse_run_is_sparse_and_its_blocks_move(outcome: DemoOutcome) -> None:
+    dense, sparse = outcome.records
+    assert dense.weight_sparsity == 0.0
+    assert dense.moved_blocks == ()
+    assert 0.88 < sparse.weight_sparsity < 0.91
+    assert [step for step, _ in sparse.moved_blocks] == [10, 20, 30, 40]
+    assert all(moved > 0 for _, moved in sparse.moved_blocks)
+
+
+def test_every_run_is_played_on_every_architecture(outcome: DemoOutcome) -> None:
+    labels = [record.label for record in outcome.records]
+    assert [(result.workload, result.architecture) for result in outcome.results] == [
+        (label, name) for label in labels for name in ("tensorcore", "tensordash", "acf-512")
+    ]
+
+
+def test_sparsity_pays_on_the_fabric(outcome: DemoOutcome) -> None:
+    by_name = {(result.workload, result.architecture): result for result in outcome.results}
+    sparse, dense = by_name["sparse 90%", "acf-512"], by_name["dense", "acf-512"]
+    assert sparse.speedup_over(dense) > 4
+    assert sparse.energy_j < dense.energy_j / 2
+
+
+def test_the_saved_traces_give_the_reported_cycles(outcome: DemoOutcome, folder: Path) -> None:
+    trace = acf.Trace.load(folder / "sparse-90.safetensors")
+    assert acf.simulate(trace, "acf-512") == outcome.results[-1]
+
+
+def test_the_report_shows_both_runs(outcome: DemoOutcome) -> None:
+    page = outcome.report_path.read_text()
+    assert "sparse 90%" in page
+    assert "tensordash" in page
+
+
+def test_the_same_seed_gives_the_same_step(folder: Path) -> None:
+    spec = DemoSpec(steps=4, every=2, architectures=("acf-512",))
+    first, again, other = (run_demo(each, folder) for each in (spec, spec, replace(spec, seed=1)))
+    assert first.results == again.results
+    assert first.records[1].losses == again.records[1].losses
+    assert first.records[1].losses != other.records[1].losses

@@ -1,0 +1,58 @@
+"""Captured training steps of known networks: real data, real steps, the same again from the same seed."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+import acf
+from acf.cli import app
+from acf.errors import DataError
+from acf.zoo.capture import CaptureSpec, captured_steps, training_loss
+from acf.zoo.data.training_data import TrainingData
+
+RUNNER = CliRunner()
+PAIRS = TrainingData("pairs", torch.arange(64).reshape(32, 2), torch.arange(32) % 2 * 1.0)
+
+
+def test_the_command_captures_a_trace_without_a_data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("sklearn", reason="the digits come with scikit-learn: pip install 'acf[demo]'")
+    monkeypatch.delenv("ACF_DATA", raising=False)
+    path = tmp_path / "squeezenet.safetensors"
+    done = RUNNER.invoke(app, ["capture", "squeezenet", "--steps", "1", "--batch", "2", "--json", "-o", str(path)])
+    facts = json.loads(done.output)
+    assert facts["label"] == "squeezenet: 2 examples of 64 x 64 after 1 steps of 2; scikit-learn digits"
+    assert {op.phase for op in acf.Trace.load(path).ops} == {"forward", "input_grad", "weight_grad"}
+
+
+def test_steps_on_the_way_are_captured_too() -> None:
+    spec = CaptureSpec("ncf", steps=5, batch=4, every=2, captured=8)
+    steps = list(captured_steps(spec, PAIRS))
+    assert [step.step for step in steps] == [0, 2, 4, 5]
+    assert {step.trace.tensors["head.activation"].shape[0] for step in steps} == {8}
+
+
+def test_training_lowers_the_loss_of_what_it_is_trained_on() -> None:
+    spec = CaptureSpec("ncf", steps=30, batch=32, every=30, learning_rate=1e-2)
+    before, after = captured_steps(spec, PAIRS)
+    assert after.loss < before.loss / 2
+
+
+def test_the_same_seed_gives_the_same_step() -> None:
+    losses = [
+        [step.loss for step in captured_steps(CaptureSpec("ncf", steps=3, seed=seed), PAIRS)] for seed in (0, 0, 1)
+    ]
+    assert losses[0] == losses[1] != losses[2]
+
+
+def test_a_batch_larger_than_the_data_is_refused() -> None:
+    with pytest.raises(DataError, match="batch 64 is more than the 32 examples of pairs"):
+        next(captured_steps(CaptureSpec("ncf", batch=64), PAIRS))
+
+
+def test_auxiliary_heads_count_three_tenths() -> None:
+    scores, labels = torch.tensor([[2.0, 0.0]]), torch.tensor([0])
+    alone = training_loss(scores, labels)
+    assert training_loss((scores, scores, scores), labels) == pytest.approx(1.6 * alone)
