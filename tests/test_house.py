@@ -33,7 +33,7 @@ ROOMS = (
     "nn",
     "train",
     "trace",
-    "program",
+    "lowering",
     "cost",
     "sim",
     "rtl",

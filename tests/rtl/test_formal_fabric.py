@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from amaranth.hdl import Module, Signal
 
-from acf.program import FabricShape
+from acf.lowering import FabricShape
 from acf.rtl.fabric.bits import delayed
 from acf.rtl.fabric.line import CreditLine, PacketLine, ResultLine
 from acf.rtl.fabric.receiver import PieceReceiver
@@ -20,7 +20,7 @@ from acf.rtl.formal.fabric import (
 )
 from acf.rtl.formal.prove import prove_by_induction, prove_within
 
-TINY = {"mesh_rows": 2, "mesh_columns": 2, "units_per_cluster": 8, "tile": 8, "link_bytes": 16}
+TINY = {"mesh_rows": 2, "mesh_columns": 2, "scus_per_cluster": 8, "tile": 8, "link_bytes": 16}
 QUEUES = {"queue_packets": 1, "parallel_slots": 1, "accumulator_tiles": 1, "prefetch_packets": 2}
 
 
@@ -39,7 +39,7 @@ class GreedyLine(PacketLine):
 
     def _copy(self, m: Module, copy: Any, flit: Any) -> None:
         super()._copy(m, copy, flit)
-        if len(flit.takers) == 1:
+        if len(flit.destinations) == 1:
             m.d.comb += copy.valid.eq(flit.valid | flit.packed)
 
 

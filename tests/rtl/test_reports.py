@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from acf.cli import app, main
 from acf.cost import MAC_65NM_PJ
 from acf.errors import RtlError
-from acf.program.shape import FabricShape
+from acf.lowering.fabric_shape import FabricShape
 from acf.rtl.area import AreaReport, ModuleArea, measure_area
 from acf.rtl.costs import compare_costs
 from acf.rtl.devices import DEVICES
@@ -180,7 +180,7 @@ def test_power_is_that_of_one_part_in_the_recorded_run(verilator: None) -> None:
 
 
 def test_every_module_of_a_fabric_can_be_read_alone() -> None:
-    sizes = FabricSizes(FabricShape(mesh_rows=2, mesh_columns=1, units_per_cluster=1, tile=8, link_bytes=16))
+    sizes = FabricSizes(FabricShape(mesh_rows=2, mesh_columns=1, scus_per_cluster=1, tile=8, link_bytes=16))
     modules = split_modules(to_rtlil(Fabric(sizes), "fabric"))
     assert {"cluster", "row_controller", "row_line"} <= set(modules_in(modules, "fabric"))
     for name in ("fabric", "cluster"):

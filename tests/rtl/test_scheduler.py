@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
+from acf.lowering import PackedRows
 from acf.rtl.flow.ports import split_bits
 from acf.rtl.units.scheduler import NARROW, WIDE, ScheduleLogic, SchedulerSpec, TensorDashScheduler, fills_of, schedule
 from acf.sim.accelerators.moves import lane_levels
 from acf.sim.accelerators.scheduler import drained_table, schedule_table, tile_cycles
-from acf.trace import PackedRows
 
 SPECS = pytest.mark.parametrize("spec", [NARROW, WIDE], ids=["4 lanes, 4 deep", "16 lanes, 3 deep"])
 

@@ -6,10 +6,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from acf.errors import ArchitectureError
+from acf.lowering import Gemm
 from acf.sim.accelerators import TensorDash
 from acf.sim.accelerators.functional import multiply, run_tile
 from acf.sim.accelerators.moves import TWO_DEEP_MOVES, WIDE_MOVES
-from acf.trace import Gemm
 
 SPECS = [
     TensorDash(bypass_zeros_share=0.0, cores=1),

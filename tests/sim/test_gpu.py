@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 import acf
 from acf.errors import AcfError
+from acf.lowering import Gemm
 from acf.sim import ARCHITECTURES
 from acf.sim.accelerators import GPU_H200, GPU_V100
 from acf.sim.registry import load_architecture
-from acf.trace import Gemm
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 

@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 
 import acf
 from acf.errors import AcfError
+from acf.lowering import Gemm
 from acf.sim.accelerators import Sat
 from acf.sim.accelerators.sat import Product
 from acf.sim.accelerators.systolic import Array, weight_stationary
-from acf.trace import BitTensor, Gemm
+from acf.trace import BitTensor
 
 SAT = Sat()
 DENSE = replace(SAT, group_kept=8)

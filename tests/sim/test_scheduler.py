@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from acf.lowering import PackedRows
 from acf.sim.accelerators.moves import (
     FIVE_DEEP_MOVES,
     PAPER_MOVES,
@@ -16,7 +17,6 @@ from acf.sim.accelerators.moves import (
     lane_levels,
 )
 from acf.sim.accelerators.scheduler import pair_cycles, schedule_table, tile_cycles
-from acf.trace import PackedRows
 
 PES: list[tuple[int, int, Moves]] = [
     (4, 4, PAPER_MOVES),

@@ -12,10 +12,10 @@ from torch import nn
 import acf
 from acf.cost.spartann import SPARTANN_FIGURES, dram_power_w
 from acf.errors import AcfError
+from acf.lowering import Gemm
 from acf.sim import ARCHITECTURES
 from acf.sim.accelerators import SparTANN
 from acf.sim.result import OpResult
-from acf.trace import Gemm
 
 PATIENT = 1e15  # bytes per second: memory never makes compute wait
 SKIPPING = SparTANN(dram_bytes_per_s=PATIENT)

@@ -8,11 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import acf
+from acf.lowering import Gemm, PackedRows
 from acf.sim.accelerators import TensorCore, TensorDash
 from acf.sim.accelerators.moves import PAPER_MOVES
 from acf.sim.accelerators.scheduler import tile_cycles
 from acf.sim.accelerators.supply import Supply
-from acf.trace import PHASES, BitTensor, ConvShape, Gemm, PackedRows, TracedOp
+from acf.trace import PHASES, BitTensor, ConvShape, TracedOp
 
 PATIENT = 1e15  # bytes per second: DRAM never makes compute wait
 WAITS = {"on_chip_banks", "transposers", "scratchpad_banks"}

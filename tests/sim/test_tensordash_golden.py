@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import acf
+from acf.lowering import matrix_products
 from acf.sim import find_architecture
 from acf.sim.accelerators import TensorCore, TensorDash
 from acf.trace import BitTensor, ConvShape, TracedOp
@@ -26,7 +27,7 @@ def test_a_fixed_product_takes_the_recorded_cycles(case: dict[str, int | str]) -
 
 def _gemms(a: np.ndarray, b: np.ndarray):
     trace = acf.Trace.from_matmuls([acf.Matmul("fc", "forward", a, b)])
-    return trace.gemms(trace.ops[0])
+    return matrix_products(trace, trace.ops[0])
 
 
 @pytest.mark.parametrize("phase", ["forward", "weight_grad", "input_grad"])

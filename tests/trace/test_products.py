@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import acf
+from acf.lowering import dense_macs, matrix_products
 from acf.sim import ARCHITECTURES
 from acf.sim.accelerators import Sat, TensorCore, TensorDash
 from acf.trace import BitTensor, TracedOp
@@ -70,7 +71,7 @@ def test_attention_is_two_products_and_four_gradients_in_the_order_they_run() ->
         ("inputs", "weight_grad"),
     ]
     macs = BATCH * 4 * TOKENS * TOKENS * 4
-    assert [sum(gemm.dense_macs for gemm in trace.gemms(op)) for op in products(trace)] == [macs] * 6
+    assert [sum(gemm.dense_macs for gemm in matrix_products(trace, op)) for op in products(trace)] == [macs] * 6
 
 
 def test_the_operands_are_those_that_unfused_attention_has() -> None:
@@ -135,7 +136,7 @@ def test_a_product_with_a_parameter_is_one_with_a_weight(function: object) -> No
     assert ops["forward"].roles == ("activation", "weight")
     assert not ops["forward"].batched
     assert ops["forward"].transpose_b  # the parameter lies as [out, in], like a layer's
-    (gemm,) = trace.gemms(ops["weight_grad"])
+    (gemm,) = matrix_products(trace, ops["weight_grad"])
     assert (gemm.m, gemm.k, gemm.n) == (4, 6, 6)
 
 
@@ -178,7 +179,7 @@ def test_a_trace_with_attention_survives_its_file_and_plays_everywhere(tmp_path:
     assert loaded.ops == trace.ops
     for name in ARCHITECTURES:
         result = acf.simulate(loaded, name)
-        assert sum(op.dense_macs for op in result.ops) == trace.dense_macs
+        assert sum(op.dense_macs for op in result.ops) == dense_macs(trace)
 
 
 def test_no_engine_updates_what_is_no_weight() -> None:

@@ -10,7 +10,8 @@ from operator import add
 
 from acf.cost import DRAM_PJ_PER_BIT
 from acf.errors import ArchitectureError
-from acf.trace import BitTensor, Gemm
+from acf.lowering import Gemm
+from acf.trace import BitTensor
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,12 @@ from pathlib import Path
 
 from acf.cost import DRAM_PJ_PER_BIT
 from acf.errors import ArchitectureError
+from acf.lowering import gemm_count, matrix_products
 from acf.sim.accelerator import AcceleratorSpec, ComputeCount
 from acf.sim.memory import OnChipMemory
 from acf.sim.registry import find_architecture
 from acf.sim.result import OpResult, Result
-from acf.trace import Trace, TracedOp, gemm_count
+from acf.trace import Trace, TracedOp
 
 
 def simulate(trace: Trace, architecture: str | Path | AcceleratorSpec) -> Result:
@@ -49,7 +50,7 @@ def simulate_parts(traces: Iterable[Trace], architecture: str | Path | Accelerat
 def _play(trace: Trace, op: TracedOp, spec: AcceleratorSpec, memory: OnChipMemory) -> OpResult:
     dram_bytes = _touch_operands(trace, op, spec, memory) if spec.keeps_tensors else 0
     share = ceil(dram_bytes / gemm_count(op, trace.tensors))
-    gemms = (gemm for gemm in trace.gemms(op) if gemm.dense_macs)
+    gemms = (gemm for gemm in matrix_products(trace, op) if gemm.dense_macs)
     if op.batched:
         count = spec.count_batch(gemms, share)
     else:

@@ -63,7 +63,7 @@ class TracedOp:
 
     Without ``conv`` the operands are matrices: ``a`` and ``b``, transposed where the flags say so. With ``conv``:
     ``[batch, channels, h, w]`` activations and gradients and an ``[out, kh*kw*in]`` weight, and the phase says how
-    they meet (`acf.trace.lower`). ``needed`` names the mask of output elements that are kept, where
+    they meet (`acf.lowering.products`). ``needed`` names the mask of output elements that are kept, where
     not all are: the weight gradient of a block-sparse layer. ``external`` names operands that
     come from outside the step (input data, weights); the others were made during it.
 

@@ -1,12 +1,10 @@
 """The trace of one training step: its matrix products in the order they ran, and the patterns they share."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from acf.errors import TraceError
 from acf.trace.bits import BitTensor
-from acf.trace.gemm import Gemm
-from acf.trace.lower import lower
 from acf.trace.op import Matmul, TracedOp
 
 
@@ -28,8 +26,8 @@ class Trace:
 
         >>> import numpy as np
         >>> trace = Trace.from_matmuls([Matmul("fc", "forward", a=np.eye(4), b=np.ones((4, 8)))])
-        >>> trace.dense_macs, trace.effectual_macs
-        (128, 32)
+        >>> [op.name for op in trace.ops], trace.tensors["0.fc.a"].density
+        (['fc'], 0.25)
         """
         ops: list[TracedOp] = []
         tensors: dict[str, BitTensor] = {}
@@ -44,20 +42,6 @@ class Trace:
             tensors.update(zip(keys, (a, b), strict=True))
             ops.append(TracedOp(matmul.name, matmul.phase, *keys, external=keys))
         return cls(ops, tensors, label)
-
-    def gemms(self, op: TracedOp) -> Iterator[Gemm]:
-        """The plain matrix products of one operation, one at a time."""
-        return lower(op, self.tensors)
-
-    @property
-    def dense_macs(self) -> int:
-        """Multiply-accumulates of the step if nothing were skipped."""
-        return sum(gemm.dense_macs for op in self.ops for gemm in self.gemms(op))
-
-    @property
-    def effectual_macs(self) -> int:
-        """Multiply-accumulates of kept outputs with both operands non-zero."""
-        return sum(gemm.effectual_macs() for op in self.ops for gemm in self.gemms(op))
 
     def save(self, path: str | Path) -> None:
         """Write a safetensors file; an interrupted call leaves the old file or none, never half of one."""

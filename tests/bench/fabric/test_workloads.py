@@ -14,6 +14,7 @@ from acf.bench.fabric.comparison import compare_steps, play_step
 from acf.bench.fabric.workloads import NETWORKS, StepLayer, StepSpec, layer_traces, step_traces
 from acf.cli import app
 from acf.errors import ArchitectureError
+from acf.lowering import effectual_macs
 from acf.sim import ARCHITECTURES
 from acf.sim.exact import exact_engine
 from acf.zoo.synthetic import ConvLayer, Zeros
@@ -66,7 +67,7 @@ def test_every_machine_does_the_same_effectual_work(tiny: StepSpec) -> None:
     played = compare_steps([tiny], "acf-512", gpus=True, on_progress=lambda what, share: None)
     peaks = {each.machine: each.utilization * each.cycles for each in played[:1]}
     assert [each.machine for each in played] == ["acf-512", "tensorcore", "tensordash", "gpu-v100", "gpu-h200"]
-    effectual = sum(trace.effectual_macs for trace in layer_traces(tiny))
+    effectual = sum(effectual_macs(trace) for trace in layer_traces(tiny))
     assert peaks["acf-512"] * 512 == pytest.approx(effectual)
     for each in played:
         assert each.utilization + sum(each.lost.values()) == pytest.approx(1.0)

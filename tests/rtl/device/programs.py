@@ -6,7 +6,7 @@ from itertools import count
 import numpy as np
 from numpy.typing import NDArray
 
-from acf.program import FabricShape, Program
+from acf.lowering import FabricShape, Program
 from acf.rtl.axi.spec import AxiSpec
 from acf.rtl.fabric.sizes import FabricSizes
 from acf.rtl.fabric.words import Bits, Encoded, encode
@@ -19,7 +19,7 @@ SIZES = FabricSizes(
     FabricShape(
         mesh_rows=2,
         mesh_columns=2,
-        units_per_cluster=1,
+        scus_per_cluster=1,
         tile=8,
         link_bytes=16,
         queue_packets=2,

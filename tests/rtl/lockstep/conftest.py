@@ -5,7 +5,7 @@ import pytest
 pytest.importorskip("amaranth")
 pytest.importorskip("pyosys")
 
-from acf.program import FabricShape
+from acf.lowering import FabricShape
 from acf.rtl.fabric.sizes import FabricSizes
 from acf.rtl.flow.verilator import VerilatorUnavailableError
 from acf.rtl.lockstep.fabric import FabricSimulation
@@ -13,7 +13,7 @@ from acf.rtl.lockstep.fabric import FabricSimulation
 FOUR_UNITS = FabricShape(
     mesh_rows=2,
     mesh_columns=2,
-    units_per_cluster=1,
+    scus_per_cluster=1,
     tile=8,
     link_bytes=16,
     queue_packets=3,
@@ -24,7 +24,7 @@ FOUR_UNITS = FabricShape(
 SIXTY_FOUR_UNITS = FabricShape(
     mesh_rows=2,
     mesh_columns=4,
-    units_per_cluster=8,
+    scus_per_cluster=8,
     tile=8,
     link_bytes=16,
     queue_packets=4,

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from acf.cli import app
 from acf.errors import RtlError
-from acf.program import FabricShape
+from acf.lowering import FabricShape
 from acf.rtl.fabric.describe import describe
 from acf.rtl.fabric.device import DEVICE_FLITS, Device
 from acf.rtl.fabric.sizes import FabricSizes
@@ -19,7 +19,7 @@ from acf.rtl.flow.verilog import emit_verilog
 SMALL = FabricShape(
     mesh_rows=2,
     mesh_columns=2,
-    units_per_cluster=2,
+    scus_per_cluster=2,
     tile=8,
     link_bytes=16,
     queue_packets=2,
@@ -35,7 +35,7 @@ SMALL = FabricShape(
         ({"skip": "gate"}, "skip 'gate' is the simulator's alone"),
         ({"lanes": 2}, "with skip 'both' the 2 lanes"),
         ({"interconnect": "crossbar"}, "a crossbar has ideal links"),
-        ({"units_per_cluster": 3}, "units_per_cluster 3 must divide the tile 8"),
+        ({"scus_per_cluster": 3}, "scus_per_cluster 3 must divide the tile 8"),
         ({"link_bytes": 8}, "link_bytes 8 must be a power of two from a row of values, 16, to a piece, 128"),
         ({"sum_adders": 3}, "sum_adders 3 must be a power of two"),
         ({"sram_cycles": 2}, "sram_cycles 2 must be at least 3"),

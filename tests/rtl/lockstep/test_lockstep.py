@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("amaranth")
 pytest.importorskip("pyosys")
 
-from acf.program import FabricShape
+from acf.lowering import FabricShape
 from acf.rtl.arithmetic.model import bf16_bits, bf16_values
 from acf.rtl.fabric.sizes import FabricSizes
 from acf.rtl.lockstep.fabric import FabricSimulation
@@ -64,7 +64,7 @@ def test_amaranths_simulator_runs_a_small_program_as_the_model_does() -> None:
     shape = FabricShape(
         mesh_rows=1,
         mesh_columns=1,
-        units_per_cluster=2,
+        scus_per_cluster=2,
         tile=8,
         link_bytes=16,
         queue_packets=2,

@@ -6,12 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acf.errors import ArchitectureError
-from acf.program import BALANCERS, FabricShape, lower_gemm
-from acf.program.shape import INTERCONNECTS, SKIP_MODES
+from acf.lowering import BALANCERS, FabricShape, Gemm, lower_gemm
+from acf.lowering.fabric_shape import INTERCONNECTS, SKIP_MODES
 from acf.sim.fabric import play
 from acf.sim.fabric.play import DramPort
 from acf.sim.fabric.traffic import REASONS
-from acf.trace import Gemm
 
 
 @st.composite
@@ -20,7 +19,7 @@ def shapes(draw: st.DrawFn) -> FabricShape:
     return FabricShape(
         mesh_rows=draw(st.integers(1, 4)),
         mesh_columns=draw(st.integers(1, 5)),
-        units_per_cluster=draw(st.sampled_from((1, 2, 4, 8))),
+        scus_per_cluster=draw(st.sampled_from((1, 2, 4, 8))),
         lanes=draw(st.sampled_from((1, 2, 16))),
         queue_packets=draw(st.integers(1, 5)),
         accumulator_tiles=accumulator_tiles,

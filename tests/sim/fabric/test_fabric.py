@@ -6,13 +6,12 @@ import numpy as np
 import pytest
 
 import acf
-from acf.program import lower_gemm
+from acf.lowering import Gemm, effectual_macs, lower_gemm
 from acf.sim import ARCHITECTURES
 from acf.sim.dram.spec import dram_spec
 from acf.sim.dram.sustained import sustained_bandwidth
 from acf.sim.fabric import ACF_16384, AdaptiveFabric
 from acf.sim.fabric.spec import SUSTAINED_SHARE, VECTOR_PASSES
-from acf.trace import Gemm
 
 PATIENT = 1e15  # bytes per second: memory never makes compute wait
 SMALL = AdaptiveFabric(mesh_rows=2, mesh_columns=2, dram_bytes_per_s=PATIENT)
@@ -106,9 +105,7 @@ def test_very_sparse_gradients_travel_shorter_by_columns_and_others_as_bits() ->
     rng = np.random.default_rng(0)
     for density, by_columns_is_shorter in ((0.05, True), (0.4, False)):
         gemm = Gemm(rng.random((256, 256)) < density, np.ones((256, 64), dtype=bool))
-        flits = [
-            int(lower_gemm(gemm, replace(SMALL, piece_format=name)).rows.flits.sum()) for name in ("bitmap", "csc")
-        ]
+        flits = [int(lower_gemm(gemm, replace(SMALL, tile_format=name)).rows.flits.sum()) for name in ("bitmap", "csc")]
         assert (flits[1] < flits[0]) == by_columns_is_shorter
 
 
@@ -134,4 +131,4 @@ def test_any_number_of_units_runs_the_same_program(side: tuple[int, int]) -> Non
     rng = np.random.default_rng(0)
     trace = trace_of(rng.random((256, 128)) < 0.5, np.ones((128, 128)))
     spec = AdaptiveFabric(mesh_rows=side[0], mesh_columns=side[1])
-    assert sum(op.effectual_macs for op in acf.simulate(trace, spec).ops) == trace.effectual_macs
+    assert sum(op.effectual_macs for op in acf.simulate(trace, spec).ops) == effectual_macs(trace)

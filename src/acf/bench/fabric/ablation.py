@@ -6,8 +6,8 @@ from typing import Any
 
 from acf.bench.fabric.ablation_figures import Figures, regrow_figures, step_figures, traffic_figures
 from acf.bench.fabric.workloads import StepSpec
-from acf.program import BALANCERS
-from acf.program.shape import MAXIMUM_BLOCKS
+from acf.lowering import BALANCERS
+from acf.lowering.fabric_shape import MAXIMUM_BLOCKS
 from acf.sim.fabric import AdaptiveFabric
 
 UNEVEN = 1.0
@@ -138,7 +138,7 @@ def _scaled_fields(base: AdaptiveFabric, rows: int, columns: int, lanes: int) ->
     return {
         "mesh_rows": rows,
         "mesh_columns": columns,
-        "units_per_cluster": units,
+        "scus_per_cluster": units,
         "lanes": lanes,
         "link_bytes": max(32, 16 * lanes),
         "vector_lanes": max(1, round(base.vector_lanes * scale)),

@@ -7,12 +7,13 @@ from math import ceil
 from typing import NamedTuple
 
 from acf.bench.fabric.workloads import StepSpec, layer_traces
-from acf.program.lower import choose_work, lower_work
-from acf.program.mapping import choose_mapping, keep_mapping
+from acf.lowering import gemm_count, matrix_products
+from acf.lowering.mapping import choose_mapping, keep_mapping
+from acf.lowering.packing import choose_work, lower_work
 from acf.sim import simulate
 from acf.sim.fabric import AdaptiveFabric
 from acf.sim.result import Result
-from acf.trace import Trace, gemm_count
+from acf.trace import Trace
 
 NAMED_LOSSES = ("imbalance", "memory", "mesh", "drain", "fill")
 Figures = dict[str, float]
@@ -28,7 +29,7 @@ def traffic_figures(fabric: AdaptiveFabric, step: StepSpec, prefixes: tuple[str,
     results, sums = [], Counter[str]()
     for trace in layer_traces(step, prefixes):
         results.append(simulate(trace, fabric))
-        for gemm in (gemm for op in trace.ops for gemm in trace.gemms(op) if gemm.dense_macs):
+        for gemm in (gemm for op in trace.ops for gemm in matrix_products(trace, op) if gemm.dense_macs):
             work, swapped = choose_work(gemm, fabric)
             program = lower_work(work, swapped, fabric)
             sums["flits"] += int(program.rows.flits.sum()) + int(program.columns.flits.sum())
@@ -90,7 +91,8 @@ def _play_kept(before: Trace, after: Trace, rebalanced: Result, fabric: Adaptive
     for op_before, op, played in zip(before.ops, after.ops, rebalanced.ops, strict=True):
         share = ceil(played.dram_bytes / gemm_count(op, after.tensors))
         compute = 0
-        for gemm_before, gemm in zip(before.gemms(op_before), after.gemms(op), strict=True):
+        pairs = zip(matrix_products(before, op_before), matrix_products(after, op), strict=True)
+        for gemm_before, gemm in pairs:
             if not gemm.dense_macs:
                 continue
             work_before, swapped = choose_work(gemm_before, fabric)

@@ -30,7 +30,7 @@ class Cluster(Component):
     def __init__(self, sizes: FabricSizes, is_first_row: bool, counts: bool = True) -> None:
         self.sizes, self.is_first_row, self.counts = sizes, is_first_row, counts
         shape = sizes.shape
-        units, tiles = shape.units_per_cluster, shape.accumulator_tiles
+        units, tiles = shape.scus_per_cluster, shape.accumulator_tiles
         members: dict[str, In | Out] = {
             "enable": In(1),
             "reduces": In(1),
@@ -72,14 +72,14 @@ class Cluster(Component):
     def elaborate(self, platform: object) -> Module:
         """Receive, walk, fetch and accumulate, close, drain."""
         m, sizes, shape = Module(), self.sizes, self.sizes.shape
-        units = shape.units_per_cluster
+        units = shape.scus_per_cluster
         walkers = [Walker(sizes) for _ in range(units)]
         paths = [SumDatapath(sizes) for _ in range(units)]
         ports = [StorePort(sizes) for _ in range(sizes.ports)]
         for unit, (walker, path) in enumerate(zip(walkers, paths, strict=True)):
             place(m, f"walker_{unit}", walker, "walker")
             place(m, f"datapath_{unit}", path, "datapath")
-            port, turn = ports[unit // shape.units_per_port], unit % shape.units_per_port
+            port, turn = ports[unit // shape.scus_per_port], unit % shape.scus_per_port
             m.d.comb += [
                 path.operation.eq(walker.operation),
                 port.requests[turn].eq(walker.request),
@@ -150,7 +150,7 @@ class Cluster(Component):
             m.d.sync += [due.eq(after), base.eq(wrapped(Cat(base, 0) + header.count, shape.parallel_slots))]
         for unit, walker in enumerate(walkers):
             item = walker.write_item
-            own_rows = range(unit, shape.tile, shape.units_per_cluster)
+            own_rows = range(unit, shape.tile, shape.scus_per_cluster)
             m.d.comb += [
                 walker.write.eq(receiver.whole),
                 walker.write_place.eq(receiver.place),

@@ -125,7 +125,7 @@ class Controller(Component):
         return place, following
 
     def _send(self, m: Module, command: data.View, has_command: Value) -> None:
-        """Send the head packet when it is there, the link is free and all takers have room."""
+        """Send the head packet when it is there, the link is free and all destinations have room."""
         sizes, shape = self.sizes, self.sizes.shape
         packets, flits_left = Signal(range(shape.prefetch_packets + 1)), Signal(range(sizes.piece_flits + 1))
         came, late, outside = self._arrivals(m)
@@ -152,7 +152,7 @@ class Controller(Component):
             m.d.sync += [
                 beside.parallel.eq(command.parallel),
                 beside.packed.eq(command.packed),
-                beside.takers.eq(command.takers),
+                beside.destinations.eq(command.destinations),
                 beside.reason.eq(reason),
             ]
             if self.serial:
@@ -203,7 +203,7 @@ class Controller(Component):
         shape = self.sizes.shape
         rooms = []
         for place in range(self.places):
-            taken = self.sends & command.takers[place]
+            taken = self.sends & command.destinations[place]
             slots = Signal(range(shape.parallel_slots + 1), init=shape.parallel_slots, name=f"slots_{place}")
             is_parallel = command.parallel if self.serial else 1
             m.d.sync += slots.eq(slots + self.slot_credits[place] - (taken & is_parallel))
@@ -212,7 +212,7 @@ class Controller(Component):
                 queue = Signal(range(shape.queue_packets + 1), init=shape.queue_packets, name=f"queue_{place}")
                 m.d.sync += queue.eq(queue + self.queue_credits[place] - (taken & ~command.parallel))
                 room = Mux(command.parallel, slots != 0, queue != 0)
-            rooms.append(room | ~command.takers[place])
+            rooms.append(room | ~command.destinations[place])
         return all_of(rooms)
 
     def _order_sums(self, m: Module, command: data.View, has_command: Value) -> tuple[Signal, Value]:
@@ -222,8 +222,8 @@ class Controller(Component):
         for place in range(self.places):
             closed = Signal(range(3), name=f"closed_{place}")
             now = closed + (self.closes[place] & self.reduces)
-            m.d.sync += closed.eq(now - (starts & command.takers[place]))
-            ready.append((now != 0) | ~command.takers[place])
+            m.d.sync += closed.eq(now - (starts & command.destinations[place]))
+            ready.append((now != 0) | ~command.destinations[place])
         m.d.comb += [
             starts.eq(has_command & self.reduces & (left == 0) & all_of(ready) & ~self.hold),
             self.sums_done.eq((left == 1) & ~self.hold),

@@ -62,7 +62,7 @@ class SumDatapath(Component):
         m.d.comb += self.drained.eq(Cat(*(packed(m, drained[lane], f"drained_{lane}") for lane in range(lanes))))
         read = Signal(self.word)
         m.d.comb += read.eq(Mux(adds.bank, banks[1], banks[0]))
-        if not sizes.skips_both and sizes.shape.units_per_port > 1:
+        if not sizes.skips_both and sizes.shape.scus_per_port > 1:
             m.d.comb += sums.eq(read)  # the same word comes again after two cycles at least
             return m
         latest, latest_address, latest_bank = Signal(self.word), Signal.like(adds.address), Signal()

@@ -21,7 +21,7 @@ MEANINGS: dict[str, str] = {
     "packed": "a bit per value and the values that are no zeros follow; else all values",
     "flits": "flits of the packet",
     "address": "its first flit in the memory behind the controller",
-    "takers": "routers that keep a copy; of a round of partial sums: rows that must have closed it",
+    "destinations": "routers that keep a copy; of a round of partial sums: rows that must have closed it",
     "headers": "one header for every router of the line, the nearest lowest",
     "sum_flits": "reduction: flits of partial sums of this round",
     "sum_stride": "reduction: cycles from one of them to the next",

@@ -15,8 +15,8 @@ class PacketLine(Component):
     """From a controller past ``places`` routers; ``hop_cycles`` from one to the next.
 
     The router at distance d gives its cluster a copy of a flit ``hop_cycles`` x (d + 1) after it was read, if the
-    cluster is a taker, and passes it on while takers remain. What travels beside the flit is for those alone, so a
-    line has fewer wires the farther it goes.
+    cluster is a destination, and passes it on while destinations remain. What travels beside the flit is for those
+    alone, so a line has fewer wires the farther it goes.
     """
 
     def __init__(self, sizes: FabricSizes, places: int, serial: bool) -> None:
@@ -39,14 +39,17 @@ class PacketLine(Component):
     def _copy(self, m: Module, copy: Any, flit: Any) -> None:
         for name in ("last", "parallel", "packed", "reason", "data"):
             m.d.comb += copy[name].eq(flit[name])
-        m.d.comb += [copy.valid.eq(flit.valid & flit.takers[0]), copy.takers.eq(flit.takers[0])]
+        m.d.comb += [copy.valid.eq(flit.valid & flit.destinations[0]), copy.destinations.eq(flit.destinations[0])]
         if self.serial:
             m.d.comb += copy.headers.eq(flit.headers[: self.sizes.header.size])
 
     def _pass_on(self, m: Module, following: Any, flit: Any) -> None:
         for name in ("last", "parallel", "packed", "reason", "data"):
             m.d.comb += following[name].eq(flit[name])
-        m.d.comb += [following.valid.eq(flit.valid & flit.takers[1:].any()), following.takers.eq(flit.takers[1:])]
+        m.d.comb += [
+            following.valid.eq(flit.valid & flit.destinations[1:].any()),
+            following.destinations.eq(flit.destinations[1:]),
+        ]
         if self.serial:
             m.d.comb += following.headers.eq(flit.headers[self.sizes.header.size :])
 

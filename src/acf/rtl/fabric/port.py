@@ -14,7 +14,7 @@ from acf.rtl.fabric.sizes import FabricSizes
 class StorePort(Component):
     """Stores of queued pieces and of blocks, and the pipeline that unpacks one value and one row in every cycle.
 
-    Unit ``i`` of the port has the cycles ``i`` modulo ``units_per_port`` (``turns``). In its turn it learns, as
+    Unit ``i`` of the port has the cycles ``i`` modulo ``scus_per_port`` (``turns``). In its turn it learns, as
     ``last_cycle``, how long the pair that it requests takes, counted from 0; ``FETCH_CYCLES`` later the row is in its
     buffer. A unit holds a request for a turn at least, so each is met; those of idle units are fetched for nothing.
     """
@@ -23,10 +23,10 @@ class StorePort(Component):
         self.sizes = sizes
         shape = sizes.shape
         members: dict[str, In | Out] = {
-            "requests": In(data.ArrayLayout(sizes.request, shape.units_per_port)),
-            "turns": Out(shape.units_per_port),
+            "requests": In(data.ArrayLayout(sizes.request, shape.scus_per_port)),
+            "turns": Out(shape.scus_per_port),
             "last_cycle": Out(bits_for(sizes.chunks - 1)),
-            "fetched_valid": Out(shape.units_per_port),
+            "fetched_valid": Out(shape.scus_per_port),
             "fetched": Out(sizes.fetched),
         }
         for name, places in (("serial", shape.queue_packets), ("parallel", shape.parallel_slots)):
@@ -50,7 +50,7 @@ class StorePort(Component):
         block_pattern, block_packed = self._patterns(m, "parallel", shape.parallel_slots, chosen.slot)
         row_pattern = Signal(tile)
         m.d.comb += row_pattern.eq(word_of(block_pattern, chosen.step, tile))
-        count, least = count_ones(row_pattern), shape.units_per_port
+        count, least = count_ones(row_pattern), shape.scus_per_port
         m.d.comb += self.last_cycle.eq(Mux(count > least, count - 1, least - 1))
         asked = delayed(m, chosen, 1, "asked")
         mask = delayed(m, row_pattern if sizes.skips_both else Mux(block_packed, row_pattern, ~0), 4, "mask")
@@ -75,7 +75,7 @@ class StorePort(Component):
 
     def _turn(self, m: Module) -> data.View:
         """The request of the unit whose turn it is."""
-        units = self.sizes.shape.units_per_port
+        units = self.sizes.shape.scus_per_port
         turn, chosen = Signal(range(max(2, units))), Signal(self.sizes.request)
         m.d.sync += turn.eq(Mux(turn == units - 1, 0, turn + 1))
         for unit in range(units):

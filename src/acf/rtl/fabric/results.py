@@ -21,7 +21,7 @@ class FlitGatherer(Component):
         self.sizes = sizes
         self.values = values = sizes.flit_values
         shape = sizes.shape
-        self.cycle_values = shape.units_per_cluster * shape.lanes
+        self.cycle_values = shape.scus_per_cluster * shape.lanes
         self.cycles = max(1, values // self.cycle_values)
         self.flits = shape.accumulator_tiles * sizes.piece_values // values
         super().__init__(
@@ -79,14 +79,14 @@ class SumReader(Component):
     def __init__(self, sizes: FabricSizes) -> None:
         self.sizes = sizes
         shape = sizes.shape
-        flit_values, cycle_values = sizes.flit_bits // 32, shape.units_per_cluster * shape.lanes
+        flit_values, cycle_values = sizes.flit_bits // 32, shape.scus_per_cluster * shape.lanes
         self.cycles, self.parts = flit_values // sizes.sum_values, cycle_values // sizes.sum_values
         self.flits = shape.accumulator_tiles * sizes.piece_values // flit_values
         super().__init__(
             {
                 "start": In(1),
                 "flit": In(bits_for(self.flits - 1)),
-                "drains": Out(shape.units_per_cluster),
+                "drains": Out(shape.scus_per_cluster),
                 "address": Out(bits_for(sizes.sum_words - 1)),
                 "words": In(32 * cycle_values),
                 "valid": Out(1),
@@ -112,7 +112,7 @@ class SumReader(Component):
                 m.d.sync += left.eq(left - 1)
         part_bits = (self.parts - 1).bit_length()
         part = number[:part_bits]
-        for unit in range(shape.units_per_cluster):
+        for unit in range(shape.scus_per_cluster):
             m.d.comb += self.drains[unit].eq(reads & (part == unit * shape.lanes // self.sizes.sum_values))
         m.d.comb += [
             self.address.eq(number[part_bits:]),

@@ -8,7 +8,7 @@ from amaranth.lib import data
 from amaranth.utils import bits_for
 
 from acf.errors import RtlError
-from acf.program import FabricShape
+from acf.lowering import FabricShape
 
 ROUND_BITS = 8  # rounds are told apart modulo 256
 REASON_BITS = 3
@@ -30,7 +30,7 @@ class FabricSizes:
     def __post_init__(self) -> None:
         shape = self.shape
         rules = (
-            (shape.piece_format == "bitmap", "piece_format 'csc' is the simulator's alone; build with bitmap"),
+            (shape.tile_format == "bitmap", "tile_format 'csc' is the simulator's alone; build with bitmap"),
             (shape.skip != "gate", "skip 'gate' is the simulator's alone; build with both or serial"),
             (
                 shape.skip != "both" or shape.lanes == 1,
@@ -39,8 +39,8 @@ class FabricSizes:
             ),
             (not shape.ideal_links, "a crossbar has ideal links, which cannot be built; use mesh or static"),
             (
-                shape.tile % shape.units_per_cluster == 0,
-                f"units_per_cluster {shape.units_per_cluster} must divide the tile {shape.tile}; use a divisor",
+                shape.tile % shape.scus_per_cluster == 0,
+                f"scus_per_cluster {shape.scus_per_cluster} must divide the tile {shape.tile}; use a divisor",
             ),
             (_is_power(shape.lanes), f"lanes {shape.lanes} must be a power of two; use a power of two"),
             (
@@ -103,7 +103,7 @@ class FabricSizes:
     @property
     def unit_rows(self) -> int:
         """Rows of a piece that belong to one unit."""
-        return self.shape.tile // self.shape.units_per_cluster
+        return self.shape.tile // self.shape.scus_per_cluster
 
     @property
     def chunks(self) -> int:
@@ -118,7 +118,7 @@ class FabricSizes:
     @property
     def ports(self) -> int:
         """Read ports of a cluster, each with its own copy of the stores."""
-        return -(-self.shape.units_per_cluster // self.shape.units_per_port)
+        return -(-self.shape.scus_per_cluster // self.shape.scus_per_port)
 
     @property
     def skips_both(self) -> bool:
@@ -128,7 +128,7 @@ class FabricSizes:
     @property
     def datapath_delay(self) -> int:
         """Cycles by which multiplying follows the walk: a turn at the port, the fetch, the load of the row."""
-        return self.shape.units_per_port + FETCH_CYCLES + 1
+        return self.shape.scus_per_port + FETCH_CYCLES + 1
 
     # Layouts.
     @property
@@ -140,7 +140,7 @@ class FabricSizes:
 
     @cached_property
     def header(self) -> data.StructLayout:
-        """What a serial packet tells one of its takers."""
+        """What a serial packet tells one of its destinations."""
         tiles = self.shape.accumulator_tiles
         return data.StructLayout(
             {
@@ -211,7 +211,7 @@ class FabricSizes:
             "parallel": 1,
             "packed": 1,
             "reason": REASON_BITS,
-            "takers": places,
+            "destinations": places,
             "data": self.flit_bits,
         }
         if serial:
@@ -222,7 +222,7 @@ class FabricSizes:
     def sum_values(self) -> int:
         """Partial sums that leave a cluster in a cycle, to the one below it: as many as adders take."""
         shape = self.shape
-        return min(shape.sum_adders, shape.units_per_cluster * shape.lanes, shape.link_bytes // 4)
+        return min(shape.sum_adders, shape.scus_per_cluster * shape.lanes, shape.link_bytes // 4)
 
     @property
     def most_sum_flits(self) -> int:
@@ -246,7 +246,7 @@ class FabricSizes:
             "packed": 1,
             "flits": bits_for(self.piece_flits),
             "address": bits_for(self.memory_flits - 1),
-            "takers": places,
+            "destinations": places,
         }
         if serial:
             members["headers"] = places * self.header.size

@@ -110,7 +110,7 @@ class Fabric(Component):
         return m
 
     def _expose(self, m: Module, cluster: Cluster, index: int) -> None:
-        units = self.sizes.shape.units_per_cluster
+        units = self.sizes.shape.scus_per_cluster
         m.d.comb += [
             cluster.enable.eq(self.run),
             cluster.reduces.eq(self.reduces),

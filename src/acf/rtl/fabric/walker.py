@@ -28,7 +28,7 @@ class Walker(Component):
         shape = sizes.shape
         super().__init__(
             {
-                "unit": In(bits_for(shape.units_per_cluster - 1)),
+                "unit": In(bits_for(shape.scus_per_cluster - 1)),
                 "write": In(1),
                 "write_place": In(bits_for(shape.queue_packets - 1)),
                 "write_item": In(sizes.item),
@@ -93,7 +93,7 @@ class Walker(Component):
             m.d.sync += place.eq(wrapped(place + 1, shape.queue_packets))
         sum_row = Cat(row, tile_of_sums) if sizes.unit_rows > 1 else tile_of_sums
         within = Const(0, bits_for(sizes.chunks - 1)) if sizes.skips_both else chunk
-        own_unit = self.unit if shape.units_per_cluster > 1 else Const(0, 0)
+        own_unit = self.unit if shape.scus_per_cluster > 1 else Const(0, 0)
         m.d.comb += [
             self.operation.valid.eq(self.works),
             self.operation.start.eq(chunk == 0),

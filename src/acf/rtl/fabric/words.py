@@ -12,7 +12,7 @@ from amaranth.lib import data
 from numpy.typing import NDArray
 
 from acf.errors import RtlError
-from acf.program import SERIAL, Program, Stream
+from acf.lowering import SERIAL, Program, Stream
 from acf.rtl.fabric.sizes import ROUND_BITS, FabricSizes
 
 Bits = NDArray[np.uint16]
@@ -81,7 +81,7 @@ class _Encoder:
         self.serial, self.parallel = serial, parallel
         self.last_column = -(-parallel.shape[1] // self.shape.tile) - 1
         width = parallel.shape[1] - self.last_column * self.shape.tile
-        self.edge_cycles = max(-(-width // self.shape.lanes), self.shape.units_per_port)
+        self.edge_cycles = max(-(-width // self.shape.lanes), self.shape.scus_per_port)
 
     def encode(self) -> Encoded:
         shape = self.shape
@@ -109,14 +109,14 @@ class _Encoder:
         row, column = divmod(cluster, self.shape.mesh_columns)
         rows = self.program.rows
         span = range(int(rows.first[row]), int(rows.first[row + 1]))
-        return [packet for packet in span if rows.kind[packet] == SERIAL and _takes(rows.takers[packet], column)]
+        return [packet for packet in span if rows.kind[packet] == SERIAL and _takes(rows.destinations[packet], column)]
 
     def _blocks(self, row: int, column: int) -> dict[int, list[int]]:
         """For every step the output columns whose blocks reach the cluster, in the order of arrival."""
         blocks: dict[int, list[int]] = defaultdict(list)
         for stream, line, place in ((self.program.columns, column, row), (self.program.rows, row, column)):
             for packet in range(int(stream.first[line]), int(stream.first[line + 1])):
-                if stream.kind[packet] != SERIAL and _takes(stream.takers[packet], place):
+                if stream.kind[packet] != SERIAL and _takes(stream.destinations[packet], place):
                     blocks[int(stream.step[packet])].append(int(stream.row[packet]))
         return blocks
 
@@ -248,7 +248,7 @@ class _Encoder:
                 "packed": packed,
                 "flits": int(stream.flits[packet]),
                 "address": address,
-                "takers": int(stream.takers[packet]),
+                "destinations": int(stream.destinations[packet]),
             }
             if headers is not None:
                 size = self.sizes.header.size
@@ -264,8 +264,8 @@ class _Encoder:
         whole = np.zeros((tile, tile), dtype=np.uint16)
         along = slice(depth * tile, (depth + 1) * tile)
         if kind == SERIAL:
-            first = int(self.program.piece_first[piece])
-            values = self.serial[first : first + int(self.program.piece_rows[piece]), along]
+            first = int(self.program.tile_first_row[piece])
+            values = self.serial[first : first + int(self.program.tile_rows[piece]), along]
         else:
             values = self.parallel[along, piece * tile : (piece + 1) * tile]
         whole[: values.shape[0], : values.shape[1]] = values
@@ -292,7 +292,7 @@ class _Encoder:
         for number in sorted(has_items):
             flits = int(program.round_flits[number, 0, column]) // program.split
             fields: dict[str, Any] = {
-                "takers": has_items[number],
+                "destinations": has_items[number],
                 "sum_flits": flits,
                 "sum_stride": stride,
                 "sum_cycles": shape.hop_cycles * shape.mesh_rows + flits * stride,

@@ -38,7 +38,7 @@ class CopiesReachTheirTakers(Component):
         checks = []
         for place in range(self.places):
             then, copy = past[hop * (place + 1) - 1], getattr(line, f"taken_{place}")
-            meant = then["valid"] & then["takers"][place]
+            meant = then["valid"] & then["destinations"][place]
             same = Cat(*(copy[name] == then[name] for name in ("last", "parallel", "packed", "reason", "data"))).all()
             if self.serial:
                 header = self.sizes.header.size

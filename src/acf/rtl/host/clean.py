@@ -14,7 +14,7 @@ def lay_out_cleaning(sizes: FabricSizes, axi: AxiSpec, base: int = 0) -> MemoryI
     shape = sizes.shape
     flits, stride = sizes.most_sum_flits, shape.sum_flit_cycles
     fields = {
-        "takers": 0,
+        "destinations": 0,
         "sum_flits": flits,
         "sum_stride": stride,
         "sum_cycles": shape.hop_cycles * shape.mesh_rows + flits * stride,

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from acf.errors import RtlError
-from acf.program import Program
+from acf.lowering import Program
 from acf.rtl.axi.spec import PAGE_BYTES, AxiSpec
 from acf.rtl.fabric.controller import COUNT_BITS
 from acf.rtl.fabric.fetcher import Slots

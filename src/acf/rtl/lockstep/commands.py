@@ -18,7 +18,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 SMALL = {
     "mesh_rows": 2,
     "mesh_columns": 2,
-    "units_per_cluster": 1,
+    "scus_per_cluster": 1,
     "tile": 8,
     "link_bytes": 16,
     "queue_packets": 3,
@@ -125,7 +125,7 @@ def load_shape(config: Path | None) -> Any:
     """The shape in a TOML file, or the small one."""
     require("amaranth")
     from acf.errors import RtlError
-    from acf.program import FabricShape
+    from acf.lowering import FabricShape
     from acf.sim.registry import load_architecture
 
     if config is None:

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from acf.errors import RtlError
-from acf.program import FabricShape, Program
+from acf.lowering import FabricShape, Program
 from acf.rtl.fabric.bench import FabricBench
 from acf.rtl.fabric.sizes import FabricSizes
 from acf.rtl.fabric.top import COUNTERS_CYCLES

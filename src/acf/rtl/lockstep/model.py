@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from acf.jit import compiled
-from acf.program import SERIAL, Program
+from acf.lowering import SERIAL, Program
 from acf.rtl.arithmetic.model import QUIET_NAN, bf16_bits, bf16_values
 from acf.rtl.fabric.sizes import FabricSizes
 from acf.rtl.fabric.words import Bits, Encoded
@@ -31,7 +31,7 @@ def run_model(
     rows, columns = program.rows, program.columns
     unit_cycles = np.zeros((shape.units, len(REASONS)), dtype=np.int64)
     log = EventLog.of_size(
-        rows.packets, columns.packets, shape.mesh_columns, shape.units_per_cluster, program.rounds, shape.clusters
+        rows.packets, columns.packets, shape.mesh_columns, shape.scus_per_cluster, program.rounds, shape.clusters
     )
     traffic, timing = Traffic.of(program, stalls.ticks), Timing.of(shape, stalls.latency_cycles)
     cycles = step_and_log(traffic, timing, unit_cycles, log)
@@ -50,7 +50,7 @@ def _events(program: Program, sizes: FabricSizes, log: EventLog) -> dict[str, li
                 sent = int(log.sent_at[offset + packet])
                 events["send"][line if stream is rows else shape.mesh_rows + line].append(sent)
                 for place in range(shape.mesh_columns if stream is rows else shape.mesh_rows):
-                    if not (int(stream.takers[packet]) >> place) & 1:
+                    if not (int(stream.destinations[packet]) >> place) & 1:
                         continue
                     cluster = line * shape.mesh_columns + place if stream is rows else place * shape.mesh_columns + line
                     arrival = sent + int(stream.flits[packet]) + shape.hop_cycles * (place + 1)
@@ -73,8 +73,8 @@ def _unit_events(
     place: int,
     cluster: int,
 ) -> None:
-    units = sizes.shape.units_per_cluster
-    nearer = int(program.rows.takers[packet]) & ((1 << place) - 1)
+    units = sizes.shape.scus_per_cluster
+    nearer = int(program.rows.destinations[packet]) & ((1 << place) - 1)
     item = int(program.rows.item_first[packet]) + nearer.bit_count()
     for unit in range(units):
         begun = int(log.begun_at[packet, place, unit])
@@ -172,8 +172,8 @@ def _fill_banks(
                 int(rows.row[item.packet]),
             )
             bank = banks.setdefault((cluster, number), _empty_bank(sizes))
-            first = int(program.piece_first[piece])
-            left = serial[first : first + int(program.piece_rows[piece]), depth * tile : (depth + 1) * tile]
+            first = int(program.tile_first_row[piece])
+            left = serial[first : first + int(program.tile_rows[piece]), depth * tile : (depth + 1) * tile]
             columns = place.blocks[int(rows.step[item.packet])]
             for rank, target in item.sums.items():
                 right = parallel[depth * tile : (depth + 1) * tile, columns[rank] * tile : (columns[rank] + 1) * tile]
@@ -192,7 +192,7 @@ def _scatter(
     """Put pieces of a bank where they belong in the output, or add them to what is there."""
     tile = sizes.shape.tile
     for index, (piece, column) in enumerate(pieces):
-        first, rows = int(program.piece_first[piece]), int(program.piece_rows[piece])
+        first, rows = int(program.tile_first_row[piece]), int(program.tile_rows[piece])
         target = output[first : first + rows, column * tile : (column + 1) * tile]
         values = bank[index, : target.shape[0], : target.shape[1]]
         target[...] = add_flushed(target, values) if adds else values

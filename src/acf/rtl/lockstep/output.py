@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from acf.program import Program
+from acf.lowering import Program
 from acf.rtl.arithmetic.model import bf16_values
 from acf.rtl.fabric.sizes import FabricSizes
 from acf.rtl.fabric.words import Encoded
@@ -62,7 +62,7 @@ def _round_flits(program: Program, number: int, row: int, column: int) -> int:
 def _bank(sizes: FabricSizes, values: Values) -> Values:
     """Values in the order of leaving as pieces ``[tiles, tile, tile]``: word n is word n // units of unit n % units."""
     shape = sizes.shape
-    ordered = values.reshape(-1, sizes.unit_rows, sizes.chunks, shape.units_per_cluster, shape.lanes)
+    ordered = values.reshape(-1, sizes.unit_rows, sizes.chunks, shape.scus_per_cluster, shape.lanes)
     return np.ascontiguousarray(ordered.transpose(0, 1, 3, 2, 4)).reshape(-1, shape.tile, shape.tile)
 
 
@@ -71,7 +71,7 @@ def _scatter(
 ) -> None:
     tile = sizes.shape.tile
     for index, (piece, column) in enumerate(pieces):
-        first, rows = int(program.piece_first[piece]), int(program.piece_rows[piece])
+        first, rows = int(program.tile_first_row[piece]), int(program.tile_rows[piece])
         target = output[first : first + rows, column * tile : (column + 1) * tile]
         values = bank[index, : target.shape[0], : target.shape[1]]
         target[...] = add_flushed(target, values) if adds else values

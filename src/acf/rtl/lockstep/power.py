@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from acf.errors import RtlError
-from acf.program import FabricShape
+from acf.lowering import FabricShape
 from acf.rtl.fabric.bench import FabricBench
 from acf.rtl.liberty import Liberty
 from acf.rtl.lockstep.fabric import FabricSimulation

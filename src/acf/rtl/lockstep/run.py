@@ -5,14 +5,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from acf.program import FabricShape, Program, lower_gemm
+from acf.lowering import FabricShape, Gemm, Program, lower_gemm
 from acf.rtl.arithmetic.model import bf16_bits, bf16_values
 from acf.rtl.fabric.sizes import FabricSizes
 from acf.rtl.fabric.words import Bits, encode
 from acf.rtl.lockstep.fabric import FabricSimulation
 from acf.rtl.lockstep.model import Stalls, run_model
 from acf.rtl.lockstep.record import Divergence, Record, first_divergence
-from acf.trace import Gemm
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,7 @@ from acf.errors import RtlError
 from acf.rtl.units.tree import balanced
 
 POLICIES = ("round-robin", "longest-first")
-"""How block rows are shared, by the number at ``policy``; names and choices are those of `acf.program`'s balancers."""
+"""How block rows are shared, by the number at ``policy``; names and choices are those of `acf.lowering`'s balancers."""
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from acf.program.balance import BALANCERS
+from acf.lowering.balance import BALANCERS
 from acf.rtl.units.route_planner import PlannerSpec
 from acf.sim.mesh.routing import MulticastGroup, RoutingTable
 from acf.sim.mesh.spec import MeshSpec
@@ -30,11 +30,11 @@ class RoutePlan:
 
 
 def plan_routes(spec: PlannerSpec, blocks: NDArray[np.bool_], policy: str) -> RoutePlan:
-    """The plan of a layer with ``blocks [block rows, depths]``, shared by a balancer of `acf.program`."""
+    """The plan of a layer with ``blocks [block rows, depths]``, shared by a balancer of `acf.lowering`."""
     owners = BALANCERS[policy].share(blocks.sum(axis=1).astype(np.int64), blocks, spec.routers)
     needed = np.asarray(blocks.any(axis=0))
-    takers = [tuple(sorted(set(owners[blocks[:, depth]].tolist()))) for depth in range(spec.depths)]
-    groups = [MulticastGroup(spec.source, members) for members in takers if members]
+    destinations = [tuple(sorted(set(owners[blocks[:, depth]].tolist()))) for depth in range(spec.depths)]
+    groups = [MulticastGroup(spec.source, members) for members in destinations if members]
     table = RoutingTable.build(MeshSpec(columns=spec.columns, rows=spec.rows), groups)
     ports = np.zeros((spec.routers, spec.ids), dtype=np.uint8)
     ports[:, : spec.routers] = table.ports[:, : spec.routers]

@@ -5,8 +5,9 @@ from math import ceil
 
 from acf.cost.gpu import GPU_FIGURES
 from acf.errors import ArchitectureError
+from acf.lowering import Gemm
 from acf.sim.accelerator import AcceleratorSpec, ComputeCount
-from acf.trace import BitTensor, Gemm
+from acf.trace import BitTensor
 
 MAXIMUM_SPARSE_GAIN = 2.0
 """A TensorDash-like kernel on a GPU gains at most this: seed 000's second baseline."""

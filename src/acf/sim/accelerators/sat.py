@@ -19,10 +19,11 @@ from acf.cost import (
     sram_pj_per_byte,
 )
 from acf.errors import ArchitectureError
+from acf.lowering import Gemm
 from acf.sim.accelerator import AcceleratorSpec, ComputeCount
 from acf.sim.accelerators.sore import reduction_cycles
 from acf.sim.accelerators.systolic import Array, ProductMapping, output_stationary, weight_stationary
-from acf.trace import BitTensor, Gemm
+from acf.trace import BitTensor
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from acf.lowering import PackedRows
 from acf.sim.accelerators.moves import Moves, lane_levels
 from acf.sim.accelerators.schedule_kernels import level_cycles, table_cycles
-from acf.trace import PackedRows
 
 TABLE_BITS = 16
 MAXIMUM_LANES = 64

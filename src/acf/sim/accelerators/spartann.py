@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 
 from acf.cost.spartann import SPARTANN_CLOCK_HZ, SPARTANN_MACS, area_mm2, on_chip_power_w, skipping_power_w
 from acf.errors import ArchitectureError
+from acf.lowering import Gemm
 from acf.sim.accelerator import AcceleratorSpec, ComputeCount
 from acf.sparse.relative_csc import MAXIMUM_INDEX_BITS, count_entries
-from acf.trace import Gemm
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from math import ceil
 
-from acf.trace import Gemm
+from acf.lowering import Gemm
 
 
 @dataclass(frozen=True)

@@ -19,10 +19,11 @@ from acf.cost import (
 )
 from acf.cost.figures import PUBLISHED_CLOCK_HZ, PUBLISHED_CORES, PUBLISHED_MACS_PER_CORE, PUBLISHED_ON_CHIP_BYTES
 from acf.errors import ArchitectureError
+from acf.lowering import Gemm
 from acf.sim.accelerator import AcceleratorSpec, ComputeCount
 from acf.sim.accelerators.supply import Supply
 from acf.sim.accelerators.tiles import TileWork, pooled_cycles
-from acf.trace import BitTensor, Gemm
+from acf.trace import BitTensor
 
 PUBLISHED_TRANSPOSERS = 128
 """Assumed of the published chip, see `TensorCore.transposers`."""

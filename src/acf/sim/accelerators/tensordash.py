@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from acf.cost import FIGURES, overhead_scales
 from acf.cost.overheads import PUBLISHED_DEPTH
 from acf.errors import ArchitectureError
+from acf.lowering import Gemm, PackedRows
 from acf.sim.accelerators.moves import PAPER_MOVES, Moves, check_moves, lane_levels
 from acf.sim.accelerators.scheduler import MAXIMUM_LANES, pair_cycles, tile_cycles
 from acf.sim.accelerators.tensorcore import TensorCore
 from acf.sim.accelerators.tiles import TileWork
-from acf.trace import Gemm, PackedRows
 
 OPERAND_CHOICES = ("sparser", "paper")
 """sparser: of both operands in every pass; paper: activations forward, gradients for input gradients, then sparser."""

@@ -1,8 +1,8 @@
 """When everything on the fabric happens, without stepping through cycles.
 
-Every link has one sender, every queue is served in order, and a packet leaves its controller only when all its takers
-have room. So each event is the latest of a few earlier ones, and one walk over the packets in order gives exact
-times. `acf.sim.fabric.stepper` is the same machine cycle by cycle; the two agree to the cycle.
+Every link has one sender, every queue is served in order, and a packet leaves its controller only when all its
+destinations have room. So each event is the latest of a few earlier ones, and one walk over the packets in order
+gives exact times. `acf.sim.fabric.stepper` is the same machine cycle by cycle; the two agree to the cycle.
 """
 
 from typing import NamedTuple
@@ -95,7 +95,7 @@ def play_program(traffic: Traffic, timing: Timing, unit_cycles: Int64s) -> int:
                 time, reason = send(traffic, timing, times, line, packet)
                 item = traffic.item_first[packet]
                 for place in range(places_of(line, mesh_rows, mesh_columns)):
-                    if not takes(traffic.takers[packet], place):
+                    if not takes(traffic.destinations[packet], place):
                         continue
                     cluster = cluster_at(line, place, mesh_rows, mesh_columns)
                     arrival = arrival_of(time, traffic.flits[packet], place, timing)
@@ -132,7 +132,7 @@ def send(traffic: Traffic, timing: Timing, times: Times, line: int, packet: int)
     if times.link[line] > time:
         time, reason = times.link[line], MESH
     for place in range(places_of(line, mesh_rows, mesh_columns)):
-        if takes(traffic.takers[packet], place):
+        if takes(traffic.destinations[packet], place):
             cluster = cluster_at(line, place, mesh_rows, mesh_columns)
             credit = 0
             if traffic.serial[packet]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from acf.program import SERIAL, FabricShape, Program
+from acf.lowering import SERIAL, FabricShape, Program
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,11 +27,11 @@ def compute(program: Program, shape: FabricShape, a: NDArray[np.float64], b: NDA
         for mesh_column in range(mesh_columns):
             blocks = _blocks_by_step(program, mesh_row, mesh_column)
             for packet in range(int(program.rows.first[mesh_row]), int(program.rows.first[mesh_row + 1])):
-                if program.rows.kind[packet] != SERIAL or not _takes(program.rows.takers[packet], mesh_column):
+                if program.rows.kind[packet] != SERIAL or not _takes(program.rows.destinations[packet], mesh_column):
                     continue
                 piece, depth = int(program.rows.row[packet]), int(program.rows.depth[packet])
-                first = int(program.piece_first[piece])
-                rows = slice(first, first + int(program.piece_rows[piece]))
+                first = int(program.tile_first_row[piece])
+                rows = slice(first, first + int(program.tile_rows[piece]))
                 along = slice(depth * tile, (depth + 1) * tile)
                 for index, block in enumerate(blocks[int(program.rows.step[packet])]):
                     if not _takes(program.rows.blocks[packet, mesh_column], index):
@@ -47,7 +47,7 @@ def _blocks_by_step(program: Program, mesh_row: int, mesh_column: int) -> dict[i
     blocks: dict[int, list[int]] = {step: [] for step in range(program.steps)}
     for stream, line, place in ((program.columns, mesh_column, mesh_row), (program.rows, mesh_row, mesh_column)):
         for packet in range(int(stream.first[line]), int(stream.first[line + 1])):
-            if stream.kind[packet] != SERIAL and _takes(stream.takers[packet], place):
+            if stream.kind[packet] != SERIAL and _takes(stream.destinations[packet], place):
                 blocks[int(stream.step[packet])].append(int(stream.row[packet]))
     return blocks
 

@@ -58,7 +58,7 @@ def plan_items(traffic: Traffic) -> Plan:
                 next_packet[line] += 1
                 item = traffic.item_first[packet]
                 for place in range(places_of(line, mesh_rows, mesh_columns)):
-                    if not takes(traffic.takers[packet], place):
+                    if not takes(traffic.destinations[packet], place):
                         continue
                     cluster = cluster_at(line, place, mesh_rows, mesh_columns)
                     if not traffic.serial[packet]:
@@ -83,7 +83,7 @@ def count_items(traffic: Traffic) -> Int64s:
     for line in range(mesh_rows):
         for packet in range(traffic.first[line], traffic.first[line + 1]):
             for place in range(mesh_columns):
-                if traffic.serial[packet] and takes(traffic.takers[packet], place):
+                if traffic.serial[packet] and takes(traffic.destinations[packet], place):
                     counts[line * mesh_columns + place] += 1
     return counts
 

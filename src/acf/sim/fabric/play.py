@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from acf.errors import ArchitectureError
-from acf.program import FabricShape, Program
+from acf.lowering import FabricShape, Program
 from acf.sim.fabric.engine import play_program
 from acf.sim.fabric.stepper import step_program
 from acf.sim.fabric.traffic import FRACTION_BITS, REASONS, Timing, Traffic

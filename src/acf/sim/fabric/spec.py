@@ -16,12 +16,11 @@ from acf.cost import (
 )
 from acf.cost.mesh import link_pj, router_mm2, router_pass_pj
 from acf.errors import ArchitectureError
-from acf.program import BALANCERS, SERIAL, FabricShape, Program, Stream
-from acf.program.lower import choose_work, lower_work
-from acf.program.mapping import Work
+from acf.lowering import BALANCERS, SERIAL, FabricShape, Gemm, Program, Stream
+from acf.lowering.mapping import Work
+from acf.lowering.packing import choose_work, lower_work
 from acf.sim.accelerator import AcceleratorSpec, ComputeCount
 from acf.sim.fabric.play import ENGINES, DramPort, Played, play
-from acf.trace import Gemm
 
 VECTOR_PASSES: dict[str, int] = {"forward": 3, "input_grad": 4, "weight_grad": 8}
 """Operations of the vector unit on every output value of a product, an assumption.
@@ -205,8 +204,8 @@ class AdaptiveFabric(FabricShape, AcceleratorSpec):
         payload = stream.flits.astype(np.int64) * self.link_bytes
         hops = np.zeros(stream.packets, dtype=np.int64)
         for place in range(max(self.mesh_rows, self.mesh_columns)):
-            hops[(stream.takers >> np.uint64(place)) & np.uint64(1) > 0] = place + 1
-        copies = np.bitwise_count(stream.takers).astype(np.int64)
+            hops[(stream.destinations >> np.uint64(place)) & np.uint64(1) > 0] = place + 1
+        copies = np.bitwise_count(stream.destinations).astype(np.int64)
         serial = stream.kind == SERIAL
         stored = float((payload * copies)[serial].sum()) * self._sram_pj(self._queue_bytes, True)
         stored += float((payload * copies)[~serial].sum()) * self._sram_pj(self._block_store_bytes, True)
@@ -250,7 +249,7 @@ class AdaptiveFabric(FabricShape, AcceleratorSpec):
     @property
     def _accumulator_bytes(self) -> int:
         """Memory of one unit for two banks of fp32 sums."""
-        return 2 * self.accumulator_tiles * self.tile**2 * 4 // self.units_per_cluster
+        return 2 * self.accumulator_tiles * self.tile**2 * 4 // self.scus_per_cluster
 
     @property
     def _hop_pj_per_byte(self) -> float:
@@ -260,8 +259,8 @@ class AdaptiveFabric(FabricShape, AcceleratorSpec):
     @property
     def _link_mm(self) -> float:
         """Side of a cluster: its MACs and its memories."""
-        macs = self.units_per_cluster * self.lanes * MAC_65NM_MM2.value
-        units = self.units_per_cluster * sram_mm2(self.technology_nm, self._accumulator_bytes)
+        macs = self.scus_per_cluster * self.lanes * MAC_65NM_MM2.value
+        units = self.scus_per_cluster * sram_mm2(self.technology_nm, self._accumulator_bytes)
         return sqrt(macs + units + self._cluster_memory_mm2)
 
     @property

@@ -343,7 +343,7 @@ def may_send(
         since, reason = controllers.link_free[line], MESH
     credits = queue if traffic.serial[packet] else slots
     for place in range(places_of(line, mesh_rows, mesh_columns)):
-        if not takes(traffic.takers[packet], place):
+        if not takes(traffic.destinations[packet], place):
             continue
         cluster = cluster_at(line, place, mesh_rows, mesh_columns)
         if credits.left[cluster] == 0:
@@ -367,11 +367,11 @@ def deliver(
     packet: int,
     reason: int,
 ) -> None:
-    """Put a packet on its way to all takers, a credit each."""
+    """Put a packet on its way to all destinations, a credit each."""
     mesh_rows, mesh_columns = traffic.round_flits.shape[1], traffic.round_flits.shape[2]
     credits = queue if traffic.serial[packet] else slots
     for place in range(places_of(line, mesh_rows, mesh_columns)):
-        if not takes(traffic.takers[packet], place):
+        if not takes(traffic.destinations[packet], place):
             continue
         cluster = cluster_at(line, place, mesh_rows, mesh_columns)
         if credits.left[cluster] > 0:

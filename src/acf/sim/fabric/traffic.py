@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from acf.jit import compiled
-from acf.program import SERIAL, FabricShape, Program
+from acf.lowering import SERIAL, FabricShape, Program
 
 REASONS = ("work", "scan", "fill", "memory", "mesh", "imbalance", "drain")
 """What a unit does with a cycle: it works, passes over a piece that holds nothing for it, or waits for a reason.
@@ -24,7 +24,7 @@ FRACTION_BITS = 16
 class Traffic(NamedTuple):
     """Packets of all lines: first the mesh rows', then the mesh columns', each line's in the order of sending.
 
-    Line ``l`` sends packets ``first[l]`` up to ``first[l + 1]``. Packets of rows have items (`acf.program.Stream`) and
+    Line ``l`` sends packets ``first[l]`` up to ``first[l + 1]``. Packets of rows have items (`acf.lowering.Stream`) and
     ``dram_ticks``, the DRAM time of their controller in 1/65536 cycles; 0: they are on chip.
     """
 
@@ -32,7 +32,7 @@ class Traffic(NamedTuple):
     serial: NDArray[np.bool_]
     step: NDArray[np.int32]
     flits: NDArray[np.int32]
-    takers: NDArray[np.uint64]
+    destinations: NDArray[np.uint64]
     item_first: NDArray[np.int64]
     item_cycles: NDArray[np.int32]
     dram_ticks: NDArray[np.int64]
@@ -49,7 +49,7 @@ class Traffic(NamedTuple):
             serial=np.concatenate((rows.kind, columns.kind)) == SERIAL,
             step=np.concatenate((rows.step, columns.step)),
             flits=np.concatenate((rows.flits, columns.flits)),
-            takers=np.concatenate((rows.takers, columns.takers)),
+            destinations=np.concatenate((rows.destinations, columns.destinations)),
             item_first=np.concatenate((rows.item_first[:-1], np.zeros(columns.packets, dtype=np.int64))),
             item_cycles=rows.item_cycles,
             dram_ticks=np.concatenate((dram_ticks, np.zeros(columns.packets, dtype=np.int64))),
@@ -60,7 +60,7 @@ class Traffic(NamedTuple):
 
 
 class Timing(NamedTuple):
-    """The machine's sizes and delays, in packets and cycles (`acf.program.FabricShape`); ideal links have no hops."""
+    """The machine's sizes and delays, in packets and cycles (`acf.lowering.FabricShape`); ideal links have no hops."""
 
     queue_packets: int
     parallel_slots: int
@@ -91,9 +91,9 @@ class Timing(NamedTuple):
 
 
 @compiled
-def takes(takers: np.uint64, place: int) -> bool:
+def takes(destinations: np.uint64, place: int) -> bool:
     """Whether the router at ``place`` along its line keeps a copy."""
-    return bool((takers >> np.uint64(place)) & np.uint64(1))
+    return bool((destinations >> np.uint64(place)) & np.uint64(1))
 
 
 @compiled

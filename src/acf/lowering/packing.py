@@ -8,14 +8,14 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from acf.program.mapping import ReductionMapping, TokenMapping, Work, choose_mapping
-from acf.program.packets import Operands, Packets, Sizes
-from acf.program.program import Program, Stream
-from acf.program.reduction_streams import ReductionPlan, reduction_packets
-from acf.program.shape import FabricShape
-from acf.program.tiles import TiledRows, tiles_any
-from acf.program.token_streams import TokenPlan, token_packets
-from acf.trace import Gemm
+from acf.lowering import Gemm
+from acf.lowering.fabric_shape import FabricShape
+from acf.lowering.mapping import ReductionMapping, TokenMapping, Work, choose_mapping
+from acf.lowering.packets import Operands, Packets, Sizes
+from acf.lowering.program import Program, Stream
+from acf.lowering.reduction_streams import ReductionPlan, reduction_packets
+from acf.lowering.tiles import TiledRows, tiles_any
+from acf.lowering.token_streams import TokenPlan, token_packets
 
 VALUE_BYTES = 2  # bf16, as results are written
 SUM_BYTES = 4  # fp32, as partial sums travel
@@ -69,7 +69,7 @@ def _operands(work: Work, shape: FabricShape) -> Operands:
     A row of a block comes by a port that several units share, so it takes at least as many cycles as there are of them.
     """
     present = work.present
-    at_least = np.maximum(-(-work.parallel.widths // shape.lanes), shape.units_per_port)
+    at_least = np.maximum(-(-work.parallel.widths // shape.lanes), shape.scus_per_port)
     widths = np.where(present, at_least[:, None], 0)
     if shape.skip != "both":
         nothing = np.zeros((0, 0, 0), dtype=np.uint8)
@@ -82,14 +82,14 @@ def _operands(work: Work, shape: FabricShape) -> Operands:
             shape.tile,
         )
     cycles = (work.parallel.depth_nonzeros + np.uint8(shape.lanes - 1)) // np.uint8(shape.lanes)
-    cycles = np.maximum(cycles, np.uint8(shape.units_per_port))
+    cycles = np.maximum(cycles, np.uint8(shape.scus_per_port))
     same = np.where((cycles == cycles[:, :, :1]).all(axis=2), cycles[:, :, 0].astype(np.int8), np.int8(-1))
     return Operands(work.serial.patterns, work.parallel.tile_nonzeros, cycles, same, False, shape.tile)
 
 
 def _sizes(shape: FabricShape) -> Sizes:
-    by_columns = shape.piece_format == "csc"
-    return Sizes(shape.mesh_rows, shape.mesh_columns, shape.units_per_cluster, shape.tile, shape.link_bytes, by_columns)
+    by_columns = shape.tile_format == "csc"
+    return Sizes(shape.mesh_rows, shape.mesh_columns, shape.scus_per_cluster, shape.tile, shape.link_bytes, by_columns)
 
 
 def _fill(
@@ -99,7 +99,7 @@ def _fill(
 ) -> list[Stream]:
     """Streams of so many controllers each: ``write`` runs once to count packets and items, once to fill them in."""
     cursor, items = np.zeros(sum(lines), dtype=np.int64), np.zeros(lines[0], dtype=np.int64)
-    write(cursor, items, False, [Packets.empty(0, 0, shape.mesh_columns, shape.units_per_cluster) for _ in lines])
+    write(cursor, items, False, [Packets.empty(0, 0, shape.mesh_columns, shape.scus_per_cluster) for _ in lines])
     item_total, item_starts = int(items.sum()), np.concatenate(([0], np.cumsum(items)[:-1]))
     firsts, packets, starts = [], [], []
     begin = 0
@@ -107,7 +107,7 @@ def _fill(
         first = np.concatenate(([0], np.cumsum(cursor[begin : begin + count])))
         begin += count
         total = item_total if index == 0 else 0
-        packets.append(Packets.empty(int(first[-1]), total, shape.mesh_columns, shape.units_per_cluster))
+        packets.append(Packets.empty(int(first[-1]), total, shape.mesh_columns, shape.scus_per_cluster))
         packets[-1].item_first[:] = total
         firsts.append(first)
         starts.append(first[:-1])
@@ -117,12 +117,12 @@ def _fill(
 
 def _token_program(work: Work, mapping: TokenMapping, shape: FabricShape, swapped: bool) -> Program:
     parts = shape.mesh_rows * (shape.mesh_columns // mapping.groups)
-    piece_first, piece_rows, part_first = _cut_rows(work, parts, shape)
+    tile_first_row, tile_rows, part_first = _cut_rows(work, parts, shape)
     batches = max(1, -(-int(np.diff(part_first).max()) // mapping.batch))
     column_rounds = int(mapping.round_of.max(initial=0)) + 1
     needed = np.zeros((0, work.parallel.tiles), dtype=bool) if work.needed is None else work.needed
     operands, sizes, orders = _operands(work, shape), _sizes(shape), mapping.depth_order(work.present)
-    pieces, columns_of = (piece_first, piece_rows, part_first), (mapping.group_of, mapping.round_of)
+    pieces, columns_of = (tile_first_row, tile_rows, part_first), (mapping.group_of, mapping.round_of)
     plan = TokenPlan(*pieces, needed, *columns_of, orders, mapping.groups, mapping.batch, batches)
 
     def write(cursor: NDArray[np.int64], items: NDArray[np.int64], writes: bool, packets: list[Packets]) -> None:
@@ -136,8 +136,8 @@ def _token_program(work: Work, mapping: TokenMapping, shape: FabricShape, swappe
         round_of_step=np.repeat(np.arange(rounds, dtype=np.int32), work.serial.steps),
         round_flits=_token_result_flits(work, mapping, part_first, batches, shape),
         reduces=False,
-        piece_first=piece_first,
-        piece_rows=piece_rows,
+        tile_first_row=tile_first_row,
+        tile_rows=tile_rows,
         swapped=swapped,
     )
 
@@ -195,15 +195,15 @@ def _reduction_program(work: Work, mapping: ReductionMapping, shape: FabricShape
     np.add.at(pieces, (mapping.round_of, mapping.column_of), 1)
     flits = np.tile(-(-pieces * shape.tile**2 * SUM_BYTES // shape.link_bytes), (1, mapping.split)) * mapping.split
     local_steps = -(-work.serial.steps // (shape.mesh_rows * mapping.split))
-    no_packets = Packets.empty(0, 0, shape.mesh_columns, shape.units_per_cluster)
+    no_packets = Packets.empty(0, 0, shape.mesh_columns, shape.scus_per_cluster)
     return Program(
         rows=rows,
         columns=Stream(np.zeros(shape.mesh_columns + 1, dtype=np.int64), *no_packets),
         round_of_step=np.repeat(np.arange(rounds, dtype=np.int32), local_steps),
         round_flits=np.repeat(flits[:, None, :], shape.mesh_rows, axis=1).astype(np.int32),
         reduces=True,
-        piece_first=np.arange(0, work.serial.rows, shape.tile, dtype=np.int64),
-        piece_rows=work.serial.widths.astype(np.int32),
+        tile_first_row=np.arange(0, work.serial.rows, shape.tile, dtype=np.int64),
+        tile_rows=work.serial.widths.astype(np.int32),
         swapped=swapped,
         split=mapping.split,
     )

@@ -17,7 +17,7 @@ class Stream:
 
     - ``kind``: `SERIAL` or `PARALLEL`;
     - ``step``: number of the reduction step it belongs to, never falling along a stream;
-    - ``flits``, and ``takers``: the routers along the line that keep a copy, as bits;
+    - ``flits``, and ``destinations``: the routers along the line that keep a copy, as bits;
     - ``row``: the piece's index among rows (serial) or columns (parallel) of the output; ``depth``: along the
       reduction;
     - ``round``: which filling of the accumulators it serves.
@@ -32,7 +32,7 @@ class Stream:
     kind: NDArray[np.uint8]
     step: NDArray[np.int32]
     flits: NDArray[np.int32]
-    takers: NDArray[np.uint64]
+    destinations: NDArray[np.uint64]
     row: NDArray[np.int32]
     depth: NDArray[np.int32]
     round: NDArray[np.int32]
@@ -55,7 +55,7 @@ class Program:
     results that a cluster sends back after a round. ``reduces``: whether the results of a mesh column are
     partial sums, added on their way to its end, instead of pieces of their own.
 
-    ``piece_first``, ``piece_rows``: the first output row of every serial piece and how many it has. ``swapped``: the
+    ``tile_first_row``, ``tile_rows``: the first output row of every serial piece and how many it has. ``swapped``: the
     serial operand is the right one, so the output is transposed. ``split``: groups of mesh columns that each hold a
     part of the partial sums.
     """
@@ -65,8 +65,8 @@ class Program:
     round_of_step: NDArray[np.int32]
     round_flits: NDArray[np.int32]
     reduces: bool
-    piece_first: NDArray[np.int64]
-    piece_rows: NDArray[np.int32]
+    tile_first_row: NDArray[np.int64]
+    tile_rows: NDArray[np.int32]
     swapped: bool
     split: int = 1
 

@@ -8,12 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acf.errors import ArchitectureError
-from acf.program import BALANCERS, PARALLEL, FabricShape, lower_gemm
-from acf.program.lower import choose_work, lower_work
-from acf.program.mapping import TokenMapping, choose_mapping, keep_mapping
-from acf.program.shape import SKIP_MODES, TILES
+from acf.lowering import BALANCERS, PARALLEL, FabricShape, Gemm, lower_gemm
+from acf.lowering.fabric_shape import SKIP_MODES, TILES
+from acf.lowering.mapping import TokenMapping, choose_mapping, keep_mapping
+from acf.lowering.packing import choose_work, lower_work
 from acf.sim.fabric.functional import compute
-from acf.trace import Gemm
 
 
 @st.composite
@@ -23,7 +22,7 @@ def products(draw: st.DrawFn) -> tuple[FabricShape, np.ndarray, np.ndarray, np.n
     shape = FabricShape(
         mesh_rows=draw(st.integers(1, 4)),
         mesh_columns=draw(st.integers(1, 5)),
-        units_per_cluster=2,
+        scus_per_cluster=2,
         lanes=draw(st.sampled_from((1, 8))),
         tile=tile,
         accumulator_tiles=accumulator_tiles,
@@ -102,12 +101,12 @@ def test_a_shape_that_cannot_be_built_is_refused(changes: dict[str, object], mes
 
 def cycles_by_hand(shape: FabricShape, serial: np.ndarray, parallel: np.ndarray) -> np.ndarray:
     """Cycles of every unit for one serial piece ``[rows, tile]`` against one parallel piece ``[tile, columns]``."""
-    cycles = np.zeros(shape.units_per_cluster, dtype=int)
+    cycles = np.zeros(shape.scus_per_cluster, dtype=int)
     for index, row in enumerate(serial):
         for depth, value in enumerate(row):
             met = np.count_nonzero(parallel[depth]) if shape.skip == "both" else parallel.shape[1]
             if value or shape.skip == "gate":
-                cycles[index % shape.units_per_cluster] += max(-(-met // shape.lanes), shape.units_per_port)
+                cycles[index % shape.scus_per_cluster] += max(-(-met // shape.lanes), shape.scus_per_port)
     return cycles
 
 
@@ -125,8 +124,8 @@ def test_an_item_takes_as_long_as_its_pairs_of_values(
     parallel = np.pad(parallel, ((0, -parallel.shape[0] % tile), (0, 0)))
     expected = 0
     for piece, block, depth in compute(program, shape, np.zeros(a.shape), np.zeros(b.shape)).meetings:
-        first, along = program.piece_first[piece], slice(depth * tile, (depth + 1) * tile)
-        rows = serial[first : first + program.piece_rows[piece], along]
+        first, along = program.tile_first_row[piece], slice(depth * tile, (depth + 1) * tile)
+        rows = serial[first : first + program.tile_rows[piece], along]
         expected = expected + cycles_by_hand(shape, rows, parallel[along, block * tile : (block + 1) * tile])
     assert (program.rows.item_cycles.sum(axis=0) == expected).all()
 
@@ -149,7 +148,7 @@ def test_a_mapping_kept_while_blocks_moved_still_gives_the_product_exactly(
 
 
 def test_a_kept_mapping_leaves_columns_with_their_clusters_and_a_new_one_does_not() -> None:
-    shape = FabricShape(mesh_rows=1, mesh_columns=4, units_per_cluster=2)
+    shape = FabricShape(mesh_rows=1, mesh_columns=4, scus_per_cluster=2)
     rng = np.random.default_rng(0)
     a = np.ones((2, 256), dtype=bool)  # too few tokens to spread: output columns must be shared
     before, after = (

@@ -6,8 +6,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from acf.lowering import matrix_products
 from acf.sparse import conv_weight_to_matrix
-from acf.trace import BitTensor, ConvShape, TracedOp, lower
+from acf.trace import BitTensor, ConvShape, Trace, TracedOp
 
 PAIR = st.tuples(st.integers(1, 3), st.integers(1, 3))
 
@@ -19,7 +20,7 @@ def pattern(generator: torch.Generator, *shape: int) -> torch.Tensor:
 def products(phase: str, conv: ConvShape, a: torch.Tensor, b: torch.Tensor) -> list[np.ndarray]:
     """The integer results of all matrix products of one operation."""
     tensors = {"a": BitTensor.from_array(a), "b": BitTensor.from_array(b)}
-    gemms = lower(TracedOp("conv", phase, "a", "b", conv=conv), tensors)
+    gemms = matrix_products(Trace([], tensors), TracedOp("conv", phase, "a", "b", conv=conv))
     return [gemm.a.astype(int) @ gemm.b.astype(int) for gemm in gemms]
 
 
@@ -64,7 +65,7 @@ def test_a_stride_does_not_add_zeros_to_the_input_gradient() -> None:
     conv = ConvShape((8, 8), (3, 3), (2, 2), (1, 1))
     gradient, weight = torch.ones(1, 16, 4, 4), torch.ones(16, 9 * 8)
     tensors = {"a": BitTensor.from_array(gradient), "b": BitTensor.from_array(weight)}
-    gemms = list(lower(TracedOp("conv", "input_grad", "a", "b", conv=conv), tensors))
+    gemms = list(matrix_products(Trace([], tensors), TracedOp("conv", "input_grad", "a", "b", conv=conv)))
     assert [gemm.k for gemm in gemms] == [4 * 16, 2 * 16, 2 * 16, 16]
     assert sum(gemm.m for gemm in gemms) == 64
     dilated_macs = 64 * 9 * 16 * 8
@@ -75,10 +76,10 @@ def test_effectual_macs_count_only_kept_outputs() -> None:
     rng = np.random.default_rng(0)
     a, b, needed = rng.random((12, 20)) < 0.4, rng.random((20, 16)) < 0.6, rng.random((12, 16)) < 0.3
     tensors = {name: BitTensor.from_array(value) for name, value in (("a", a), ("b", b), ("needed", needed))}
-    (gemm,) = lower(TracedOp("fc", "weight_grad", "a", "b", needed="needed"), tensors)
+    (gemm,) = matrix_products(Trace([], tensors), TracedOp("fc", "weight_grad", "a", "b", needed="needed"))
     by_hand = sum(int(a[m, k] and b[k, n]) for m in range(12) for n in range(16) if needed[m, n] for k in range(20))
     assert gemm.effectual_macs() == by_hand
-    (whole,) = lower(TracedOp("fc", "weight_grad", "a", "b"), tensors)
+    (whole,) = matrix_products(Trace([], tensors), TracedOp("fc", "weight_grad", "a", "b"))
     assert whole.effectual_macs() == int((a.astype(int) @ b.astype(int)).sum())
 
 
@@ -103,7 +104,7 @@ def test_operands_that_do_not_fit_the_geometry_are_refused(
     tensors = {"a": BitTensor.from_array(np.ones(a_shape)), "b": BitTensor.from_array(np.ones(b_shape))}
     op = TracedOp("conv", phase, "a", "b", conv=ConvShape((8, 8), (3, 3)))
     with pytest.raises(ValueError, match="do not fit ConvShape"):
-        list(lower(op, tensors))
+        list(matrix_products(Trace([], tensors), op))
 
 
 def test_a_product_says_its_phase_and_how_often_its_channels_repeat() -> None:
@@ -113,9 +114,9 @@ def test_a_product_says_its_phase_and_how_often_its_channels_repeat() -> None:
         "w": BitTensor.from_array(np.ones((8, 9 * 4))),
         "g": BitTensor.from_array(np.ones((2, 8, 3, 3))),
     }
-    (forward,) = lower(TracedOp("conv", "forward", "x", "w", conv=conv), tensors)
-    (weight_grad,) = lower(TracedOp("conv", "weight_grad", "g", "x", conv=conv), tensors)
-    input_grads = list(lower(TracedOp("conv", "input_grad", "g", "w", conv=conv), tensors))
+    (forward,) = matrix_products(Trace([], tensors), TracedOp("conv", "forward", "x", "w", conv=conv))
+    (weight_grad,) = matrix_products(Trace([], tensors), TracedOp("conv", "weight_grad", "g", "x", conv=conv))
+    input_grads = list(matrix_products(Trace([], tensors), TracedOp("conv", "input_grad", "g", "w", conv=conv)))
     assert (forward.phase, forward.k // forward.taps) == ("forward", 4)
     assert (weight_grad.phase, weight_grad.n // weight_grad.taps) == ("weight_grad", 4)
     assert sum(gemm.taps for gemm in input_grads) == 9  # a stride splits the taps among its residues

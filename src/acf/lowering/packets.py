@@ -11,12 +11,12 @@ Patterns = NDArray[np.unsignedinteger]
 
 
 class Packets(NamedTuple):
-    """The arrays of a stream (`acf.program.Stream`) while they are filled."""
+    """The arrays of a stream (`acf.lowering.Stream`) while they are filled."""
 
     kind: NDArray[np.uint8]
     step: NDArray[np.int32]
     flits: NDArray[np.int32]
-    takers: NDArray[np.uint64]
+    destinations: NDArray[np.uint64]
     row: NDArray[np.int32]
     depth: NDArray[np.int32]
     round: NDArray[np.int32]
@@ -129,27 +129,27 @@ def write_packet(
     kind: int,
     place: tuple[int, int, int, int],
     flits: int,
-    takers: np.uint64,
+    destinations: np.uint64,
     first_item: int,
 ) -> None:
     """Fill in one packet; ``place`` is its step, round, row among pieces, and depth."""
     packets.kind[packet] = kind
     packets.step[packet], packets.round[packet], packets.row[packet], packets.depth[packet] = place
     packets.flits[packet] = flits
-    packets.takers[packet] = takers
+    packets.destinations[packet] = destinations
     packets.item_first[packet] = first_item
 
 
 @inlined
 def taker(mesh_line: int) -> np.uint64:
-    """The bit of one line of clusters among a packet's takers."""
+    """The bit of one line of clusters among a packet's destinations."""
     return np.uint64(1) << np.uint64(mesh_line)
 
 
 @inlined
-def takes(takers: np.uint64, mesh_line: int) -> bool:
-    """Whether a line of clusters is among ``takers``."""
-    return bool((takers >> np.uint64(mesh_line)) & np.uint64(1))
+def takes(destinations: np.uint64, mesh_line: int) -> bool:
+    """Whether a line of clusters is among ``destinations``."""
+    return bool((destinations >> np.uint64(mesh_line)) & np.uint64(1))
 
 
 @compiled
@@ -159,5 +159,5 @@ def meet(
     """A serial packet meets a block, the ``rank``-th of its step there; ``rows`` are its first row and how many."""
     packets.blocks[packet, mesh_column] |= np.uint32(1) << np.uint32(rank)
     item = packets.item_first[packet]
-    item += count_bits(packets.takers[packet] & (taker(mesh_column) - np.uint64(1)))
+    item += count_bits(packets.destinations[packet] & (taker(mesh_column) - np.uint64(1)))
     add_cycles(operands, rows[0], rows[1], packets.depth[packet], block, packets.item_cycles[item])

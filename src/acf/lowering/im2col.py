@@ -7,9 +7,9 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from acf.lowering.packed_rows import PackedRows
 from acf.trace.bits import BoolArray
 from acf.trace.op import ConvShape
-from acf.trace.packed import PackedRows
 
 T = TypeVar("T", bound=np.generic)
 

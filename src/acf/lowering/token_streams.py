@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from acf.jit import compiled, inlined
-from acf.program.packets import (
+from acf.lowering.packets import (
     Operands,
     Packets,
     Sizes,
@@ -17,7 +17,7 @@ from acf.program.packets import (
     taker,
     write_packet,
 )
-from acf.program.program import PARALLEL, SERIAL
+from acf.lowering.program import PARALLEL, SERIAL
 
 Place = tuple[int, int, int, int]
 
@@ -25,15 +25,15 @@ Place = tuple[int, int, int, int]
 class TokenPlan(NamedTuple):
     """Which line of clusters gets which pieces, and when.
 
-    Serial pieces: ``piece_first`` and ``piece_rows [pieces]``, sorted by part of the rows, and ``part_first [parts +
+    Serial pieces: ``tile_first_row`` and ``tile_rows [pieces]``, sorted by part of the rows, and ``part_first [parts +
     1]``; a mesh row has ``mesh_columns // groups`` parts. A round takes ``batch`` pieces of each part, in ``batches``
     rounds. Parallel pieces, one to an output column: ``group_of`` and ``round_of [output columns]``. ``needed [row
     pieces, output columns]``, or without rows where all are. ``orders [column rounds, steps]``: the order of the
     reduction.
     """
 
-    piece_first: NDArray[np.int64]
-    piece_rows: NDArray[np.int32]
+    tile_first_row: NDArray[np.int64]
+    tile_rows: NDArray[np.int32]
     part_first: NDArray[np.int64]
     needed: NDArray[np.bool_]
     group_of: NDArray[np.int64]
@@ -72,12 +72,12 @@ def find_takers(
     used: NDArray[np.bool_],
 ) -> np.uint64:
     """The clusters of a mesh row that want a serial piece for one of ``columns``, which become ``used``."""
-    takers = np.uint64(0)
+    destinations = np.uint64(0)
     for column in columns:
         if is_needed(plan, sizes, first_row, column):
-            takers |= taker(part * plan.groups + plan.group_of[column])
+            destinations |= taker(part * plan.groups + plan.group_of[column])
             used[mesh_row, part, column] = True
-    return takers
+    return destinations
 
 
 @compiled
@@ -101,19 +101,19 @@ def send_rows(
             begin = plan.part_first[mesh_row * parts + part] + batch * plan.batch
             end = min(plan.part_first[mesh_row * parts + part + 1], begin + plan.batch)
             for piece in range(begin, end):
-                first = plan.piece_first[piece]
-                nonzeros = nonzeros_of(operands, first, plan.piece_rows[piece], depth)
+                first = plan.tile_first_row[piece]
+                nonzeros = nonzeros_of(operands, first, plan.tile_rows[piece], depth)
                 if nonzeros == 0:
                     continue
-                takers = find_takers(sizes, plan, first, mesh_row, part, columns, used)
-                if not takers:
+                destinations = find_takers(sizes, plan, first, mesh_row, part, columns, used)
+                if not destinations:
                     continue
                 if write:
                     flits, first_item = payload_flits(nonzeros, sizes), item_cursor[mesh_row]
                     piece_place = (step, round_number, piece, depth)
-                    write_packet(packets, cursor[mesh_row], SERIAL, piece_place, flits, takers, first_item)
+                    write_packet(packets, cursor[mesh_row], SERIAL, piece_place, flits, destinations, first_item)
                 cursor[mesh_row] += 1
-                item_cursor[mesh_row] += count_bits(takers)
+                item_cursor[mesh_row] += count_bits(destinations)
 
 
 @compiled
@@ -132,16 +132,18 @@ def send_columns(
     step, round_number, depth, _ = place
     for column in columns:
         for part in range(sizes.mesh_columns // plan.groups):
-            takers = np.uint64(0)
+            destinations = np.uint64(0)
             for mesh_row in range(sizes.mesh_rows):
                 if used[mesh_row, part, column]:
-                    takers |= taker(mesh_row)
-            if not takers:
+                    destinations |= taker(mesh_row)
+            if not destinations:
                 continue
             line = sizes.mesh_rows + part * plan.groups + plan.group_of[column]
             if write:
                 flits = payload_flits(operands.tile_nonzeros[column, depth], sizes)
-                write_packet(packets, cursor[line], PARALLEL, (step, round_number, column, depth), flits, takers, 0)
+                write_packet(
+                    packets, cursor[line], PARALLEL, (step, round_number, column, depth), flits, destinations, 0
+                )
             cursor[line] += 1
 
 
@@ -162,7 +164,7 @@ def meet_columns(
     for mesh_row in range(sizes.mesh_rows):
         for packet in range(begin[mesh_row], end[mesh_row]):
             piece = packets.row[packet]
-            first, count = plan.piece_first[piece], plan.piece_rows[piece]
+            first, count = plan.tile_first_row[piece], plan.tile_rows[piece]
             part = 0
             while piece >= plan.part_first[mesh_row * parts + part + 1]:
                 part += 1

@@ -15,13 +15,13 @@ PIECE_FORMATS = ("bitmap", "csc")
 """How pieces travel, where that is shorter than all their values: a bit per value and the non-zeros; or the non-zeros
 column by column, each with the distance from the one above it, and a count per column: shorter below one in eight."""
 
-MAXIMUM_SIDE = 64  # takers of a packet are the bits of one word
+MAXIMUM_SIDE = 64  # destinations of a packet are the bits of one word
 MAXIMUM_BLOCKS = 32  # and so are the blocks that a serial packet meets in a cluster
 
 
 @dataclass(frozen=True, kw_only=True)
 class FabricShape:
-    """``mesh_rows`` x ``mesh_columns`` clusters of ``units_per_cluster`` SCUs with ``lanes`` MACs each.
+    """``mesh_rows`` x ``mesh_columns`` clusters of ``scus_per_cluster`` SCUs with ``lanes`` MACs each.
 
     An operand is cut into ``tile`` x ``tile`` pieces. A cluster queues ``queue_packets`` pieces of the serial operand,
     keeps ``parallel_slots`` pieces of the parallel one, and owns ``accumulator_tiles`` pieces of the output in each of
@@ -33,7 +33,7 @@ class FabricShape:
 
     mesh_rows: int = 8
     mesh_columns: int = 8
-    units_per_cluster: int = 8
+    scus_per_cluster: int = 8
     lanes: int = 1
     tile: int = 16
     queue_packets: int = 16
@@ -46,7 +46,7 @@ class FabricShape:
     hop_cycles: int = 2
     sram_cycles: int = 4
     skip: str = "both"
-    piece_format: str = "bitmap"
+    tile_format: str = "bitmap"
     interconnect: str = "mesh"
     balancer: str = "longest-first"
 
@@ -58,7 +58,7 @@ class FabricShape:
         named = (
             ("tile", TILES),
             ("skip", SKIP_MODES),
-            ("piece_format", PIECE_FORMATS),
+            ("tile_format", PIECE_FORMATS),
             ("interconnect", INTERCONNECTS),
         )
         for name, choices in named:
@@ -94,7 +94,7 @@ class FabricShape:
     @property
     def units(self) -> int:
         """Sparse compute units of the fabric."""
-        return self.clusters * self.units_per_cluster
+        return self.clusters * self.scus_per_cluster
 
     @property
     def macs_per_cycle(self) -> int:
@@ -102,20 +102,20 @@ class FabricShape:
         return self.units * self.lanes
 
     @property
-    def units_per_port(self) -> int:
+    def scus_per_port(self) -> int:
         """Units of a cluster that share one read port of its stores, and so the fewest cycles for a row of a block."""
-        shared = -(-self.units_per_cluster // self.store_ports)
+        shared = -(-self.scus_per_cluster // self.store_ports)
         return min(shared, self.tile // self.lanes)
 
     @property
     def result_flit_cycles(self) -> int:
         """Cycles in which the units of a cluster put together a flit of bf16 results, a word each in a cycle."""
-        return -(-self.link_bytes // (2 * self.units_per_cluster * self.lanes))
+        return -(-self.link_bytes // (2 * self.scus_per_cluster * self.lanes))
 
     @property
     def sum_flit_cycles(self) -> int:
         """The same for a flit of fp32 partial sums, each of which takes an adder for a cycle."""
-        return -(-self.link_bytes // (4 * min(self.units_per_cluster * self.lanes, self.sum_adders)))
+        return -(-self.link_bytes // (4 * min(self.scus_per_cluster * self.lanes, self.sum_adders)))
 
     @property
     def result_period_cycles(self) -> int:

@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from acf.errors import ArchitectureError
-from acf.program.balance import BALANCERS, Shares, even_order
-from acf.program.shape import FabricShape
-from acf.program.tiles import TiledRows
+from acf.lowering.balance import BALANCERS, Shares, even_order
+from acf.lowering.fabric_shape import FabricShape
+from acf.lowering.tiles import TiledRows
 
 ENOUGH_TILES = 4  # of tokens for every cluster: then nothing is gained by spreading the reduction
 
@@ -178,14 +178,14 @@ def _token_mapping_of(
     parts = shape.mesh_rows * (shape.mesh_columns // groups)
     if work.needed is None:
         heaviest = float(np.bincount(group_of, weights, groups).max()) if columns else 0.0
-        cycles = heaviest * ceil(ceil(work.serial.rows / parts) / shape.units_per_cluster)
+        cycles = heaviest * ceil(ceil(work.serial.rows / parts) / shape.scus_per_cluster)
     else:
         part_of = np.arange(work.serial.tiles) % parts
         by_part = np.zeros((parts, columns))
         np.add.at(by_part, part_of, work.needed * weights)
         by_cluster = np.zeros((groups, parts))
         np.add.at(by_cluster, group_of, by_part.T)
-        cycles = float(by_cluster.max()) * -(-shape.tile // shape.units_per_cluster) if columns else 0.0
+        cycles = float(by_cluster.max()) * -(-shape.tile // shape.scus_per_cluster) if columns else 0.0
     return TokenMapping(groups, group_of, round_of, shape.accumulator_tiles // per_round, cycles, ordered_by)
 
 
@@ -231,7 +231,7 @@ def _reduction_mapping_of(work: Work, shape: FabricShape, split: int, column_of:
     merge = shape.flits(shape.accumulator_tiles * shape.tile**2 * 4) * (1 if split == 1 else 2)
     density = work.serial.nonzeros / max(1, work.serial.rows * steps * shape.tile)
     row_cycles = max(1.0, density * shape.tile) * shape.tile / shape.lanes
-    rows = -(-shape.tile // shape.units_per_cluster)
+    rows = -(-shape.tile // shape.scus_per_cluster)
     cycles = heaviest * rows + (int(round_of.max()) + 1) * merge / row_cycles
     return ReductionMapping(split, output_rows, output_columns, column_of, round_of, cycles)
 

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from acf.jit import compiled
-from acf.trace import PackedRows
+from acf.lowering import PackedRows
 
 _WORDS: dict[int, type[np.unsignedinteger]] = {8: np.uint8, 16: np.uint16, 32: np.uint32}
 

@@ -10,14 +10,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from acf.errors import TraceError
+from acf.lowering.gemm import Gemm
+from acf.lowering.im2col import gathered_rows, pixel_columns, window_columns, window_rows
+from acf.trace import ConvShape, Trace, TracedOp
 from acf.trace.bits import BitTensor, BoolArray
-from acf.trace.gemm import Gemm
-from acf.trace.op import ConvShape, TracedOp
-from acf.trace.windows import gathered_rows, pixel_columns, window_columns, window_rows
 
 
-def lower(op: TracedOp, tensors: Mapping[str, BitTensor]) -> Iterator[Gemm]:
-    """The matrix products of ``op``, one at a time so that one window matrix is in memory."""
+def dense_macs(trace: Trace) -> int:
+    """Multiply-accumulates of the step if nothing were skipped."""
+    return sum(gemm.dense_macs for op in trace.ops for gemm in matrix_products(trace, op))
+
+
+def effectual_macs(trace: Trace) -> int:
+    """Multiply-accumulates of kept outputs with both operands non-zero."""
+    return sum(gemm.effectual_macs() for op in trace.ops for gemm in matrix_products(trace, op))
+
+
+def matrix_products(trace: Trace, op: TracedOp) -> Iterator[Gemm]:
+    """The matrix products of ``op``, one at a time so that only one im2col matrix is in memory."""
+    tensors = trace.tensors
     a, b = tensors[op.a].to_bool(), tensors[op.b].to_bool()
     needed = tensors[op.needed].to_bool() if op.needed else None
     if op.batched:

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from acf.jit import compiled
-from acf.program.packets import (
+from acf.lowering.packets import (
     Operands,
     Packets,
     Sizes,
@@ -18,7 +18,7 @@ from acf.program.packets import (
     takes,
     write_packet,
 )
-from acf.program.program import PARALLEL, SERIAL
+from acf.lowering.program import PARALLEL, SERIAL
 
 Place = tuple[int, int, int, int, int]
 
@@ -94,16 +94,16 @@ def send_columns(
     arrived = np.zeros(groups, dtype=np.int64)
     for piece in range(plan.round_first[round_number], plan.round_first[round_number + 1]):
         column = plan.output_columns[piece]
-        takers = visit.column_takers[column]
-        if not takers:
+        destinations = visit.column_takers[column]
+        if not destinations:
             continue
         if write:
             flits, first_item = payload_flits(operands.tile_nonzeros[column, depth], sizes), item_cursor[mesh_row]
             column_place = (step, round_number, column, depth)
-            write_packet(packets, cursor[mesh_row], PARALLEL, column_place, flits, takers, first_item)
+            write_packet(packets, cursor[mesh_row], PARALLEL, column_place, flits, destinations, first_item)
         cursor[mesh_row] += 1
         for group in range(groups):
-            if takes(takers, part * groups + group):
+            if takes(destinations, part * groups + group):
                 visit.column_rank[column, group] = arrived[group]
                 arrived[group] += 1
         visit.column_takers[column] = np.uint64(0)
@@ -126,17 +126,17 @@ def send_rows(
     groups = sizes.mesh_columns // plan.split
     for piece in range(plan.round_first[round_number], plan.round_first[round_number + 1]):
         row, column, group = plan.output_rows[piece], plan.output_columns[piece], plan.column_of[piece]
-        takers = visit.row_takers[row]
-        if not takers:
+        destinations = visit.row_takers[row]
+        if not destinations:
             continue
         if visit.row_packet[row] < 0:
             visit.row_packet[row] = cursor[mesh_row]
             if write:
                 flits, first_item = payload_flits(visit.row_nonzeros[row], sizes), item_cursor[mesh_row]
                 row_place = (step, round_number, row, depth)
-                write_packet(packets, cursor[mesh_row], SERIAL, row_place, flits, takers, first_item)
+                write_packet(packets, cursor[mesh_row], SERIAL, row_place, flits, destinations, first_item)
             cursor[mesh_row] += 1
-            item_cursor[mesh_row] += count_bits(takers)
+            item_cursor[mesh_row] += count_bits(destinations)
         if write and operands.tile_nonzeros[column, depth] > 0:
             rank, rows = visit.column_rank[column, group], rows_of(operands, sizes, row)
             meet(packets, visit.row_packet[row], part * groups + group, rank, operands, rows, column)

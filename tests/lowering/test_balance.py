@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from acf.program import BALANCERS
+from acf.lowering import BALANCERS
 
 
 @pytest.mark.parametrize("name", BALANCERS)

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acf.trace import Gemm, PackedRows
+from acf.lowering import Gemm, PackedRows
 
 
 @given(st.integers(0, 600), st.integers(0, 200), st.floats(0, 1), st.integers(0, 999))

@@ -4,8 +4,8 @@ from functools import cached_property
 
 import numpy as np
 
+from acf.lowering.packed_rows import PackedRows
 from acf.trace.bits import BoolArray
-from acf.trace.packed import PackedRows
 
 
 class Gemm:
