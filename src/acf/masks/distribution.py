@@ -46,10 +46,19 @@ def erk_densities(layers: Sequence[LayerShape], density: float) -> list[float]:
         full |= overflowing
 
 
+def measured_densities(layers: Sequence[LayerShape], density: float) -> list[float]:
+    """Refuse: densities by cost follow from times, which `acf.plan` measures."""
+    raise SparsityError(
+        "distribution 'cost' needs the times of the layers on this machine; "
+        "pass acf.plan(model, example, spec) to sparsify_ instead of the spec"
+    )
+
+
 DISTRIBUTIONS: dict[str, Callable[[Sequence[LayerShape], float], list[float]]] = {
     "uniform": uniform_densities,
     "erk": erk_densities,
     "balanced": uniform_densities,  # and the same number of blocks in every block row, see `acf.masks.choice`
+    "cost": measured_densities,  # see `acf.masks.cost`
 }
 
 

@@ -1,6 +1,6 @@
 """Swapping a model's dense layers for block-sparse ones, in place."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from math import prod
 from typing import Any, cast
 
@@ -31,17 +31,28 @@ _SPARSE_FORM: dict[type[nn.Module], Callable[..., BlockSparseLayer]] = {
 }
 
 
-def sparsify_blocks(model: nn.Module, spec: BlockSparsity, filter_fn: FilterFn | None) -> SparsitySummary:
-    """Keep the weight blocks of greatest norm, as `acf.sparsify_` does for a `BlockSparsity`."""
+def sparsify_blocks(
+    model: nn.Module,
+    spec: BlockSparsity,
+    filter_fn: FilterFn | None,
+    densities: Mapping[str, float] | None = None,
+) -> SparsitySummary:
+    """Keep the weight blocks of greatest norm, as `acf.sparsify_` does for a `BlockSparsity`.
+
+    ``densities`` by layer take the place of the Spec's sparsity and distribution.
+    """
     require_container(model, (BlockSparseLayer,))
     chosen, left_dense = choose_layers(model, spec, filter_fn)
     if not chosen:
         raise SparsityError(_nothing_to_sparsify(model, spec, left_dense))
-    layouts = {name: _layout_of(name, dense, spec) for name, dense in chosen.items()}
+    layouts = {name: layout_of(name, dense, spec) for name, dense in chosen.items()}
     shapes = [
         LayerShape(name, tuple(weight_of(dense).shape), layouts[name].block_count) for name, dense in chosen.items()
     ]
-    counts = kept_blocks(shapes, spec.sparsity, spec.distribution)
+    if densities is None:
+        counts = kept_blocks(shapes, spec.sparsity, spec.distribution)
+    else:
+        counts = [max(1, round(densities[shape.name] * shape.block_count)) for shape in shapes]
     sparse = {
         name: _make_sparse(dense, layouts[name], count, spec)
         for (name, dense), count in zip(chosen.items(), counts, strict=True)
@@ -66,7 +77,8 @@ def _why_thin(module: nn.Module, spec: BlockSparsity) -> str:
     return ""
 
 
-def _layout_of(name: str, module: nn.Module, spec: BlockSparsity) -> BlockLayout:
+def layout_of(name: str, module: nn.Module, spec: BlockSparsity) -> BlockLayout:
+    """How the weight of a dense layer is cut into blocks; refuses a block that does not divide it."""
     outputs, inputs, *kernel = weight_of(module).shape
     height, width = spec.block_shape
     output_name, input_name = dimension_names(module)

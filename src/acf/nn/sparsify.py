@@ -13,6 +13,7 @@ from acf.nn.layer import BlockSparseLayer
 from acf.nn.nm import sparsify_groups
 from acf.nn.nm_layer import NMLayer
 from acf.nn.nm_spec import NMSparsity
+from acf.nn.plan import SparsityPlan, sparsify_by_plan
 from acf.nn.replace import FilterFn, refuse_sharded, replace_layers
 from acf.nn.spec import BlockSparsity
 from acf.nn.summary import SparsitySummary
@@ -20,13 +21,16 @@ from acf.nn.summary import SparsitySummary
 # What `sparsify_` takes, and who does it. Each: (model, spec, filter_fn) -> summary, changing nothing if it refuses.
 SPARSIFIERS: dict[type, Callable[[nn.Module, Any, FilterFn | None], SparsitySummary]] = {
     BlockSparsity: sparsify_blocks,
+    SparsityPlan: sparsify_by_plan,
     NMSparsity: sparsify_groups,
     GradientSparsity: sparsify_gradients,
 }
 
 
 def sparsify_(
-    model: nn.Module, spec: BlockSparsity | NMSparsity | GradientSparsity, filter_fn: FilterFn | None = None
+    model: nn.Module,
+    spec: BlockSparsity | SparsityPlan | NMSparsity | GradientSparsity,
+    filter_fn: FilterFn | None = None,
 ) -> SparsitySummary:
     """Make the linear and 2-D convolution layers of ``model`` sparse, in place, as ``spec`` says.
 
@@ -36,6 +40,7 @@ def sparsify_(
 
     `BlockSparsity` leaves layers too thin to hold one block (an RGB stem, a 10-class head); a block that does not
     divide a wider layer is an error. Build the optimizer afterwards: the parameters are new.
+    A `SparsityPlan` (`acf.plan`) is a `BlockSparsity` with a density for every layer.
     `NMSparsity` leaves the first convolution and layers that m does not divide; parameters stay the same.
     `GradientSparsity` takes every layer and composes with the other two, before or after them.
     """

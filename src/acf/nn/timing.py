@@ -54,7 +54,7 @@ def time_layers(
     ``torch.compile(mode="reduce-overhead")`` or by hand, and the host no longer counts.
     """
     chosen, left_dense = choose_layers(model, spec, None)
-    inputs = _inputs_of(model, example)
+    inputs = example_inputs(model, example)
     if cuda_graphs and not all(x.is_cuda for x in inputs.values()):
         raise SparsityError("cuda_graphs needs the model and its example on a GPU; move both there, or leave it out")
     timings = []
@@ -86,7 +86,7 @@ def faster_layers(model: nn.Module, example: Any, spec: BlockSparsity, cuda_grap
     return lambda module, name: name in paying
 
 
-def _inputs_of(model: nn.Module, example: Any) -> dict[str, Tensor]:
+def example_inputs(model: nn.Module, example: Any) -> dict[str, Tensor]:
     """A random tensor like the one that reaches each layer when the model is called with ``example``."""
     inputs: dict[str, Tensor] = {}
 
@@ -117,17 +117,17 @@ def _time_layer(
         sparsify_blocks(sparse, replace(spec, init="sparse"), None)  # what it will be, not what it starts as
     except SparsityError as error:
         return LayerTiming(name, _describe(module), tuple(x.shape), reason=str(error))
-    steps = [_captured(_step_of(layer, x)) if cuda_graphs else _step_of(layer, x) for layer in (dense, sparse)]
+    steps = [captured_step(layer_step(layer, x)) if cuda_graphs else layer_step(layer, x) for layer in (dense, sparse)]
     best = [float("inf"), float("inf")]
     for measured in range(rounds + 1):
         for index, step in enumerate(steps):
-            seconds = _seconds_of(step, x, REPLAYS if cuda_graphs else 1)
+            seconds = seconds_of(step, x, REPLAYS if cuda_graphs else 1)
             if measured:  # the first round builds, tunes and warms up
                 best[index] = min(best[index], seconds)
     return LayerTiming(name, _describe(module), tuple(x.shape), dense_seconds=best[0], sparse_seconds=best[1])
 
 
-def _step_of(layer: nn.Module, x: Tensor) -> Callable[[], object]:
+def layer_step(layer: nn.Module, x: Tensor) -> Callable[[], object]:
     """One forward and backward pass, with the gradients of the input and of every parameter that takes one."""
     leaves = [x.detach().requires_grad_(), *(weight for weight in layer.parameters() if weight.requires_grad)]
 
@@ -138,7 +138,7 @@ def _step_of(layer: nn.Module, x: Tensor) -> Callable[[], object]:
     return step
 
 
-def _captured(step: Callable[[], object]) -> Callable[[], object]:
+def captured_step(step: Callable[[], object]) -> Callable[[], object]:
     """``step`` as the replay of a CUDA graph."""
     stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
     stream.wait_stream(torch.cuda.current_stream())
@@ -152,7 +152,7 @@ def _captured(step: Callable[[], object]) -> Callable[[], object]:
     return graph.replay
 
 
-def _seconds_of(step: Callable[[], object], x: Tensor, calls: int) -> float:
+def seconds_of(step: Callable[[], object], x: Tensor, calls: int) -> float:
     """Seconds of one call, as the mean of ``calls`` in a row."""
     _synchronize(x)
     start = time.perf_counter()
@@ -160,6 +160,22 @@ def _seconds_of(step: Callable[[], object], x: Tensor, calls: int) -> float:
         step()
     _synchronize(x)
     return (time.perf_counter() - start) / calls
+
+
+def step_seconds(model: nn.Module, example: Any, rounds: int = 7, cuda_graphs: bool = False) -> float:
+    """Best seconds of forward and backward of the whole ``model``; with ``cuda_graphs`` compiled and replayed."""
+    inputs = example if isinstance(example, tuple) else (example,)
+    call = torch.compile(model) if cuda_graphs else model
+    weights = [weight for weight in model.parameters() if weight.requires_grad]
+
+    def step() -> object:
+        y = call(*inputs)
+        loss = y if y.dim() == 0 else y.float().square().mean()
+        return torch.autograd.grad(loss, weights, allow_unused=True)
+
+    run = captured_step(step) if cuda_graphs else step
+    run()
+    return min(seconds_of(run, inputs[0], REPLAYS if cuda_graphs else 1) for _ in range(rounds))
 
 
 def _synchronize(x: Tensor) -> None:

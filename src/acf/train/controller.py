@@ -1,7 +1,8 @@
 """The controller that changes a model's topology while the user's own loop trains it."""
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 from weakref import WeakSet
 
@@ -75,6 +76,7 @@ class TopologyController:
         self.policy = policy
         self.on_move = on_move
         self.step = 0
+        self._paused = False
         self.changes: list[TopologyChange] = []
         self._explored = {name: layer.mask() for name, layer in layers.items()}
         self._flip_rates = dict.fromkeys(layers, 0.0)
@@ -91,6 +93,25 @@ class TopologyController:
     def moves_next(self) -> bool:
         """Whether the topology may change after the coming step, so that its backward pass scores absent blocks."""
         return self.policy.moves_at(self.step + 1)
+
+    @property
+    def scores_next(self) -> bool:
+        """Whether the coming step's backward pass must run eagerly: it scores absent blocks, or records inputs."""
+        gathers = self.policy.grows_by_gradient and self.policy.scores_for(self.step + 1) is not None
+        return gathers or self.moves_next or bool(self._inputs)
+
+    def count_step(self) -> None:
+        """Count an optimizer step that ran without Python, as a replayed CUDA graph does."""
+        self._after_step()
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Let optimizer steps pass uncounted, while a CUDA graph is captured."""
+        self._paused = True
+        try:
+            yield
+        finally:
+            self._paused = False
 
     @property
     def sparsity(self) -> float:
@@ -152,6 +173,8 @@ class TopologyController:
                 self._scores[name].restore(saved["growth_squares"])
 
     def _after_step(self, *_: Any) -> None:
+        if self._paused:
+            return
         self.step += 1
         fold_inputs(list(self._inputs.values()))
         if self.policy.moves_at(self.step):
