@@ -84,10 +84,10 @@ def plan(
     """Time ``model``'s layers and whole step on this machine and choose densities for ``spec``.
 
     ``example`` is the model's input, or a tuple of its inputs. ``spec.distribution`` "cost" chooses densities so that
-    the step gains ``speedup``, or without it as much as a uniform distribution would; other distributions are as they
-    are, except that layers which are no faster sparse stay dense. Call it inside ``torch.autocast`` if training will be.
-    The model is left as it is. Whole steps are timed as forward and backward of the mean square of the output, or of
-    the output itself where it is a scalar.
+    the step gains ``speedup``, or without it as much as a uniform distribution would. Other distributions are as they
+    are, except that layers which are no faster sparse stay dense. Call it inside ``torch.autocast`` if training will
+    be. The model is left as it is. Whole steps are timed as forward and backward of the mean square of the output, or
+    of the output itself where it is a scalar.
     """
     options = options or PlanOptions()
     chosen, left_dense = choose_layers(model, spec, filter_fn)
