@@ -13,8 +13,8 @@ from math import log
 
 from acf.masks.distribution import LayerShape
 
-DENSITIES = (0.02, 0.03, 0.05, 0.07, 0.1, 0.13, 0.16, 0.2, 0.25, 0.3, 0.35, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
-"""Densities a sparse layer may get; 1.0 is always the dense layer."""
+DENSITIES = tuple(0.01 * 90 ** (index / 60) for index in range(61))
+"""Densities a sparse layer may get, from 1 % to 90 % in equal ratios; 1.0 is always the dense layer."""
 
 BISECTIONS = 60
 
