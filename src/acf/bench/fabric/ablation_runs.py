@@ -1,13 +1,14 @@
 """Running an ablation: every point over seeds and sparsities, kept as soon as it is measured."""
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import date
 from hashlib import sha256
 from pathlib import Path
 
 from acf import __version__
+from acf.bench import OnProgress
 from acf.bench.fabric.ablation import ABLATIONS, Ablation, Variation
 from acf.bench.fabric.workloads import StepSpec
 from acf.errors import AcfError, ArchitectureError
@@ -16,8 +17,6 @@ from acf.metrics import MEASURES, AblationPoint, AblationRecord
 from acf.metrics.ablation import written_spread
 from acf.sim.fabric import AdaptiveFabric
 from acf.sim.registry import find_architecture
-
-OnProgress = Callable[[str, float], None]
 
 SAMPLES: dict[str, tuple[str, ...]] = {
     "transformer-base": ("encoder.0.",),

@@ -3,18 +3,17 @@
 import resource
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from acf.bench import OnProgress
 from acf.bench.fabric.workloads import StepSpec, step_traces
 from acf.bench.traces import TENSORCORE_512
 from acf.errors import ArchitectureError
 from acf.sim import ARCHITECTURES, Result, simulate_parts
 from acf.sim.accelerator import AcceleratorSpec
 from acf.sim.accelerators import TensorCore, TensorDash
-
-OnProgress = Callable[[str, float], None]
 
 TENSORDASH_512 = TensorDash(cores=8, clock_hz=250e6, multicast=4, dram_bytes_per_s=76.8e9, dram_kind="ddr")
 """TensorDash with the MACs, clock and DRAM of acf-512."""

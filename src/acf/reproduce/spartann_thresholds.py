@@ -1,4 +1,4 @@
-"""Rows of SparTANN's gradient sparsification: dynamic threshold scaling, and the thresholds it is compared with."""
+"""Rows S1 to S3: Dynamic Threshold Scaling (DTS) and the thresholds it is compared with."""
 
 import torch
 from torch import Tensor
