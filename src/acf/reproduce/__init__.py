@@ -53,11 +53,11 @@ ROWS: dict[str, Callable[[], Row]] = {
     "B4": sat.b4,
     "B5": sat.b5,
 }
-"""Every row that can be asked for, by its id."""
+"""Every row by its id."""
 
 
 def reproduce(only: Sequence[str] = ()) -> Iterator[tuple[str, Row]]:
-    """Id and row of all rows, or of those named in ``only``, as they are computed."""
+    """Compute all rows, or those named in ``only``, and yield each with its id."""
     for name in only:
         if name not in ROWS:
             raise AcfError(f"row {name!r} is not known; use any of {', '.join(ROWS)}")

@@ -11,7 +11,7 @@ from acf.sim import simulate
 from acf.sim.accelerators import SparTANN
 from acf.trace import Matmul, Trace
 
-QUICK_MEMORY_BYTES_PER_S = 1e15  # the published speedups are of compute
+QUICK_MEMORY_BYTES_PER_S = 1e15  # the published speedups are of compute: DRAM never stalls
 SKIPPING = SparTANN(dram_bytes_per_s=QUICK_MEMORY_BYTES_PER_S)
 DENSE = replace(SKIPPING, skips_zeros=False)
 BF16 = SparTANN(macs=64, value_bytes=2, dram_bytes_per_s=QUICK_MEMORY_BYTES_PER_S)
@@ -26,7 +26,7 @@ PUBLISHED_SPEEDUPS = {
 
 
 def gradient_step(density: float, pixels: int = 400, out_channels: int = 100, in_channels: int = 64) -> Trace:
-    """Both gradient products of a layer whose output gradient has exactly ``density``, at random places."""
+    """Both gradient products of a layer whose output gradient has exactly ``density``, at random positions."""
     gradient = np.zeros((pixels, out_channels), dtype=bool)
     gradient.flat[np.random.default_rng(0).permutation(gradient.size)[: round(density * gradient.size)]] = True
     return Trace.from_matmuls(
@@ -44,7 +44,7 @@ def skipping_speedup(density: float) -> float:
 
 
 def on_chip_watts(spec: SparTANN) -> list[float]:
-    """Power on chip while busy, of the input gradient and the weight gradient."""
+    """Active power on chip in W: of the input gradient, and of the weight gradient."""
     ops = simulate(gradient_step(0.238), spec).ops
     return [
         sum(joules for part, joules in op.energy_j.items() if part != "dram") * spec.clock_hz / op.cycles for op in ops

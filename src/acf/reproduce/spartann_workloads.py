@@ -57,8 +57,7 @@ def backward_trace(layers: tuple[ProductShape, ...], density: float, seed: int =
 
 
 def _tensors(layer: ProductShape, density: float, rng: np.random.Generator) -> Iterator[tuple[str, BitTensor]]:
-    assert layer.conv is not None  # `alexnet` and `googlenet` give convolutions only
-    gradient = rng.random((1, layer.out_channels, *layer.conv.output_size)) < density
+    gradient = rng.random(layer.output_shape(1)) < density
     yield "gradient", BitTensor.from_array(gradient)
-    yield "activation", BitTensor.from_array(np.ones((1, layer.in_channels, *layer.conv.input_size), dtype=bool))
+    yield "activation", BitTensor.from_array(np.ones(layer.input_shape(1), dtype=bool))
     yield "weight", BitTensor.from_array(np.ones(layer.weight_shape, dtype=bool))

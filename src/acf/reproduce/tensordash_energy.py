@@ -21,7 +21,7 @@ def area_overheads(data_type: str) -> tuple[float, float]:
 
 
 def power_overhead(data_type: str = "fp16") -> float:
-    """Power of TensorDash's compute over the baseline's, from energies of one product in the same cycles."""
+    """Power of TensorDash's compute over the baseline's: energies of one product over the same cycles."""
     trace = one_layer(square_convolution(16, 16, 8), 0.5, 1, seed=0)
     energy = simulate(trace, TensorDash(data_type=data_type)).energy_breakdown_j
     return (energy["mac"] + energy["control"]) / energy["mac"]
@@ -71,7 +71,7 @@ def chip_efficiency(trace: Trace) -> float:
 
 
 def zeros_for(target: float) -> float:
-    """Share of zeros at which the SqueezeNet layer gains ``target``, by bisection."""
+    """Fraction of zeros at which the SqueezeNet layer reaches a speedup of ``target``, by bisection."""
     low, high = 0.3, 0.9
     while high - low > 0.005:
         middle = (low + high) / 2
@@ -112,7 +112,7 @@ def t16() -> Row:
 
 def _signed(what: str, paper: float, ours: float) -> Check:
     """Within one percentage point of the paper's figure and of the same sign."""
-    least = 0.01  # of a percentage point: a sign
+    least = 0.01  # percentage points: enough to have a sign
     low, high = (max(least, paper - 1.0), paper + 1.0) if paper > 0 else (paper - 1.0, min(-least, paper + 1.0))
     return Check(what, f"{paper:+g} %", ours, low, high, "sign, 1 pp")
 

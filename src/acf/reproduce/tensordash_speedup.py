@@ -37,14 +37,14 @@ DASH = TensorDash(dram_bytes_per_s=QUICK_MEMORY_BYTES_PER_S)
 
 
 def speedup(trace: Trace, dash: TensorDash) -> float:
-    """Cycles of dense tensor cores of the same geometry, fed alike, over those of ``dash``."""
+    """Cycles of dense tensor cores of the same geometry and bandwidth over those of ``dash``."""
     shared = {item.name: getattr(dash, item.name) for item in fields(TensorCore) if item.name != "scratchpads_mm2"}
     dense = TensorCore(**shared)
     return simulate(trace, dash).speedup_over(simulate(trace, dense))
 
 
 def random_layer(zeros: float, seed: int = 0) -> Trace:
-    """A 1x1 convolution of 512 channels at 16 x 16, four images: no zeros but the random ones, no ragged edges."""
+    """A 1x1 convolution of 512 channels on 16 x 16 pixels, four images: no padding, no partial tiles."""
     return one_layer(square_convolution(512, 512, 16, kernel=1), zeros, batch=4, seed=seed)
 
 
@@ -99,7 +99,7 @@ def t6() -> Row:
 def t7() -> Row:
     """Rows per tile, Fig. 13."""
     trace = random_layer(0.615)
-    # 64 x 64 PEs in all: a column operand that is read serves as many cores as lie below each other.
+    # 64 x 64 PEs in all: one read of a column operand is multicast to all cores of a column.
     gains = {
         rows: speedup(trace, replace(DASH, rows=rows, cores=1024 // rows, multicast=max(16, 64 // rows)))
         for rows in (1, 2, 4, 8, 16)
@@ -119,7 +119,7 @@ def t8() -> Row:
     """Columns per tile."""
     shares = {f"conv{index}": (squeezenet_layer(name), Zeros(0.6, 0.6)) for index, name in enumerate(RAGGED_LAYERS)}
     trace = conv_step(shares, 4, seed=0)
-    # More columns in as many cores are a larger machine: its banks must give as many blocks more.
+    # More columns per core make a larger machine: bank bandwidth grows with them.
     gains = [speedup(trace, replace(DASH, columns=columns, bank_blocks_per_cycle=columns)) for columns in (4, 8, 16)]
     loss = 100 * max(0.0, 1 - min(gains) / gains[0])
     return Row(
@@ -145,7 +145,7 @@ def t9() -> Row:
 
 
 def random_patterns(count: int, seed: int) -> list[Moves]:
-    """Patterns as wide as the paper's: its four moves in the own lane and four random ones into other lanes."""
+    """Patterns of eight moves like the paper's: its four within a lane, and four random ones from other lanes."""
     rng = np.random.default_rng(seed)
     aside = [(step, offset) for step in (1, 2, 3) for offset in (1, 2, 3)]
     return [PAPER_MOVES[:4] + tuple(aside[place] for place in rng.permutation(9)[:4]) for _ in range(count)]

@@ -1,1 +1,1 @@
-"""Networks and data sets that users may train, capture and measure with: one definition each."""
+"""Networks and data sets to train, capture and measure with: one definition each."""

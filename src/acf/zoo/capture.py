@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from difflib import get_close_matches
 
 import torch
 from torch import Tensor, nn
@@ -14,7 +13,15 @@ from acf.trace import Trace, capture
 from acf.train import attach
 from acf.zoo.data import LabelledData, data_sets_of
 from acf.zoo.networks import NETWORKS
-from acf.zoo.training import Batch, check_device, shuffled_batches, train_step, training_loss
+from acf.zoo.training import (
+    Batch,
+    check_device,
+    check_known,
+    check_least,
+    shuffled_batches,
+    train_step,
+    training_loss,
+)
 
 CAPTURED = tuple(name for name, network in NETWORKS.items() if data_sets_of(network.reads))
 """Networks that a data set fits; those for images of 32 x 32 are trained by `acf.bench.epochs`."""
@@ -45,22 +52,14 @@ class CaptureSpec:
     block: int = 16
 
     def __post_init__(self) -> None:
-        self._check_model()
-        for name, smallest in (("steps", 0), ("batch", 2), ("captured", 0), ("every", 0)):
-            if getattr(self, name) < smallest:
-                raise DataError(f"{name} {getattr(self, name)} is below {smallest}; use {smallest} or more")
+        check_known("model", self.model, CAPTURED)
+        check_least(self, steps=0, batch=2, captured=0, every=0)
         if self.captured == 1:
             raise DataError("captured 1: normalisation needs a second example to train on; use 2 or more")
         if self.learning_rate <= 0:
             raise DataError(f"learning rate {self.learning_rate} is not above 0; use for example 1e-4")
         self._check_image_size()
         check_device(self.device)
-
-    def _check_model(self) -> None:
-        if self.model not in CAPTURED:
-            close = get_close_matches(self.model, CAPTURED, n=1)
-            hint = f"did you mean {close[0]!r}? " if close else ""
-            raise DataError(f"model {self.model!r} is not known; {hint}use one of {', '.join(CAPTURED)}")
 
     def _check_image_size(self) -> None:
         if self.kind != "image":

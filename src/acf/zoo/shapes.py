@@ -50,6 +50,14 @@ class ProductShape:
         """Multiply-accumulates of one example's forward pass."""
         return self.positions * self.weights
 
+    def input_shape(self, examples: int) -> tuple[int, ...]:
+        """``[images, in_channels, h, w]`` of a convolution, ``[tokens, in_channels]`` of a linear layer."""
+        return (examples, self.in_channels, *(self.conv.input_size if self.conv else ()))
+
+    def output_shape(self, examples: int) -> tuple[int, ...]:
+        """``[images, out_channels, h, w]`` of a convolution, ``[tokens, out_channels]`` of a linear layer."""
+        return (examples, self.out_channels, *(self.conv.output_size if self.conv else ()))
+
 
 @dataclass(frozen=True)
 class AttentionShape:
@@ -121,12 +129,12 @@ def network_shapes(name: str) -> NetworkShapes:
 def _convolution(name: str, layer: nn.Conv2d, inputs: tuple[Tensor, ...]) -> ProductShape:
     maps = inputs[0]
     conv = ConvShape(
-        (maps.shape[2], maps.shape[3]),
-        _pair(layer.kernel_size),
-        _pair(layer.stride),
-        _pair(layer.padding),
-        _pair(layer.dilation),
-        layer.groups,
+        input_size=(maps.shape[2], maps.shape[3]),
+        kernel_size=_pair(layer.kernel_size),
+        stride=_pair(layer.stride),
+        padding=_pair(layer.padding),
+        dilation=_pair(layer.dilation),
+        groups=layer.groups,
     )
     positions = prod(conv.output_size)
     return ProductShape(name, layer.in_channels, layer.out_channels, positions, conv, not maps.requires_grad)

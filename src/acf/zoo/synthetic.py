@@ -1,13 +1,14 @@
 """Training steps with random zeros, as traces: the workloads of the papers' synthetic experiments."""
 
 from dataclasses import dataclass, replace
-from math import prod
 
 import numpy as np
+import torch
+from torch import nn
 
 from acf.errors import TraceError
-from acf.trace import BitTensor, ConvShape, Trace, TracedOp
-from acf.zoo.shapes import ProductShape, network_shapes
+from acf.trace import BitTensor, Trace, TracedOp
+from acf.zoo.shapes import ProductShape, layer_shapes, network_shapes
 
 
 @dataclass(frozen=True)
@@ -23,9 +24,10 @@ def square_convolution(
     in_channels: int, out_channels: int, size: int, kernel: int = 3, stride: int = 1
 ) -> ProductShape:
     """A convolution over ``size`` x ``size`` pixels, padded by half its kernel."""
-    half = kernel // 2
-    conv = ConvShape((size, size), (kernel, kernel), (stride, stride), (half, half))
-    return ProductShape("conv", in_channels, out_channels, prod(conv.output_size), conv)
+    with torch.device("meta"):
+        layer = nn.Conv2d(in_channels, out_channels, kernel, stride, padding=kernel // 2)
+        maps = torch.ones(1, in_channels, size, size, requires_grad=True)  # as if another layer had made them
+        return replace(layer_shapes(layer, maps).layers[0], name="conv")
 
 
 def as_convolution(layer: ProductShape) -> ProductShape:
@@ -49,11 +51,7 @@ def conv_step(layers: dict[str, tuple[ProductShape, Zeros]], batch: int, seed: i
         if (conv := layer.conv) is None:
             raise TraceError(f"layer {name!r} is no convolution; pass it through as_convolution first")
         keys = [f"{name}.{role}" for role in ("activation", "weight", "output_grad")]
-        shapes = (
-            (batch, layer.in_channels, *conv.input_size),
-            layer.weight_shape,
-            (batch, layer.out_channels, *conv.output_size),
-        )
+        shapes = (layer.input_shape(batch), layer.weight_shape, layer.output_shape(batch))
         fractions = (zeros.activations, zeros.weights, zeros.gradients)
         for key, shape, fraction in zip(keys, shapes, fractions, strict=True):
             tensors[key] = BitTensor.from_array(rng.random(shape, dtype=np.float32) >= fraction)

@@ -1,6 +1,7 @@
-"""What training runs share: devices, batches, the loss, one optimizer step, and counting correct predictions."""
+"""What training runs share: checks of their specs, batches, the loss, one optimizer step, correct predictions."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
+from difflib import get_close_matches
 
 import torch
 import torch.nn.functional as F
@@ -20,6 +21,21 @@ def check_device(device: str) -> None:
         raise DataError(f"device {device!r} is not one of cpu, cuda; use one of these names")
     if device == "cuda" and not torch.cuda.is_available():
         raise DataError("device 'cuda': torch finds no GPU here; use cpu")
+
+
+def check_known(what: str, name: str, known: Collection[str]) -> None:
+    """Refuse a name that is not among ``known``, suggesting the nearest one."""
+    if name not in known:
+        close = get_close_matches(name, known, n=1)
+        hint = f"did you mean {close[0]!r}? " if close else ""
+        raise DataError(f"{what} {name!r} is not known; {hint}use one of {', '.join(known)}")
+
+
+def check_least(spec: object, **least: int) -> None:
+    """Refuse a field of ``spec`` that is below its least value."""
+    for name, smallest in least.items():
+        if getattr(spec, name) < smallest:
+            raise DataError(f"{name} {getattr(spec, name)} is below {smallest}; use {smallest} or more")
 
 
 def shuffled_batches(examples: int, batch: int, generator: torch.Generator) -> Iterator[Tensor]:

@@ -8,7 +8,6 @@ import math
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from difflib import get_close_matches
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,7 @@ from acf.trace import Trace
 from acf.zoo.capture import capture_step
 from acf.zoo.data import LabelledData
 from acf.zoo.networks import NETWORKS
-from acf.zoo.training import check_device, count_correct, shuffled_batches, train_step
+from acf.zoo.training import check_device, check_known, check_least, count_correct, shuffled_batches, train_step
 
 NETWORK_NAMES = {"vgg16": "vgg16-cifar", "vgg16-bn": "vgg16-bn-cifar", "vgg8": "vgg8-cifar"}
 """Networks of the zoo by the name that `acf epochs` takes."""
@@ -57,14 +56,8 @@ class EpochSpec:
     device: str = "cpu"
 
     def __post_init__(self) -> None:
-        if self.network not in NETWORK_NAMES:
-            close = get_close_matches(self.network, NETWORK_NAMES, n=1)
-            hint = f"did you mean {close[0]!r}? " if close else ""
-            raise DataError(f"network {self.network!r} is not known; {hint}use one of {', '.join(NETWORK_NAMES)}")
-        limits = {"epochs": 1, "every": 1, "batch": 2, "captured": 2, "held_out": 1, "examples": 0}
-        for name, smallest in limits.items():
-            if getattr(self, name) < smallest:
-                raise DataError(f"{name} {getattr(self, name)} is below {smallest}; use {smallest} or more")
+        check_known("network", self.network, NETWORK_NAMES)
+        check_least(self, epochs=1, every=1, batch=2, captured=2, held_out=1, examples=0)
         if self.learning_rate <= 0:
             raise DataError(f"learning rate {self.learning_rate} is not above 0; use for example 0.05")
         check_device(self.device)
@@ -136,10 +129,7 @@ def _split(spec: EpochSpec, data: LabelledData) -> tuple[LabelledData, LabelledD
             f"{len(data.inputs)} examples of {data.name} do not give {spec.held_out} to score and {examples} to train "
             f"on in batches of {spec.batch}; use fewer, or smaller batches"
         )
-    parts = (slice(0, examples), slice(rest, None))
-    return tuple(  # type: ignore[return-value]
-        LabelledData(data.name, data.inputs[part].to(spec.device), data.labels[part].to(spec.device)) for part in parts
-    )
+    return data.part(slice(0, examples)).to(spec.device), data.part(slice(rest, None)).to(spec.device)
 
 
 def _initialise(model: nn.Module) -> None:

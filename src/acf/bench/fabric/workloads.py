@@ -1,7 +1,7 @@
 """Training steps of ResNet-50 and Transformer-Base at any block sparsity, one layer at a time.
 
-Shapes are those of the networks; blocks are drawn at random as `acf.sparsify_` would keep them, and zeros of
-activations and gradients at random with the share that the layer's surroundings give: half at a ReLU, none elsewhere.
+Shapes are read from the zoo's modules. Blocks are drawn at random, as many as `acf.sparsify_` would keep; activations
+and gradients are half zero next to a ReLU, at random positions, and dense elsewhere.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -23,8 +23,8 @@ RELU_ZEROS = 0.5
 class StepSpec:
     """A training step: which ``network``, how many ``examples`` (images, or tokens), how sparse, in which blocks.
 
-    ``skew``: how unevenly block rows keep blocks; their chances are log-normal with this deviation, 0: equal.
-    ``moved``: the share of kept blocks that were dropped since and as many grown elsewhere, both at random.
+    ``skew``: how unevenly block rows keep blocks: their weights are log-normal with this deviation, 0: equal.
+    ``moved``: fraction of kept blocks that a topology update has moved elsewhere, at random.
     """
 
     network: str
@@ -50,7 +50,7 @@ class StepSpec:
 
     @property
     def label(self) -> str:
-        """The step as a report names it."""
+        """The name of the step in reports."""
         return f"{self.network} {self.sparsity:.0%}" if self.sparsity else f"{self.network} dense"
 
 
@@ -103,11 +103,11 @@ WORKLOADS: dict[str, Callable[[], Sequence[StepLayer]]] = {"resnet50": resnet50,
 
 
 EXAMPLES: dict[str, int] = {"resnet50": 32, "transformer-base": 4096}
-"""Images, or tokens, of a step where nothing else is asked for."""
+"""Default images or tokens of a step."""
 
 
 def layer_traces(spec: StepSpec, prefixes: tuple[str, ...] = ()) -> Iterator[Trace]:
-    """All passes of every layer, one trace per layer, so that one layer is in memory at a time.
+    """All passes of every layer, one trace per layer: only one layer is in memory at a time.
 
     ``prefixes``: only layers whose names start with one of these; none: all of them.
     """
@@ -118,9 +118,9 @@ def layer_traces(spec: StepSpec, prefixes: tuple[str, ...] = ()) -> Iterator[Tra
 
 
 def step_traces(spec: StepSpec) -> Iterator[Trace]:
-    """The step in its own order: forward passes layer by layer, then the gradients from the last layer back.
+    """The step in execution order: forward passes layer by layer, then the gradients from the last layer back.
 
-    Every layer is drawn twice, the same both times, and held only while it is played.
+    Every layer is drawn twice, identically, so that only one is in memory at a time.
     """
     layers = WORKLOADS[spec.network]()
     for index in range(len(layers)):
@@ -160,20 +160,20 @@ def _kept(layers: Sequence[StepLayer], spec: StepSpec) -> list[int]:
 def _random_blocks(rng: np.random.Generator, shape: tuple[int, int], spec: StepSpec, kept: int) -> NDArray[np.bool_]:
     """``kept`` blocks at random, bool ``[block rows, block columns]``.
 
-    Distribution "balanced": as equal a number in every block row as can be.
+    Distribution "balanced": the numbers of blocks per block row differ by at most one.
     """
     rows, columns = shape[0] // spec.block, shape[1] // spec.block
     scores = rng.random((rows, columns))
     if spec.distribution == "balanced":
         ranks = scores.argsort(axis=1).argsort(axis=1) * rows + rng.permutation(rows)[:, None]
         return np.asarray(ranks < np.sort(ranks, axis=None)[kept - 1] + 1)
-    if spec.skew:  # the first of a race in which a row's blocks are as quick as its chance is large
+    if spec.skew:  # exponential race: sampling without replacement, a row's blocks in proportion to its weight
         scores = -np.log1p(-scores) / rng.lognormal(0.0, spec.skew, (rows, 1))
     return np.asarray(scores <= np.sort(scores, axis=None)[kept - 1])
 
 
 def _moved(rng: np.random.Generator, present: NDArray[np.bool_], share: float) -> NDArray[np.bool_]:
-    """``present`` after ``share`` of its blocks were dropped and as many grown where none was, if there is room."""
+    """``present`` after ``share`` of its blocks were dropped and as many regrown elsewhere, as far as there is room."""
     kept, empty = np.flatnonzero(present), np.flatnonzero(~present)
     count = min(round(share * kept.size), empty.size)
     after = present.copy()
@@ -189,13 +189,12 @@ def _layer_trace(layer: StepLayer, weight: NDArray[np.bool_], spec: StepSpec, rn
         return BitTensor.from_array(rng.random(shape, dtype=np.float32) >= zeros)
 
     product, conv = layer.product, layer.product.conv
-    input_size, output_size = (conv.input_size, conv.output_size) if conv else ((), ())
     names = [f"{layer.name}.{role}" for role in ("activation", "weight", "output_grad")]
     activation, weights, gradient = names
     tensors = {
-        activation: drawn((spec.examples, product.in_channels, *input_size), layer.zeros.activations),
+        activation: drawn(product.input_shape(spec.examples), layer.zeros.activations),
         weights: BitTensor.from_array(weight),
-        gradient: drawn((spec.examples, product.out_channels, *output_size), layer.zeros.gradients),
+        gradient: drawn(product.output_shape(spec.examples), layer.zeros.gradients),
     }
     data = (activation,) if product.reads_data else ()
     needed = weights if layer.sparse and spec.sparsity else None

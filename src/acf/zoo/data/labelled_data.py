@@ -33,6 +33,10 @@ class LabelledData:
         images = F.interpolate(images, (image_size, image_size), mode="bilinear")
         return images.expand(-1, 3, -1, -1), labels
 
+    def to(self, device: str) -> "LabelledData":
+        """The same examples on ``device``."""
+        return LabelledData(self.name, self.inputs.to(device), self.labels.to(device), self.padded)
+
     def part(self, which: slice) -> "LabelledData":
         """A contiguous part of the examples."""
         return LabelledData(self.name, self.inputs[which], self.labels[which], self.padded)
