@@ -10,14 +10,14 @@ from acf.zoo.shapes import network_shapes
 
 SAT = Sat()
 BATCH = 32
-NETWORKS = ("resnet50", "vgg16", "vit-b16")
+SAT_NETWORKS = ("resnet50", "vgg16", "vit-b16")
 """The networks that are counted, on images of 224 x 224."""
 
 
 def b1() -> Row:
     """Operations of 2:8 training."""
     saved = {}
-    for name in NETWORKS:
+    for name in SAT_NETWORKS:
         shapes = network_shapes(name)
         dense = training_operations(shapes, dense_training(SAT))
         saved[name] = 100 * (1 - training_operations(shapes, SAT) / dense)
@@ -33,7 +33,7 @@ def b2() -> Row:
     dense = dense_training(SAT)
     gains = [
         training_cycles(shapes, BATCH, dense) / training_cycles(shapes, BATCH, SAT)
-        for shapes in map(network_shapes, NETWORKS)
+        for shapes in map(network_shapes, SAT_NETWORKS)
     ]
     return Row(
         "1.75x over dense training on the same accelerator",

@@ -9,25 +9,12 @@ from typer.testing import CliRunner
 
 import acf
 from acf.bench.fabric.comparison import compare_steps, play_step
-from acf.bench.fabric.workloads import WORKLOADS, StepLayer, StepSpec, layer_traces, step_traces
+from acf.bench.fabric.workloads import StepSpec, layer_traces, step_traces
 from acf.cli import app
 from acf.errors import ArchitectureError
 from acf.lowering import effectual_macs
 from acf.sim import ARCHITECTURES
 from acf.sim.exact import exact_engine
-from acf.zoo.synthetic import Zeros, square_convolution
-
-
-@pytest.fixture
-def tiny(monkeypatch: pytest.MonkeyPatch) -> StepSpec:
-    """Two convolutions under the name of a network."""
-    stem = replace(square_convolution(3, 64, 8), name="stem", reads_data=True)
-    layers = [
-        StepLayer(stem, Zeros(0.0, 0.5), sparse=False),
-        StepLayer(square_convolution(64, 64, 8, stride=2), Zeros(0.5, 0.5)),
-    ]
-    monkeypatch.setitem(WORKLOADS, "tiny", lambda: layers)
-    return StepSpec("tiny", 4, 0.75)
 
 
 def test_every_machine_does_the_same_effectual_work(tiny: StepSpec) -> None:

@@ -1,24 +1,11 @@
-"""Whole steps for the fabric: the networks are the real ones, and every machine plays the same step."""
+"""Training steps for the fabric: the networks are the real ones, blocks and zeros are drawn as asked."""
 
 from dataclasses import replace
 
 import pytest
 
-from acf.bench.fabric.workloads import WORKLOADS, StepLayer, StepSpec, layer_traces, step_traces
+from acf.bench.fabric.workloads import WORKLOADS, StepSpec, layer_traces, step_traces
 from acf.errors import ArchitectureError
-from acf.zoo.synthetic import Zeros, square_convolution
-
-
-@pytest.fixture
-def tiny(monkeypatch: pytest.MonkeyPatch) -> StepSpec:
-    """Two convolutions under the name of a network."""
-    stem = replace(square_convolution(3, 64, 8), name="stem", reads_data=True)
-    layers = [
-        StepLayer(stem, Zeros(0.0, 0.5), sparse=False),
-        StepLayer(square_convolution(64, 64, 8, stride=2), Zeros(0.5, 0.5)),
-    ]
-    monkeypatch.setitem(WORKLOADS, "tiny", lambda: layers)
-    return StepSpec("tiny", 4, 0.75)
 
 
 def test_networks_have_the_weights_of_their_papers() -> None:

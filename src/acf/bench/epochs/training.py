@@ -1,6 +1,6 @@
 """Train a VGG for whole epochs and capture steps on the way, on a CPU or a GPU.
 
-Needs torch and numpy only, not the simulator: machines with a GPU often have little else.
+Needs neither the simulator nor its dependencies: machines with a GPU often have little more than torch.
 """
 
 import json

@@ -1,7 +1,7 @@
 """The networks, in plain torch, by name.
 
->>> NETWORKS["resnet50"].build().fc.out_features
-1000
+>>> NETWORKS["small-cnn"].build(channels=1, classes=10, width=16)[0]
+Conv2d(1, 16, kernel_size=(3, 3), stride=(2, 2), padding=(1, 1), bias=False)
 """
 
 from collections.abc import Callable
