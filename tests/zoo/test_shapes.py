@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import nn
 
+from acf.errors import TraceError
 from acf.zoo.networks import NETWORKS
 from acf.zoo.shapes import AttentionShape, layer_shapes, network_shapes
 
@@ -47,6 +48,17 @@ def test_a_grouped_strided_convolution_keeps_its_geometry() -> None:
         (layer,) = layer_shapes(model, torch.ones(1, 4, 9, 8)).layers
     assert layer.conv is not None
     assert (layer.conv.output_size, layer.weight_shape, layer.positions) == ((5, 4), (6, 30), 20)
+
+
+def test_a_padding_by_name_is_refused() -> None:
+    with torch.device("meta"), pytest.raises(TraceError, match="padding 'same' of a convolution is a name"):
+        layer_shapes(nn.Conv2d(1, 1, 3, padding="same"), torch.ones(1, 1, 4, 4))
+
+
+def test_shapes_do_not_depend_on_whether_gradients_are_recorded() -> None:
+    with torch.device("meta"), torch.no_grad():
+        shapes = layer_shapes(nn.Sequential(nn.Linear(3, 2), nn.Linear(2, 1)), torch.ones(1, 3))
+    assert [layer.reads_data for layer in shapes.layers] == [True, False]
 
 
 def test_the_module_is_left_as_it_was() -> None:

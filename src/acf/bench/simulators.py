@@ -14,7 +14,6 @@ from acf.zoo.shapes import network_shapes
 from acf.zoo.synthetic import Zeros, as_convolution, conv_step, square_convolution
 
 RELU_ZEROS = Zeros(activations=0.5, gradients=0.5)
-VGG_LAYER = square_convolution(512, 512, 14)
 
 
 @dataclass(frozen=True)
@@ -68,10 +67,11 @@ def run_simulator_bench(
     """
     loaded = [Trace.load(path) for path in captured]
     time_traces("warm up", iter([conv_step({"conv": (square_convolution(8, 8, 4), RELU_ZEROS)}, 1, 0)]))
+    vgg_layer = network_shapes("vgg16").layer("features.28")  # the last convolution, 512 channels on 14 x 14
     timings = []
     for batch in (8, 16, 32):
         on_progress(f"VGG layer, batch {batch}", batch / 200)
-        step = conv_step({"conv": (VGG_LAYER, RELU_ZEROS)}, batch, seed=0)
+        step = conv_step({"conv": (vgg_layer, RELU_ZEROS)}, batch, seed=0)
         forward = Trace(step.ops[:1], step.tensors, step.label)
         timings.append(time_traces(f"VGG 512 filters, forward, batch {batch}", iter([forward])))
         timings.append(time_traces(f"VGG 512 filters, 3 passes, batch {batch}", iter([step])))

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
+from acf.errors import TraceError
 from acf.trace import ConvShape
 from acf.zoo.networks import NETWORKS
 from acf.zoo.networks.transformer import Attention, SelfAttention
@@ -84,7 +85,7 @@ class NetworkShapes:
 
     def layer(self, name: str) -> ProductShape:
         """The layer of that name."""
-        return next(layer for layer in self.layers if layer.name == name)
+        return {layer.name: layer for layer in self.layers}[name]
 
 
 def layer_shapes(module: nn.Module, *example: Tensor) -> NetworkShapes:
@@ -97,7 +98,8 @@ def layer_shapes(module: nn.Module, *example: Tensor) -> NetworkShapes:
     handles = [*_watch(module, _LAYERS, layers), *_watch(module, _ATTENTIONS, attentions)]
     was_training = module.training
     try:
-        module.eval()(*example)
+        with torch.enable_grad():  # what needs no gradient then is the data
+            module.eval()(*example)
     finally:
         module.train(was_training)
         for handle in handles:
@@ -141,8 +143,9 @@ def _convolution(name: str, layer: nn.Conv2d, inputs: tuple[Tensor, ...]) -> Pro
 
 
 def _pair(sizes: Sequence[int] | str) -> tuple[int, int]:
-    """Vertical and horizontal size; a padding given by name ("same") is not supported."""
-    vertical, horizontal = map(int, sizes)
+    if isinstance(sizes, str):
+        raise TraceError(f"padding {sizes!r} of a convolution is a name; give it in pixels")
+    vertical, horizontal = sizes
     return vertical, horizontal
 
 
