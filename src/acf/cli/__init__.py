@@ -149,7 +149,7 @@ def capture(
 ) -> None:
     """Train a known network on real data for some steps, then capture one step as a trace."""
     from acf.zoo.capture import CaptureSpec, captured_steps
-    from acf.zoo.data.training_data import load_training_data
+    from acf.zoo.data import load_training_data
 
     spec = CaptureSpec(
         model,
@@ -217,7 +217,7 @@ def epochs(
     from acf.bench.epochs.training import EpochSpec, captured_epochs, keep_traces
     from acf.tables import epochs_table
     from acf.terminal import progress, show
-    from acf.zoo.data.training_data import load_training_data
+    from acf.zoo.data import load_training_data
 
     if stage not in ("both", "train", "play"):
         raise AcfError(f"stage {stage!r} is not one of both, train, play; use one of these names")

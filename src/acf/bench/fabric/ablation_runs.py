@@ -1,13 +1,14 @@
-"""Running an ablation: every point over seeds and sparsities, kept as soon as it is measured."""
+"""Run an ablation: every point over seeds and sparsities, written to the record as soon as it is measured."""
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import date
 from hashlib import sha256
 from pathlib import Path
 
 from acf import __version__
+from acf.bench import OnProgress
 from acf.bench.fabric.ablation import ABLATIONS, Ablation, Variation
 from acf.bench.fabric.workloads import StepSpec
 from acf.errors import AcfError, ArchitectureError
@@ -17,16 +18,14 @@ from acf.metrics.ablation import written_spread
 from acf.sim.fabric import AdaptiveFabric
 from acf.sim.registry import find_architecture
 
-OnProgress = Callable[[str, float], None]
-
 SAMPLES: dict[str, tuple[str, ...]] = {
     "transformer-base": ("encoder.0.",),
     "resnet50": ("layer1.1.", "layer2.1.", "layer3.1.", "layer4.1."),
 }
-"""Layers that stand for a network: one encoder layer; one bottleneck of every stage."""
+"""Prefixes of the layers that represent a network: one encoder layer; one bottleneck of every stage."""
 
 SMALL_EXAMPLES: dict[str, int] = {"transformer-base": 1024, "resnet50": 1}
-"""Tokens or images if none are given: an ablation takes about a minute."""
+"""Default tokens or images: an ablation then takes about a minute."""
 
 
 @dataclass(frozen=True)
@@ -53,12 +52,12 @@ class AblationOptions:
         _ = self.fabric
 
     def step(self, sparsity: float, seed: int) -> StepSpec:
-        """The step that variations change."""
+        """The step before variation."""
         return StepSpec(self.network, self.examples or SMALL_EXAMPLES.get(self.network, 1), sparsity, seed=seed)
 
     @property
     def fabric(self) -> AdaptiveFabric:
-        """The machine that variations change."""
+        """The machine before variation."""
         name, spec = find_architecture(self.on)
         if not isinstance(spec, AdaptiveFabric):
             raise ArchitectureError(f"{name} is no fabric, so it has no such parts; use acf-512 or acf-16384")
@@ -66,12 +65,12 @@ class AblationOptions:
 
     @property
     def prefixes(self) -> tuple[str, ...]:
-        """Which layers are played."""
+        """Prefixes of the simulated layers; none: all."""
         return () if self.whole else SAMPLES[self.network]
 
     @property
     def conditions(self) -> str:
-        """Machine, step and date, for people."""
+        """Machine, step and date in words."""
         fabric, step = self.fabric, self.step(self.sparsities[0], 0)
         layers = "all layers" if self.whole else "layers " + ", ".join(f"{prefix}*" for prefix in self.prefixes)
         seeds = "1 seed" if self.seeds == 1 else f"{self.seeds} seeds"
@@ -128,7 +127,7 @@ def markdown(record: AblationRecord) -> str:
 
 
 def _planned(ablation: Ablation, options: AblationOptions) -> Iterator[tuple[AblationPoint, Variation]]:
-    """Every point that is to be measured, still without figures, and what differs there."""
+    """Every point to measure, still without figures, and its variation."""
     variations = ablation.vary(options.fabric, options.step(options.sparsities[0], 0))
     for sparsity in options.sparsities:
         for seed in range(options.seeds):
@@ -145,13 +144,13 @@ def _measure(plan: AblationPoint, variation: Variation, ablation: Ablation, opti
         fabric = replace(options.fabric, **variation.fabric)
         step = replace(options.step(plan.sparsity, plan.seed), **variation.step)
         return replace(plan, figures=ablation.figures(fabric, step, options.prefixes))
-    except Exception as error:  # whatever is wrong with one point, the others are measured
+    except Exception as error:  # one failing point must not stop the others
         failure = str(error) if isinstance(error, AcfError) else f"{type(error).__name__}: {error}"
         return replace(plan, failure=failure or type(error).__name__)
 
 
 def _with_ratios(points: Sequence[AblationPoint], ablation: Ablation) -> list[AblationPoint]:
-    """The points with ``speedup`` over the baseline of their sparsity and seed, and how well more MACs are used."""
+    """The points with ``speedup`` over the baseline of their sparsity and seed, and their ``scaling`` efficiency."""
     series, value = ablation.baseline
     bases = {
         (point.series if not series else "", point.sparsity, point.seed): point.figures
@@ -183,7 +182,7 @@ def _record(name: str, ablation: Ablation, options: AblationOptions, points: Seq
 
 
 def _stored_points(path: Path) -> tuple[AblationPoint, ...]:
-    """Points of an earlier run; none where there is no file, or one that is no record."""
+    """Points of an earlier run; none if the file is missing or damaged."""
     try:
         return AblationRecord.from_dict(json.loads(path.read_text(encoding="utf-8"))).points
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""`acf bench tracking`: recording each rule's run, and keeping figures, table and plot."""
+"""`acf bench tracking`: how closely gradient-threshold rules follow their target sparsity; figures, table and plot."""
 
 import datetime
 import json
@@ -9,7 +9,7 @@ from typing import Any
 
 from rich.table import Table
 
-from acf.bench.accuracy.bench import machine_name
+from acf.bench.machine import machine_name
 from acf.bench.tracking.plot import tracking_svg
 from acf.bench.tracking.recording import Tracked, TrackingSpec, record_tracking
 from acf.errors import SparsityError
@@ -23,7 +23,7 @@ _COLUMNS = ("threshold", "mean distance", "worst layer", "off at the end", "accu
 
 
 def run_tracking(methods: str, spec: TrackingSpec, data: Path | None, visible: bool) -> list[Tracked]:
-    """The record of every method of the comma-separated ``methods``, trained on Fashion-MNIST."""
+    """Train on Fashion-MNIST with every rule of the comma-separated ``methods``."""
     names = [name.strip() for name in methods.split(",") if name.strip()]
     for name in names:
         if name not in RULES:
@@ -40,7 +40,7 @@ def run_tracking(methods: str, spec: TrackingSpec, data: Path | None, visible: b
 
 
 def tracking_table(runs: Sequence[Tracked]) -> Table:
-    """Distances from the target in points, and accuracies."""
+    """Distances from the target in percentage points, and accuracies."""
     table = Table(title=f"achieved gradient sparsity, target {runs[0].target:.0%}")
     for column in _COLUMNS:
         table.add_column(column, justify="left" if column == "threshold" else "right")

@@ -1,4 +1,4 @@
-"""Training data: what is read from a folder, and how a batch is made of it."""
+"""Data sets: what is read from a folder, and how a batch is made of it."""
 
 import gzip
 import os
@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from acf.errors import DataError
-from acf.zoo.data.training_data import TrainingData, load_training_data
+from acf.zoo.data import DATA_SETS, data_sets_of, load_training_data
+from acf.zoo.networks import NETWORKS
 
 NEGATIVE, POSITIVE = "a dull film\n", "a fine film\nfine fine\n"
 
@@ -66,14 +67,13 @@ def test_a_cut_file_is_one_line(folder: Path, kept_bytes: int) -> None:
         load_training_data("image", folder, "fashion-mnist")
 
 
-def test_sentences_of_a_batch_are_cut_to_its_longest() -> None:
-    data = TrainingData("words", torch.tensor([[1, 2, 0, 0], [1, 2, 3, 0]]), torch.zeros(2), padded=True)
-    assert data.batch(torch.tensor([0]), 0, "cpu")[0].shape == (1, 2)
-    assert data.batch(torch.tensor([0, 1]), 0, "cpu")[0].shape == (2, 3)
+def test_every_data_set_fits_a_network() -> None:
+    assert {data_set.kind for data_set in DATA_SETS.values()} <= {network.reads for network in NETWORKS.values()}
+    assert data_sets_of("sentence") == ("sentence-polarity",)
 
 
 def test_the_real_colour_images_are_those_of_the_data_set() -> None:
-    pytest.importorskip("PIL", reason="cifar10-jpeg needs Pillow: pip install 'acf[data]'")
+    pytest.importorskip("PIL", reason="cifar10-jpeg needs Pillow: pip install 'adaptive-compute-fabric[data]'")
     folder = Path(os.environ.get("ACF_DATA", ""))
     if not (folder / "cifar10-jpeg").is_dir():
         pytest.skip("no folder cifar10-jpeg in $ACF_DATA")

@@ -1,4 +1,4 @@
-"""Rows of SparTANN's gradient sparsification: dynamic threshold scaling, and the thresholds it is compared with."""
+"""Rows S1 to S3: Dynamic Threshold Scaling (DTS) and the thresholds it is compared with."""
 
 import torch
 from torch import Tensor
@@ -10,7 +10,7 @@ _STEPS, _WARM_UP_STEPS, _ELEMENTS = 120, 60, 20_000
 
 
 def s1() -> Row:
-    """The published steps of the threshold, each compared exactly."""
+    """The published updates of the threshold, each compared exactly."""
     gradient = torch.linspace(-1.0, 1.0, 2001, dtype=torch.float64)
     rule = RULES["dts"](0.5)
     first = torch.zeros((), dtype=torch.float64)
@@ -28,7 +28,7 @@ def s1() -> Row:
 
 
 def s2() -> Row:
-    """The farthest that the sparsity is from the target after the warm-up."""
+    """Largest distance of the sparsity from the target after the warm-up."""
     checks = tuple(
         at_most(f"farthest from {target:.0%}, after {_WARM_UP_STEPS} steps", 2.0, 100 * _farthest("dts", target), " pp")
         for target in (0.5, 0.7, 0.9)
@@ -41,7 +41,7 @@ def s2() -> Row:
 
 
 def s3() -> Row:
-    """How far the Gaussian threshold misses where gradients are not Gaussian, and how a static one drifts."""
+    """How far the Gaussian threshold misses on gradients that are not Gaussian, and how a static one drifts."""
     gaussian = 100 * _farthest("gaussian", 0.5)
     drift = 100 * abs(_sparsities("static", 0.5, decay=0.98)[-1] - 0.5)
     tracking = 100 * abs(_sparsities("dts", 0.5, decay=0.98)[-1] - 0.5)
@@ -66,7 +66,7 @@ def _farthest(method: str, target: float) -> float:
 
 
 def _sparsities(method: str, target: float, decay: float = 1.0) -> list[float]:
-    """The share of zeros in every step, gradients drawn from cubed normal numbers that shrink by ``decay``."""
+    """Fraction of zeros in every step; gradients are cubed normal numbers, scaled by ``decay`` a step."""
     rule, generator = RULES[method](target), torch.Generator().manual_seed(0)
     kept = torch.zeros((), dtype=torch.float64)
     sparsities = []

@@ -1,7 +1,7 @@
-"""Row T14: what TensorDash gains as training goes on, from a measured run that is kept beside this file.
+"""Row T14: TensorDash's speedup over the course of training, from a recorded run.
 
-Training a VGG for dozens of epochs takes a GPU, so the row does not train: it reads the figures that `acf epochs`
-measured and checks the shape of the curve. ``acf epochs vgg8 --examples 10000 --epochs 20`` does the same on a CPU.
+Training a VGG for dozens of epochs takes a GPU, so the row reads the figures that `acf epochs` measured, in
+``vgg_epochs.json`` beside this file. ``acf epochs vgg8 --examples 10000 --epochs 20`` measures the same on a CPU.
 """
 
 import json
@@ -16,7 +16,7 @@ RECORD = "vgg_epochs.json"
 
 @dataclass(frozen=True)
 class EpochRecord:
-    """A measured run: where it comes from, and TensorDash's compute speedup after each number of ``epochs``."""
+    """A measured run: where it comes from, and TensorDash's compute speedup after so many ``epochs``."""
 
     source: str
     command: str
@@ -28,26 +28,24 @@ class EpochRecord:
 
 @dataclass(frozen=True)
 class CurveShape:
-    """What the paper says about the curve of speedups, as ratios.
+    """The shape of a curve of speedups over training, as ratios.
 
-    ``least_of_most`` is the smallest over the largest speedup once the first tenth of training has passed,
-    ``start_of_peak`` and ``end_of_peak`` are the speedup before training and the mean of the last quarter over the
-    largest, ``peak_at`` is when the largest is reached, as a share of training. ``last_spread`` is how far the
-    speedups of the last quarter lie apart, over their mean; ``last_of_third`` is how far over how far those of the
-    quarter before it do, 1 for a straight line.
+    ``least_of_most``: smallest over largest speedup after the first tenth of training. ``start_of_peak``: speedup
+    before training over the largest. ``peak_at``: when the largest is reached, as a fraction of training.
+    ``end_of_peak``: mean of the last quarter over the largest. ``last_of_third``: range of the last quarter over that
+    of the third, 1 for a straight line.
     """
 
     least_of_most: float
     start_of_peak: float
     peak_at: float
     end_of_peak: float
-    last_spread: float
     last_of_third: float
 
 
 @cache
 def vgg_record() -> EpochRecord:
-    """The run that is kept."""
+    """The recorded run."""
     stored = json.loads(files("acf.reproduce").joinpath(RECORD).read_text(encoding="utf-8"))
     points = stored["points"]
     return EpochRecord(
@@ -61,7 +59,7 @@ def vgg_record() -> EpochRecord:
 
 
 def curve_shape(epochs: tuple[int, ...], speedups: tuple[float, ...]) -> CurveShape:
-    """Measure the curve; the first point is before training, the last after all of it.
+    """The shape of a curve whose first point is before training and whose last is at its end.
 
     >>> curve_shape((0, 1, 2, 3, 4), (1.0, 2.0, 2.0, 1.5, 1.5)).start_of_peak
     0.5
@@ -76,7 +74,6 @@ def curve_shape(epochs: tuple[int, ...], speedups: tuple[float, ...]) -> CurveSh
         start_of_peak=speedups[0] / peak,
         peak_at=epochs[speedups.index(peak)] / whole,
         end_of_peak=sum(last) / len(last) / peak,
-        last_spread=_span(last) / (sum(last) / len(last)),
         last_of_third=_span(last) / _span(third) if _span(third) else 0.0,
     )
 

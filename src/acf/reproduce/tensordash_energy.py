@@ -1,14 +1,14 @@
-"""Rows T2 to T4, T15 to T17: area, power, energy efficiency, and unchanged values."""
+"""Rows T2 to T4 and T15 to T17: TensorDash's area, power and energy efficiency, and that it changes no value."""
 
 import numpy as np
 
 from acf.reproduce.row import Check, Row, absolute, holds, relative
-from acf.reproduce.tensordash_speed import DASH, speedup
+from acf.reproduce.tensordash_speedup import DASH, EXPAND_3X3, speedup
 from acf.sim import simulate
 from acf.sim.accelerators import TensorCore, TensorDash
 from acf.sim.accelerators.functional import multiply
 from acf.trace import Trace
-from acf.zoo.synthetic import SQUEEZENET_EXPAND_3X3, ConvLayer, Zeros, conv_step, one_layer
+from acf.zoo.synthetic import Zeros, conv_step, one_layer, square_convolution, squeezenet_layer
 
 PAPER_SPEEDUP = 1.95
 
@@ -21,8 +21,8 @@ def area_overheads(data_type: str) -> tuple[float, float]:
 
 
 def power_overhead(data_type: str = "fp16") -> float:
-    """Power of TensorDash's compute over the baseline's, from energies of one product in the same cycles."""
-    trace = one_layer(ConvLayer(16, 16, 8), 0.5, 1, seed=0)
+    """Power of TensorDash's compute over the baseline's: energies of one product over the same cycles."""
+    trace = one_layer(square_convolution(16, 16, 8), 0.5, 1, seed=0)
     energy = simulate(trace, TensorDash(data_type=data_type)).energy_breakdown_j
     return (energy["mac"] + energy["control"]) / energy["mac"]
 
@@ -71,11 +71,11 @@ def chip_efficiency(trace: Trace) -> float:
 
 
 def zeros_for(target: float) -> float:
-    """Share of zeros at which the SqueezeNet layer gains ``target``, by bisection."""
+    """Fraction of zeros at which the SqueezeNet layer reaches a speedup of ``target``, by bisection."""
     low, high = 0.3, 0.9
     while high - low > 0.005:
         middle = (low + high) / 2
-        gain = speedup(one_layer(SQUEEZENET_EXPAND_3X3, middle, 1, seed=0), DASH)
+        gain = speedup(one_layer(squeezenet_layer(EXPAND_3X3), middle, 1, seed=0), DASH)
         low, high = (middle, high) if gain < target else (low, middle)
     return (low + high) / 2
 
@@ -84,7 +84,7 @@ def t15() -> Row:
     """Energy efficiency of the chip."""
     zeros = zeros_for(PAPER_SPEEDUP)
     at_speedup, saturated = (
-        chip_efficiency(one_layer(SQUEEZENET_EXPAND_3X3, share, 4, seed=0)) for share in (zeros, 0.9999)
+        chip_efficiency(one_layer(squeezenet_layer(EXPAND_3X3), share, 4, seed=0)) for share in (zeros, 0.9999)
     )
     return Row(
         "chip energy efficiency 1.5x at the 1.95x speedup, saturating at 2.1x",
@@ -96,7 +96,7 @@ def t15() -> Row:
 
 def t16() -> Row:
     """A model almost without zeros."""
-    layer = ConvLayer(256, 256, 16, kernel=1)  # no padding, whose zeros would be skipped too
+    layer = square_convolution(256, 256, 16, kernel=1)  # no padding, whose zeros would be skipped too
     shares = {f"conv{index}": (layer, Zeros(0.05, 0.05) if index == 0 else Zeros(0.0, 0.0)) for index in range(4)}
     trace = conv_step(shares, 2, seed=0)
     gain, efficiency = 100 * (speedup(trace, DASH) - 1), 100 * (chip_efficiency(trace) - 1)
@@ -112,7 +112,7 @@ def t16() -> Row:
 
 def _signed(what: str, paper: float, ours: float) -> Check:
     """Within one percentage point of the paper's figure and of the same sign."""
-    least = 0.01  # of a percentage point: a sign
+    least = 0.01  # percentage points: enough to have a sign
     low, high = (max(least, paper - 1.0), paper + 1.0) if paper > 0 else (paper - 1.0, min(-least, paper + 1.0))
     return Check(what, f"{paper:+g} %", ours, low, high, "sign, 1 pp")
 

@@ -6,13 +6,13 @@ import pytest
 
 import acf
 from acf.errors import AcfError
-from acf.reproduce.convolution_gradients import ALEXNET, GOOGLENET, Convolution, backward_trace
+from acf.reproduce.spartann_workloads import alexnet, backward_trace, googlenet
 from acf.sim.accelerators import SparTANN
 from acf.sim.result import Result
 
 SKIPPING = SparTANN()
 DENSE = replace(SKIPPING, skips_zeros=False)
-NETWORKS = {"alexnet": ALEXNET, "googlenet": GOOGLENET}
+NETWORKS = {"alexnet": alexnet(), "googlenet": googlenet()}
 
 
 def played(network: str, density: float) -> tuple[Result, Result]:
@@ -28,10 +28,7 @@ def played(network: str, density: float) -> tuple[Result, Result]:
     ],
 )
 def test_the_shapes_have_the_weights_of_the_networks(network: str, weights: int) -> None:
-    counted = sum(
-        layer.kernel**2 * layer.in_channels // layer.groups * layer.out_channels for layer in NETWORKS[network]
-    )
-    assert counted == weights
+    assert sum(layer.weights for layer in NETWORKS[network]) == weights
 
 
 @pytest.mark.parametrize(
@@ -66,11 +63,16 @@ def test_large_networks_save_the_published_share_of_all_energy(network: str, den
     assert 1 - skipped.dram_bytes / dense.dram_bytes < saved  # DRAM saves less than the chip does
 
 
-def test_a_convolution_has_the_size_its_geometry_says() -> None:
-    assert Convolution(227, 3, 96, 11, stride=4).shape.output_size == (55, 55)
-    assert GOOGLENET[0].shape.output_size == (112, 112)
+def test_the_first_convolutions_have_their_published_output_sizes() -> None:
+    sizes = {name: layers[0].conv.output_size for name, layers in NETWORKS.items() if layers[0].conv}
+    assert sizes == {"alexnet": (55, 55), "googlenet": (112, 112)}
+
+
+def test_only_the_first_convolution_has_no_input_gradient() -> None:
+    for layers in NETWORKS.values():
+        assert [layer.reads_data for layer in layers] == [True] + [False] * (len(layers) - 1)
 
 
 def test_a_density_that_is_no_share_is_refused() -> None:
     with pytest.raises(AcfError, match=r"density 1.5 is not within 0 to 1"):
-        backward_trace(ALEXNET, 1.5)
+        backward_trace(alexnet(), 1.5)

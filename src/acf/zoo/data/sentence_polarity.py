@@ -1,4 +1,7 @@
-"""Sentences as numbers: classes for a language model, word occurrences for a recommender."""
+"""Sentence polarity (Pang and Lee, 2005): 5,331 negative and as many positive sentences of film reviews.
+
+Read as sentences with two classes, for a language model, or as which word occurs in which sentence, for a recommender.
+"""
 
 import zipfile
 from collections import Counter
@@ -7,21 +10,33 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from acf.zoo.data.labelled_data import LabelledData
 from acf.zoo.networks.bert import VOCABULARY
 from acf.zoo.networks.ncf import ITEMS, USERS
 
 TOKENS = 64
-"""Length of a sentence in tokens; longer ones are cut, shorter ones filled with 0."""
+"""Tokens per sentence; longer ones are cut, shorter ones padded with 0."""
 
 _CLASS_TOKEN, _UNKNOWN, _FIRST_WORD = 1, 2, 3
-_NEGATIVES = 4  # pairs that do not occur for each that does: He et al., 2017, section 4.1
+_NEGATIVES = 4  # negative samples per positive pair: He et al., 2017, section 4.1
 
 Sentences = tuple[list[list[str]], list[list[str]]]
 """Negative and positive sentences, each a list of words."""
 
 
+def read_sentence_classes(folder: Path, split: str) -> LabelledData:
+    """Sentences ``[n, TOKENS]`` with class 0, negative, or 1, positive."""
+    return LabelledData("sentence polarity", *sentence_classes(read_sentences(folder)), padded=True)
+
+
+def read_word_occurrences(folder: Path, split: str) -> LabelledData:
+    """Pairs of a sentence and a word ``[n, 2]``, label 1.0 where the word occurs in the sentence."""
+    name = "word occurrences in sentence polarity (no ratings)"
+    return LabelledData(name, *word_occurrences(read_sentences(folder)))
+
+
 def read_sentences(folder: Path) -> Sentences:
-    """The sentence polarity set (Pang and Lee, 2005): 5,331 negative and as many positive sentences, in words."""
+    """All sentences, split into words, from ``sentence-polarity/sentence_polarity.zip``."""
     with zipfile.ZipFile(folder / "sentence-polarity" / "sentence_polarity.zip") as archive:
         negative, positive = (
             archive.read(f"sentence_polarity/rt-polarity.{kind}").decode("utf-8").split("\n") for kind in ("neg", "pos")
@@ -30,7 +45,7 @@ def read_sentences(folder: Path) -> Sentences:
 
 
 def number_words(sentences: list[list[str]], limit: int) -> dict[str, int]:
-    """The ``limit`` most frequent words and their numbers, most frequent first; ties in order of the alphabet.
+    """The ``limit`` most frequent words and their numbers, most frequent first; ties in alphabetical order.
 
     >>> number_words([["a", "b"], ["b", "c"]], limit=2)
     {'b': 0, 'a': 1}
@@ -56,8 +71,8 @@ def sentence_classes(sentences: Sentences) -> tuple[Tensor, Tensor]:
 def word_occurrences(sentences: Sentences, seed: int = 0) -> tuple[Tensor, Tensor]:
     """Pairs of a sentence and a word, ``[n, 2]``, and whether the word occurs in the sentence, ``[n]`` of 0.0 and 1.0.
 
-    A stand-in for users and items: sentences are the users, frequent words the items. Of pairs that do not
-    occur, four are drawn for each that does.
+    A stand-in for users and items: sentences are the users, frequent words the items. Four negative samples are drawn
+    for each positive pair; those that turn out to occur are left out.
     """
     users = (sentences[0] + sentences[1])[:USERS]
     numbers = number_words(users, ITEMS)
