@@ -23,10 +23,12 @@ PARAMETERS = {
     "bert-base": 109_483_778,  # 109,482,240 of the encoder and its pooler, 1,538 of a two-class head
     "ncf": 392_601,  # NeuMF over 6,040 users and 3,706 items, 8 factors
     "transformer-base": 63_082_496,  # 37,000 embeddings, 6 x 3,152,384 encoder, 6 x 4,204,032 decoder
+    "gpt": 168_846_336,  # 12 blocks of 12 x 1024^2, 16,384 + 1,024 embeddings, 25 norms, all without biases
     "vgg16-cifar": 15_245_130,
     "vgg16-bn-cifar": 15_253_578,
     "vgg8-cifar": 422_730,
     "resnet18-cifar": 11_173_962,
+    "wrn28-10-cifar": 36_479_194,
     "small-cnn": 131_754,
     "digits-cnn": 225_386,
 }
@@ -37,6 +39,7 @@ OUTPUTS = {
     "sentence": (2, 2),
     "pair": (2,),
     "translation": (2, 64, 37_000),
+    "text": (2, 64, 16_384),
 }
 
 

@@ -12,9 +12,8 @@ from torch import Tensor, nn
 from acf.errors import DataError
 from acf.zoo.data.images import DeviceImages, load_images
 from acf.zoo.data.text import TokenBatches, load_tokens
-from acf.zoo.networks.cifar import resnet18, small_net
+from acf.zoo.networks import NETWORKS
 from acf.zoo.networks.gpt import Gpt, GptSpec
-from acf.zoo.networks.wide_resnet import wide_resnet
 
 CLASSES = 10
 TEST_BATCH = 1000
@@ -46,7 +45,7 @@ TASKS: dict[str, TaskSpec] = {
 }
 """The tasks that `acf bench training` knows; "small" and "gpt-small" are of a CPU's size."""
 
-IMAGE_NETWORKS = {"resnet18": resnet18, "wrn28": wide_resnet, "small": small_net}
+IMAGE_NETWORKS = {"resnet18": "resnet18-cifar", "wrn28": "wrn28-10-cifar", "small": "small-cnn"}
 
 
 class Task(Protocol):
@@ -96,7 +95,7 @@ class ImageTask:
 
     def model(self, width: int) -> nn.Module:
         """A fresh network in channels-last memory."""
-        network = IMAGE_NETWORKS[self.spec.name](self.channels, CLASSES, width)
+        network = NETWORKS[IMAGE_NETWORKS[self.spec.name]].build(self.channels, CLASSES, width)
         return network.to(self.device, memory_format=torch.channels_last)  # type: ignore[call-overload,no-any-return]
 
     def batch(self, step: int, generator: torch.Generator) -> tuple[Tensor, ...]:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from acf.zoo.networks.alexnet import AlexNet
 from acf.zoo.networks.bert import BertBase
 from acf.zoo.networks.googlenet import GoogLeNet
+from acf.zoo.networks.gpt import Gpt
 from acf.zoo.networks.ncf import NeuralCollaborativeFiltering
 from acf.zoo.networks.resnet import ResNet50
 from acf.zoo.networks.resnet_cifar import resnet18_cifar
@@ -22,6 +23,7 @@ from acf.zoo.networks.squeezenet import SqueezeNet
 from acf.zoo.networks.transformer import TransformerBase
 from acf.zoo.networks.vgg import VGG8_STAGES, Vgg16, VggCifar
 from acf.zoo.networks.vit import VitB16
+from acf.zoo.networks.wide_resnet import wide_resnet
 
 __all__ = ["NETWORKS", "Network"]
 
@@ -32,6 +34,7 @@ _EXAMPLES: dict[str, tuple[tuple[int, ...], ...]] = {
     "sentence": ((64,),),
     "pair": ((2,),),
     "translation": ((64,), (64,)),
+    "text": ((64,),),
 }
 
 
@@ -41,7 +44,8 @@ class Network:
 
     "image": ``[batch, 3, 224, 224]``; "small image": ``[batch, 3, 32, 32]``; "digit": ``[batch, 1, 8, 8]``;
     "sentence": token numbers ``[batch, tokens]``; "pair": numbers of a user and an item ``[batch, 2]``;
-    "translation": token numbers of source and target, two inputs.
+    "translation": token numbers of source and target, two inputs; "text": token numbers ``[batch, tokens]``, for a
+    prediction at every position.
     """
 
     build: Callable[..., nn.Module]
@@ -63,10 +67,12 @@ NETWORKS: dict[str, Network] = {
     "bert-base": Network(BertBase, "sentence"),
     "ncf": Network(NeuralCollaborativeFiltering, "pair"),
     "transformer-base": Network(TransformerBase, "translation"),
+    "gpt": Network(Gpt, "text"),
     "vgg16-cifar": Network(VggCifar, "small image"),
     "vgg16-bn-cifar": Network(partial(VggCifar, normalise=True), "small image"),
     "vgg8-cifar": Network(partial(VggCifar, VGG8_STAGES), "small image"),
     "resnet18-cifar": Network(resnet18_cifar, "small image"),
+    "wrn28-10-cifar": Network(wide_resnet, "small image"),
     "small-cnn": Network(small_cnn, "small image"),
     "digits-cnn": Network(digits_cnn, "digit"),
 }

@@ -60,8 +60,9 @@ class GptBlock(nn.Module):
 class Gpt(nn.Module):
     """``tokens [batch, context]`` to logits ``[batch, context, vocabulary]``; input and output embedding are tied."""
 
-    def __init__(self, spec: GptSpec) -> None:
+    def __init__(self, spec: GptSpec | None = None) -> None:
         super().__init__()
+        spec = spec or GptSpec()
         self.spec = spec
         self.token_embedding = nn.Embedding(spec.vocabulary, spec.width)
         self.position_embedding = nn.Embedding(spec.context, spec.width)
@@ -77,8 +78,8 @@ class Gpt(nn.Module):
         """Logits of the next token at every position."""
         positions = torch.arange(tokens.shape[1], device=tokens.device)
         x = self.token_embedding(tokens) + self.position_embedding(positions)
-        if torch.is_autocast_enabled(x.device.type):  # a residual stream of half the bytes
-            x = x.to(torch.get_autocast_dtype(x.device.type))
+        if x.is_cuda and torch.is_autocast_enabled("cuda"):  # a residual stream of half the bytes
+            x = x.to(torch.get_autocast_dtype("cuda"))
         x = self.norm(self.blocks(x))
         return F.linear(x, self.token_embedding.weight)
 

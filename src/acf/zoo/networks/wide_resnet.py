@@ -25,10 +25,10 @@ class PreActivationBlock(nn.Module):
         return inner + (maps if self.shortcut is None else self.shortcut(activated))
 
 
-def wide_resnet(channels: int, classes: int, width: int = 10, depth: int = 28) -> nn.Sequential:
+def wide_resnet(channels: int = 3, classes: int = 10, width: int = 10, depth: int = 28) -> nn.Sequential:
     """WRN-``depth``-``width``: stages of ``16 * width``, ``32 * width`` and ``64 * width`` channels.
 
-    >>> sum(parameter.numel() for parameter in wide_resnet(3, 10).parameters())
+    >>> sum(parameter.numel() for parameter in wide_resnet().parameters())
     36479194
     """
     if depth % 6 != 4:
