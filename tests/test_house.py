@@ -171,6 +171,38 @@ def test_every_name_the_package_announces_exists_and_is_in_the_reference() -> No
         assert f"`acf.{name}" in reference, f"docs/reference.md does not mention acf.{name}"
 
 
+USE_EVERY_NAME = """
+import importlib, inspect, sys
+first, order = sys.argv[1], sys.argv[2]
+if first:
+    importlib.import_module(first)
+import acf
+names = sorted(acf.__all__, reverse=order == "backward")
+seen = {name: getattr(acf, name) for name in names}
+for name in reversed(names):
+    value = getattr(acf, name)
+    assert value is seen[name], f"acf.{name} is another object the second time"
+    assert callable(value), f"acf.{name} is a {type(value).__name__} and cannot be called"
+for attempt in range(2):
+    try:
+        acf.report([], "never-written.html")
+    except acf.AcfError as error:
+        assert "make no report" in str(error)
+assert list(inspect.signature(acf.report).parameters)[:2] == ["results", "path"]
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "order"),
+    [("", "forward"), ("", "backward"), *((f"acf.{room}", "forward") for room in ("report", "sim", "trace", "train"))],
+)
+def test_every_public_name_works_twice_and_in_any_order_of_imports(first: str, order: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", USE_EVERY_NAME, first, order], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
 def test_an_unknown_public_name_is_refused_with_the_known_ones() -> None:
     with pytest.raises(AttributeError, match="public names: AcfError"):
         acf.sparsfy_  # noqa: B018
