@@ -25,6 +25,7 @@ ROOMS = (
     "units",
     "files",
     "terminal",
+    "columns",
     "jit",
     "sparse",
     "ops",

@@ -111,9 +111,11 @@ def compare(
     as_json: Json = False,
 ) -> None:
     """Play a trace on several architectures and show their speedups over a baseline."""
+    from acf.columns import records
+    from acf.report.columns import summary_columns
     from acf.sim import architectures
     from acf.sim import simulate as play
-    from acf.tables import comparison_table
+    from acf.tables import comparison_rows, comparison_table
     from acf.terminal import show
     from acf.trace import Trace
 
@@ -122,7 +124,8 @@ def compare(
     results = [play(loaded, name) for name in names]
     _save_results(results, save)
     if as_json:
-        print_json([result.to_dict() | {"speedup": result.speedup_over(results[0])} for result in results])
+        figures = records(summary_columns([]), comparison_rows(results))
+        print_json([result.to_dict() | each for result, each in zip(results, figures, strict=True)])
     else:
         show(comparison_table(results))
 
@@ -181,8 +184,8 @@ def traces(
     as_json: Json = False,
 ) -> None:
     """Show the zeros of every trace by operand and pass, and what machines that skip them gain."""
+    from acf.bench.columns import trace_table
     from acf.bench.traces import figures_of
-    from acf.tables import figures_table
     from acf.terminal import show
     from acf.trace import Trace
 
@@ -190,7 +193,7 @@ def traces(
     if as_json:
         print_json([vars(each) for each in figures])
     else:
-        show(figures_table(figures))
+        show(trace_table(figures))
 
 
 @app.command()
@@ -214,8 +217,8 @@ def epochs(
     as_json: Json = False,
 ) -> None:
     """Train a small VGG for whole epochs, capture a step on the way, and show what skipping zeros gains over time."""
+    from acf.bench.columns import epoch_table
     from acf.bench.epochs.training import EpochSpec, captured_epochs, keep_traces
-    from acf.tables import epochs_table
     from acf.terminal import progress, show
     from acf.zoo.data.training_data import load_training_data
 
@@ -248,7 +251,7 @@ def epochs(
     if as_json:
         print_json([point.to_dict() for point in points])
     else:
-        show(epochs_table(points))
+        show(epoch_table(points))
         typer.echo(f"plot: {folder / PLOT_FILE}")
 
 

@@ -72,8 +72,8 @@ def accuracy(
 ) -> None:
     """Train each method on real images with several seeds and compare the accuracies with dense training."""
     from acf.bench.accuracy.bench import AccuracyOptions, compare_methods
-    from acf.bench.accuracy.table import accuracy_table
     from acf.bench.accuracy.training import TrainingSpec
+    from acf.bench.columns import accuracy_table
     from acf.terminal import show
 
     spec = TrainingSpec(
@@ -126,8 +126,8 @@ def simulators(
     as_json: Json = False,
 ) -> None:
     """Time the TensorDash model: one 512-filter layer at growing batch, and a whole ResNet-50 training step."""
+    from acf.bench.columns import simulator_table
     from acf.bench.simulators import run_simulator_bench
-    from acf.tables import simulator_table
     from acf.terminal import progress, show
 
     with progress(visible=not as_json) as on_progress:
@@ -196,9 +196,9 @@ def fabric(
     as_json: Json = False,
 ) -> None:
     """Play whole training steps on a fabric and on machines of equal peak: time, energy, utilisation, and why."""
+    from acf.bench.columns import fabric_products_table, fabric_table
     from acf.bench.fabric.comparison import compare_steps
     from acf.bench.fabric.workloads import EXAMPLES, StepSpec
-    from acf.tables import fabric_layers_table, fabric_table
     from acf.terminal import progress, show
 
     shares = numbers(sparsities, "sparsities")
@@ -214,4 +214,4 @@ def fabric(
     if layers:
         for each in played:
             if each.machine == on:
-                show(fabric_layers_table(each))
+                show(fabric_products_table(each))

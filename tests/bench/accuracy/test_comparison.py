@@ -7,8 +7,8 @@ import torch
 
 from acf.bench.accuracy.comparison import Comparison
 from acf.bench.accuracy.pool import _Watch, run_tasks
-from acf.bench.accuracy.table import markdown
 from acf.bench.accuracy.training import RunRecord, TrainingSpec
+from acf.bench.columns import accuracy_markdown
 from acf.errors import DataError
 from acf.zoo.data.images import DeviceImages, ImageSet
 
@@ -58,7 +58,7 @@ def test_the_table_has_a_row_per_method_and_the_command():
     comparison = Comparison(
         SPEC, "stripes", "a machine", "2026-11-15", ["acf bench accuracy"], [record("dense", 0, 90.0)]
     )
-    text = markdown(comparison)
+    text = accuracy_markdown(comparison)
     assert "| dense | 1 | 90.00 ± 0.00 % | +0.00 |" in text
     assert "stripes; a machine; 2026-11-15" in text
     assert "    acf bench accuracy" in text

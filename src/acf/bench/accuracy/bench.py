@@ -11,8 +11,8 @@ import torch
 from acf.bench.accuracy.comparison import Comparison
 from acf.bench.accuracy.methods import recipe_of
 from acf.bench.accuracy.pool import run_tasks
-from acf.bench.accuracy.table import markdown
 from acf.bench.accuracy.training import TrainingSpec
+from acf.bench.columns import accuracy_markdown
 from acf.errors import MissingDependencyError, SparsityError
 from acf.files import write_whole
 from acf.terminal import progress
@@ -74,7 +74,7 @@ def compare_methods(spec: TrainingSpec, options: AccuracyOptions, visible: bool 
             comparison.runs.append(record)
             if options.out is not None:
                 comparison.save(options.out)
-                write_whole(options.out.with_suffix(".md"), markdown(comparison).encode())
+                write_whole(options.out.with_suffix(".md"), accuracy_markdown(comparison).encode())
             on_progress(f"{record.method} seed {record.seed}: {record.accuracy:.2f} %", finished / len(tasks))
     return comparison
 

@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 
 import torch
 
+from acf.bench.columns import kernel_ratio_table, step_ratio_table
 from acf.bench.kernels import cpu
 from acf.bench.kernels.roofline import Ceilings, roofline_page
-from acf.bench.kernels.tables import layer_ratio_table, step_ratio_table
 from acf.errors import MissingDependencyError, SparsityError
 from acf.files import write_whole
 from acf.ops.cpu_call import INSTRUCTION_SETS
@@ -80,7 +80,7 @@ def run_on_cpu(options: CpuOptions, out: Path, as_json: bool) -> None:
         print(json.dumps(record, indent=2))
         return
     if result.layers:
-        show(layer_ratio_table(result.layers))
+        show(kernel_ratio_table(result.layers))
     if result.steps:
         show(step_ratio_table(result.steps))
     print(f"record and roofline: {out}")
