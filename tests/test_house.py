@@ -26,6 +26,7 @@ ROOMS = (
     "files",
     "terminal",
     "columns",
+    "options",
     "jit",
     "sparse",
     "ops",

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from acf.masks import BlockDST
 from acf.metrics import TrainingRecord
 from acf.nn import BlockSparsity, sparsify_, weight_sparsity
+from acf.options import option
 from acf.report import report
 from acf.sim import Result, simulate
 from acf.trace import Trace, capture
@@ -26,13 +27,13 @@ OnProgress = Callable[[str, float], None]
 class DemoSpec:
     """What the demo trains and where it plays the result."""
 
-    sparsity: float = 0.9
+    sparsity: float = option(0.9, "Share of blocks to drop, in [0, 1).")
     block: int = 16
-    steps: int = 660
+    steps: int = option(660, "Training steps of each run.", min=1)
     batch_size: int = 64
     learning_rate: float = 2e-3
     every: int = 30
-    seed: int = 0
+    seed: int = option(0, "Seed of weights and batches.")
     architectures: tuple[str, ...] = ("tensorcore", "tensordash", "acf-512")
 
     def __post_init__(self) -> None:

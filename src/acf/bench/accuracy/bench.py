@@ -15,6 +15,7 @@ from acf.bench.accuracy.training import TrainingSpec
 from acf.bench.columns import accuracy_markdown
 from acf.errors import MissingDependencyError, SparsityError
 from acf.files import write_whole
+from acf.options import option
 from acf.terminal import progress
 from acf.zoo.data.images import load_images
 
@@ -38,13 +39,17 @@ METHODS = (
 class AccuracyOptions:
     """What is compared and how: names of methods, number of seeds, where the data and the results are."""
 
-    methods: str = ""
-    seeds: int = 3
-    data: Path | None = None
-    device: str = "auto"
-    workers: int = 1
-    budget_s: float = 0.0
-    out: Path | None = None
+    methods: str = option("", "Methods, separated by commas: dense,dst-90,bdwp-2:8,dts-0.5. Default: ten of them.")
+    seeds: int = option(3, "Runs of every method, from seed 0.", min=1)
+    data: Path | None = option(  # noqa: RUF009
+        None, "Folder that holds cifar10-jpeg/ or fashion-mnist/.", environment="ACF_DATA"
+    )
+    device: str = option("auto", "auto, cpu or cuda.")
+    workers: int = option(1, "Runs at a time, in processes that share the device.", min=1)
+    budget_s: float = option(0.0, "Seconds after which no run may end; 0: no limit.", flags=("--budget",))
+    out: Path | None = option(  # noqa: RUF009
+        None, "JSON of the runs, and a Markdown table beside it; runs in it are not repeated."
+    )
 
     @property
     def names(self) -> list[str]:

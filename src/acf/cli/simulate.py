@@ -1,0 +1,93 @@
+"""`acf simulate` and `acf compare`: a trace on one modelled machine, or on several."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from acf.cli.options import Json, print_json, save_json
+from acf.errors import ArchitectureError
+
+if TYPE_CHECKING:
+    from acf.trace import Trace
+
+app = typer.Typer()
+
+TraceFile = Annotated[Path, typer.Argument(help="A trace that `acf capture`, `acf demo` or Trace.save wrote.")]
+SaveFile = Annotated[Path | None, typer.Option("--save", help="Write the results as JSON, for `acf report`.")]
+
+
+@app.command()
+def simulate(
+    trace: TraceFile,
+    on: Annotated[str, typer.Option("--on", help="An architecture's name, or a .toml file.")] = "acf-512",
+    exact: Annotated[bool, typer.Option("--exact", help="Fabrics: step every queue in every cycle.")] = False,
+    dump: Annotated[
+        str, typer.Option(help="Print a stage of the lowering instead: products, or program (fabrics).")
+    ] = "",
+    save: SaveFile = None,
+    as_json: Json = False,
+) -> None:
+    """Play a trace on one architecture and show every operation."""
+    from acf.sim import simulate as play
+    from acf.sim.exact import exact_engine
+    from acf.tables import result_table
+    from acf.terminal import show
+    from acf.trace import Trace
+
+    loaded = Trace.load(trace)
+    if dump:
+        typer.echo(_dump(loaded, on, dump))
+        return
+    result = play(loaded, exact_engine(on) if exact else on)
+    save_json([result.to_dict()], save)
+    if as_json:
+        print_json(result.to_dict())
+    else:
+        show(result_table(result))
+
+
+@app.command()
+def compare(
+    trace: TraceFile,
+    on: Annotated[
+        list[str] | None, typer.Option("--on", help="An architecture; may be repeated. Default: all.")
+    ] = None,
+    baseline: Annotated[str, typer.Option(help="What speedups refer to.")] = "tensorcore",
+    save: SaveFile = None,
+    as_json: Json = False,
+) -> None:
+    """Play a trace on several architectures and show their speedups over a baseline."""
+    from acf.columns import records
+    from acf.report.columns import summary_columns
+    from acf.sim import architectures
+    from acf.sim import simulate as play
+    from acf.tables import comparison_rows, comparison_table
+    from acf.terminal import show
+    from acf.trace import Trace
+
+    loaded = Trace.load(trace)
+    names = list(dict.fromkeys([baseline, *(on or architectures())]))
+    results = [play(loaded, name) for name in names]
+    save_json([result.to_dict() for result in results], save)
+    if as_json:
+        figures = records(summary_columns([]), comparison_rows(results))
+        print_json([result.to_dict() | each for result, each in zip(results, figures, strict=True)])
+    else:
+        show(comparison_table(results))
+
+
+def _dump(trace: "Trace", on: str, stage: str) -> str:
+    """A stage of the lowering as text: the matrix products of ``trace``, or their packets on the fabric ``on``."""
+    from acf import lowering
+    from acf.sim.registry import find_architecture
+
+    if stage not in ("products", "program"):
+        raise ArchitectureError(f"stage {stage!r} is not one of products, program; use one of these names")
+    arguments: list[Any] = [trace]
+    if stage == "program":
+        name, shape = find_architecture(on)
+        if not isinstance(shape, lowering.FabricShape):
+            raise ArchitectureError(f"{name} is no fabric and runs no program; use acf-512, or --dump products")
+        arguments.append(shape)
+    return str(getattr(lowering, f"dump_{stage}")(*arguments))
