@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from acf.bench.kernels.cpu import KernelRatios, StepRatio
     from acf.bench.simulators import SimulatorTiming
     from acf.bench.traces import TraceFigures
+    from acf.bench.tracking.recording import Tracked
 
 _SECONDS = si_format("s")
 _NUMBER = Format(str)
@@ -62,6 +63,23 @@ def accuracy_markdown(comparison: "Comparison") -> str:
     commands = "\n".join(f"    {command}" for command in comparison.commands)
     heading = f"{comparison.data}; {comparison.machine}; {comparison.date}."
     return f"{heading}\n\n{commands}\n\n{markdown_table(ACCURACY, comparison.summaries())}"
+
+
+_POINTS = Format(lambda share: f"{100 * share:.1f} pp")
+
+TRACKING: "tuple[Column[Tracked], ...]" = (
+    Column("method", "threshold", lambda run: run.method),
+    Column("mean_distance", "mean distance", lambda run: run.mean_miss, _POINTS),
+    Column("worst_layer", "worst layer", lambda run: run.worst_layer_miss, _POINTS),
+    Column("off_at_the_end", "off at the end", lambda run: run.drift, Format(lambda share: f"{100 * share:+.1f} pp")),
+    Column("accuracy", "accuracy", lambda run: run.accuracy, Format("{:.2f} %".format)),
+)
+"""`acf bench tracking`: one row for each threshold rule, distances from the target in percentage points."""
+
+
+def tracking_table(runs: "Sequence[Tracked]") -> Table:
+    """Distances of the achieved gradient sparsity from its target, and accuracies."""
+    return terminal_table(TRACKING, runs, f"achieved gradient sparsity, target {runs[0].target:.0%}")
 
 
 _INSTRUCTIONS = "instructions"

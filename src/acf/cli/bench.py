@@ -63,7 +63,8 @@ def tracking(
     as_json: Json = False,
 ) -> None:
     """Record how closely threshold rules follow their target while a small network trains on Fashion-MNIST (CPU)."""
-    from acf.bench.tracking.bench import figures, keep, run_tracking, tracking_table
+    from acf.bench.columns import tracking_table
+    from acf.bench.tracking.bench import figures, keep, run_tracking
     from acf.terminal import show
 
     runs = run_tracking(methods, spec, data, visible=not as_json)

@@ -94,7 +94,7 @@ def _option_fields(spec: Any) -> list[tuple[Field[Any], Any]]:
 def _parameter(own: Field[Any], hint: Any) -> inspect.Parameter:
     """The field as a parameter that typer understands; tuples are written with commas."""
     about: Option = own.metadata[KEY]
-    default = own.default
+    default: Any = own.default
     if get_origin(hint) is tuple:
         hint, default = str, ",".join(f"{value:g}" if isinstance(value, float) else str(value) for value in default)
     details: dict[str, Any] = {"help": about.help, "envvar": about.environment, "min": about.min, "max": about.max}
