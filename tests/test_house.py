@@ -1,4 +1,4 @@
-"""Tests that hold the house together: who may import whom, what the engine needs, what is documented."""
+"""The rules of the whole package: who may import whom, where tests stand, what signatures hold, what is documented."""
 
 import ast
 import importlib
@@ -17,6 +17,7 @@ from acf.sim.registry import ARCHITECTURES, load_architecture
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "acf"
+TESTS = ROOT / "tests"
 CONFIGS = sorted((ROOT / "configs").rglob("*.toml"))
 
 # The path of the data, left to right. A room may import itself and what stands before it, nothing else.
@@ -85,6 +86,64 @@ def test_imports_point_only_to_the_left(path: Path) -> None:
         return  # the front doors lead everywhere
     allowed = set(ROOMS[: ROOMS.index(room) + 1])
     assert imported_rooms(path) <= allowed, f"{path.name} imports {imported_rooms(path) - allowed}"
+
+
+ABOUT_THE_REPOSITORY = ("test_house.py", "test_packaging.py", "docs", "examples")
+"""Files and folders of `tests` that belong to the whole repository, its wheel, its pages or its examples."""
+
+
+def names_beside(test: Path) -> set[str]:
+    """The modules and packages of `src` that stand where the test stands."""
+    folder = SOURCE / test.parent.relative_to(TESTS)
+    modules = {path.stem for path in folder.glob("*.py")} - {"__init__", "__main__"}
+    return modules | {path.parent.name for path in folder.glob("*/__init__.py")}
+
+
+@pytest.mark.parametrize("path", sorted(TESTS.rglob("test_*.py")), ids=lambda path: str(path.relative_to(TESTS)))
+def test_a_test_stands_where_its_module_stands_and_bears_its_name(path: Path) -> None:
+    if path.relative_to(TESTS).parts[0] in ABOUT_THE_REPOSITORY:
+        return
+    subject = path.stem.removeprefix("test_")
+    names = names_beside(path)
+    assert any(subject == name or subject.startswith(f"{name}_") for name in names), (
+        f"no module of {path.parent.relative_to(TESTS)}/ is called like the start of {subject!r}; "
+        f"name the test after one of {', '.join(sorted(names))}, or move it to where its module stands"
+    )
+
+
+MOST_PARAMETERS = 7
+"""Of a function outside kernels and op schemas; ``self`` and ``cls`` are not counted."""
+
+KERNEL_DECORATORS = {"jit", "gluon_jit", "gluon_kernel", "compiled", "inlined"}
+"""Triton, Gluon and numba: kernels take tensors and scalars one by one."""
+
+OP_SCHEMAS = {("gradients/op.py", "forward")}
+"""Functions whose parameters are those of an op of torch's dispatcher, by file and name."""
+
+
+def decorator_names(function: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
+    """Every name in the decorators: ``@jit`` and ``@gluon_kernel("groups")`` give jit and gluon_kernel."""
+    nodes = [node for decorator in function.decorator_list for node in ast.walk(decorator)]
+    return {node.id for node in nodes if isinstance(node, ast.Name)}
+
+
+def parameter_names(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:
+    every = [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
+    return [each.arg for each in every if each.arg not in ("self", "cls")]
+
+
+@pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda path: str(path.relative_to(SOURCE)))
+def test_no_function_takes_more_than_seven_parameters(path: Path) -> None:
+    nodes = ast.walk(ast.parse(path.read_text()))
+    functions = [node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    long = {
+        function.name: len(parameter_names(function))
+        for function in functions
+        if len(parameter_names(function)) > MOST_PARAMETERS
+        and not decorator_names(function) & KERNEL_DECORATORS
+        and (str(path.relative_to(SOURCE)), function.name) not in OP_SCHEMAS
+    }
+    assert long == {}, "group parameters that belong together into a frozen dataclass"
 
 
 BLOCKING_IMPORTER = """

@@ -79,7 +79,7 @@ class Column(Generic[Row]):
     format: Format = TEXT
     meaning: str = ""
     places: tuple[str, ...] = ()
-    style: Callable[[Row], str] = lambda _: ""
+    style: Callable[[Row], str] | None = None
     css: str = ""
     names_row: bool = False
 
@@ -127,7 +127,7 @@ def terminal_table(
         if number and section(row) != last:
             table.add_section()
         last = section(row)
-        table.add_row(*(Text(column.text(row), style=column.style(row)) for column in columns))
+        table.add_row(*(Text(column.text(row), column.style(row) if column.style else "") for column in columns))
     return table
 
 
