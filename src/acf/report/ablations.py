@@ -8,7 +8,7 @@ from plotly.subplots import make_subplots
 
 from acf.columns import PAGE, ROUND_SHARE, TERMINAL, Column, Format, PageTable, page_table, shown_in
 from acf.metrics import MEASURES, AblationRecord, AblationRow
-from acf.metrics.ablation import written_spread
+from acf.metrics.ablation import RATIO, written_spread
 from acf.report.compare import in_order, percent
 from acf.report.curves import DASHES
 from acf.report.style import (
@@ -111,7 +111,7 @@ def ablation_figure(record: AblationRecord, name: str) -> go.Figure:
     heading = MEASURES[name].heading
     title = f"{heading} ({unit.name})" if unit.name else heading
     figure.update_yaxes(title={"text": title}, row=(len(sparsities) + 1) // 2)
-    if MEASURES[name].kind == "ratio":
+    if MEASURES[name].kind is RATIO:
         figure.add_hline(y=1, line={"dash": "dash", "width": 1.5, "color": REFERENCE_COLOUR})
     figure.update_annotations(x=0, xanchor="left", font=PANEL_HEADING_FONT)
     return apply_layout(
@@ -151,9 +151,6 @@ def _line(
 
 def _unit(name: str, rows: Sequence[AblationRow]) -> AxisUnit:
     kind = MEASURES[name].kind
-    if kind == "share":
-        return AxisUnit(0.01, "%")
-    if kind in ("ratio", "number"):
-        return AxisUnit(1.0, "")
-    names = {"count": "", "bytes": "B"}
-    return axis_unit((row.spreads[name].mean for row in rows), names.get(kind, kind))
+    if kind.axis_factor is not None:
+        return AxisUnit(kind.axis_factor, kind.unit)
+    return axis_unit((row.spreads[name].mean for row in rows), kind.unit)
