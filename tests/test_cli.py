@@ -111,8 +111,6 @@ def test_doctor_names_every_part_and_what_follows() -> None:
         (["capture", "bert-base", "--data", "absent"], "sentence-polarity cannot be read in absent"),
         (["capture", "vgg16", "--data", "absent", "--data-set", "fashion-mnist"], "cannot be read in absent"),
         (["capture", "vgg16", "--data-set", "sentence-polarity"], "does not fit a network that reads images"),
-        (["simulate", "TRACE", "--dump", "bits"], "stage 'bits' is not one of products, program"),
-        (["simulate", "TRACE", "--dump", "program", "--on", "tensordash"], "tensordash is no fabric"),
         (["epochs", "vgg8", "--stage", "half"], "stage 'half' is not one of both, train, play"),
         (["bench", "fabric", "--sparsities", "half"], "--sparsities 'half' are not numbers with commas between"),
         (["traces", "absent.safetensors"], "absent.safetensors is not a file"),

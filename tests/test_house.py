@@ -17,7 +17,6 @@ from acf.sim.registry import ARCHITECTURES, load_architecture
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "acf"
-TESTS = ROOT / "tests"
 CONFIGS = sorted((ROOT / "configs").rglob("*.toml"))
 
 # The path of the data, left to right. A room may import itself and what stands before it, nothing else.
@@ -88,6 +87,7 @@ def test_imports_point_only_to_the_left(path: Path) -> None:
     assert imported_rooms(path) <= allowed, f"{path.name} imports {imported_rooms(path) - allowed}"
 
 
+TESTS = ROOT / "tests"
 ABOUT_THE_REPOSITORY = ("test_house.py", "test_packaging.py", "docs", "examples")
 """Files and folders of `tests` that belong to the whole repository, its wheel, its pages or its examples."""
 

@@ -1,15 +1,11 @@
 """`acf simulate` and `acf compare`: a trace on one modelled machine, or on several."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 from acf.cli.options import Json, print_json, save_json
-from acf.errors import ArchitectureError
-
-if TYPE_CHECKING:
-    from acf.trace import Trace
 
 app = typer.Typer()
 
@@ -22,9 +18,7 @@ def simulate(
     trace: TraceFile,
     on: Annotated[str, typer.Option("--on", help="An architecture's name, or a .toml file.")] = "acf-512",
     exact: Annotated[bool, typer.Option("--exact", help="Fabrics: step every queue in every cycle.")] = False,
-    dump: Annotated[
-        str, typer.Option(help="Print a stage of the lowering instead: products, or program (fabrics).")
-    ] = "",
+    dump: Annotated[str, typer.Option(help="Only print a lowering of the trace: products, or program (fabrics).")] = "",
     save: SaveFile = None,
     as_json: Json = False,
 ) -> None:
@@ -37,7 +31,10 @@ def simulate(
 
     loaded = Trace.load(trace)
     if dump:
-        typer.echo(_dump(loaded, on, dump))
+        from acf.lowering.pipeline import dump as dump_lowering
+        from acf.sim.registry import find_architecture
+
+        typer.echo(dump_lowering(loaded, dump, find_architecture(on)[1]))
         return
     result = play(loaded, exact_engine(on) if exact else on)
     save_json([result.to_dict()], save)
@@ -75,19 +72,3 @@ def compare(
         print_json([result.to_dict() | each for result, each in zip(results, figures, strict=True)])
     else:
         show(comparison_table(results))
-
-
-def _dump(trace: "Trace", on: str, stage: str) -> str:
-    """A stage of the lowering as text: the matrix products of ``trace``, or their packets on the fabric ``on``."""
-    from acf import lowering
-    from acf.sim.registry import find_architecture
-
-    if stage not in ("products", "program"):
-        raise ArchitectureError(f"stage {stage!r} is not one of products, program; use one of these names")
-    arguments: list[Any] = [trace]
-    if stage == "program":
-        name, shape = find_architecture(on)
-        if not isinstance(shape, lowering.FabricShape):
-            raise ArchitectureError(f"{name} is no fabric and runs no program; use acf-512, or --dump products")
-        arguments.append(shape)
-    return str(getattr(lowering, f"dump_{stage}")(*arguments))
