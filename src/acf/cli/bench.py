@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from acf.cli.options import Json, print_json, save_json
+from acf.cli.options import Json, print_json, print_outcome, save_json
 from acf.cli.specs import spec_command
 
 if TYPE_CHECKING:
@@ -45,13 +45,9 @@ def accuracy(options: "AccuracyOptions", spec: "TrainingSpec", as_json: Json = F
     """Train each method on real images with several seeds and compare the accuracies with dense training."""
     from acf.bench.accuracy.bench import compare_methods
     from acf.bench.columns import accuracy_table
-    from acf.terminal import show
 
     comparison = compare_methods(spec, options, visible=not as_json)
-    if as_json:
-        print_json(comparison.to_dict())
-    else:
-        show(accuracy_table(comparison))
+    print_outcome(comparison.to_dict(), accuracy_table(comparison), as_json)
 
 
 @spec_command(app, spec="acf.bench.tracking.recording:TrackingSpec")
@@ -65,15 +61,11 @@ def tracking(
     """Record how closely threshold rules follow their target while a small network trains on Fashion-MNIST (CPU)."""
     from acf.bench.columns import tracking_table
     from acf.bench.tracking.bench import figures, keep, run_tracking
-    from acf.terminal import show
 
     runs = run_tracking(methods, spec, data, visible=not as_json)
     if out is not None:
         keep(spec, runs, out)
-    if as_json:
-        print_json(figures(spec, runs))
-    else:
-        show(tracking_table(runs))
+    print_outcome(figures(spec, runs), tracking_table(runs), as_json)
 
 
 @app.command()
@@ -84,14 +76,11 @@ def simulators(
     """Time the TensorDash model: one 512-filter layer at growing batch, and a whole ResNet-50 training step."""
     from acf.bench.columns import simulator_table
     from acf.bench.simulators import run_simulator_bench
-    from acf.terminal import progress, show
+    from acf.terminal import progress
 
     with progress(visible=not as_json) as on_progress:
         timings = run_simulator_bench(on_progress, captured=trace or ())
-    if as_json:
-        print_json([timing.to_dict() for timing in timings])
-    else:
-        show(simulator_table(timings))
+    print_outcome([timing.to_dict() for timing in timings], simulator_table(timings), as_json)
 
 
 @spec_command(app, options="acf.bench.fabric.ablation_runs:AblationOptions")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from acf.cli.options import DataFolder, DataSet, Json, print_json
+from acf.cli.options import DataFolder, DataSet, Json, print_outcome
 from acf.cli.specs import spec_command
 from acf.errors import AcfError
 
@@ -48,14 +48,10 @@ def traces(
     """Show the zeros of every trace by operand and pass, and what machines that skip them gain."""
     from acf.bench.columns import trace_table
     from acf.bench.traces import figures_of
-    from acf.terminal import show
     from acf.trace import Trace
 
     figures = [figures_of(Trace.load(path)) for path in files]
-    if as_json:
-        print_json([vars(each) for each in figures])
-    else:
-        show(trace_table(figures))
+    print_outcome([vars(each) for each in figures], trace_table(figures), as_json)
 
 
 @spec_command(app, spec="acf.bench.epochs.training:EpochSpec")
@@ -70,7 +66,7 @@ def epochs(
     """Train a small VGG for whole epochs, capture a step on the way, and show what skipping zeros gains over time."""
     from acf.bench.columns import epoch_table
     from acf.bench.epochs.training import captured_epochs, keep_traces
-    from acf.terminal import progress, show
+    from acf.terminal import progress
     from acf.zoo.data.training_data import load_training_data
 
     if stage not in ("both", "train", "play"):
@@ -84,8 +80,6 @@ def epochs(
         from acf.bench.epochs.figures import PLOT_FILE, play_traces  # a machine that only trains may lack the simulator
 
         points = play_traces(folder, on_progress)
-    if as_json:
-        print_json([point.to_dict() for point in points])
-    else:
-        show(epoch_table(points))
+    print_outcome([point.to_dict() for point in points], epoch_table(points), as_json)
+    if not as_json:
         typer.echo(f"plot: {folder / PLOT_FILE}")

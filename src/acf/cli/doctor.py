@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from acf.cli.options import Json, print_json
+from acf.cli.options import Json, print_outcome
 
 if TYPE_CHECKING:
     from acf.nn import LayerTiming
@@ -27,20 +27,14 @@ def doctor(
     """Say what this machine has and what works because of it; with --layers, which layers of a model pay here."""
     from acf.doctor import examine
     from acf.tables import doctor_table, layer_table
-    from acf.terminal import show
 
     if layers:
         timings = _time_layers(layers, sparsity, block, cuda_graphs)
-        if as_json:
-            print_json([vars(timing) | {"ratio": timing.ratio, "pays": timing.pays} for timing in timings])
-        else:
-            show(layer_table(timings, sparsity, block))
+        values = [vars(timing) | {"ratio": timing.ratio, "pays": timing.pays} for timing in timings]
+        print_outcome(values, layer_table(timings, sparsity, block), as_json)
         return
     findings = examine()
-    if as_json:
-        print_json([vars(finding) for finding in findings])
-    else:
-        show(doctor_table(findings))
+    print_outcome([vars(finding) for finding in findings], doctor_table(findings), as_json)
 
 
 def _time_layers(builder: str, sparsity: float, block: int, cuda_graphs: bool) -> "list[LayerTiming]":

@@ -2,11 +2,14 @@
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from acf.files import write_whole
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of a table.")]
 DataFolder = Annotated[
@@ -19,6 +22,16 @@ DataSet = Annotated[str, typer.Option(help="Which set of the folder; default: th
 def print_json(values: Any) -> None:
     """Print values for programs."""
     typer.echo(json.dumps(values, indent=2))
+
+
+def print_outcome(values: Any, table: "Table", as_json: bool) -> None:
+    """Print the outcome of a command: ``values`` as JSON for programs, or ``table`` for people."""
+    from acf.terminal import show
+
+    if as_json:
+        print_json(values)
+    else:
+        show(table)
 
 
 def save_json(values: Any, path: Path | None) -> None:

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from acf.cli.options import Json, print_json
+from acf.cli.options import Json, print_outcome
 
 app = typer.Typer()
 
@@ -18,7 +18,7 @@ def reproduce(
     from acf.reproduce import ROWS
     from acf.reproduce import reproduce as compute_rows
     from acf.tables import reproduce_table
-    from acf.terminal import progress, show
+    from acf.terminal import progress
 
     names = [name.strip() for name in only.split(",") if name.strip()]
     rows = {}
@@ -26,9 +26,6 @@ def reproduce(
         for name, row in compute_rows(names):
             rows[name] = row
             on_progress(name, len(rows) / (len(set(names)) or len(ROWS)))
-    if as_json:
-        print_json([{"id": name} | row.to_dict() for name, row in rows.items()])
-    else:
-        show(reproduce_table(rows))
+    print_outcome([{"id": name} | row.to_dict() for name, row in rows.items()], reproduce_table(rows), as_json)
     if not all(row.within for row in rows.values()):
         raise typer.Exit(1)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from acf.cli.options import Json, print_json, save_json
+from acf.cli.options import Json, print_outcome, save_json
 
 app = typer.Typer()
 
@@ -26,7 +26,6 @@ def simulate(
     from acf.sim import simulate as play
     from acf.sim.exact import exact_engine
     from acf.tables import result_table
-    from acf.terminal import show
     from acf.trace import Trace
 
     loaded = Trace.load(trace)
@@ -38,10 +37,7 @@ def simulate(
         return
     result = play(loaded, exact_engine(on) if exact else on)
     save_json([result.to_dict()], save)
-    if as_json:
-        print_json(result.to_dict())
-    else:
-        show(result_table(result))
+    print_outcome(result.to_dict(), result_table(result), as_json)
 
 
 @app.command()
@@ -60,15 +56,12 @@ def compare(
     from acf.sim import architectures
     from acf.sim import simulate as play
     from acf.tables import comparison_rows, comparison_table
-    from acf.terminal import show
     from acf.trace import Trace
 
     loaded = Trace.load(trace)
     names = list(dict.fromkeys([baseline, *(on or architectures())]))
     results = [play(loaded, name) for name in names]
     save_json([result.to_dict() for result in results], save)
-    if as_json:
-        figures = records(summary_columns([]), comparison_rows(results))
-        print_json([result.to_dict() | each for result, each in zip(results, figures, strict=True)])
-    else:
-        show(comparison_table(results))
+    figures = records(summary_columns([]), comparison_rows(results))
+    values = [result.to_dict() | each for result, each in zip(results, figures, strict=True)]
+    print_outcome(values, comparison_table(results), as_json)
