@@ -127,7 +127,7 @@ def fabric(
     save: Annotated[Path | None, typer.Option(help="Write all figures as JSON.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Play whole training steps on a fabric and on machines of equal peak: time, energy, utilisation, and why."""
+    """Simulate whole training steps on a fabric and on machines of equal peak: time, energy, utilisation, and why."""
     from acf.bench.columns import fabric_products_table, fabric_table
     from acf.bench.fabric.comparison import compare_steps
     from acf.terminal import progress, show

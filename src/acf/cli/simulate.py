@@ -22,7 +22,7 @@ def simulate(
     save: SaveFile = None,
     as_json: Json = False,
 ) -> None:
-    """Play a trace on one architecture and show every operation."""
+    """Simulate a trace on one architecture and show every operation."""
     from acf.sim import simulate as play
     from acf.sim.exact import exact_engine
     from acf.tables import result_table
@@ -50,7 +50,7 @@ def compare(
     save: SaveFile = None,
     as_json: Json = False,
 ) -> None:
-    """Play a trace on several architectures and show their speedups over a baseline."""
+    """Simulate a trace on several architectures and show their speedups over a baseline."""
     from acf.columns import records
     from acf.report.columns import summary_columns
     from acf.sim import architectures
