@@ -15,6 +15,7 @@ from acf.bench import OnProgress
 from acf.masks import BlockDST
 from acf.metrics import TrainingRecord
 from acf.nn import BlockSparsity, sparsify_, weight_sparsity
+from acf.options import option
 from acf.report import report
 from acf.sim import Result, simulate
 from acf.train import attach
@@ -28,13 +29,13 @@ from acf.zoo.training import count_correct, shuffled_batches, train_step
 class DemoSpec:
     """What the demo trains, and the machines that it simulates."""
 
-    sparsity: float = 0.9
+    sparsity: float = option(0.9, "Share of blocks to drop, in [0, 1).")
     block: int = 16
-    steps: int = 660
+    steps: int = option(660, "Training steps of each run.", min=1)
     batch_size: int = 64
     learning_rate: float = 2e-3
     every: int = 30
-    seed: int = 0
+    seed: int = option(0, "Seed of weights and batches.")
     architectures: tuple[str, ...] = ("tensorcore", "tensordash", "acf-512")
 
     def __post_init__(self) -> None:

@@ -1,7 +1,7 @@
 """Train a network of the zoo on real data for some steps, and capture the step that follows."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from acf.errors import DataError
 from acf.masks import BlockDST
 from acf.nn import BlockSparsity, sparsify_
+from acf.options import option, required
 from acf.trace import Trace, capture
 from acf.train import attach
 from acf.zoo.data import LabelledData, data_sets_of
@@ -39,17 +40,17 @@ class CaptureSpec:
     training, in layers whose shape ``block`` divides; the topology is then updated four times by `BlockDST`.
     """
 
-    model: str
-    steps: int = 20
-    batch: int = 4
-    captured: int = 0
-    every: int = 0
-    image_size: int = 64
-    learning_rate: float = 1e-4
-    seed: int = 0
-    device: str = "cpu"
-    sparsity: float = 0.0
-    block: int = 16
+    model: str = field(metadata=required("A network's name, for example resnet50."))
+    steps: int = option(20, "Training steps before the captured one.")
+    batch: int = option(4, "Examples of a training step.")
+    captured: int = option(0, "Examples of the captured step; 0: as many as --batch.")
+    every: int = option(0, "Capture after every so many steps too, into OUTPUT-STEP.")
+    image_size: int = option(64, "Height and width that images are resized to.")
+    learning_rate: float = option(1e-4, "Of AdamW, constant.")
+    seed: int = option(0, "Seed of weights and batches.")
+    device: str = option("cpu", "cpu or cuda.")
+    sparsity: float = option(0.0, "Share of blocks to train without; blocks move meanwhile.")
+    block: int = option(16, "With --sparsity: side of a block.")
 
     def __post_init__(self) -> None:
         check_known("model", self.model, CAPTURED)

@@ -8,10 +8,11 @@ from pathlib import Path
 from acf.bench.accuracy.comparison import Comparison
 from acf.bench.accuracy.methods import recipe_of
 from acf.bench.accuracy.pool import Workers, run_tasks
-from acf.bench.accuracy.table import markdown
 from acf.bench.accuracy.training import TrainingSpec
+from acf.bench.columns import accuracy_markdown
 from acf.bench.machine import choose_device, machine_name
 from acf.files import write_whole
+from acf.options import option
 from acf.terminal import progress
 from acf.zoo.data.images import load_images
 
@@ -38,13 +39,17 @@ class AccuracyOptions:
     ``budget_s``: no run is started that might end later than this, 0: no limit.
     """
 
-    methods: str = ""
-    seeds: int = 3
-    data: Path | None = None
-    device: str = "auto"
-    workers: int = 1
-    budget_s: float = 0.0
-    out: Path | None = None
+    methods: str = option("", "Methods, separated by commas: dense,dst-90,bdwp-2:8,dts-0.5. Default: ten of them.")
+    seeds: int = option(3, "Runs of every method, from seed 0.", min=1)
+    data: Path | None = option(  # noqa: RUF009
+        None, "Folder that holds cifar10-jpeg/ or fashion-mnist/.", environment="ACF_DATA"
+    )
+    device: str = option("auto", "auto, cpu or cuda.")
+    workers: int = option(1, "Runs at a time, in processes that share the device.", min=1)
+    budget_s: float = option(0.0, "Seconds after which no run may end; 0: no limit.", flags=("--budget",))
+    out: Path | None = option(  # noqa: RUF009
+        None, "JSON of the runs, and a Markdown table beside it; runs in it are not repeated."
+    )
 
     @property
     def names(self) -> list[str]:
@@ -74,7 +79,7 @@ def compare_methods(spec: TrainingSpec, options: AccuracyOptions, visible: bool 
             comparison.runs.append(record)
             if options.out is not None:
                 comparison.save(options.out)
-                write_whole(options.out.with_suffix(".md"), markdown(comparison).encode())
+                write_whole(options.out.with_suffix(".md"), accuracy_markdown(comparison).encode())
             on_progress(f"{record.method} seed {record.seed}: {record.accuracy:.2f} %", finished / len(tasks))
     return comparison
 

@@ -14,6 +14,7 @@ from acf.bench.accuracy.methods import recipe_of
 from acf.bench.accuracy.turnover import BlockTurnover
 from acf.errors import SparsityError
 from acf.ops import dense_products
+from acf.options import option
 from acf.zoo.data.images import DeviceImages
 from acf.zoo.networks import NETWORKS
 from acf.zoo.training import Batch, count_correct, shuffled_batches
@@ -33,16 +34,16 @@ class TrainingSpec:
     ``examples``: training images, 0: all. ``held_out``: if not 0, test on so many training images instead.
     """
 
-    data_set: str = "cifar10-jpeg"
-    network: str = "resnet18"
-    width: int = 64
-    epochs: int = 16
-    batch: int = 256
-    learning_rate: float = 0.2
+    data_set: str = option("cifar10-jpeg", "cifar10-jpeg or fashion-mnist.")
+    network: str = option("resnet18", "resnet18, or small for a CPU.")
+    width: int = option(64, "Channels of the first layer.", min=1)
+    epochs: int = option(16, "Passes over the training images.", min=1)
+    batch: int = option(256, "Images of a step.", min=1)
+    learning_rate: float = option(0.2, "At its peak, after a fifth of the run.")
     weight_decay: float = 5e-4
-    block: int = 16
-    examples: int = 0
-    held_out: int = 0
+    block: int = option(16, "Side of a weight block.", min=1)
+    examples: int = option(0, "Training images to use; 0: all.", min=0)
+    held_out: int = option(0, "Test on this many training images instead of the test part, to choose settings.", min=0)
 
     def __post_init__(self) -> None:
         if self.network not in NETWORK_NAMES:

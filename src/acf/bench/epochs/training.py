@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from acf.bench import OnProgress
 from acf.errors import DataError
 from acf.files import write_whole
+from acf.options import option
 from acf.trace import Trace
 from acf.zoo.capture import capture_step
 from acf.zoo.data import LabelledData
@@ -44,16 +45,16 @@ class EpochSpec:
     examples measure accuracy and are not trained on; ``examples``: how many are, 0: all others.
     """
 
-    network: str = "vgg16"
-    epochs: int = 60
-    every: int = 1
-    batch: int = 128
-    captured: int = 8
-    learning_rate: float = 0.05
-    held_out: int = 5000
-    examples: int = 0
-    seed: int = 0
-    device: str = "cpu"
+    network: str = option("vgg16", "vgg16, vgg16-bn or vgg8, for images of 32 x 32.", argument=True)
+    epochs: int = option(60, "Passes over the training data.")
+    every: int = option(1, "Capture a step after every so many epochs, and before the first.")
+    batch: int = option(128, "Examples of a training step.")
+    captured: int = option(8, "Examples of a captured step.")
+    learning_rate: float = option(0.05, "Highest rate; it falls to 0 as a cosine.")
+    held_out: int = option(5000, "Examples that are only scored.")
+    examples: int = option(0, "Examples to train on; 0: all that are not held out.")
+    seed: int = option(0, "Seed of weights and batches.")
+    device: str = option("cpu", "cpu or cuda.")
 
     def __post_init__(self) -> None:
         check_known("network", self.network, NETWORK_NAMES)

@@ -15,6 +15,7 @@ from acf.errors import AcfError, ArchitectureError
 from acf.files import write_whole
 from acf.metrics import MEASURES, AblationPoint, AblationRecord
 from acf.metrics.ablation import written_spread
+from acf.options import option
 from acf.sim.fabric import AdaptiveFabric
 from acf.sim.registry import find_architecture
 
@@ -35,12 +36,12 @@ class AblationOptions:
     ``whole``: all layers of the network instead of those of `SAMPLES`.
     """
 
-    network: str = "transformer-base"
-    examples: int = 0
-    sparsities: tuple[float, ...] = (0.5, 0.75, 0.9)
-    seeds: int = 3
-    on: str = "acf-512"
-    whole: bool = False
+    network: str = option("transformer-base", "transformer-base or resnet50.")
+    examples: int = option(0, "Tokens or images; 0: a size that runs quickly.", min=0)
+    sparsities: tuple[float, ...] = option((0.5, 0.75, 0.9), "Shares of blocks to drop.", flags=("--sparsity",))
+    seeds: int = option(3, "How often blocks and zeros are drawn.", min=1)
+    on: str = option("acf-512", "The fabric to vary: acf-512, acf-16384 or a .toml file.")
+    whole: bool = option(False, "All layers of the network, not a sample of them.", flags=("--whole",))
 
     def __post_init__(self) -> None:
         if not self.sparsities or self.seeds < 1:

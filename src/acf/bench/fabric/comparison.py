@@ -8,9 +8,10 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from acf.bench import OnProgress
-from acf.bench.fabric.workloads import StepSpec, step_traces
+from acf.bench.fabric.workloads import EXAMPLES, StepSpec, step_traces
 from acf.bench.traces import TENSORCORE_512
 from acf.errors import ArchitectureError
+from acf.options import option
 from acf.sim import ARCHITECTURES, Result, simulate_parts
 from acf.sim.accelerator import AcceleratorSpec
 from acf.sim.accelerators import TensorCore, TensorDash
@@ -28,6 +29,24 @@ PEERS: dict[str, dict[str, AcceleratorSpec]] = {
 
 GPUS = ("gpu-v100", "gpu-h200")
 """Rooflines of whole cards, for scale: their peaks differ from the fabric's."""
+
+
+@dataclass(frozen=True)
+class ComparisonSpec:
+    """Steps of one network at several sparsities, and the machines to play them on: ``on`` and its peers of `PEERS`."""
+
+    network: str = option("transformer-base", "resnet50 or transformer-base.")
+    examples: int = option(0, "Images or tokens of a step; 0: 32 images, 4096 tokens.")
+    sparsities: tuple[float, ...] = option((0.0, 0.5, 0.75, 0.9), "Shares of blocks to drop.")
+    block: int = option(StepSpec.block, "Side of a block.")
+    on: str = option("acf-512", "acf-512 or acf-16384.")
+    gpus: bool = option(True, "Also the GPU rooflines.")
+
+    @property
+    def steps(self) -> list[StepSpec]:
+        """One step for each sparsity."""
+        examples = self.examples or EXAMPLES.get(self.network, 1)
+        return [StepSpec(self.network, examples, sparsity, self.block) for sparsity in self.sparsities]
 
 
 @dataclass(frozen=True)

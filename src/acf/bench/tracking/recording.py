@@ -9,6 +9,7 @@ import acf
 from acf.bench.accuracy.training import build_network, measure_accuracy, rise_and_fall
 from acf.errors import SparsityError
 from acf.gradients import tracking
+from acf.options import option
 from acf.zoo.data.images import DeviceImages, ImageSet
 from acf.zoo.training import train_step
 
@@ -20,12 +21,12 @@ class TrackingSpec:
     ``warm_up_steps`` are left out of the figures: thresholds start at 0 and change by at most 20 % a step.
     """
 
-    target: float = 0.5
-    steps: int = 600
+    target: float = option(0.5, "Share of gradient elements to zero.")
+    steps: int = option(600, "Training steps of each run.", min=1)
     batch: int = 64
     learning_rate: float = 0.1
     warm_up_steps: int = 60
-    seed: int = 0
+    seed: int = option(0, "Seed of weights and batches.", min=0)
     width: int = 32
 
     def __post_init__(self) -> None:
