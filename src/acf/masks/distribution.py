@@ -49,7 +49,7 @@ def erk_densities(layers: Sequence[LayerShape], density: float) -> list[float]:
 DISTRIBUTIONS: dict[str, Callable[[Sequence[LayerShape], float], list[float]]] = {
     "uniform": uniform_densities,
     "erk": erk_densities,
-    "balanced": uniform_densities,  # and the same number of blocks in every block row, see `acf.masks.choice`
+    "balanced": uniform_densities,  # and the same number of blocks in every block row, see `acf.masks.selection`
 }
 
 

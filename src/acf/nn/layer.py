@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from acf.errors import TopologyError
-from acf.masks import TopologyMove
+from acf.masks import Move
 from acf.sparse import BlockLayout, BlockTopology, zero_slots
 
 
@@ -92,14 +92,19 @@ class BlockSparseLayer(nn.Module, ABC):
         """The plain torch layer that computes the same; absent blocks become zeros."""
 
     @torch.no_grad()
-    def move_blocks(self, move: TopologyMove) -> None:
-        """Give the named slots to other blocks, zero their weights, and index the topology again, in place."""
+    def move_blocks(self, move: Move) -> Tensor:
+        """Give slots to new blocks, zero their weights and gradients, and index the topology again, all in place.
+
+        Returns bool ``[nnz]``: the slots that hold another block now.
+        """
         rows, cols = self.block_rows.long(), self.block_cols.long()
         rows[move.slots], cols[move.slots] = move.new_rows, move.new_cols
-        self._write_topology(BlockTopology.build(self.layout, rows, cols))
-        zero_slots(self.weight, move.slots)
+        self._write_topology(BlockTopology.unchecked(self.layout, rows, cols))
+        dropped = move.dropped(self.present_blocks)
+        zero_slots(self.weight, dropped)
         if self.weight.grad is not None:
-            zero_slots(self.weight.grad, move.slots)
+            zero_slots(self.weight.grad, dropped)
+        return dropped
 
     @torch.no_grad()
     def keep_blocks(self, slots: Tensor) -> None:
@@ -108,7 +113,7 @@ class BlockSparseLayer(nn.Module, ABC):
         The parameter stays the same object, so whoever holds it holds the smaller one.
         """
         grad = self.weight.grad
-        topology = BlockTopology.build(self.layout, self.block_rows[slots], self.block_cols[slots])
+        topology = BlockTopology.unchecked(self.layout, self.block_rows[slots], self.block_cols[slots])
         self._resize(self.weight[slots], topology)
         self.weight.grad = None if grad is None else grad[slots]
 

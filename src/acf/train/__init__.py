@@ -3,7 +3,7 @@
 from acf.train.changes import TopologyChange
 from acf.train.checkpoint import load_checkpoint, save_checkpoint
 from acf.train.controller import TopologyController, attach
-from acf.train.data_parallel import data_parallel
+from acf.train.distributed import data_parallel
 from acf.train.figures import GradientFigures, LayerFigures, OnMove, gradient_figures, print_figures, write_scalars
 
 __all__ = [

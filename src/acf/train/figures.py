@@ -7,7 +7,7 @@ from typing import Any, Protocol, TextIO
 from torch import nn
 
 from acf.gradients import tracking
-from acf.train.processes import unwrapped
+from acf.train.distributed import unwrapped
 
 
 @dataclass(frozen=True)
