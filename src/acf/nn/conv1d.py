@@ -37,9 +37,12 @@ class BlockSparseConv1D(BlockSparseLinear):
 class Conv1DKind(LinearKind):
     """``transformers.pytorch_utils.Conv1D``, known by name, so that transformers need not be installed."""
 
-    block_sparse = BlockSparseConv1D
     nm = None
     of_torch = False
+
+    def block_sparse(self, dense: nn.Module, layout: BlockLayout, mask: Tensor) -> BlockSparseConv1D:
+        """The block-sparse layer that holds the blocks of ``mask``."""
+        return BlockSparseConv1D(dense, layout, mask)
 
     def is_dense(self, module: nn.Module) -> bool:
         """Whether the module's class is called ``Conv1D`` and comes from transformers."""

@@ -1,7 +1,7 @@
 """2-D convolutions without groups: the kind, and the block-sparse and N:M counterparts of `torch.nn.Conv2d`."""
 
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, ClassVar, Literal, cast
 
 import torch
 from torch import Tensor, nn
@@ -27,7 +27,7 @@ class Conv2dSettings:
 
     channels: tuple[int, int]
     padding: str | tuple[int, int]
-    padding_mode: str
+    padding_mode: Literal["zeros", "reflect", "replicate", "circular"]
     explicit_padding: tuple[int, ...]
     geometry: Conv2dGeometry
 
@@ -151,9 +151,12 @@ class Conv2dKind(LayerKind):
     """`torch.nn.Conv2d`: the weight becomes ``[out, kh*kw*in]`` (im2col), the input stays an image with a geometry."""
 
     dense_class = nn.Conv2d
-    block_sparse = BlockSparseConv2d
-    nm = NMConv2d
+    nm: ClassVar[type[NMLayer] | None] = NMConv2d
     dimension_names = ("out_channels", "in_channels")
+
+    def block_sparse(self, dense: nn.Module, layout: BlockLayout, mask: Tensor) -> BlockSparseConv2d:
+        """The block-sparse layer that holds the blocks of ``mask``."""
+        return BlockSparseConv2d(dense, layout, mask)
 
     def why_unfit(self, module: Any) -> str:
         """Grouped convolutions stay dense."""
@@ -170,9 +173,8 @@ class Conv2dKind(LayerKind):
     def traced_input(self, module: Any, x: Tensor) -> TracedInput:
         """``[batch, in, h, w]``, padded where the convolution itself does not pad."""
         images = x.unsqueeze(0) if x.dim() == 3 else x
-        settings = module.settings if isinstance(module, SparseLayer) else Conv2dSettings.of(module)
-        groups = 1 if isinstance(module, SparseLayer) else module.groups
-        return TracedInput(settings.pad(images), settings.geometry, groups)
+        settings: Conv2dSettings = getattr(module, "settings", None) or Conv2dSettings.of(module)
+        return TracedInput(settings.pad(images), settings.geometry, getattr(module, "groups", 1))
 
     def traced_gradient(self, gradient: Tensor) -> Tensor:
         """``[batch, out, oh, ow]``."""

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from acf.nn.block_layer import BlockSparseLayer
 from acf.nn.nm_layer import NMLayer
 from acf.ops import Conv2dGeometry
+from acf.sparse import BlockLayout
 
 
 class TracedInput(NamedTuple):
@@ -25,8 +26,8 @@ class LayerKind(ABC):
     """A kind of dense layer and its sparse forms; without state, so one instance serves all layers."""
 
     dense_class: ClassVar[type[nn.Module]]
-    block_sparse: ClassVar[type[BlockSparseLayer]]
     nm: ClassVar[type[NMLayer] | None]
+    """The N:M form; None if there is none."""
     dimension_names: ClassVar[tuple[str, str]]
     """What a layer calls its numbers of outputs and inputs."""
     of_torch: ClassVar[bool] = True
@@ -43,6 +44,10 @@ class LayerKind(ABC):
     def why_unfit(self, module: nn.Module) -> str:
         """Why this dense layer has no sparse form, or an empty string."""
         return ""
+
+    @abstractmethod
+    def block_sparse(self, dense: nn.Module, layout: BlockLayout, mask: Tensor) -> BlockSparseLayer:
+        """The block-sparse form of ``dense`` with the blocks of bool ``mask [grid_rows, grid_cols]``."""
 
     @abstractmethod
     def weight(self, module: Any) -> Tensor:

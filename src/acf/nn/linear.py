@@ -1,6 +1,6 @@
 """Linear layers: the kind, and the block-sparse and N:M counterparts of `torch.nn.Linear`."""
 
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 from torch import Tensor, nn
 
@@ -78,9 +78,12 @@ class LinearKind(LayerKind):
     """`torch.nn.Linear`: the weight is the matrix, and the input a row of features per token."""
 
     dense_class = nn.Linear
-    block_sparse = BlockSparseLinear
-    nm = NMLinear
+    nm: ClassVar[type[NMLayer] | None] = NMLinear
     dimension_names = ("out_features", "in_features")
+
+    def block_sparse(self, dense: nn.Module, layout: BlockLayout, mask: Tensor) -> BlockSparseLinear:
+        """The block-sparse layer that holds the blocks of ``mask``."""
+        return BlockSparseLinear(dense, layout, mask)
 
     def weight(self, module: Any) -> Tensor:
         """``[out, in]``."""

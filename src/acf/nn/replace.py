@@ -23,7 +23,7 @@ _FAST_PATH_SWITCHES: tuple[tuple[type[nn.Module], str, Any], ...] = (
 )
 
 
-def require_container(model: nn.Module, sparse_class: type[SparseLayer]) -> None:
+def require_container(model: nn.Module, sparse_class: type[nn.Module]) -> None:
     """Refuse a model that is itself a layer, which has no parent to replace it in, and one that FSDP has sharded."""
     refuse_sharded(model, "call sparsify_ before fully_shard")
     if dense_kind_of(model) is not None or isinstance(model, sparse_class):

@@ -131,8 +131,9 @@ class _LayerCall:
         traced = self.kind.traced_input(module, x.detach())
         self.conv: ConvShape | None = None
         if traced.geometry is not None:
+            kernel_size, stride, padding, dilation = astuple(traced.geometry)
             height, width = traced.values.shape[2:]
-            self.conv = ConvShape((height, width), *astuple(traced.geometry), groups=traced.groups)
+            self.conv = ConvShape((height, width), kernel_size, stride, padding, dilation, traced.groups)
         self.activation_key, self.weight_key = f"{name}.activation", f"{layer_name}.weight"
         trace.tensors[self.activation_key] = BitTensor.from_array(traced.values)
         if self.weight_key not in trace.tensors:
