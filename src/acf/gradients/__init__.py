@@ -1,4 +1,4 @@
-"""Zeros in the gradients that flow back through a model: dynamic threshold scaling and its rivals."""
+"""Sparsifying the gradients that flow back through a model: dynamic threshold scaling (DTS) and its rivals."""
 
 from acf.gradients.distributed import average_thresholds
 from acf.gradients.rules import RULES, GradientRule

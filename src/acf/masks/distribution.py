@@ -1,4 +1,4 @@
-"""How a sparsity ratio of the whole model is shared out among its layers."""
+"""Distributions: how the sparsity of a whole model is divided among its layers."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from acf.errors import SparsityError
 
 @dataclass(frozen=True)
 class LayerShape:
-    """What a distribution needs to know of a layer: its name, weight shape and number of blocks."""
+    """A layer as a distribution sees it: its name, dense weight shape and number of blocks."""
 
     name: str
     weight_shape: tuple[int, ...]

@@ -89,7 +89,7 @@ def first_in_turns(scores: Tensor, groups: Tensor, quota: Tensor, count: int) ->
     """
     order = round_robin(scores, groups)
     beyond_quota = (_rank_in_group(scores, groups) >= quota[groups])[order]
-    picked = torch.sort(beyond_quota, stable=True).indices[:count]
+    picked = torch.sort(beyond_quota.byte(), stable=True).indices[:count]
     return Selection(order[picked], ~beyond_quota[picked])
 
 

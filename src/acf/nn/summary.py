@@ -1,4 +1,4 @@
-"""What `acf.sparsify_` did to each layer, and how sparse a model is."""
+"""What `acf.sparsify_` did to each layer, and the weight sparsity of a model."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -13,7 +13,7 @@ from acf.nn.sparse_layer import SparseLayer
 
 
 class SparseLayerSummary(Protocol):
-    """What every kind of sparsity reports of a layer; ``str`` of it is one line."""
+    """What every form of sparsity reports about a layer; ``str`` gives one line."""
 
     @property
     def name(self) -> str:

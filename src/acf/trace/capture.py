@@ -1,4 +1,4 @@
-"""Recording the operands of a real training step."""
+"""`acf.capture`: recording the zero patterns of the operands of a real training step."""
 
 import warnings
 from collections import Counter
@@ -32,7 +32,7 @@ def capture(model: nn.Module, label: str = "step") -> Iterator[Trace]:
     recorder = _Recorder(Trace([], {}, label))
     running = _RunningModules(model)
     handles = running.handles + [
-        # First in line, so that the gradient seen is the one the layer gets: after a sparsifier at its output.
+        # Prepended, so that the recorded gradient is the one that reaches the layer, after a sparsifier at its output.
         module.register_forward_hook(recorder.hook(name or type(module).__name__), with_kwargs=True, prepend=True)
         for name, module in model.named_modules()
         if kind_of(module) is not None
@@ -65,7 +65,7 @@ def _warn_of_hidden_products(model: nn.Module) -> None:
 
 
 class _RunningModules:
-    """Which module of a model runs at the moment, the innermost last."""
+    """The stack of modules that run at the moment, the innermost last."""
 
     def __init__(self, model: nn.Module) -> None:
         self.running: list[tuple[str, nn.Module]] = []

@@ -1,4 +1,4 @@
-"""Tying a topology policy to a model and its optimizer, inside the user's own training loop."""
+"""Dynamic sparse training in the user's own loop: attaching a policy, carrying out its moves, checkpoints, DDP."""
 
 from acf.train.changes import TopologyChange
 from acf.train.checkpoint import load_checkpoint, save_checkpoint

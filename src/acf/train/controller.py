@@ -1,4 +1,4 @@
-"""The controller that changes a model's topology while the user's own loop trains it."""
+"""`acf.attach` and the controller, which counts optimizer steps and changes the topology at the policy's steps."""
 
 import warnings
 from typing import Any
