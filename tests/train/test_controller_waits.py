@@ -89,6 +89,17 @@ def test_the_hook_that_moves_blocks_does_not_wait(name, distribution):
     assert not any(torch.equal(mask, old) for mask, old in zip(run.masks(), before, strict=True))
 
 
+def test_listing_the_absent_blocks_before_the_backward_pass_does_not_wait():
+    run = Run(POLICIES["a sample of candidates"], "uniform")
+    run.step()
+    for layer in run.controller._controlled.values():
+        with RefuseWaiting():
+            candidates = layer.scores.candidates()
+        absent = ~layer.layer.mask()
+        assert absent[candidates.rows.long(), candidates.cols.long()].all()
+        assert candidates.rows.numel() == round(0.5 * int(absent.sum()))
+
+
 def test_a_layer_whose_gradients_are_all_zero_keeps_its_blocks_and_its_optimizer_state():
     run = Run(POLICIES["Algorithm 1"], "uniform")
     run.step()

@@ -5,7 +5,7 @@ from acf.masks.block_dst import SCORES, BlockDST
 from acf.masks.distribution import DISTRIBUTIONS, LayerShape, kept_blocks
 from acf.masks.gradual import GradualPruning
 from acf.masks.nm import nm_mask
-from acf.masks.policy import PeriodicPolicy, TopologyPolicy
+from acf.masks.policy import PeriodicPolicy, TopologyPolicy, copy_to_device
 from acf.masks.schedule import SCHEDULES
 from acf.masks.selection import first_true, top_blocks
 from acf.masks.set import SET
@@ -36,6 +36,7 @@ __all__ = [
     "Shrink",
     "StaticTopology",
     "TopologyPolicy",
+    "copy_to_device",
     "first_true",
     "kept_blocks",
     "nm_mask",

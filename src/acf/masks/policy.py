@@ -16,6 +16,11 @@ from acf.errors import SparsityError
 from acf.masks.schedule import SCHEDULES
 
 
+def copy_to_device(values: Tensor, device: torch.device) -> Tensor:
+    """Random numbers, drawn on the CPU, on ``device``; from pinned memory, so that the host does not wait for a GPU."""
+    return (values.pin_memory() if device.type == "cuda" else values).to(device, non_blocking=True)
+
+
 class TopologyPolicy:
     """Base of all policies; its defaults describe a topology that never changes."""
 

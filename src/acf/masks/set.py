@@ -6,7 +6,7 @@ from math import ceil
 import torch
 from torch import Tensor
 
-from acf.masks.policy import PeriodicPolicy
+from acf.masks.policy import PeriodicPolicy, copy_to_device
 from acf.masks.schedule import SCHEDULES
 
 
@@ -78,4 +78,4 @@ class SET(PeriodicPolicy):
 
     def growth_scores(self, gradient_squares: Tensor, generator: torch.Generator) -> Tensor:
         """A uniform random number per candidate."""
-        return torch.rand(gradient_squares.shape, generator=generator).to(gradient_squares.device)
+        return copy_to_device(torch.rand(gradient_squares.shape, generator=generator), gradient_squares.device)

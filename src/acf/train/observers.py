@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from acf.masks import Candidates, TopologyPolicy, first_true
+from acf.masks import Candidates, TopologyPolicy, copy_to_device, first_true
 from acf.nn import BlockSparseLayer
 from acf.ops import observe_weight_grad, stop_observing
 from acf.ops.observe import WeightGradObserver
@@ -66,7 +66,7 @@ class AbsentBlockScores:
             absent = first_true(~self.layer.mask().flatten(), absent_count).indices
             sample = self.policy.sample(absent_count, self.generator)
             if sample is not None:
-                absent = absent[sample.to(absent.device)]
+                absent = absent[copy_to_device(sample, absent.device)]
             rows, cols = (absent // layout.grid_cols).int(), (absent % layout.grid_cols).int()
             squares = torch.zeros(absent.numel(), dtype=torch.float32, device=absent.device)
             self._candidates = Candidates(rows, cols, squares)
