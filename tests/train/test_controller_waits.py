@@ -1,5 +1,7 @@
 """Moving blocks never makes the host wait for the device: no operation whose result the host must read."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -55,33 +57,51 @@ POLICIES = {
 }
 
 
+DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
+
+
+@contextmanager
+def no_waiting() -> Iterator[None]:
+    """Refuse operations that wait, by name and, on a GPU, as the driver sees them."""
+    with RefuseWaiting():
+        if torch.cuda.is_available():
+            torch.cuda.set_sync_debug_mode("error")
+        try:
+            yield
+        finally:
+            if torch.cuda.is_available():
+                torch.cuda.set_sync_debug_mode("default")
+
+
 class Run:
     """A model whose blocks move in every second step; the whole of those steps' hooks refuses to wait."""
 
-    def __init__(self, policy: BlockDST | SET, distribution: str) -> None:
-        self.model = nn.Sequential(nn.Conv2d(8, 8, 3, padding=1), nn.Flatten(), nn.Linear(8 * 16, 32))
+    def __init__(self, policy: BlockDST | SET, distribution: str, device: str = "cpu") -> None:
+        self.device = device
+        self.model = nn.Sequential(nn.Conv2d(8, 8, 3, padding=1), nn.Flatten(), nn.Linear(8 * 16, 32)).to(device)
         sparsify_(self.model, BlockSparsity(0.75, block=4, distribution=distribution))
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=0.01)
         self.controller: TopologyController = attach(self.model, self.optimizer, policy)
 
     def step(self, factor: float = 1.0) -> None:
         self.optimizer.zero_grad()
-        loss = factor * self.model(torch.randn(4, 8, 4, 4)).square().mean()
+        loss = factor * self.model(torch.randn(4, 8, 4, 4, device=self.device)).square().mean()
         loss.backward()
         hook = self.controller._after_step
         self.controller._hook.remove()
         self.optimizer.step()
-        with RefuseWaiting():
+        with no_waiting():
             hook()
 
     def masks(self) -> list[Tensor]:
         return [layer.mask() for layer in block_sparse_layers(self.model).values()]
 
 
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("distribution", ["uniform", "balanced"])
 @pytest.mark.parametrize("name", POLICIES)
-def test_the_hook_that_moves_blocks_does_not_wait(name, distribution):
-    run = Run(POLICIES[name], distribution)
+def test_the_hook_that_moves_blocks_does_not_wait(name, distribution, device):
+    run = Run(POLICIES[name], distribution, device)
     before = run.masks()
     for _ in range(4):
         run.step()
@@ -93,7 +113,7 @@ def test_listing_the_absent_blocks_before_the_backward_pass_does_not_wait():
     run = Run(POLICIES["a sample of candidates"], "uniform")
     run.step()
     for layer in run.controller._controlled.values():
-        with RefuseWaiting():
+        with no_waiting():
             candidates = layer.scores.candidates()
         absent = ~layer.layer.mask()
         assert absent[candidates.rows.long(), candidates.cols.long()].all()
