@@ -10,10 +10,10 @@ from torch import Tensor, nn
 from acf.errors import SparsityError
 from acf.masks import LayerShape, kept_blocks
 from acf.masks.cost import LayerCost, cost_densities, total_seconds
-from acf.nn.block import choose_layers, layout_of, sparsify_blocks
-from acf.nn.dense import weight_of
+from acf.nn.block_spec import BlockSparsity
+from acf.nn.kind import LayerKind
 from acf.nn.replace import FilterFn
-from acf.nn.spec import BlockSparsity
+from acf.nn.sparsify_blocks import choose_layers, layout_of, sparsify_blocks
 from acf.nn.summary import SparsitySummary
 from acf.nn.timing import REPLAYS, captured_step, example_inputs, layer_step, seconds_of, step_seconds
 
@@ -136,19 +136,19 @@ def _densities(costs: list[LayerCost], spec: BlockSparsity, seconds: float | Non
 
 
 def _measure_layers(
-    layers: dict[str, nn.Module], inputs: dict[str, Tensor], spec: BlockSparsity, options: PlanOptions
+    layers: dict[str, tuple[nn.Module, LayerKind]], inputs: dict[str, Tensor], spec: BlockSparsity, options: PlanOptions
 ) -> dict[str, LayerCost]:
     """Every layer's time as a line over its density; layers alike in kind, shape and input are timed once."""
     timed: dict[tuple[object, ...], tuple[float, float, float]] = {}
     costs: dict[str, LayerCost] = {}
-    for name, layer in layers.items():
+    for name, (layer, kind) in layers.items():
         if name not in inputs:
             continue
-        x, layout = inputs[name], layout_of(name, layer, spec)
+        x, layout = inputs[name], layout_of(name, layer, kind, spec)
         alike = (type(layer), repr(layer), tuple(x.shape), x.dtype)
         if alike not in timed:
             timed[alike] = _time_line(layer, x, spec, options)
-        shape = LayerShape(name, tuple(weight_of(layer).shape), layout.block_count)
+        shape = LayerShape(name, tuple(kind.weight(layer).shape), layout.block_count)
         costs[name] = LayerCost(shape, *timed[alike])
     return costs
 

@@ -10,13 +10,14 @@ import torch
 from torch import Tensor, nn
 
 from acf.errors import SparsityError
-from acf.nn.block import choose_layers, sparsify_blocks
-from acf.nn.dense import is_dense_layer, weight_of
+from acf.nn.block_spec import BlockSparsity
+from acf.nn.kind import LayerKind
+from acf.nn.kinds import dense_kind_of
 from acf.nn.replace import FilterFn
-from acf.nn.spec import BlockSparsity
+from acf.nn.sparsify_blocks import choose_layers, sparsify_blocks
 
 REPLAYS = 20
-"""Replays of a captured step that are timed together: waiting for the device would take longer than a short one."""
+"""Replays of a captured step that are timed together, because synchronising takes longer than a short replay."""
 
 
 @dataclass(frozen=True)
@@ -59,15 +60,17 @@ def time_layers(
         raise SparsityError("cuda_graphs needs the model and its example on a GPU; move both there, or leave it out")
     timings = []
     for name, module in model.named_modules():
-        if not is_dense_layer(module):
+        kind = dense_kind_of(module)
+        if kind is None:
             continue
         x = inputs.get(name)
         reason = left_dense.get(name, "") or ("" if x is not None else "the example does not reach it")
         if reason or x is None:
             shape = () if x is None else tuple(x.shape)
-            timings.append(LayerTiming(name, _describe(module), shape, reason=reason))
+            timings.append(LayerTiming(name, _describe(module, kind), shape, reason=reason))
         else:
-            timings.append(_time_layer(name, chosen[name], x, spec, rounds, cuda_graphs))
+            unmeasured = LayerTiming(name, _describe(module, kind), tuple(x.shape))
+            timings.append(_time_layer(unmeasured, chosen[name][0], x, spec, rounds, cuda_graphs))
     return timings
 
 
@@ -97,7 +100,7 @@ def example_inputs(model: nn.Module, example: Any) -> dict[str, Tensor]:
 
         return before_forward
 
-    layers = [(name, module) for name, module in model.named_modules() if is_dense_layer(module)]
+    layers = [(name, module) for name, module in model.named_modules() if dense_kind_of(module) is not None]
     handles = [module.register_forward_pre_hook(remember(name), with_kwargs=True) for name, module in layers]
     try:
         with torch.no_grad():
@@ -109,14 +112,14 @@ def example_inputs(model: nn.Module, example: Any) -> dict[str, Tensor]:
 
 
 def _time_layer(
-    name: str, module: nn.Module, x: Tensor, spec: BlockSparsity, rounds: int, cuda_graphs: bool
+    unmeasured: LayerTiming, module: nn.Module, x: Tensor, spec: BlockSparsity, rounds: int, cuda_graphs: bool
 ) -> LayerTiming:
     dense = nn.Sequential(copy.deepcopy(module))
     sparse = nn.Sequential(copy.deepcopy(module))
     try:
         sparsify_blocks(sparse, replace(spec, init="sparse"), None)  # what it will be, not what it starts as
     except SparsityError as error:
-        return LayerTiming(name, _describe(module), tuple(x.shape), reason=str(error))
+        return replace(unmeasured, reason=str(error))
     steps = [captured_step(layer_step(layer, x)) if cuda_graphs else layer_step(layer, x) for layer in (dense, sparse)]
     best = [float("inf"), float("inf")]
     for measured in range(rounds + 1):
@@ -124,7 +127,7 @@ def _time_layer(
             seconds = seconds_of(step, x, REPLAYS if cuda_graphs else 1)
             if measured:  # the first round builds, tunes and warms up
                 best[index] = min(best[index], seconds)
-    return LayerTiming(name, _describe(module), tuple(x.shape), dense_seconds=best[0], sparse_seconds=best[1])
+    return replace(unmeasured, dense_seconds=best[0], sparse_seconds=best[1])
 
 
 def layer_step(layer: nn.Module, x: Tensor) -> Callable[[], object]:
@@ -183,8 +186,8 @@ def _synchronize(x: Tensor) -> None:
         torch.cuda.synchronize(x.device)
 
 
-def _describe(module: nn.Module) -> str:
-    outputs, inputs, *kernel = weight_of(module).shape
+def _describe(module: nn.Module, kind: LayerKind) -> str:
+    outputs, inputs, *kernel = kind.weight(module).shape
     if not kernel:
         return f"linear {inputs} to {outputs}"
     return f"conv {inputs} to {outputs}, {'x'.join(str(size) for size in kernel)}"

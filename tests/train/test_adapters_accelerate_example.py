@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-EXAMPLE = Path(__file__).parents[3] / "examples" / "accelerate_training.py"
+EXAMPLE = Path(__file__).parents[2] / "examples" / "accelerate_training.py"
 
 
 @pytest.mark.filterwarnings("default")

@@ -1,21 +1,12 @@
-"""Swapping a model's dense layers for N:M ones, in place."""
-
-from typing import cast
+"""N:M sparsity: replacing a model's dense layers by N:M ones, in place."""
 
 from torch import nn
 
 from acf.errors import SparsityError
-from acf.nn.dense import weight_of
-from acf.nn.nm_layer import NMConv2d, NMLayer, NMLinear
+from acf.nn.kind import LayerKind
+from acf.nn.nm_layer import NMLayer
 from acf.nn.nm_spec import NMSparsity
-from acf.nn.replace import (
-    FilterFn,
-    choose_dense_layers,
-    dimension_names,
-    no_layer_at_all,
-    replace_layers,
-    require_container,
-)
+from acf.nn.replace import FilterFn, choose_dense_layers, no_layer_at_all, replace_layers, require_container
 from acf.nn.summary import NMLayerSummary, SparsitySummary
 
 
@@ -24,13 +15,16 @@ def sparsify_groups(model: nn.Module, spec: NMSparsity, filter_fn: FilterFn | No
 
     Without ``filter_fn`` the first convolution in module order and layers that ``m`` does not divide stay dense.
     """
-    require_container(model, (NMLayer,))
+    require_container(model, NMLayer)
     stem = next((module for module in model.modules() if isinstance(module, nn.Conv2d)), None)
     chosen, left_dense = choose_dense_layers(
-        model, filter_fn, lambda module: _why_not(module, spec, stem), takes_conv1d=False
+        model,
+        filter_fn,
+        lambda module, kind: "the first convolution" if module is stem else _why_undivided(module, kind, spec),
+        takes=lambda kind: kind.nm is not None,
     )
-    for name, dense in chosen.items():
-        undivided = _undivided_dimension(dense, spec)
+    for name, (dense, kind) in chosen.items():
+        undivided = _undivided_dimension(dense, kind, spec)
         if undivided:
             raise SparsityError(
                 f"m {spec.m} does not divide {undivided} of layer {name!r}; "
@@ -38,29 +32,26 @@ def sparsify_groups(model: nn.Module, spec: NMSparsity, filter_fn: FilterFn | No
             )
     if not chosen:
         raise SparsityError(_nothing_to_sparsify(model, spec, left_dense))
-    replace_layers(model, {dense: _make_sparse(dense, spec) for dense in chosen.values()})
-    sparse = (NMLayerSummary(name, spec, weight_of(dense).numel()) for name, dense in chosen.items())
+    replace_layers(model, {dense: _make_sparse(dense, kind, spec) for dense, kind in chosen.values()})
+    sparse = (NMLayerSummary(name, spec, kind.weight(dense).numel()) for name, (dense, kind) in chosen.items())
     return SparsitySummary(tuple(sparse), tuple(left_dense.items()))
 
 
-def _why_not(module: nn.Module, spec: NMSparsity, stem: nn.Module | None) -> str:
-    if module is stem:
-        return "the first convolution"
-    undivided = _undivided_dimension(module, spec)
+def _why_undivided(module: nn.Module, kind: LayerKind, spec: NMSparsity) -> str:
+    undivided = _undivided_dimension(module, kind, spec)
     return f"m {spec.m} does not divide its {undivided}" if undivided else ""
 
 
-def _undivided_dimension(module: nn.Module, spec: NMSparsity) -> str:
+def _undivided_dimension(module: nn.Module, kind: LayerKind, spec: NMSparsity) -> str:
     """Name and size of the grouped dimension that ``m`` does not divide, or an empty string."""
-    names = dimension_names(module)
-    undivided = (dim for dim in spec.grouped_dims if weight_of(module).shape[dim] % spec.m)
-    dim = next(undivided, None)
-    return "" if dim is None else f"{names[dim]} {weight_of(module).shape[dim]}"
+    shape = kind.weight(module).shape
+    undivided = (f"{kind.dimension_names[dim]} {shape[dim]}" for dim in spec.grouped_dims if shape[dim] % spec.m)
+    return next(undivided, "")
 
 
-def _make_sparse(dense: nn.Module, spec: NMSparsity) -> NMLayer:
-    layer: NMLayer = NMLinear(dense, spec) if isinstance(dense, nn.Linear) else NMConv2d(cast(nn.Conv2d, dense), spec)
-    return layer.train(dense.training)
+def _make_sparse(dense: nn.Module, kind: LayerKind, spec: NMSparsity) -> NMLayer:
+    assert kind.nm is not None  # or the layer would not have been chosen
+    return kind.nm(dense, spec).train(dense.training)
 
 
 def _nothing_to_sparsify(model: nn.Module, spec: NMSparsity, left_dense: dict[str, str]) -> str:

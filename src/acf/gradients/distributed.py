@@ -1,4 +1,4 @@
-"""Thresholds in distributed training: each process has its own gradients, and learns its threshold from them."""
+"""Gradient thresholds in distributed training, where each process adapts its own to its own gradients."""
 
 import torch
 from torch import nn
@@ -10,10 +10,10 @@ from acf.gradients.sparsifier import GradientSparsifier
 def average_thresholds(model: nn.Module) -> None:
     """Give all processes the mean of their thresholds and sparsities, layer by layer; all of them must call this.
 
-    Weights never need it: their gradients are reduced after they were sparsified. DistributedDataParallel gives all
-    processes rank 0's thresholds at every forward pass. Under FSDP, and with ``broadcast_buffers=False``, each process
-    keeps its own; call this before a checkpoint is saved by one of them, so that all go on from what it holds and a
-    resumed run equals this one. A single process keeps what it has.
+    Weights agree without it: their gradients are reduced after they were sparsified. DistributedDataParallel broadcasts
+    rank 0's thresholds at every forward pass. Under FSDP, and with ``broadcast_buffers=False``, each process keeps its
+    own; call this before one of them saves a checkpoint, so that all continue from what it holds and a resumed run
+    equals this one. A single process keeps what it has.
     """
     layers = [module for module in model.modules() if isinstance(module, GradientSparsifier)]
     if not (layers and torch.distributed.is_available() and torch.distributed.is_initialized()):

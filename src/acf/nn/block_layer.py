@@ -1,20 +1,21 @@
-"""What every block-sparse layer shares: packed weight, topology buffers, checkpoints, and moving blocks."""
+"""The base of all block-sparse layers: packed weight, topology buffers, checkpoints, and moving blocks."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from acf.errors import TopologyError
-from acf.masks import TopologyMove
+from acf.masks import Move
+from acf.nn.sparse_layer import SparseLayer
 from acf.sparse import BlockLayout, BlockTopology, zero_slots
 
 
-class BlockSparseLayer(nn.Module, ABC):
+class BlockSparseLayer(SparseLayer):
     """Base of the sparse layers: ``weight [nnz, block_height, block_width]`` plus int32 topology buffers.
 
-    ``block_rows`` and ``block_cols`` are saved in the ``state_dict``; the walking orders are derived from them.
+    ``block_rows`` and ``block_cols`` are saved in the ``state_dict``; the BSR and block-CSC indices are derived.
     The number of blocks never changes, so optimizer state, gradient buckets and compiled graphs stay valid; only a
     layer that starts dense loses blocks on its way to ``target_blocks``. A ``balanced`` layer holds the same number of
     blocks in every block row, within one.
@@ -24,8 +25,6 @@ class BlockSparseLayer(nn.Module, ABC):
     starts_dense: bool = False
     balanced: bool = False
 
-    weight: nn.Parameter
-    bias: nn.Parameter | None
     block_rows: Tensor
     block_cols: Tensor
     row_offsets: Tensor
@@ -46,7 +45,7 @@ class BlockSparseLayer(nn.Module, ABC):
 
     @property
     def topology(self) -> BlockTopology:
-        """Where the packed blocks sit, as the ops take it."""
+        """The coordinates and indices of the packed blocks, as the ops take them."""
         return BlockTopology(
             self.block_rows,
             self.block_cols,
@@ -79,6 +78,20 @@ class BlockSparseLayer(nn.Module, ABC):
         """The weight as a dense ``[rows, cols]`` matrix, absent blocks zero; differentiable."""
         return self.layout.unpack(self.weight, self.block_rows, self.block_cols)
 
+    @property
+    def dense_weights(self) -> int:
+        """Number of weights of the dense layer."""
+        return self.layout.rows * self.layout.cols
+
+    def forward_matrix(self) -> Tensor:
+        """`weight_matrix`, detached."""
+        return self.weight_matrix().detach()
+
+    def gradient_mask(self) -> Tensor:
+        """Bool ``[rows, cols]``: only present blocks have a gradient."""
+        height, width = self.block_shape
+        return self.mask().repeat_interleave(height, 0).repeat_interleave(width, 1)
+
     @abstractmethod
     def gradient_norms(self, output_grad: Tensor, x: Tensor, rows: Tensor, cols: Tensor) -> Tensor:
         """Norms of the weight-gradient blocks at ``(rows, cols)``, float32; present or absent alike."""
@@ -87,35 +100,36 @@ class BlockSparseLayer(nn.Module, ABC):
     def input_squares(self, x: Tensor) -> Tensor:
         """Mean square of the input that reaches each column of the weight matrix, float32 ``[cols]``."""
 
-    @abstractmethod
-    def to_dense(self) -> nn.Module:
-        """The plain torch layer that computes the same; absent blocks become zeros."""
-
     @torch.no_grad()
-    def move_blocks(self, move: TopologyMove) -> None:
-        """Give the named slots to other blocks, zero their weights, and index the topology again, in place."""
+    def move_blocks(self, move: Move) -> Tensor:
+        """Give slots to new blocks, zero their weights and gradients, and index the topology again, all in place.
+
+        Returns bool ``[nnz]``: the slots that hold another block now.
+        """
         rows, cols = self.block_rows.long(), self.block_cols.long()
         rows[move.slots], cols[move.slots] = move.new_rows, move.new_cols
-        self._write_topology(BlockTopology.build(self.layout, rows, cols))
-        zero_slots(self.weight, move.slots)
+        self._write_topology(BlockTopology.unchecked(self.layout, rows, cols))
+        dropped = move.dropped(self.present_blocks)
+        zero_slots(self.weight, dropped)
         if self.weight.grad is not None:
-            zero_slots(self.weight.grad, move.slots)
+            zero_slots(self.weight.grad, dropped)
+        return dropped
 
     @torch.no_grad()
     def keep_blocks(self, slots: Tensor) -> None:
         """Drop every block but those in ``slots [kept]``; the parameter, its gradient and the topology shrink.
 
-        The parameter stays the same object, so whoever holds it holds the smaller one.
+        The parameter stays the same object, so the optimizer keeps it.
         """
         grad = self.weight.grad
-        topology = BlockTopology.build(self.layout, self.block_rows[slots], self.block_cols[slots])
+        topology = BlockTopology.unchecked(self.layout, self.block_rows[slots], self.block_cols[slots])
         self._resize(self.weight[slots], topology)
         self.weight.grad = None if grad is None else grad[slots]
 
     def _resize(self, packed: Tensor, topology: BlockTopology) -> None:
         self.weight.grad = None
-        # Autograd keeps a node per parameter that expects the old shape while a graph is alive; it forgets the node
-        # when the dtype changes, not when the shape does.
+        # While a graph is alive, autograd keeps an accumulation node per parameter that expects the old shape. It drops
+        # the node when the dtype changes, not when the shape does.
         self.weight.data = packed.new_empty(0, dtype=torch.float32 if packed.dtype is torch.float64 else torch.float64)
         self.weight.data = packed
         for name, indices in topology._asdict().items():
@@ -151,7 +165,7 @@ class BlockSparseLayer(nn.Module, ABC):
             BlockTopology.build(self.layout, rows, cols)
 
     def _could_hold(self, shape: tuple[int, ...]) -> bool:
-        """Whether a packed weight of this shape fits: a layer that starts dense takes any number down to its target."""
+        """Whether a packed weight of this shape fits; a layer that starts dense holds any number from its target up."""
         if self.starts_dense and shape[1:] == self.block_shape:
             return self.target_blocks <= shape[0] <= self.layout.block_count
         return shape == tuple(self.weight.shape)

@@ -1,4 +1,4 @@
-"""The saved state of a controller, and refusing one that belongs to another run."""
+"""The saved state of a controller: what it records of the policy, and refusing a state of another run."""
 
 from dataclasses import asdict
 from typing import Any

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from acf.errors import SparsityError
-from acf.masks import SET, BlockDST, GradualPruning, StaticTopology
+from acf.masks import POLICIES, SET, BlockDST, GradualPruning, StaticTopology
 
 
 def test_a_static_topology_never_moves():
@@ -70,3 +70,10 @@ def test_a_sample_of_candidates_has_the_size_asked_for_and_names_each_block_once
     assert len(sample) == expected
     assert sample == sorted(set(sample))
     assert set(sample) <= set(range(100))
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_every_policy_is_one_frozen_class_in_a_file_of_its_own(name):
+    policy = POLICIES[name]
+    assert policy.__dataclass_params__.frozen
+    assert [each.__module__ for each in POLICIES.values()].count(policy.__module__) == 1

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 import acf
-from acf.train import changes
+from acf.train import controlled_layer
 
 WORLD_SIZE = 2
 STEPS = 12
@@ -65,13 +65,13 @@ def die_in_the_backward_pass(run: Run) -> None:
 
 
 def die_while_blocks_move(run: Run) -> None:
-    plan_move, calls = changes.plan_move, []
+    plan, calls = controlled_layer.plan, []
 
     def second_is_deadly(*arguments: Any) -> Any:
         calls.append(1)
-        return die() if len(calls) == 2 else plan_move(*arguments)
+        return die() if len(calls) == 2 else plan(*arguments)
 
-    changes.plan_move = second_is_deadly  # the first layer has moved, the second has not
+    controlled_layer.plan = second_is_deadly  # the first layer has moved, the second has not
 
 
 def die_while_writing(run: Run) -> None:

@@ -1,4 +1,4 @@
-"""What a user asks of `acf.sparsify_`."""
+"""Block sparsity as a user asks `acf.sparsify_` for it."""
 
 from dataclasses import dataclass
 
@@ -12,9 +12,9 @@ INITS = ("sparse", "dense")
 class BlockSparsity:
     """Keep a fraction ``1 - sparsity`` of the weight blocks of a model; the blocks of greatest l2 norm stay.
 
-    ``block`` is the side of a square block, or ``(height, width)`` in (outputs, inputs). ``distribution`` shares
-    the ratio out among the layers: "uniform" gives each the same, "erk" keeps thin layers denser, "balanced" gives each
-    layer the same and each block row of a layer the same number of blocks, within one, now and after every move.
+    ``block`` is the side of a square block, or ``(height, width)`` in (outputs, inputs). ``distribution`` sets
+    the density of each layer: "uniform" gives all the same, "erk" (Erdos-Renyi-kernel) keeps thin layers denser,
+    "balanced" is uniform with the same number of blocks in every block row, within one, now and after every move.
     ``init="sparse"`` drops the blocks at once; ``init="dense"`` keeps them until the policy of `acf.attach` prunes.
     ``block=1`` is unstructured sparsity: it trains like any other, but no faster than a dense layer.
 

@@ -4,7 +4,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acf.masks import plan_move, plan_pruning, top_blocks
+from acf.masks import first_true, top_blocks
+from acf.masks.selection import first_in_row_turns, first_in_turns, highest, keep_strongest
 
 grids = st.tuples(st.integers(1, 6), st.integers(1, 6))
 few_scores = st.integers(0, 3).map(float)  # few values, so that ties are common
@@ -47,38 +48,11 @@ def test_a_free_choice_takes_the_highest_scores_ties_to_the_lower_index(grid, da
     assert chosen.tolist() == expected
 
 
-@given(grid=grids, data=st.data())
-def test_a_balanced_move_leaves_the_number_of_blocks_of_every_row_as_it_was(grid, data):
-    mask = top_blocks(scores_of(data, grid[0] * grid[1]).reshape(grid), data.draw(st.integers(0, 36)), balanced=True)
-    rows, cols = torch.nonzero(mask, as_tuple=True)
-    absent_rows, absent_cols = torch.nonzero(~mask, as_tuple=True)
-    present, absent = scores_of(data, rows.numel()), scores_of(data, absent_rows.numel())
-    count = data.draw(st.integers(0, 36))
-    move = plan_move(present, absent, absent_rows.int(), absent_cols.int(), count, present_rows=rows.int())
-    moved = mask.clone()
-    moved[rows[move.slots], cols[move.slots]] = False
-    moved[move.new_rows, move.new_cols] = True
-    assert torch.equal(moved.sum(dim=1), mask.sum(dim=1))
-    swappable = torch.minimum(mask.sum(dim=1), (~mask).sum(dim=1)).sum()
-    assert move.slots.numel() == move.new_rows.numel() == min(count, int(swappable))
-
-
-def test_a_balanced_move_swaps_the_lowest_of_a_row_for_the_highest_absent_of_that_row():
-    present_rows, present = torch.tensor([0, 0, 1, 1]), torch.tensor([1.0, 9.0, 8.0, 7.0])
-    absent_rows, absent_cols = torch.tensor([0, 0, 1, 1]), torch.tensor([2, 3, 2, 3])
-    absent = torch.tensor([0.1, 0.2, 0.9, 0.8])
-    move = plan_move(present, absent, absent_rows, absent_cols, 1, present_rows)
-    assert (move.slots.tolist(), move.new_rows.tolist(), move.new_cols.tolist()) == ([3], [1], [2])
-    both = plan_move(present, absent, absent_rows, absent_cols, 2, present_rows)
-    assert sorted(both.slots.tolist()) == [0, 3]
-    assert sorted(zip(both.new_rows.tolist(), both.new_cols.tolist(), strict=True)) == [(0, 3), (1, 2)]
-
-
 def test_pruning_keeps_the_strong_and_the_pruned_ones_of_greatest_growth_score():
     magnitude = torch.tensor([5.0, 4.0, 3.0, 2.0, 1.0])
     gradient = torch.tensor([9.0, 0.0, 1.0, 0.0, 2.0])
-    assert plan_pruning(magnitude, gradient, kept=3, regrown=1).tolist() == [0, 1, 4]
-    assert plan_pruning(magnitude, gradient, kept=3, regrown=0).tolist() == [0, 1, 2]
+    assert keep_strongest(magnitude, gradient, kept=3, regrown=1, groups=None).tolist() == [0, 1, 4]
+    assert keep_strongest(magnitude, gradient, kept=3, regrown=0, groups=None).tolist() == [0, 1, 2]
 
 
 @given(grid=grids, data=st.data())
@@ -87,7 +61,42 @@ def test_a_balanced_pruning_ends_with_every_row_at_the_same_number_within_one(gr
     rows = torch.arange(size) // grid[1]
     kept = data.draw(st.integers(0, size))
     regrown = data.draw(st.integers(0, kept))
-    slots = plan_pruning(scores_of(data, size), scores_of(data, size), kept, regrown, rows)
+    slots = keep_strongest(scores_of(data, size), scores_of(data, size), kept, regrown, rows)
     per_row = torch.bincount(rows[slots], minlength=grid[0])
     assert slots.unique().numel() == kept
     assert per_row.max() - per_row.min() <= 1
+
+
+@given(data=st.data())
+def test_the_highest_come_in_descending_order_ties_to_the_lower_index(data):
+    values = data.draw(st.lists(few_scores, max_size=12))
+    count = data.draw(st.integers(0, 14))
+    expected = sorted(range(len(values)), key=lambda index: (-values[index], index))[:count]
+    assert highest(torch.tensor(values), count).tolist() == expected
+
+
+def test_scores_that_are_sorted_in_several_chunks_are_ranked_as_one():
+    values = torch.randint(0, 500, (40_000,), generator=torch.Generator().manual_seed(0)).float()
+    expected = values.sort(descending=True, stable=True).indices
+    for count in (1, 5_000, 20_000, 40_000):
+        assert torch.equal(highest(values, count), expected[:count])
+
+
+def test_the_first_true_ones_are_listed_and_what_is_missing_is_not_valid():
+    mask = torch.tensor([False, True, False, True])
+    indices, valid = first_true(mask, 3)
+    assert indices[valid].tolist() == [1, 3]
+    assert valid.tolist() == [True, True, False]
+
+
+@given(grid=grids, data=st.data())
+def test_turns_of_rows_in_a_grid_are_the_turns_of_groups(grid, data):
+    scores = scores_of(data, grid[0] * grid[1])
+    absent = torch.tensor(data.draw(st.lists(st.booleans(), min_size=scores.numel(), max_size=scores.numel())))
+    quota = torch.tensor(data.draw(st.lists(st.integers(0, 6), min_size=grid[0], max_size=grid[0])))
+    count = data.draw(st.integers(1, scores.numel()))
+    in_grid = first_in_row_turns(scores.masked_fill(absent, -torch.inf).reshape(grid), quota, count)
+    present = torch.nonzero(~absent).flatten()
+    in_list = first_in_turns(scores[present], present // grid[1], quota, count)
+    assert in_grid.indices[in_grid.valid].tolist() == present[in_list.indices[in_list.valid]].tolist()
+    assert in_list.indices.unique().numel() == in_list.indices.numel()

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from acf.masks import TopologyMove
+from acf.masks import Move
 from acf.nn import BlockSparsity, sparsify_
 
 EXACT = {"rtol": 1e-12, "atol": 1e-12}
@@ -129,10 +129,10 @@ def test_under_autocast_a_float64_layer_stays_in_float64_as_torch_keeps_it():
         assert model(x).dtype == torch.float64
 
 
-def one_block_swap(layer: nn.Module) -> TopologyMove:
+def one_block_swap(layer: nn.Module) -> Move:
     """Give slot 0 to the first absent block."""
     rows, cols = torch.nonzero(~layer.mask(), as_tuple=True)
-    return TopologyMove(slots=torch.tensor([0]), new_rows=rows[:1], new_cols=cols[:1])
+    return Move(slots=torch.tensor([0]), new_rows=rows[:1], new_cols=cols[:1])
 
 
 def test_a_deep_copy_has_its_own_weights_and_its_own_topology():

@@ -2,7 +2,7 @@
 
 Torch and numpy are enough to run it where pytest is not installed:
 
-    python tests/train/test_every_method_on_a_device.py --device cuda
+    python tests/train/test_controller_every_method_on_a_device.py --device cuda
 """
 
 import argparse

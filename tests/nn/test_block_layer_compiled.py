@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch._dynamo.testing import CompileCounter
 
-from acf.masks import TopologyMove
+from acf.masks import Move
 from acf.nn import BlockSparseLayer, BlockSparsity, block_sparse_layers, sparsify_
 
 MODELS = {
@@ -26,7 +26,7 @@ def shift_blocks(layer: BlockSparseLayer) -> None:
     """Give every slot to a block that is absent, as far as there are any, with new random weights."""
     rows, cols = torch.nonzero(~layer.mask(), as_tuple=True)
     count = min(layer.present_blocks, rows.numel())
-    layer.move_blocks(TopologyMove(torch.arange(count), rows[:count], cols[:count]))
+    layer.move_blocks(Move(torch.arange(count), rows[:count], cols[:count]))
     with torch.no_grad():
         layer.weight.normal_()
 

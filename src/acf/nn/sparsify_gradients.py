@@ -1,21 +1,20 @@
-"""Sparsifying the gradients at the outputs of a model's layers, in place."""
+"""Gradient sparsity: sparsifying the gradients at the outputs of a model's layers, in place."""
 
-from torch import nn
+from typing import cast
+
+from torch import Tensor, nn
 from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
 
 from acf.errors import SparsityError
 from acf.gradients import GradientSparsifier, GradientSparsity, install, sparsifier_of
-from acf.nn.layer import BlockSparseLayer
-from acf.nn.nm_layer import NMLayer
+from acf.nn.kinds import kind_of
 from acf.nn.replace import FilterFn, no_layer_at_all
 from acf.nn.summary import GradientLayerSummary, SparsitySummary
-
-GradientLayer = nn.Linear | nn.Conv2d | BlockSparseLayer | NMLayer
 
 
 def sparsify_gradients(model: nn.Module, spec: GradientSparsity, filter_fn: FilterFn | None) -> SparsitySummary:
     """Sparsify output gradients of dense, block-sparse and N:M layers, for `acf.sparsify_` and a `GradientSparsity`."""
-    layers = {name: module for name, module in model.named_modules() if isinstance(module, GradientLayer)}
+    layers = {name: module for name, module in model.named_modules() if kind_of(module) is not None}
     reasons = {name: _why_not(module, name, filter_fn) for name, module in layers.items()}
     chosen = {name: module for name, module in layers.items() if not reasons[name]}
     left_out = tuple((name, reason) for name, reason in reasons.items() if reason)
@@ -24,7 +23,7 @@ def sparsify_gradients(model: nn.Module, spec: GradientSparsity, filter_fn: Filt
     for index, layer in enumerate(chosen.values()):
         device = next(layer.parameters()).device
         install(layer, GradientSparsifier(spec, layer_index=index).to(device).train(layer.training))
-    sparse = (GradientLayerSummary(name, spec, layer.weight.numel()) for name, layer in chosen.items())
+    sparse = (GradientLayerSummary(name, spec, cast(Tensor, layer.weight).numel()) for name, layer in chosen.items())
     return SparsitySummary(tuple(sparse), left_out)
 
 

@@ -1,6 +1,6 @@
-"""Swapping a model's dense layers for block-sparse ones, in place."""
+"""Block sparsity: replacing a model's dense layers by block-sparse ones, in place."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from math import prod
 from typing import Any, cast
 
@@ -8,27 +8,12 @@ from torch import nn
 
 from acf.errors import SparsityError
 from acf.masks import LayerShape, kept_blocks, top_blocks
-from acf.nn.conv import BlockSparseConv2d
-from acf.nn.conv1d import BlockSparseConv1D
-from acf.nn.dense import weight_matrix_of, weight_of
-from acf.nn.layer import BlockSparseLayer
-from acf.nn.linear import BlockSparseLinear
-from acf.nn.replace import (
-    FilterFn,
-    choose_dense_layers,
-    dimension_names,
-    no_layer_at_all,
-    replace_layers,
-    require_container,
-)
-from acf.nn.spec import BlockSparsity
+from acf.nn.block_layer import BlockSparseLayer
+from acf.nn.block_spec import BlockSparsity
+from acf.nn.kind import LayerKind
+from acf.nn.replace import FilterFn, choose_dense_layers, no_layer_at_all, replace_layers, require_container
 from acf.nn.summary import SparsitySummary, block_sparse_layers, summarize
 from acf.sparse import BlockLayout
-
-_SPARSE_FORM: dict[type[nn.Module], Callable[..., BlockSparseLayer]] = {
-    nn.Linear: BlockSparseLinear,
-    nn.Conv2d: BlockSparseConv2d,
-}
 
 
 def sparsify_blocks(
@@ -41,47 +26,49 @@ def sparsify_blocks(
 
     ``densities`` by layer take the place of the Spec's sparsity and distribution.
     """
-    require_container(model, (BlockSparseLayer,))
+    require_container(model, BlockSparseLayer)
     chosen, left_dense = choose_layers(model, spec, filter_fn)
     if not chosen:
         raise SparsityError(_nothing_to_sparsify(model, spec, left_dense))
-    layouts = {name: layout_of(name, dense, spec) for name, dense in chosen.items()}
+    layouts = {name: layout_of(name, dense, kind, spec) for name, (dense, kind) in chosen.items()}
     shapes = [
-        LayerShape(name, tuple(weight_of(dense).shape), layouts[name].block_count) for name, dense in chosen.items()
+        LayerShape(name, tuple(kind.weight(dense).shape), layouts[name].block_count)
+        for name, (dense, kind) in chosen.items()
     ]
     if densities is None:
-        counts = kept_blocks(shapes, spec.sparsity, spec.distribution)
+        counts = dict(zip(chosen, kept_blocks(shapes, spec.sparsity, spec.distribution), strict=True))
     else:
-        counts = [max(1, round(densities[shape.name] * shape.block_count)) for shape in shapes]
+        counts = {shape.name: max(1, round(densities[shape.name] * shape.block_count)) for shape in shapes}
     sparse = {
-        name: _make_sparse(dense, layouts[name], count, spec)
-        for (name, dense), count in zip(chosen.items(), counts, strict=True)
+        name: _make_sparse(dense, kind, layouts[name], counts[name], spec) for name, (dense, kind) in chosen.items()
     }
-    replace_layers(model, {chosen[name]: layer for name, layer in sparse.items()})
+    replace_layers(model, {chosen[name][0]: layer for name, layer in sparse.items()})
     model.register_load_state_dict_pre_hook(check_checkpoint)  # type: ignore[no-untyped-call]
     return SparsitySummary(tuple(summarize(name, layer) for name, layer in sparse.items()), tuple(left_dense.items()))
 
 
 def choose_layers(
     model: nn.Module, spec: BlockSparsity, filter_fn: FilterFn | None
-) -> tuple[dict[str, nn.Module], dict[str, str]]:
-    """The layers to make sparse, and those left dense with the reason, by name."""
-    return choose_dense_layers(model, filter_fn, lambda module: _why_thin(module, spec), takes_conv1d=True)
+) -> tuple[dict[str, tuple[nn.Module, LayerKind]], dict[str, str]]:
+    """The layers to make sparse with their kinds, and those left dense with the reason, by name."""
+    return choose_dense_layers(
+        model, filter_fn, lambda module, kind: _why_thin(module, kind, spec), takes=lambda kind: True
+    )
 
 
-def _why_thin(module: nn.Module, spec: BlockSparsity) -> str:
+def _why_thin(module: nn.Module, kind: LayerKind, spec: BlockSparsity) -> str:
     """Why a layer is too thin for one block, or an empty string."""
-    (outputs, inputs), (height, width) = weight_of(module).shape[:2], spec.block_shape
+    (outputs, inputs), (height, width) = kind.weight(module).shape[:2], spec.block_shape
     if outputs < height or inputs < width:
         return f"its {outputs} x {inputs} outputs x inputs are thinner than a {height} x {width} block"
     return ""
 
 
-def layout_of(name: str, module: nn.Module, spec: BlockSparsity) -> BlockLayout:
+def layout_of(name: str, module: nn.Module, kind: LayerKind, spec: BlockSparsity) -> BlockLayout:
     """How the weight of a dense layer is cut into blocks; refuses a block that does not divide it."""
-    outputs, inputs, *kernel = weight_of(module).shape
+    outputs, inputs, *kernel = kind.weight(module).shape
     height, width = spec.block_shape
-    output_name, input_name = dimension_names(module)
+    output_name, input_name = kind.dimension_names
     for size, block, dimension in ((inputs, width, input_name), (outputs, height, output_name)):
         if size % block:
             raise SparsityError(
@@ -91,12 +78,14 @@ def layout_of(name: str, module: nn.Module, spec: BlockSparsity) -> BlockLayout:
     return BlockLayout(outputs, inputs * prod(kernel), height, width)
 
 
-def _make_sparse(dense: nn.Module, layout: BlockLayout, count: int, spec: BlockSparsity) -> BlockSparseLayer:
+def _make_sparse(
+    dense: nn.Module, kind: LayerKind, layout: BlockLayout, count: int, spec: BlockSparsity
+) -> BlockSparseLayer:
     """The sparse layer that keeps the ``count`` blocks of greatest l2 norm, or all of them for a dense start."""
     balanced, starts_dense = spec.distribution == "balanced", spec.init == "dense"
-    norms = layout.block_norms(weight_matrix_of(dense))
+    norms = layout.block_norms(kind.weight_matrix(dense))
     mask = top_blocks(norms, layout.block_count if starts_dense else count, balanced)
-    layer = _SPARSE_FORM.get(type(dense), BlockSparseConv1D)(dense, layout, mask)
+    layer = kind.block_sparse(dense, layout, mask)
     layer.target_blocks, layer.balanced, layer.starts_dense = count, balanced, starts_dense
     layer.weight.requires_grad_(cast(nn.Parameter, dense.weight).requires_grad)
     return layer.train(dense.training)
