@@ -21,7 +21,9 @@ def products(phase: str, conv: TracedConv, a: torch.Tensor, b: torch.Tensor) -> 
     """The integer results of all matrix products of one operation."""
     tensors = {"a": BitTensor.from_array(a), "b": BitTensor.from_array(b)}
     gemms = matrix_products(Trace([], tensors), TracedOp("conv", phase, "a", "b", conv=conv))
-    return [gemm.a.astype(int) @ gemm.b.astype(int) for gemm in gemms]
+    results = [gemm.a.astype(int) @ gemm.b.astype(int) for gemm in gemms]
+    assert len(gemms) == len(results)
+    return results
 
 
 @given(PAIR, PAIR, PAIR, PAIR, st.sampled_from([1, 2]), st.integers(0, 10_000))
@@ -70,6 +72,17 @@ def test_a_stride_does_not_add_zeros_to_the_input_gradient() -> None:
     assert sum(gemm.m for gemm in gemms) == 64
     dilated_macs = 64 * 9 * 16 * 8
     assert sum(gemm.dense_macs for gemm in gemms) == dilated_macs // 4
+
+
+def test_products_are_counted_without_unpacking_an_operand(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(BitTensor, "to_bool", None)
+    tensors = {"a": BitTensor.from_array(np.ones((5, 3, 4))), "b": BitTensor.from_array(np.ones((5, 4, 2)))}
+    conv = TracedConv((3, 2), (2, 3), input_size=(8, 8), groups=4)
+    trace = Trace([], tensors)
+    assert len(matrix_products(trace, TracedOp("scores", "forward", "a", "b", batched=True))) == 5
+    assert len(matrix_products(trace, TracedOp("fc", "forward", "a", "b"))) == 1
+    assert len(matrix_products(trace, TracedOp("conv", "forward", "a", "b", conv=conv))) == 4
+    assert len(matrix_products(trace, TracedOp("conv", "input_grad", "a", "b", conv=conv))) == 4 * 2 * 2
 
 
 def test_effectual_macs_count_only_kept_outputs() -> None:

@@ -5,7 +5,7 @@ from acf.lowering.fabric_shape import FabricShape
 from acf.lowering.gemm import Gemm
 from acf.lowering.packed_rows import PackedRows
 from acf.lowering.packing import lower_gemm
-from acf.lowering.products import dense_macs, effectual_macs, gemm_count, matrix_products
+from acf.lowering.products import dense_macs, effectual_macs, matrix_products
 from acf.lowering.program import PARALLEL, SERIAL, Program, Stream
 
 __all__ = [
@@ -19,7 +19,6 @@ __all__ = [
     "Stream",
     "dense_macs",
     "effectual_macs",
-    "gemm_count",
     "lower_gemm",
     "matrix_products",
 ]
