@@ -1,0 +1,87 @@
+"""The pipeline: every stage prints itself, and the command line can dump both lowerings."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from acf.cli import app
+from acf.errors import ArchitectureError
+from acf.lowering import FabricShape, Gemm, lower_gemm
+from acf.lowering.pipeline import SHOWN_PRODUCTS, dump, dump_products, dump_program, lower_stages
+from acf.sim.accelerators.tensorcore import TensorCore
+from acf.trace import BitTensor, Matmul, Trace, TracedOp
+
+SHAPE = FabricShape(mesh_rows=2, mesh_columns=2)
+
+
+def two_products() -> Trace:
+    first, second = np.eye(32), np.ones((32, 16))
+    return Trace.from_matmuls([Matmul("fc1", "forward", first, second), Matmul("fc2", "input_grad", first, second)])
+
+
+def test_a_product_is_one_line_with_its_sizes_densities_and_effectual_macs() -> None:
+    gemm = Gemm(np.eye(4, dtype=bool), np.ones((4, 8), dtype=bool))
+    assert str(gemm) == "forward [4 x 4] @ [4 x 8], density 25.0% x 100.0%, 32 of 128 MACs effectual"
+
+
+def test_a_lowered_product_prints_every_stage_in_order() -> None:
+    text = str(lower_stages(Gemm(np.eye(32, dtype=bool), np.ones((32, 16), dtype=bool)), SHAPE))
+    stages = [line.split(":")[0] for line in text.splitlines() if not line.startswith(" ")]
+    assert stages == ["matrix product", "tiled product", "mapping", "program"]
+
+
+def test_a_printed_program_shows_packets_with_kind_tile_destinations_and_flits() -> None:
+    program = lower_gemm(Gemm(np.ones((16, 16), dtype=bool), np.ones((16, 16), dtype=bool)), FabricShape())
+    text = str(program)
+    assert "on 8 x 8 clusters" in text
+    assert "serial tile (0, 0) to {0}, " in text
+    assert "parallel tile (0, 0) to {0" in text
+
+
+@pytest.mark.parametrize("tokens", [16, 8192])
+def test_a_printed_program_is_short_however_many_packets_it_has(tokens: int) -> None:
+    gemm = Gemm(np.ones((tokens, 512), dtype=bool), np.ones((512, 128), dtype=bool))
+    assert len(str(lower_gemm(gemm, FabricShape())).splitlines()) <= 11
+
+
+def test_the_table_of_products_has_a_row_for_each() -> None:
+    rows = [line.split() for line in dump_products(two_products()).splitlines()]
+    assert rows[1:] == [
+        ["fc1", "forward", "32", "32", "16", "0.0312", "1.0000", "512"],
+        ["fc2", "input_grad", "32", "32", "16", "0.0312", "1.0000", "512"],
+    ]
+
+
+def test_programs_are_dumped_for_all_operations_or_for_one() -> None:
+    assert dump_program(two_products(), SHAPE).count("program: ") == 2
+    assert dump_program(two_products(), SHAPE, op="fc2").startswith("fc2 input_grad, product 1 of 1\n")
+
+
+def test_of_a_large_batch_only_the_first_products_are_dumped() -> None:
+    tensors = {"a": BitTensor.from_array(np.ones((9, 4, 4))), "b": BitTensor.from_array(np.ones((9, 4, 4)))}
+    trace = Trace([TracedOp("scores", "forward", "a", "b", batched=True, weighted=False)], tensors)
+    text = dump_program(trace, SHAPE)
+    assert text.count("program: ") == SHOWN_PRODUCTS
+    assert "product 1 of 9" in text
+
+
+def test_a_dump_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(ArchitectureError, match="dump 'packets' is not one of products, program"):
+        dump(two_products(), "packets", SHAPE)
+
+
+def test_an_architecture_without_packets_has_no_program_to_dump() -> None:
+    with pytest.raises(ArchitectureError, match="TensorCore runs no packets"):
+        dump(two_products(), "program", TensorCore())
+
+
+@pytest.mark.parametrize(("lowering", "text"), [("products", "effectual MACs"), ("program", "row controllers: ")])
+def test_the_command_line_dumps_a_lowering_instead_of_simulating(tmp_path: Path, lowering: str, text: str) -> None:
+    path = tmp_path / "trace.safetensors"
+    two_products().save(path)
+    result = CliRunner().invoke(app, ["simulate", str(path), "--dump", lowering])
+    assert result.exit_code == 0
+    assert text in result.output
+    assert "fc2" in result.output
