@@ -10,15 +10,15 @@ from acf.lowering.fabric_shape import FabricShape
 from acf.lowering.output_stationary import OutputStationaryMapping
 from acf.lowering.packets import (
     Lines,
-    Meeting,
     Operands,
     PacketWriter,
     Place,
     Sizes,
+    add_cycles,
     destination_bit,
     emit,
+    meet,
     nonzeros_of,
-    record_meeting,
 )
 from acf.lowering.program import PARALLEL, SERIAL, Program
 from acf.lowering.streams import write_streams
@@ -71,9 +71,9 @@ class KStep(NamedTuple):
 
 
 @inlined
-def is_needed(plan: Plan, first_row: int, column: int) -> bool:
-    """Whether the output of a serial tile and an output column is needed."""
-    return plan.needed.shape[0] == 0 or bool(plan.needed[first_row // plan.sizes.tile, column])
+def is_needed(needed: NDArray[np.bool_], row_tile: int, column: int) -> bool:
+    """Whether an output tile is needed; a mask without rows stands for all."""
+    return needed.shape[0] == 0 or bool(needed[row_tile, column])
 
 
 @compiled
@@ -87,15 +87,16 @@ def present_columns(plan: Plan, column_round: int, k_tile: int, buffer: Columns)
     return buffer[:found]
 
 
-@inlined
+@compiled
 def find_destinations(
     plan: Plan, first_row: int, mesh_row: int, part: int, columns: Columns, used: NDArray[np.bool_]
 ) -> np.uint64:
     """The clusters of a mesh row that need a serial tile for one of ``columns``, which become ``used``."""
+    needed, column_of, row_tile = plan.needed, plan.column_of, first_row // plan.sizes.tile
     destinations = np.uint64(0)
     for column in columns:
-        if is_needed(plan, first_row, column):
-            destinations |= destination_bit(part * plan.group_columns + plan.column_of[column])
+        if is_needed(needed, row_tile, column):
+            destinations |= destination_bit(part * plan.group_columns + column_of[column])
             used[mesh_row, part, column] = True
     return destinations
 
@@ -103,60 +104,63 @@ def find_destinations(
 @compiled
 def send_serial(plan: Plan, step: KStep, columns: Columns, used: NDArray[np.bool_], rows: PacketWriter) -> None:
     """The serial packets of one k_step, multicast along mesh rows; tiles without a non-zero are not sent."""
-    groups = plan.sizes.mesh_columns // plan.group_columns
-    for mesh_row in range(plan.sizes.mesh_rows):
+    operands, sizes, tiles = plan.operands, plan.sizes, plan.tiles
+    groups = sizes.mesh_columns // plan.group_columns
+    for mesh_row in range(sizes.mesh_rows):
         for part in range(groups):
-            begin = plan.tiles.part_first[mesh_row * groups + part] + step.row_round * plan.row_tiles_per_round
-            end = min(plan.tiles.part_first[mesh_row * groups + part + 1], begin + plan.row_tiles_per_round)
+            begin = tiles.part_first[mesh_row * groups + part] + step.row_round * plan.row_tiles_per_round
+            end = min(tiles.part_first[mesh_row * groups + part + 1], begin + plan.row_tiles_per_round)
             for tile in range(begin, end):
-                first = plan.tiles.first_row[tile]
-                nonzeros = nonzeros_of(plan.operands, first, plan.tiles.rows[tile], step.k_tile)
+                first = tiles.first_row[tile]
+                nonzeros = nonzeros_of(operands, first, tiles.rows[tile], step.k_tile)
                 if nonzeros == 0:
                     continue
                 destinations = find_destinations(plan, first, mesh_row, part, columns, used)
                 if destinations:
                     place = Place(step.k_step, step.round, tile, step.k_tile)
-                    emit(rows, mesh_row, SERIAL, place, nonzeros, destinations, plan.sizes)
+                    emit(rows, mesh_row, SERIAL, place, nonzeros, destinations, sizes)
 
 
 @compiled
 def send_parallel(plan: Plan, step: KStep, columns: Columns, used: NDArray[np.bool_], writer: PacketWriter) -> None:
     """The parallel packets of one k_step, multicast along mesh columns to the mesh rows that use them."""
+    tile_nonzeros, sizes = plan.operands.tile_nonzeros, plan.sizes
     for column in columns:
-        for part in range(plan.sizes.mesh_columns // plan.group_columns):
+        for part in range(sizes.mesh_columns // plan.group_columns):
             destinations = np.uint64(0)
-            for mesh_row in range(plan.sizes.mesh_rows):
+            for mesh_row in range(sizes.mesh_rows):
                 if used[mesh_row, part, column]:
                     destinations |= destination_bit(mesh_row)
             if destinations:
                 line = part * plan.group_columns + plan.column_of[column]
                 place = Place(step.k_step, step.round, column, step.k_tile)
-                nonzeros = plan.operands.tile_nonzeros[column, step.k_tile]
-                emit(writer, line, PARALLEL, place, nonzeros, destinations, plan.sizes)
+                emit(writer, line, PARALLEL, place, tile_nonzeros[column, step.k_tile], destinations, sizes)
 
 
 @compiled
 def record_meetings(plan: Plan, columns: Columns, used: NDArray[np.bool_], begin: Lines, rows: PacketWriter) -> None:
     """What the serial packets of one k_step, from ``begin`` on in each mesh row, meet in their clusters."""
-    groups = plan.sizes.mesh_columns // plan.group_columns
+    operands, sizes, tiles, packets = plan.operands, plan.sizes, plan.tiles, rows.packets
+    needed, column_of = plan.needed, plan.column_of
+    groups = sizes.mesh_columns // plan.group_columns
     arrived = np.zeros(plan.group_columns, dtype=np.int64)
-    for mesh_row in range(plan.sizes.mesh_rows):
+    for mesh_row in range(sizes.mesh_rows):
         for packet in range(begin[mesh_row], rows.next_packet[mesh_row]):
-            tile = rows.packets.row_tile[packet]
-            first, count = plan.tiles.first_row[tile], plan.tiles.rows[tile]
+            tile = packets.row_tile[packet]
+            first, count = tiles.first_row[tile], tiles.rows[tile]
             part = 0
-            while tile >= plan.tiles.part_first[mesh_row * groups + part + 1]:
+            while tile >= tiles.part_first[mesh_row * groups + part + 1]:
                 part += 1
             arrived[:] = 0
             for column in columns:
                 if not used[mesh_row, part, column]:
                     continue
-                mesh_column = plan.column_of[column]
+                mesh_column = column_of[column]
                 rank = arrived[mesh_column]
                 arrived[mesh_column] += 1
-                if is_needed(plan, first, column):
-                    meeting = Meeting(packet, part * plan.group_columns + mesh_column, column, rank)
-                    record_meeting(rows.packets, meeting, (first, count), plan.operands, plan.sizes)
+                if is_needed(needed, first // sizes.tile, column):
+                    cycles = meet(packets, packet, part * plan.group_columns + mesh_column, rank)
+                    add_cycles(operands, (first, count), packets.k_tile[packet], column, sizes, cycles)
 
 
 @compiled

@@ -205,20 +205,10 @@ def add_cycles(
             depth += 1
 
 
-class Meeting(NamedTuple):
-    """A serial packet meets a parallel tile in a cluster: the ``rank``-th of the k_step that arrived there."""
-
-    packet: int
-    mesh_column: int
-    parallel_tile: int
-    rank: int
-
-
-@compiled
-def record_meeting(packets: Packets, meeting: Meeting, rows: tuple[int, int], operands: Operands, sizes: Sizes) -> None:
-    """Mark that the packet meets the tile, and add the cycles; ``rows``: first row of the serial tile and how many."""
-    packet, mesh_column, parallel_tile, rank = meeting
+@inlined
+def meet(packets: Packets, packet: int, mesh_column: int, rank: int) -> NDArray[np.int32]:
+    """Mark that a packet meets the ``rank``-th parallel tile of its k_step in a cluster; gives the item's cycles."""
     packets.parallel_tiles[packet, mesh_column] |= np.uint32(1) << np.uint32(rank)
     nearer = packets.destinations[packet] & (destination_bit(mesh_column) - np.uint64(1))
-    item = packets.item_first[packet] + count_bits(nearer)
-    add_cycles(operands, rows, packets.k_tile[packet], parallel_tile, sizes, packets.item_cycles[item])
+    cycles: NDArray[np.int32] = packets.item_cycles[packets.item_first[packet] + count_bits(nearer)]
+    return cycles

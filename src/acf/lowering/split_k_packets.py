@@ -8,17 +8,17 @@ from numpy.typing import NDArray
 from acf.jit import compiled
 from acf.lowering.fabric_shape import FabricShape
 from acf.lowering.packets import (
-    Meeting,
     Operands,
     Packets,
     PacketWriter,
     Place,
     Sizes,
+    add_cycles,
     destination_bit,
     emit,
     is_destination,
+    meet,
     nonzeros_of,
-    record_meeting,
 )
 from acf.lowering.program import PARALLEL, SERIAL, Program, Stream
 from acf.lowering.split_k import SplitKMapping
@@ -146,9 +146,9 @@ def send_serial(plan: Plan, here: KTile, multicast: Multicast, writer: PacketWri
             nonzeros = multicast.row_nonzeros[row]
             multicast.row_packet[row] = emit(writer, here.mesh_row, SERIAL, place, nonzeros, destinations, plan.sizes)
         if writer.writes and plan.operands.tile_nonzeros[column, here.k_tile] > 0:
-            rank, packet = multicast.column_rank[column, mesh_column], multicast.row_packet[row]
-            meeting = Meeting(packet, here.group * group_columns + mesh_column, column, rank)
-            record_meeting(writer.packets, meeting, rows_of(plan, row), plan.operands, plan.sizes)
+            cluster, rank = here.group * group_columns + mesh_column, multicast.column_rank[column, mesh_column]
+            cycles = meet(writer.packets, multicast.row_packet[row], cluster, rank)
+            add_cycles(plan.operands, rows_of(plan, row), here.k_tile, column, plan.sizes, cycles)
 
 
 @compiled
