@@ -1,20 +1,31 @@
 """Random small products and fabrics, for the tests of this folder."""
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 from hypothesis import strategies as st
 
 from acf.lowering import BALANCERS, FabricShape
 from acf.lowering.fabric_shape import TILES
+from acf.sim.registry import find_architecture
 
 Case = tuple[FabricShape, np.ndarray, np.ndarray, np.ndarray | None]
 """A fabric, both operands as small integers, and the mask of needed outputs."""
+
+
+def fabric(**changes: Any) -> FabricShape:
+    """The shape of acf-512 with some fields changed."""
+    _, spec = find_architecture("acf-512")
+    assert isinstance(spec, FabricShape)
+    return replace(spec, **changes)
 
 
 @st.composite
 def products(draw: st.DrawFn) -> Case:
     rng = np.random.default_rng(draw(st.integers(0, 10**6)))
     tile, accumulator_tiles = draw(st.sampled_from(TILES)), draw(st.integers(1, 5))
-    shape = FabricShape(
+    shape = fabric(
         mesh_rows=draw(st.integers(1, 4)),
         mesh_columns=draw(st.integers(1, 5)),
         scus_per_cluster=2,

@@ -3,7 +3,7 @@
 import pytest
 
 from acf.errors import ArchitectureError
-from acf.lowering import FabricShape
+from tests.lowering.random_products import fabric
 
 
 @pytest.mark.parametrize(
@@ -20,4 +20,4 @@ from acf.lowering import FabricShape
 )
 def test_a_shape_that_cannot_be_built_is_refused(changes: dict[str, object], message: str) -> None:
     with pytest.raises(ArchitectureError, match=message):
-        FabricShape(**changes)  # type: ignore[arg-type]
+        fabric(**changes)

@@ -4,24 +4,24 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acf.lowering import FabricShape, Gemm, lower_gemm
+from acf.lowering import Gemm, lower_gemm
 from acf.lowering.mapping import choose_mapping, keep_mapping
 from acf.lowering.output_stationary import OutputStationaryMapping
 from acf.lowering.packing import lower_product
 from acf.lowering.split_k import SplitKMapping
 from acf.lowering.tiled_product import tile_product
 from acf.sim.fabric.functional import compute
-from tests.lowering.random_products import Case, blocks, products
+from tests.lowering.random_products import Case, blocks, fabric, products
 
 
 def test_few_tokens_are_mapped_split_k() -> None:
     gemm = Gemm(np.ones((16, 4096), dtype=bool), np.ones((4096, 128), dtype=bool))
-    assert lower_gemm(gemm, FabricShape()).reduces
+    assert lower_gemm(gemm, fabric()).reduces
 
 
 def test_many_tokens_are_mapped_output_stationary() -> None:
     gemm = Gemm(np.ones((8192, 64), dtype=bool), np.ones((64, 128), dtype=bool))
-    assert not lower_gemm(gemm, FabricShape()).reduces
+    assert not lower_gemm(gemm, fabric()).reduces
 
 
 @given(products(), st.integers(0, 10**6))
@@ -40,7 +40,7 @@ def test_a_mapping_kept_while_blocks_moved_still_gives_the_product_exactly(case:
 
 
 def test_a_kept_mapping_leaves_columns_with_their_clusters_and_a_new_one_does_not() -> None:
-    shape = FabricShape(mesh_rows=1, mesh_columns=4, scus_per_cluster=2)
+    shape = fabric(mesh_rows=1, mesh_columns=4, scus_per_cluster=2)
     rng = np.random.default_rng(0)
     a = np.ones((2, 256), dtype=bool)  # too few tokens to spread: output columns must be shared
     before, after = (
@@ -58,7 +58,7 @@ def test_a_kept_mapping_leaves_columns_with_their_clusters_and_a_new_one_does_no
 
 
 def test_a_static_mapping_is_the_same_whatever_blocks_are_left() -> None:
-    shape = FabricShape(mesh_rows=2, mesh_columns=4, interconnect="static")
+    shape = fabric(mesh_rows=2, mesh_columns=4, interconnect="static")
     a, few = np.ones((256, 256), dtype=bool), np.zeros((256, 256), dtype=bool)
     few[:, :64] = True
     full, pruned = (
@@ -72,7 +72,7 @@ def test_a_static_mapping_is_the_same_whatever_blocks_are_left() -> None:
 
 
 def test_a_kept_split_k_mapping_of_a_layer_that_lost_all_blocks_sends_nothing() -> None:
-    shape = FabricShape(mesh_rows=2, mesh_columns=2)
+    shape = fabric(mesh_rows=2, mesh_columns=2)
     a, right = np.ones((2, 512), dtype=bool), np.ones((512, 16), dtype=bool)
     before, after = (tile_product(Gemm(a, b), shape, swapped=False) for b in (right, np.zeros_like(right)))
     mapping = choose_mapping(before, shape)

@@ -8,12 +8,13 @@ from typer.testing import CliRunner
 
 from acf.cli import app
 from acf.errors import ArchitectureError
-from acf.lowering import FabricShape, Gemm
+from acf.lowering import Gemm
 from acf.lowering.pipeline import SHOWN_PRODUCTS, dump, dump_products, dump_program, lower_stages
-from acf.sim.accelerators.tensorcore import TensorCore
+from acf.sim.registry import find_architecture
 from acf.trace import BitTensor, Matmul, Trace, TracedOp
+from tests.lowering.random_products import fabric
 
-SHAPE = FabricShape(mesh_rows=2, mesh_columns=2)
+SHAPE = fabric(mesh_rows=2, mesh_columns=2)
 
 
 def two_products() -> Trace:
@@ -55,7 +56,7 @@ def test_a_dump_that_does_not_exist_is_refused() -> None:
 
 def test_an_architecture_without_packets_has_no_program_to_dump() -> None:
     with pytest.raises(ArchitectureError, match="TensorCore runs no packets"):
-        dump(two_products(), "program", TensorCore())
+        dump(two_products(), "program", find_architecture("tensorcore")[1])
 
 
 @pytest.mark.parametrize(("lowering", "text"), [("products", "effectual MACs"), ("program", "row controllers: ")])
