@@ -16,6 +16,9 @@ TILE_FORMATS = ("bitmap", "csc")
 the non-zeros column by column, each with its distance from the one above, and a count per column; shorter than the
 bitmap below a density of 1/8."""
 
+VALUE_BYTES = 2  # operands and results are bf16
+SUM_BYTES = 4  # partial sums are fp32
+
 MAXIMUM_SIDE = 64  # a packet's destinations are the bits of a 64-bit word
 MAXIMUM_ACCUMULATOR_TILES = 32  # the parallel tiles a serial packet meets are bits of a 32-bit one
 
@@ -111,12 +114,12 @@ class FabricShape:
     @property
     def result_flit_cycles(self) -> int:
         """Cycles in which the SCUs of a cluster fill a flit with bf16 results, one word per lane and cycle."""
-        return -(-self.link_bytes // (2 * self.scus_per_cluster * self.lanes))
+        return -(-self.link_bytes // (VALUE_BYTES * self.scus_per_cluster * self.lanes))
 
     @property
     def sum_flit_cycles(self) -> int:
         """Cycles in which a flit of fp32 partial sums is filled; each sum occupies an adder for a cycle."""
-        return -(-self.link_bytes // (4 * min(self.scus_per_cluster * self.lanes, self.sum_adders)))
+        return -(-self.link_bytes // (SUM_BYTES * min(self.scus_per_cluster * self.lanes, self.sum_adders)))
 
     @property
     def result_period_cycles(self) -> int:

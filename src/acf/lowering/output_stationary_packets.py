@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from acf.jit import compiled, inlined
-from acf.lowering.fabric_shape import FabricShape
+from acf.lowering.fabric_shape import VALUE_BYTES, FabricShape
 from acf.lowering.output_stationary import OutputStationaryMapping
 from acf.lowering.packets import (
     Lines,
@@ -24,7 +24,6 @@ from acf.lowering.program import PARALLEL, SERIAL, Program
 from acf.lowering.streams import write_streams
 from acf.lowering.tiled_product import TiledProduct
 
-VALUE_BYTES = 2  # results are written as bf16
 Columns = NDArray[np.int64]
 """Numbers of output column tiles."""
 

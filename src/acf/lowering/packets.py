@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from acf.jit import compiled, inlined
-from acf.lowering.fabric_shape import FabricShape
+from acf.lowering.fabric_shape import VALUE_BYTES, FabricShape
 from acf.lowering.program import SERIAL
 from acf.lowering.tiled_product import TiledProduct
 
@@ -135,7 +135,7 @@ def payload_flits(nonzeros: int, sizes: Sizes) -> int:
     position_bytes = tile * tile // 8
     if sizes.is_csc:
         position_bytes = -(-nonzeros * (5 if tile > 16 else 4) // 8) + tile
-    return -(-min(2 * nonzeros + position_bytes, 2 * tile * tile) // sizes.link_bytes)
+    return -(-min(VALUE_BYTES * nonzeros + position_bytes, VALUE_BYTES * tile * tile) // sizes.link_bytes)
 
 
 @inlined

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from acf.lowering.balance import BALANCERS, Shares, even_runs, positions_in_bins
-from acf.lowering.fabric_shape import FabricShape
+from acf.lowering.fabric_shape import SUM_BYTES, FabricShape
 from acf.lowering.tiled_product import TiledProduct
 
 
@@ -50,7 +50,7 @@ class SplitKMapping:
             return cls(split, output_rows, output_columns, column_of, output_rows, float("inf"))
         round_of = positions_in_bins(column_of, shape.mesh_columns // split) // shape.accumulator_tiles
         heaviest = _heaviest_load(product, shape, split, column_of)
-        merge_flits = shape.flits(shape.accumulator_tiles * shape.tile**2 * 4) * (1 if split == 1 else 2)
+        merge_flits = shape.flits(shape.accumulator_tiles * shape.tile**2 * SUM_BYTES) * (1 if split == 1 else 2)
         density = product.serial.nonzeros / max(1, product.serial.rows * product.k_tiles * shape.tile)
         row_cycles = max(1.0, density * shape.tile) * shape.tile / shape.lanes
         rows_per_scu = -(-shape.tile // shape.scus_per_cluster)

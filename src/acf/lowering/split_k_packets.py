@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from acf.jit import compiled
-from acf.lowering.fabric_shape import FabricShape
+from acf.lowering.fabric_shape import SUM_BYTES, FabricShape
 from acf.lowering.packets import (
     Operands,
     Packets,
@@ -24,8 +24,6 @@ from acf.lowering.program import PARALLEL, SERIAL, Program, Stream
 from acf.lowering.split_k import SplitKMapping
 from acf.lowering.streams import write_streams
 from acf.lowering.tiled_product import TiledProduct
-
-SUM_BYTES = 4  # partial sums travel as fp32
 
 
 class Plan(NamedTuple):
