@@ -40,7 +40,7 @@ def test_the_filter_takes_exactly_the_layers_that_pay(monkeypatch):
     seconds = iter(
         [1.0, 1.0, 4.0, 2.0, *[1.0, 1.0, 4.0, 8.0]]
     )  # rounds=1: warm up, then dense and sparse of each layer
-    monkeypatch.setattr("acf.nn.timing._seconds_of", lambda step, x, calls: next(seconds))
+    monkeypatch.setattr("acf.nn.timing.seconds_of", lambda step, x, calls: next(seconds))
     monkeypatch.setattr("acf.nn.timing.time_layers.__defaults__", (1, False))
     takes = faster_layers(model, example, SPEC)
     summary = sparsify_(model, SPEC, filter_fn=takes)

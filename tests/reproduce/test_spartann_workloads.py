@@ -64,7 +64,7 @@ def test_large_networks_save_the_published_share_of_all_energy(network: str, den
 
 
 def test_the_first_convolutions_have_their_published_output_sizes() -> None:
-    sizes = {name: layers[0].conv.output_size for name, layers in NETWORKS.items() if layers[0].conv}
+    sizes = {name: layers[0].conv.output_map for name, layers in NETWORKS.items() if layers[0].conv}
     assert sizes == {"alexnet": (55, 55), "googlenet": (112, 112)}
 
 

@@ -47,7 +47,7 @@ def test_a_grouped_strided_convolution_keeps_its_geometry() -> None:
         model = nn.Sequential(nn.Conv2d(4, 6, (3, 5), stride=2, padding=(1, 2), groups=2))
         (layer,) = layer_shapes(model, torch.ones(1, 4, 9, 8)).layers
     assert layer.conv is not None
-    assert (layer.conv.output_size, layer.weight_shape, layer.positions) == ((5, 4), (6, 30), 20)
+    assert (layer.conv.output_map, layer.weight_shape, layer.positions) == ((5, 4), (6, 30), 20)
 
 
 def test_a_padding_by_name_is_refused() -> None:

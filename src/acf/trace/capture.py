@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from acf.errors import TraceError
 from acf.nn import LayerKind, SparseLayer, kind_of
 from acf.trace.bits import BitTensor
-from acf.trace.op import ConvShape, TracedOp
+from acf.trace.op import TracedConv, TracedOp
 from acf.trace.products import ProductRecorder
 from acf.trace.trace import Trace
 
@@ -129,11 +129,12 @@ class _LayerCall:
         self.kind = cast(LayerKind, kind_of(module))
         self.needs_input_grad = x.requires_grad
         traced = self.kind.traced_input(module, x.detach())
-        self.conv: ConvShape | None = None
+        self.conv: TracedConv | None = None
         if traced.geometry is not None:
             kernel_size, stride, padding, dilation = astuple(traced.geometry)
             height, width = traced.values.shape[2:]
-            self.conv = ConvShape((height, width), kernel_size, stride, padding, dilation, traced.groups)
+            size = (height, width)
+            self.conv = TracedConv(kernel_size, stride, padding, dilation, input_size=size, groups=traced.groups)
         self.activation_key, self.weight_key = f"{name}.activation", f"{layer_name}.weight"
         trace.tensors[self.activation_key] = BitTensor.from_array(traced.values)
         if self.weight_key not in trace.tensors:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from acf.errors import TraceError
-from acf.trace import ConvShape
+from acf.trace import TracedConv
 from acf.zoo.networks import NETWORKS
 from acf.zoo.networks.transformer import Attention, SelfAttention
 
@@ -28,7 +28,7 @@ class ProductShape:
     in_channels: int
     out_channels: int
     positions: int
-    conv: ConvShape | None = None
+    conv: TracedConv | None = None
     reads_data: bool = False
 
     @property
@@ -57,7 +57,7 @@ class ProductShape:
 
     def output_shape(self, examples: int) -> tuple[int, ...]:
         """``[images, out_channels, h, w]`` of a convolution, ``[tokens, out_channels]`` of a linear layer."""
-        return (examples, self.out_channels, *(self.conv.output_size if self.conv else ()))
+        return (examples, self.out_channels, *(self.conv.output_map if self.conv else ()))
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ def network_shapes(name: str) -> NetworkShapes:
 
 def _convolution(name: str, layer: nn.Conv2d, inputs: tuple[Tensor, ...]) -> ProductShape:
     maps = inputs[0]
-    conv = ConvShape(
+    conv = TracedConv(
         input_size=(maps.shape[2], maps.shape[3]),
         kernel_size=_pair(layer.kernel_size),
         stride=_pair(layer.stride),
@@ -138,7 +138,7 @@ def _convolution(name: str, layer: nn.Conv2d, inputs: tuple[Tensor, ...]) -> Pro
         dilation=_pair(layer.dilation),
         groups=layer.groups,
     )
-    positions = prod(conv.output_size)
+    positions = prod(conv.output_map)
     return ProductShape(name, layer.in_channels, layer.out_channels, positions, conv, not maps.requires_grad)
 
 
