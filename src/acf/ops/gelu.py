@@ -1,8 +1,8 @@
-"""Two block-sparse linear layers with a GELU between them, as ops of torch.
+"""Two block-sparse linear layers with a GELU between them, as custom ops.
 
-The first product leaves the GELU's value and slope instead of its own result; on the way back the second layer's input
-gradient is multiplied by that slope. On a GPU both happen inside the products; large bfloat16 ones keep the slope as
-bytes, in an order of their own.
+The first product stores the GELU's value and slope instead of its own result. In the backward pass the second layer's
+input gradient is multiplied by that slope. On a GPU both happen in the epilogues of the products; large products in
+bfloat16 keep the slope as bytes, in the order of the threads that write and read it.
 """
 
 from importlib.util import find_spec
@@ -13,31 +13,22 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from acf.ops.library import Op, differentiable
+from acf.ops.library import TOPOLOGY, Op, differentiable
 from acf.ops.linear import (
     block_linear_forward,
     block_linear_input_grad,
     block_linear_weight_grad,
 )
+from acf.ops.reference import grid_cols, grid_rows
 from acf.sparse import BlockTopology
 
 
 def linear_then_gelu(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    packed: bool,
-    block_rows: Tensor,
-    block_cols: Tensor,
-    row_offsets: Tensor,
-    row_slots: Tensor,
-    col_offsets: Tensor,
-    col_slots: Tensor,
+    x: Tensor, weight: Tensor, bias: Tensor | None, packed: bool, *topology: Tensor
 ) -> tuple[Tensor, Tensor]:
     """GELU of the product ``[tokens, out]``, and its slope there; ``packed`` is for kernels that `packs_slopes`."""
     if packed:
         raise ValueError("slopes are packed by a GPU kernel only; call with packed=False")
-    topology = (block_rows, block_cols, row_offsets, row_slots, col_offsets, col_slots)
     hidden = block_linear_forward(x, weight, *topology)
     wide = hidden if hidden.dtype == torch.float64 else hidden.float()
     if bias is not None:
@@ -50,7 +41,7 @@ def linear_then_gelu(
 def _fake_linear_gelu(
     x: Tensor, weight: Tensor, bias: Tensor | None, packed: bool, *topology: Tensor
 ) -> tuple[Tensor, Tensor]:
-    shape = (x.shape[0], (BlockTopology(*topology).row_offsets.numel() - 1) * weight.shape[1])
+    shape = (x.shape[0], grid_rows(BlockTopology(*topology)) * weight.shape[1])
     return x.new_empty(shape), packed_slopes(x, shape[1], weight.shape[1]) if packed else x.new_empty(shape)
 
 
@@ -64,34 +55,33 @@ def packs_slopes(x: Tensor, first_weight: Tensor, second_weight: Tensor) -> bool
     """Whether both products run in kernels that leave and read slopes as bytes."""
     if not x.is_cuda or find_spec("triton") is None:
         return False
-    from acf.ops.triton.specialised import has_packed_slopes
+    from acf.ops.triton.warp_specialised import has_packed_slopes
 
     return has_packed_slopes(x, first_weight, second_weight)
 
 
-def input_grad_then_scale(
-    output_grad: Tensor,
-    weight: Tensor,
-    scale: Tensor,
-    block_rows: Tensor,
-    block_cols: Tensor,
-    row_offsets: Tensor,
-    row_slots: Tensor,
-    col_offsets: Tensor,
-    col_slots: Tensor,
-) -> Tensor:
+def input_grad_then_scale(output_grad: Tensor, weight: Tensor, scale: Tensor, *topology: Tensor) -> Tensor:
     """The input gradient ``[tokens, in]`` times ``scale``, which has that shape or is packed."""
-    topology = (block_rows, block_cols, row_offsets, row_slots, col_offsets, col_slots)
     return block_linear_input_grad(output_grad, weight, *topology) * scale
 
 
 def _fake_scaled_input_grad(output_grad: Tensor, weight: Tensor, scale: Tensor, *topology: Tensor) -> Tensor:
-    inputs = (BlockTopology(*topology).col_offsets.numel() - 1) * weight.shape[2]
+    inputs = grid_cols(BlockTopology(*topology)) * weight.shape[2]
     return output_grad.new_empty((output_grad.shape[0], inputs))
 
 
-block_linear_gelu = Op("block_linear_gelu", linear_then_gelu, _fake_linear_gelu)
-block_linear_scaled_input_grad = Op("block_linear_scaled_input_grad", input_grad_then_scale, _fake_scaled_input_grad)
+block_linear_gelu = Op(
+    "block_linear_gelu",
+    f"(Tensor x, Tensor weight, Tensor? bias, bool packed, {TOPOLOGY}) -> (Tensor, Tensor)",
+    linear_then_gelu,
+    _fake_linear_gelu,
+)
+block_linear_scaled_input_grad = Op(
+    "block_linear_scaled_input_grad",
+    f"(Tensor output_grad, Tensor weight, Tensor scale, {TOPOLOGY}) -> Tensor",
+    input_grad_then_scale,
+    _fake_scaled_input_grad,
+)
 
 
 class _BlockGeluMlp(torch.autograd.Function):

@@ -1,4 +1,4 @@
-"""The block-sparse linear product and its gradients as ops of torch.
+"""The block-sparse linear product and its gradients as custom ops.
 
 The topology travels as its six int32 tensors, so a graph compiled once stays valid while blocks move.
 """
@@ -10,70 +10,38 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from acf.ops import reference
-from acf.ops.library import Op, differentiable
+from acf.ops.library import TOPOLOGY, Op, differentiable
 from acf.ops.observe import notify
+from acf.ops.reference import grid_cols, grid_rows
 from acf.sparse import BlockTopology
 
 
-def _product(
-    x: Tensor,
-    weight: Tensor,
-    block_rows: Tensor,
-    block_cols: Tensor,
-    row_offsets: Tensor,
-    row_slots: Tensor,
-    col_offsets: Tensor,
-    col_slots: Tensor,
-) -> Tensor:
-    topology = BlockTopology(block_rows, block_cols, row_offsets, row_slots, col_offsets, col_slots)
-    return reference.linear(x, weight, topology)
+def _product(x: Tensor, weight: Tensor, *topology: Tensor) -> Tensor:
+    return reference.linear(x, weight, BlockTopology(*topology))
 
 
 def _fake_product(x: Tensor, weight: Tensor, *topology: Tensor) -> Tensor:
-    return x.new_empty(x.shape[0], (BlockTopology(*topology).row_offsets.numel() - 1) * weight.shape[1])
+    return x.new_empty(x.shape[0], grid_rows(BlockTopology(*topology)) * weight.shape[1])
 
 
-def _input_grad(
-    output_grad: Tensor,
-    weight: Tensor,
-    block_rows: Tensor,
-    block_cols: Tensor,
-    row_offsets: Tensor,
-    row_slots: Tensor,
-    col_offsets: Tensor,
-    col_slots: Tensor,
-) -> Tensor:
-    topology = BlockTopology(block_rows, block_cols, row_offsets, row_slots, col_offsets, col_slots)
-    return reference.linear_input_grad(output_grad, weight, topology)
+def _input_grad(output_grad: Tensor, weight: Tensor, *topology: Tensor) -> Tensor:
+    return reference.linear_input_grad(output_grad, weight, BlockTopology(*topology))
 
 
 def _fake_input_grad(output_grad: Tensor, weight: Tensor, *topology: Tensor) -> Tensor:
-    in_features = (BlockTopology(*topology).col_offsets.numel() - 1) * weight.shape[2]
-    return output_grad.new_empty(output_grad.shape[0], in_features)
+    return output_grad.new_empty(output_grad.shape[0], grid_cols(BlockTopology(*topology)) * weight.shape[2])
 
 
-def _weight_grad(
-    output_grad: Tensor,
-    x: Tensor,
-    block_rows: Tensor,
-    block_cols: Tensor,
-    row_offsets: Tensor,
-    row_slots: Tensor,
-    col_offsets: Tensor,
-    col_slots: Tensor,
-) -> Tensor:
-    topology = BlockTopology(block_rows, block_cols, row_offsets, row_slots, col_offsets, col_slots)
-    notify(block_rows, output_grad, x)
+def _weight_grad(output_grad: Tensor, x: Tensor, *tensors: Tensor) -> Tensor:
+    topology = BlockTopology(*tensors)
+    notify(topology.block_rows, output_grad, x)
     return reference.linear_weight_grad(output_grad, x, topology)
 
 
 def _fake_weight_grad(output_grad: Tensor, x: Tensor, *tensors: Tensor) -> Tensor:
     topology = BlockTopology(*tensors)
-    return x.new_empty(
-        topology.block_rows.numel(),
-        output_grad.shape[1] // (topology.row_offsets.numel() - 1),
-        x.shape[1] // (topology.col_offsets.numel() - 1),
-    )
+    block_shape = (output_grad.shape[1] // grid_rows(topology), x.shape[1] // grid_cols(topology))
+    return x.new_empty(topology.block_rows.numel(), *block_shape)
 
 
 def _gradient_norms(
@@ -83,16 +51,31 @@ def _gradient_norms(
     return reference.gradient_norms(output_grad, x, candidate_rows, candidate_cols, (height, width))
 
 
-def _fake_gradient_norms(
-    output_grad: Tensor, x: Tensor, candidate_rows: Tensor, candidate_cols: Tensor, block_shape: list[int]
-) -> Tensor:
+def _fake_gradient_norms(output_grad: Tensor, x: Tensor, candidate_rows: Tensor, *rest: Any) -> Tensor:
     return x.new_empty(candidate_rows.shape[0], dtype=torch.float32)
 
 
-block_linear_forward = Op("block_linear_forward", _product, _fake_product)
-block_linear_input_grad = Op("block_linear_input_grad", _input_grad, _fake_input_grad)
-block_linear_weight_grad = Op("block_linear_weight_grad", _weight_grad, _fake_weight_grad)
-linear_gradient_norms = Op("block_gradient_norms", _gradient_norms, _fake_gradient_norms)
+block_linear_forward = Op(
+    "block_linear_forward", f"(Tensor x, Tensor weight, {TOPOLOGY}) -> Tensor", _product, _fake_product
+)
+block_linear_input_grad = Op(
+    "block_linear_input_grad",
+    f"(Tensor output_grad, Tensor weight, {TOPOLOGY}) -> Tensor",
+    _input_grad,
+    _fake_input_grad,
+)
+block_linear_weight_grad = Op(
+    "block_linear_weight_grad",
+    f"(Tensor output_grad, Tensor x, {TOPOLOGY}) -> Tensor",
+    _weight_grad,
+    _fake_weight_grad,
+)
+linear_gradient_norms = Op(
+    "block_gradient_norms",
+    "(Tensor output_grad, Tensor x, Tensor candidate_rows, Tensor candidate_cols, SymInt[] block_shape) -> Tensor",
+    _gradient_norms,
+    _fake_gradient_norms,
+)
 
 
 class _BlockLinear(torch.autograd.Function):
@@ -115,7 +98,8 @@ def _gradients(ctx: Any, output_grad: Tensor) -> tuple[Tensor | None, ...]:
     return input_grad, weight_grad, None
 
 
-_gradients_once = once_differentiable(_gradients)  # refuses second derivatives; costs more than it is worth otherwise
+# Not twice differentiable. The wrapper takes host time, so it is used only where a second derivative is possible.
+_gradients_once = once_differentiable(_gradients)
 
 
 def _differentiable_product(x: Tensor, weight: Tensor, *topology: Tensor) -> Tensor:

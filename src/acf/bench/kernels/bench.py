@@ -14,7 +14,7 @@ from acf.bench.kernels.roofline import Ceilings, roofline_page
 from acf.bench.kernels.tables import layer_ratio_table, step_ratio_table
 from acf.errors import MissingDependencyError, SparsityError
 from acf.files import write_whole
-from acf.ops.cpu_call import INSTRUCTION_SETS
+from acf.ops.cpu.call import INSTRUCTION_SETS
 from acf.terminal import progress, show
 
 KINDS = ("linear", "conv", "step")

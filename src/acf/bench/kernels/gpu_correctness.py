@@ -14,15 +14,15 @@ from acf.ops import Conv2dGeometry, reference
 from acf.ops.gelu import packed_slopes
 from acf.ops.triton import conv, gelu, norms, product, weight_grad
 from acf.ops.triton.configs import (
-    SPECIALISED_PRODUCT,
+    WARP_SPECIALISED_PRODUCT,
     conv_product_configs,
     conv_weight_grad_configs,
     product_configs,
     weight_grad_configs,
 )
 from acf.ops.triton.pixels import ConvProblem
-from acf.ops.triton.specialised import has_specialised
 from acf.ops.triton.support import BLOCK_SIZES, dot_precision
+from acf.ops.triton.warp_specialised import has_warp_specialisation
 from acf.sparse import BlockLayout, BlockTopology
 
 TOLERANCE = {torch.float32: 2e-6, torch.float16: 1e-3, torch.bfloat16: 6e-3}
@@ -70,7 +70,7 @@ def check_linear(log: ErrorLog, block: int, dtype: torch.dtype, tokens: int) -> 
         True: reference.linear(wide[1], wide[2], topology),
         False: reference.linear_input_grad(wide[0], wide[2], topology),
     }
-    for config in product_configs(block, x.itemsize, precision, has_specialised(x.get_device())):
+    for config in product_configs(block, x.itemsize, precision, has_warp_specialisation(x.get_device())):
         for forward, operand in ((True, x), (False, gradient)):
             out = poisoned(*expected[forward].shape, dtype=dtype)
             product.launch_product(config, operand, weight, out, topology, forward)
@@ -106,11 +106,15 @@ def check_gelu(
         log.add(f"scaled input gradient {x.dtype} {precision}", out, scaled, tolerance)
 
 
-def check_specialised(log: ErrorLog, block: int, dtype: torch.dtype) -> None:
+def check_warp_specialised(log: ErrorLog, block: int, dtype: torch.dtype) -> None:
     """More output tiles than programs, empty groups among them, and the same bits from prepared launches."""
-    if block not in SPECIALISED_PRODUCT or dtype.itemsize != 2 or not has_specialised(torch.cuda.current_device()):
+    if (
+        block not in WARP_SPECIALISED_PRODUCT
+        or dtype.itemsize != 2
+        or not has_warp_specialisation(torch.cuda.current_device())
+    ):
         return
-    config, first, second = SPECIALISED_PRODUCT[block], odd_topology(40, 23, block), odd_topology(23, 40, block)
+    config, first, second = WARP_SPECIALISED_PRODUCT[block], odd_topology(40, 23, block), odd_topology(23, 40, block)
     weights = [
         (torch.randn(topology.block_rows.numel(), block, block, device="cuda") / block**0.5).to(dtype)
         for topology in (first, second)
@@ -151,9 +155,9 @@ def check_specialised(log: ErrorLog, block: int, dtype: torch.dtype) -> None:
     for start, restart, expected in passes:
         out, again = (poisoned(*expected.shape, dtype=dtype) for _ in range(2))
         prepared = start(out)
-        log.add(f"specialised {dtype}", out, expected, TOLERANCE[dtype])
+        log.add(f"warp-specialised {dtype}", out, expected, TOLERANCE[dtype])
         if prepared is not None and not (restart(prepared, again) and torch.equal(out, again)):
-            raise ArithmeticError(f"specialised, blocks of {block}: a prepared launch differs from the first")
+            raise ArithmeticError(f"warp-specialised, blocks of {block}: a prepared launch differs from the first")
 
 
 def check_norms(log: ErrorLog, gradient: Tensor, x: Tensor, block: int, tolerance: float) -> None:
@@ -173,17 +177,17 @@ def check_norms(log: ErrorLog, gradient: Tensor, x: Tensor, block: int, toleranc
 
 def check_conv(log: ErrorLog, block: int, dtype: torch.dtype, geometry: Conv2dGeometry) -> None:
     """Every configuration of the three convolution passes, and the norms, on one random problem."""
-    in_channels, out_channels, taps = 2 * block, 3 * block, geometry.kernel_size[0] * geometry.kernel_size[1]
+    in_channels, out_channels, taps = 2 * block, 3 * block, geometry.taps
     topology = odd_topology(3, 2 * taps, block)
     weight = torch.randn(topology.block_rows.numel(), block, block, device="cuda").to(dtype)
     x = torch.randn(3, in_channels, 13, 10, device="cuda").to(dtype).contiguous(memory_format=torch.channels_last)
     gradient = torch.randn(3, out_channels, *geometry.output_size(13, 10), device="cuda").to(dtype)
     problem = ConvProblem.build(list(x.shape), list(gradient.shape), geometry)
-    pairs, tolerance = geometry.as_lists(), TOLERANCE[dtype]
+    tolerance = TOLERANCE[dtype]
     wide = (gradient.double(), x.double(), weight.double())
     source, flat = problem.pixels_of(x), problem.pixels_of(gradient)
-    forward = problem.pixels_of(reference.conv2d(wide[1], wide[2], topology, *pairs))
-    backward = problem.pixels_of(reference.conv2d_input_grad(wide[0], wide[2], topology, list(x.shape), *pairs))
+    forward = problem.pixels_of(reference.conv2d(wide[1], wide[2], topology, geometry))
+    backward = problem.pixels_of(reference.conv2d_input_grad(wide[0], wide[2], topology, list(x.shape), geometry))
     for config in conv_product_configs(block, x.itemsize, "ieee", problem.unstrided):
         out = poisoned(*flat.shape, dtype=dtype)
         conv.launch_conv_forward(config, source, weight, out, topology, problem)
@@ -191,7 +195,7 @@ def check_conv(log: ErrorLog, block: int, dtype: torch.dtype, geometry: Conv2dGe
         out = poisoned(*source.shape, dtype=dtype)
         conv.launch_conv_input_grad(config, flat, weight, out, topology, problem)
         log.add(f"conv {dtype}", out, backward, tolerance)
-    expected = reference.conv2d_weight_grad(wide[0], wide[1], topology, *pairs)
+    expected = reference.conv2d_weight_grad(wide[0], wide[1], topology, geometry)
     for config in conv_weight_grad_configs(block, x.itemsize, "ieee", problem.unstrided, (1, 4)):
         out = poisoned(*weight.shape, dtype=dtype)
         conv.launch_conv_weight_grad(config, flat, source, out, topology, problem)
@@ -274,7 +278,7 @@ def check_block_size(block: int, dtype_name: str, allow_tf32: bool) -> dict[str,
     log = ErrorLog()
     for tokens in (1, 333):
         check_linear(log, block, getattr(torch, dtype_name), tokens)
-    check_specialised(log, block, getattr(torch, dtype_name))
+    check_warp_specialised(log, block, getattr(torch, dtype_name))
     return log.largest
 
 

@@ -15,14 +15,14 @@ from acf.ops import Conv2dGeometry
 from acf.ops.gelu import packed_slopes
 from acf.ops.triton import conv, gelu, product, weight_grad
 from acf.ops.triton.configs import (
-    SPECIALISED_PRODUCT,
+    WARP_SPECIALISED_PRODUCT,
     conv_product_configs,
     conv_weight_grad_configs,
     product_configs,
     weight_grad_configs,
 )
 from acf.ops.triton.pixels import ConvProblem
-from acf.ops.triton.specialised import has_specialised
+from acf.ops.triton.warp_specialised import has_warp_specialisation
 from acf.sparse import BlockLayout, BlockTopology
 
 CONV_BLOCKS = (128, 64, 32)
@@ -47,7 +47,7 @@ def compile_linear(block: int, shape: tuple[int, int], density: float, part: int
     topology = random_topology(shape[0] // block, shape[1] // block, block, density)
     gradient, x = random_tensor(256, shape[0]), random_tensor(256, shape[1])
     weight = random_tensor(topology.block_rows.numel(), block, block)
-    has = has_specialised(x.get_device())
+    has = has_warp_specialisation(x.get_device())
     jobs: list[Callable[[], object]] = [
         partial(product.launch_product, config, operand, weight, out, topology, forward)
         for config in product_configs(block, 2, "tf32", has)
@@ -64,8 +64,8 @@ def compile_linear(block: int, shape: tuple[int, int], density: float, part: int
         if shape[0] <= shape[1]:  # the second
             out = torch.empty_like(x)
             jobs.append(partial(gelu.launch_scaled, config, gradient, weight, x, out, topology))
-    if has and block in SPECIALISED_PRODUCT:
-        config, slope = SPECIALISED_PRODUCT[block], packed_slopes(x, max(shape), block)
+    if has and block in WARP_SPECIALISED_PRODUCT:
+        config, slope = WARP_SPECIALISED_PRODUCT[block], packed_slopes(x, max(shape), block)
         if shape[0] >= shape[1]:
             jobs.append(partial(gelu.launch_gelu, config, x, weight, None, torch.empty_like(gradient), slope, topology))
         if shape[0] <= shape[1]:

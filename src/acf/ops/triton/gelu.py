@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from acf.ops import gelu as gelu_ops
-from acf.ops.triton import specialised
-from acf.ops.triton.configs import SPECIALISED_PRODUCT, product_configs
+from acf.ops.triton import warp_specialised
+from acf.ops.triton.configs import WARP_SPECIALISED_PRODUCT, product_configs
 from acf.ops.triton.gelu_kernels import product_gelu_kernel, product_scaled_kernel
 from acf.ops.triton.launch import Tiled, known_launch, launch
 from acf.ops.triton.product import walk_of
@@ -105,7 +105,7 @@ def _run(
         return ProblemKey(op, groups * block, x.shape[1], block, str(x.dtype), precision, density, tokens)
 
     if packed:
-        config = SPECIALISED_PRODUCT[block]
+        config = WARP_SPECIALISED_PRODUCT[block]
     else:
         config = TUNER.choose(signature, describe, gelu_configs(block, x.itemsize, precision), start)
     prepared = start(config)
@@ -124,8 +124,8 @@ def launch_gelu(
 ) -> Callable[..., bool] | None:
     """Fill ``activated`` and ``slope [tokens, out]``; the operands of the launch are in the kernel's order."""
     walk, block = walk_of(topology, True), weight.shape[1]
-    if config.kernel == "specialised":
-        return specialised.launch_gelu(config, x, weight, bias, activated, slope, walk)
+    if config.kernel == "warp-specialised":
+        return warp_specialised.launch_gelu(config, x, weight, bias, activated, slope, walk)
     out_box = [config.tile, block]
     return launch(
         product_gelu_kernel,
@@ -145,8 +145,8 @@ def launch_scaled(
 ) -> Callable[..., bool] | None:
     """Fill ``out [tokens, in]``; the operands of the launch are in the kernel's order."""
     walk, block = walk_of(topology, False), weight.shape[1]
-    if config.kernel == "specialised":
-        return specialised.launch_scaled(config, output_grad, weight, scale, out, walk)
+    if config.kernel == "warp-specialised":
+        return warp_specialised.launch_scaled(config, output_grad, weight, scale, out, walk)
     return launch(
         product_scaled_kernel,
         walk.groups * ceil_div(output_grad.shape[0], config.tile),

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from acf.ops import reference
-from acf.ops.triton import specialised
+from acf.ops.triton import warp_specialised
 from acf.ops.triton.configs import product_configs
 from acf.ops.triton.launch import Tiled, known_launch, launch
 from acf.ops.triton.product_kernels import (
@@ -105,7 +105,7 @@ def _first_product(x: Tensor, weight: Tensor, topology: BlockTopology, forward: 
     config = TUNER.choose(
         signature,
         describe,
-        product_configs(block, x.itemsize, precision, specialised.gains_by_specialising(x, weight)),
+        product_configs(block, x.itemsize, precision, warp_specialised.gains_by_warp_specialisation(x, weight)),
         lambda candidate: launch_product(candidate, x, weight, out, topology, forward),
     )
     prepared = launch_product(config, x, weight, out, topology, forward)
@@ -129,8 +129,8 @@ def launch_product(
     (tokens, width), block, walk = x.shape, weight.shape[1], walk_of(topology, forward)
     programs = walk.groups * ceil_div(tokens, config.tile)
     precision = dot_precision(x.dtype)
-    if config.kernel == "specialised":
-        return specialised.launch_product(config, x, weight, out, walk, forward)
+    if config.kernel == "warp-specialised":
+        return warp_specialised.launch_product(config, x, weight, out, walk, forward)
     if config.kernel == "gather":
         return launch(
             product_gather_kernel, programs, (x, weight, out, *walk), (walk.groups, tokens, width, out.shape[1]),

@@ -48,10 +48,10 @@ def sum_blocks(
     swap: tl.constexpr,
     precision: tl.constexpr,
 ) -> tl.tensor:
-    """``accumulator`` plus the products of one group; steps ``begin`` to ``end`` are of ``depth`` columns of a block.
+    """``accumulator`` plus the products of one group: k-steps ``begin`` to ``end``, each ``depth`` columns of a block.
 
-    Operands are tensor descriptors. Indices are carried one step ahead: a load that waits for another load in the same
-    step would take buffers away from the operands.
+    Operands are tensor descriptors. Indices are loaded one step ahead: a load that depends on another load in the same
+    step would take pipeline stages away from the operands.
     """
     chunks: tl.constexpr = block // depth
     slot = tl.load(slots + begin // chunks, mask=begin < end, other=0)
@@ -87,8 +87,8 @@ def product_descriptor_kernel(
 ) -> None:
     """Operands as tensor descriptors: ``x [tokens, x_width]``, ``weight [nnz * block, block]``, ``out``.
 
-    A step multiplies ``depth`` columns of a block, or ``pack`` whole blocks. Coordinates past a tensor read zeros
-    and are not written, so token counts and the last, partly filled step need no masks.
+    A k-step multiplies ``depth`` columns of a block, or ``pack`` whole blocks. Coordinates past a tensor read zeros
+    and are not written, so neither the last token tile nor the last, partly filled step needs a mask.
     """
     group = tl.program_id(0) % groups  # groups vary fastest: programs in flight share rows of x in L2
     token = (tl.program_id(0) // groups) * token_tile
@@ -132,10 +132,10 @@ def product_transposed_kernel(
     forward: tl.constexpr,
     precision: tl.constexpr,
 ) -> None:
-    """As the descriptor kernel with whole blocks as steps, from the transpose ``x [x_width, tokens]``.
+    """As the descriptor kernel with whole blocks as k-steps, from the transpose ``x [x_width, tokens]``.
 
-    A block of 16 columns of x as it is stored lies in pieces of 32 bytes, which the copy engine fetches one by one;
-    as rows of the transpose it lies in lines of 128.
+    16 columns of x are sectors of 32 bytes, which the copy engine fetches singly; 16 rows of the transpose are whole
+    cache lines.
     """
     group = tl.program_id(0) % groups
     token = (tl.program_id(0) // groups) * token_tile
@@ -185,7 +185,7 @@ def product_gather_kernel(
         accumulator = tl.zeros((block, token_tile), dtype=tl.float32)
     else:
         accumulator = tl.zeros((token_tile, block), dtype=tl.float32)
-    # Indices are carried one step ahead, as in the descriptor kernel.
+    # Indices are loaded one step ahead, as in the descriptor kernel.
     present = begin + lane_block < end
     slot = tl.load(slots + begin + lane_block, mask=present, other=0)
     index = tl.load(indices + slot, mask=present, other=0)

@@ -9,7 +9,6 @@ from torch import Tensor
 from acf.ops import reference
 from acf.ops.triton.configs import weight_grad_configs
 from acf.ops.triton.launch import PreparedLaunch, Tiled, known_launch, launch
-from acf.ops.triton.pixels import ConvProblem
 from acf.ops.triton.support import ceil_div, dot_precision, next_power_of_two, readable, supports
 from acf.ops.triton.transpose import transposed
 from acf.ops.triton.tuning import TUNER, LaunchConfig, ProblemKey, density_bucket, token_bucket
@@ -195,13 +194,9 @@ def _launch_gather(
     shared, gathered = owners.shared, owners.gathered
     return launch(
         weight_grad_gather_kernel, works * splits, owners.operands(parts),
-        (
-            owners.count, works, blocks, shared.shape[0], tokens_per_split, shared.shape[1], gathered.shape[1],
-            1, 1, 1, 1, 1,
-        ),
-        **ConvProblem.identity_constants(),
+        (owners.count, works, blocks, shared.shape[0], tokens_per_split, shared.shape[1], gathered.shape[1]),
         block=block, depth=config.depth, pack=config.pack, owner_span=next_power_of_two(owners.count),
-        shared_is_input=config.by_input, convolution=False, wide=config.swap, norms=False,
+        shared_is_input=config.by_input, wide=config.swap, norms=False,
         precision=dot_precision(owners.shared.dtype), num_warps=config.warps, num_stages=config.stages,
     )  # fmt: skip
 

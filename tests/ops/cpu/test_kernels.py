@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from acf.errors import TopologyError
-from acf.ops import Conv2dGeometry, block_conv2d, block_linear, cpu, cpu_call, reference
+from acf.ops import Conv2dGeometry, block_conv2d, block_linear, reference
 from acf.ops.conv import block_conv2d_forward, block_conv2d_input_grad, block_conv2d_weight_grad
-from acf.ops.cpu_call import INSTRUCTION_SETS
+from acf.ops.cpu import call, kernels
+from acf.ops.cpu.call import INSTRUCTION_SETS
 from acf.ops.linear import block_linear_forward, block_linear_input_grad, block_linear_weight_grad
 from acf.ops.reference import memory_format_of
 from acf.sparse import BlockLayout, BlockTopology
@@ -29,31 +30,31 @@ DENSITIES = (0.0, 0.2, 0.6, 1.0)
 RELATIVE_ERROR = {torch.float32: 3e-6, torch.bfloat16: 8e-3}
 few_examples = settings(max_examples=60, deadline=None, derandomize=True)
 dtypes = st.sampled_from(sorted(RELATIVE_ERROR, key=str))
-blocks = st.sampled_from(cpu.NATIVE_BLOCKS)
+blocks = st.sampled_from(kernels.NATIVE_BLOCKS)
 
 
 @pytest.fixture(autouse=True)
 def native_at_any_density(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave nothing to the dense product, however dense the layer."""
-    monkeypatch.setattr(cpu, "_pays", lambda *arguments: True)
+    monkeypatch.setattr(kernels, "_pays", lambda *arguments: True)
 
 
 @pytest.fixture(params=INSTRUCTION_SETS)
 def instruction_set(request: pytest.FixtureRequest) -> Iterator[str]:
     """Each instruction set in turn, as far as this processor and compiler have it."""
     name = str(request.param)
-    if INSTRUCTION_SETS.index(name) > INSTRUCTION_SETS.index(cpu_call.instruction_set() or "portable"):
-        pytest.skip(f"{name} is missing: the best here is {cpu_call.instruction_set()}")
-    with cpu_call.with_instruction_set(name):
+    if INSTRUCTION_SETS.index(name) > INSTRUCTION_SETS.index(call.instruction_set() or "portable"):
+        pytest.skip(f"{name} is missing: the best here is {call.instruction_set()}")
+    with call.with_instruction_set(name):
         yield name
 
 
 @pytest.fixture
 def bfloat16_pairs() -> Iterator[None]:
     """Only where pairs of bfloat16 are multiplied."""
-    if cpu_call.instruction_set() != "avx512bf16":
-        pytest.skip(f"avx512bf16 is missing: the best here is {cpu_call.instruction_set()}")
-    with cpu_call.with_instruction_set("avx512bf16"):
+    if call.instruction_set() != "avx512bf16":
+        pytest.skip(f"avx512bf16 is missing: the best here is {call.instruction_set()}")
+    with call.with_instruction_set("avx512bf16"):
         yield
 
 
@@ -113,7 +114,7 @@ def check_linear(
     wanted = random_topology(layout, 0.7, generator)
     candidates = (wanted.block_rows, wanted.block_cols)
     assert_close(
-        cpu.block_gradient_norms(output_grad, x, *candidates, [block, block]),
+        kernels.block_gradient_norms(output_grad, x, *candidates, [block, block]),
         reference.gradient_norms(grad64, x64, *candidates, (block, block)).double(),
         dtype,
     )
@@ -168,22 +169,22 @@ def check_conv2d(
 
     y = block_conv2d_forward(x, weight, *topology, *lists)
     assert y.stride() == torch.empty(y.shape, memory_format=memory_format_of(x)).stride()
-    assert_close(y, reference.conv2d(x64, weight64, topology, *lists), dtype)
+    assert_close(y, reference.conv2d(x64, weight64, topology, geometry), dtype)
     assert_close(
         block_conv2d_input_grad(output_grad, weight, *topology, list(x.shape), *lists),
-        reference.conv2d_input_grad(grad64, weight64, topology, list(x.shape), *lists),
+        reference.conv2d_input_grad(grad64, weight64, topology, list(x.shape), geometry),
         dtype,
     )
     assert_close(
         block_conv2d_weight_grad(output_grad, x, *topology, *lists),
-        reference.conv2d_weight_grad(grad64, x64, topology, *lists),
+        reference.conv2d_weight_grad(grad64, x64, topology, geometry),
         dtype,
     )
     wanted = random_topology(layout, 0.4, generator)
     candidates = (wanted.block_rows, wanted.block_cols)
     assert_close(
-        cpu.block_conv2d_gradient_norms(output_grad, x, *candidates, [block, block], *lists),
-        reference.conv2d_gradient_norms(grad64, x64, *candidates, (block, block), *lists).double(),
+        kernels.block_conv2d_gradient_norms(output_grad, x, *candidates, [block, block], *lists),
+        reference.conv2d_gradient_norms(grad64, x64, *candidates, (block, block), geometry).double(),
         dtype,
     )
 
@@ -309,7 +310,7 @@ def test_nan_and_inf_of_one_image_stay_out_of_the_other_of_its_pair(
     x[-1, 3, 0, 5] = value
     output_grad[-1, :, :2, 4:] = 0  # dense gradients are zero there but for 0 x Inf
     actual = block_conv2d_weight_grad(output_grad, x, *topology, *geometry.as_lists())
-    expected = reference.conv2d_weight_grad(output_grad.float(), x.float(), topology, *geometry.as_lists())
+    expected = reference.conv2d_weight_grad(output_grad.float(), x.float(), topology, geometry)
     assert torch.equal(actual.isnan(), expected.isnan())
     assert torch.equal(actual.isinf(), expected.isinf())
 
@@ -321,7 +322,7 @@ def test_pairs_of_bfloat16_take_numbers_below_the_normal_ones_for_zero() -> None
     x, weight = torch.zeros(1, 16, dtype=torch.bfloat16), torch.zeros(1, 16, 16, dtype=torch.bfloat16)
     x[0, 0], weight[0, 0, 0] = 2.0**-70, 2.0**-60
     assert block_linear_forward(x, weight, *topology)[0, 0] == 0
-    with cpu_call.with_instruction_set("avx512"):
+    with call.with_instruction_set("avx512"):
         assert block_linear_forward(x, weight, *topology)[0, 0] == 2.0**-130
 
 
@@ -329,7 +330,7 @@ def test_pairs_of_bfloat16_take_numbers_below_the_normal_ones_for_zero() -> None
 def test_float32_layers_have_the_same_bits_with_and_without_products_of_pairs() -> None:
     x, output_grad, weight, topology = layer()
     results = (block_linear_forward(x, weight, *topology), block_linear_weight_grad(output_grad, x, *topology))
-    with cpu_call.with_instruction_set("avx512"):
+    with call.with_instruction_set("avx512"):
         assert torch.equal(results[0], block_linear_forward(x, weight, *topology))
         assert torch.equal(results[1], block_linear_weight_grad(output_grad, x, *topology))
 
@@ -338,15 +339,15 @@ def test_norms_name_a_block_twice_if_asked_and_keep_the_order_of_the_candidates(
     x, output_grad, _, _ = layer()
     rows, cols = torch.tensor([3, 0, 3, 5], dtype=torch.int32), torch.tensor([1, 2, 1, 0], dtype=torch.int32)
     expected = reference.gradient_norms(output_grad, x, rows, cols, (16, 16))
-    torch.testing.assert_close(cpu.block_gradient_norms(output_grad, x, rows, cols, [16, 16]), expected)
+    torch.testing.assert_close(kernels.block_gradient_norms(output_grad, x, rows, cols, [16, 16]), expected)
 
 
 def test_norms_of_more_blocks_than_fit_at_once_agree(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cpu, "NORM_CHUNK_ELEMENTS", 5 * 16 * 16)
+    monkeypatch.setattr(kernels, "NORM_CHUNK_ELEMENTS", 5 * 16 * 16)
     x, output_grad, _, _ = layer()
     rows, cols = torch.nonzero(torch.ones(6, 4), as_tuple=True)
     expected = reference.gradient_norms(output_grad, x, rows, cols, (16, 16))
-    torch.testing.assert_close(cpu.block_gradient_norms(output_grad, x, rows, cols, [16, 16]), expected)
+    torch.testing.assert_close(kernels.block_gradient_norms(output_grad, x, rows, cols, [16, 16]), expected)
 
 
 def test_a_topology_that_points_outside_is_refused() -> None:

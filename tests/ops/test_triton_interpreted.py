@@ -43,7 +43,7 @@ else:
     from triton.runtime import interpreter
 
     from acf.ops.gelu import input_grad_then_scale, linear_then_gelu
-    from acf.ops.triton import conv, gelu, norms, product, specialised_kernels, weight_grad
+    from acf.ops.triton import conv, gelu, norms, product, warp_specialised_kernels, weight_grad
     from acf.ops.triton.configs import (
         conv_product_configs,
         conv_weight_grad_configs,
@@ -234,7 +234,7 @@ if INTERPRETING:
         counts = torch.randint(0, 4, (groups,))
         offsets = torch.nn.functional.pad(counts.cumsum(0), (1, 0)).int()
         schedule = torch.full((groups + 1,), -1, dtype=torch.int32)
-        specialised_kernels.schedule_kernel[(1,)](offsets, schedule, groups, span=16)
+        warp_specialised_kernels.schedule_kernel[(1,)](offsets, schedule, groups, span=16)
         order = schedule[1:].long()
         assert schedule[0] == 0
         assert sorted(order.tolist()) == list(range(groups))
@@ -315,7 +315,7 @@ if INTERPRETING:
     @pytest.mark.parametrize("geometry", [PADDED, UNEVEN, POINTWISE], ids=["padded", "uneven", "pointwise"])
     @pytest.mark.parametrize(("block", "dtype"), [(16, torch.float32), (32, torch.bfloat16)])
     def test_convolutions_agree_with_the_reference(block: int, dtype: torch.dtype, geometry: Conv2dGeometry) -> None:
-        taps, pairs = geometry.kernel_size[0] * geometry.kernel_size[1], geometry.as_lists()
+        taps = geometry.taps
         topology = random_topology(3, 2 * taps, block)
         weight = torch.randn(topology.block_rows.numel(), block, block).to(dtype)
         x = torch.randn(2, 2 * block, 7, 6).to(dtype).contiguous(memory_format=torch.channels_last)
@@ -323,8 +323,8 @@ if INTERPRETING:
         problem = ConvProblem.build(list(x.shape), list(output_grad.shape), geometry)
         source, flat = problem.pixels_of(x), problem.pixels_of(output_grad)
         wide = (output_grad.double(), x.double(), weight.double())
-        forward = problem.pixels_of(reference.conv2d(wide[1], wide[2], topology, *pairs))
-        backward = problem.pixels_of(reference.conv2d_input_grad(wide[0], wide[2], topology, list(x.shape), *pairs))
+        forward = problem.pixels_of(reference.conv2d(wide[1], wide[2], topology, geometry))
+        backward = problem.pixels_of(reference.conv2d_input_grad(wide[0], wide[2], topology, list(x.shape), geometry))
         for config in distinct(conv_product_configs(block, 2, "tf32", problem.unstrided), block):
             out = poisoned(*flat.shape, dtype=dtype)
             conv.launch_conv_forward(config, source, weight, out, topology, problem)
@@ -332,7 +332,7 @@ if INTERPRETING:
             out = poisoned(*source.shape, dtype=dtype)
             conv.launch_conv_input_grad(config, flat, weight, out, topology, problem)
             assert_close(out, backward, dtype)
-        expected = reference.conv2d_weight_grad(wide[0], wide[1], topology, *pairs)
+        expected = reference.conv2d_weight_grad(wide[0], wide[1], topology, geometry)
         for config in distinct(conv_weight_grad_configs(block, 2, "tf32", problem.unstrided, (1, 2)), block):
             out = poisoned(*weight.shape, dtype=dtype)
             conv.launch_conv_weight_grad(config, flat, source, out, topology, problem)
@@ -353,7 +353,7 @@ if INTERPRETING:
             given = x.contiguous(memory_format=memory_format)
             y = conv.conv2d(given, weight, *topology, *PADDED.as_lists())
             assert y.is_contiguous(memory_format=memory_format)
-            assert_close(y, reference.conv2d(given, weight, topology, *PADDED.as_lists()), x.dtype)
+            assert_close(y, reference.conv2d(given, weight, topology, PADDED), x.dtype)
 
     def test_a_pixel_box_covers_common_images_without_waste() -> None:
         assert pixel_box(128, 256, (28, 28)) == (8, 4, 4)

@@ -1,10 +1,10 @@
-"""The GELU between two layers within a specialised product, and its slope as bytes between the passes."""
+"""Epilogues of the warp-specialised products: the GELU between two layers, and its slope as bytes between passes."""
 
 from triton.experimental.gluon import language as gl
 
 from acf.ops.triton.gelu_kernels import short_gelu_and_slope
 from acf.ops.triton.jit import gluon_jit
-from acf.ops.triton.specialised_stages import OUTPUTS, PIECE, TOKENS, pieces_of
+from acf.ops.triton.warp_specialised_stages import OUTPUTS, QUARTER, TOKENS, quarters_of
 
 gelu_with_slope = gluon_jit(short_gelu_and_slope.fn)
 
@@ -14,50 +14,49 @@ SLOPE_STEPS: gl.constexpr = gl.constexpr(200.0)
 In bfloat16 it would be off by up to 1/256 above one and 1/512 below."""
 
 SLOPE_ZERO: gl.constexpr = gl.constexpr(26.0)
-"""The byte of a slope of zero."""
+"""The code of slope zero."""
 
 NO_SLOPE: gl.constexpr = gl.constexpr(255)
-"""The byte of a slope that is not a number; the largest of one that is, is 252."""
+"""The code of a NaN; the largest code of a number is 252."""
 
 SLICE: gl.constexpr = gl.constexpr(32)
-"""Tokens that the GELU is taken of at a time."""
+"""Tokens that the GELU processes at a time."""
 
 WORDS: gl.constexpr = gl.constexpr(64 * 64 // 4)
-"""Words of four slopes of a piece."""
+"""Words of four slopes of a quarter."""
 
 
 @gluon_jit
-def flattened(piece: gl.tensor) -> gl.tensor:
-    """The elements of ``piece [64 outputs, 64 tokens]`` in the order in which slopes are stored.
+def flattened(quarter: gl.tensor) -> gl.tensor:
+    """The elements of ``quarter [64 outputs, 64 tokens]`` in the order in which slopes are stored.
 
-    Of every 32 tokens each thread has 16 elements in turn, those that it holds as sums: nothing moves, and slopes are
-    stored and loaded in whole lines, without a way through shared memory.
+    Of every 32 tokens a thread stores the 16 elements that it accumulates: no data changes threads, and slopes are
+    stored and loaded in whole cache lines without passing through shared memory.
     """
-    return piece.reshape([4, 2, 8, 2, 4, 4, 2]).permute((3, 0, 2, 5, 4, 1, 6)).reshape([OUTPUTS * PIECE])
+    return quarter.reshape([4, 2, 8, 2, 4, 4, 2]).permute((3, 0, 2, 5, 4, 1, 6)).reshape([OUTPUTS * QUARTER])
 
 
 @gluon_jit
 def unflattened(row: gl.tensor, layout: gl.constexpr) -> gl.tensor:
-    """The piece that `flattened` made ``row`` of."""
-    piece = row.reshape([2, 4, 8, 4, 4, 2, 2]).permute((1, 5, 2, 0, 4, 3, 6)).reshape([OUTPUTS, PIECE])
-    return gl.convert_layout(piece, layout, assert_trivial=True)
+    """The quarter that `flattened` made ``row`` of."""
+    quarter = row.reshape([2, 4, 8, 4, 4, 2, 2]).permute((1, 5, 2, 0, 4, 3, 6)).reshape([OUTPUTS, QUARTER])
+    return gl.convert_layout(quarter, layout, assert_trivial=True)
 
 
 @gluon_jit
 def slope_place(
     groups: gl.tensor, token: gl.tensor, output: gl.tensor, member: gl.constexpr, block: gl.constexpr
 ) -> gl.tensor:
-    """Where the slopes of one group of warps begin, of the tile at ``token`` and ``output``; in words of four."""
+    """Offset of a consumer's slopes of the tile at ``token`` and ``output``, in words of four slopes."""
     tile = (token // (TOKENS * 128 // block)).to(gl.int64) * groups + output // block
     return (tile * 2 + member) * (OUTPUTS * TOKENS // 4)
 
 
 @gluon_jit
 def activate(buffers: gl.tensor, number: gl.tensor, slope: gl.tensor, start: gl.tensor, dtype: gl.constexpr) -> None:
-    """Put the GELU in the place of what ``buffers[number] [tokens, outputs]`` holds; its slope goes to memory.
+    """Apply the GELU in place to ``buffers[number] [tokens, outputs]`` and store its slope to global memory.
 
-    A loop, and no longer than its 16 numbers of each thread: written out for all of them it takes the multiprocessor
-    longer to fetch the instructions than to carry them out.
+    A loop over 16 elements per thread: fully unrolled, instruction cache misses would cost more than the arithmetic.
     """
     layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, SLICE, 16])
     count: gl.constexpr = buffers.shape[1] // SLICE
@@ -66,7 +65,7 @@ def activate(buffers: gl.tensor, number: gl.tensor, slope: gl.tensor, start: gl.
         place = slices.index(number * count + index)
         hidden = place.permute((1, 0)).load(layout).to(gl.float32)
         value, rise = gelu_with_slope(hidden)
-        # Added to 2 to the 23rd, the nearest whole number is in the lowest bits; of a NaN all of them are set.
+        # Adding 2**23 leaves the nearest integer in the lowest bits of the mantissa; a NaN sets all of them.
         codes = (rise * SLOPE_STEPS + (8388608.0 + SLOPE_ZERO)).to(gl.int32, bitcast=True) & 255
         codes = codes.reshape([4, 2, 8, 4, 4, 2]).permute((0, 2, 4, 3, 1, 5)).reshape([OUTPUTS * SLICE])
         even, odd = codes.reshape([OUTPUTS * SLICE // 2, 2]).split()
@@ -80,33 +79,33 @@ def activate(buffers: gl.tensor, number: gl.tensor, slope: gl.tensor, start: gl.
 
 @gluon_jit
 def load_slopes(slope: gl.tensor, start: gl.tensor) -> gl.tensor:
-    """The words of slopes of a group of warps from ``start`` on, asked for before its sums are begun."""
+    """A consumer's slopes from ``start`` on; loaded before the main loop, which hides the latency."""
     accumulator_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, TOKENS, 16])
-    pattern = flattened(pieces_of(gl.zeros([OUTPUTS, TOKENS], gl.int32, accumulator_layout))[0])
-    even, _ = pattern.reshape([OUTPUTS * PIECE // 2, 2]).split()
+    pattern = flattened(quarters_of(gl.zeros([OUTPUTS, TOKENS], gl.int32, accumulator_layout))[0])
+    even, _ = pattern.reshape([OUTPUTS * QUARTER // 2, 2]).split()
     low, _ = even.reshape([WORDS, 2]).split()
     words: gl.tensor = ()
-    for piece in gl.static_range(4):
-        place = piece * WORDS + gl.arange(0, WORDS, low.type.layout)
+    for quarter in gl.static_range(4):
+        place = quarter * WORDS + gl.arange(0, WORDS, low.type.layout)
         words += (gl.load(slope + start + place),)
     return words
 
 
 @gluon_jit
 def scale(sums: gl.tensor, slopes: gl.tensor, dtype: gl.constexpr) -> gl.tensor:
-    """``sums`` times the slopes, in pieces."""
-    pieces = pieces_of(sums)
-    layout: gl.constexpr = pieces[0].type.layout
+    """``sums`` times the slopes, in quarters."""
+    quarters = quarters_of(sums)
+    layout: gl.constexpr = quarters[0].type.layout
     results: gl.tensor = ()
-    for piece in gl.static_range(4):
-        words = slopes[piece]
+    for quarter in gl.static_range(4):
+        words = slopes[quarter]
         low = gl.join(words & 255, words >> 8 & 255)
         high = gl.join(words >> 16 & 255, words >> 24 & 255)
-        codes = gl.join(low, high).permute((0, 2, 1)).reshape([OUTPUTS * PIECE])
+        codes = gl.join(low, high).permute((0, 2, 1)).reshape([OUTPUTS * QUARTER])
         codes = unflattened(codes, layout)
-        # As the lowest bits of a number between 2 to the 23rd and 24th they stand for themselves.
+        # The inverse of `activate`: the code as the lowest mantissa bits of a float between 2**23 and 2**24.
         rise = (codes | 0x4B000000).to(gl.float32, bitcast=True) - (8388608.0 + SLOPE_ZERO)
         rise = gl.where(codes == NO_SLOPE, float("nan"), rise * (1.0 / SLOPE_STEPS))
-        results += ((pieces[piece] * rise).to(dtype),)
-        gl.thread_barrier()  # a piece at a time
+        results += ((quarters[quarter] * rise).to(dtype),)
+        gl.thread_barrier()  # a quarter at a time
     return results
