@@ -43,7 +43,7 @@ else:
     from triton.runtime import interpreter
 
     from acf.ops.gelu import input_grad_then_scale, linear_then_gelu
-    from acf.ops.triton import conv, gelu, norms, product, warp_specialised_kernels, weight_grad
+    from acf.ops.triton import bias_grad, conv, gelu, norms, product, warp_specialised_kernels, weight_grad
     from acf.ops.triton.configs import (
         conv_product_configs,
         conv_weight_grad_configs,
@@ -147,10 +147,14 @@ if INTERPRETING:
         x = torch.randn(37, (3 if forward else 4) * block).to(dtype)
         meaning = reference.linear if forward else reference.linear_input_grad
         expected = meaning(x.double(), weight.double(), topology)
+        bias = torch.randn(4 * block)
         for config in distinct(product_configs(block, 2, "tf32"), block):
             out = poisoned(*expected.shape, dtype=dtype)
             product.launch_product(config, x, weight, out, topology, forward)
             assert_close(out, expected, dtype)
+            if forward:
+                product.launch_product(config, x, weight, out, topology, True, bias)
+                assert_close(out, expected + bias, dtype)
 
     @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
     @pytest.mark.parametrize(("block", "with_bias"), [(32, True), (64, False), (128, True)])
@@ -228,6 +232,41 @@ if INTERPRETING:
             out = poisoned(*expected.shape, dtype=dtype)
             weight_grad.launch_weight_grad(config, output_grad, x, out, topology)
             assert_close(out, expected, dtype)
+            if dtype == torch.float32 and block == 128:
+                continue  # the interpreter is slow
+            out, bias = poisoned(*expected.shape, dtype=dtype), poisoned(4 * block, dtype=torch.float32)
+            weight_grad.launch_weight_grad(config, output_grad, x, out, topology, bias)
+            assert_close(out, expected, dtype)
+            assert_close(bias, output_grad.double().sum(0), torch.float32)
+
+    @pytest.mark.parametrize("shape", [(1, 16), (37, 200), (1000, 48)], ids=str)
+    def test_a_bias_gradient_is_the_sum_over_tokens(shape: tuple[int, int]) -> None:
+        output_grad = torch.randn(shape).bfloat16()
+        for dtype in (torch.float32, torch.bfloat16):
+            result = bias_grad.bias_grad(output_grad, dtype)
+            assert result.dtype == dtype
+            assert_close(result, output_grad.double().sum(0), dtype)
+
+    def test_a_bias_gradient_of_images_is_the_sum_over_pixels_in_either_memory_format() -> None:
+        images = torch.randn(3, 24, 5, 4)
+        for memory_format in (torch.contiguous_format, torch.channels_last):
+            result = bias_grad.bias_grad(images.contiguous(memory_format=memory_format), torch.float32)
+            assert_close(result, images.double().sum((0, 2, 3)), torch.float32)
+
+    @pytest.mark.parametrize("bias_dtype", [torch.float32, torch.bfloat16], ids=str)
+    def test_ops_add_a_bias_of_any_dtype_and_leave_its_gradient(bias_dtype: torch.dtype) -> None:
+        topology = random_topology(4, 3, 16)
+        weight = torch.randn(topology.block_rows.numel(), 16, 16).bfloat16()
+        x, output_grad = torch.randn(37, 48).bfloat16(), torch.randn(37, 64).bfloat16()
+        bias = torch.randn(64).to(bias_dtype)
+        for _ in range(2):  # a first and a known problem
+            y = product.linear(x, weight, bias, *topology)
+            expected = reference.linear(x.double(), weight.double(), topology, bias.double())
+            assert_close(y, expected, x.dtype)
+            gradient, sums = weight_grad.linear_weight_and_bias_grad(output_grad, x, *topology, bias_dtype)
+            assert_close(gradient, reference.linear_weight_grad(output_grad.double(), x.double(), topology), x.dtype)
+            assert sums.dtype == bias_dtype
+            assert_close(sums, output_grad.double().sum(0), bias_dtype)
 
     @pytest.mark.parametrize("groups", [1, 5, 16])
     def test_a_schedule_starts_at_zero_and_has_large_groups_first(groups: int) -> None:
@@ -246,7 +285,7 @@ if INTERPRETING:
         topology = random_topology(3, 5, 16, kind)
         weight = torch.randn(topology.block_rows.numel(), 16, 16)
         x, output_grad = torch.randn(tokens, 80), torch.randn(tokens, 48)
-        assert_close(product.linear(x, weight, *topology), reference.linear(x, weight, topology), x.dtype)
+        assert_close(product.linear(x, weight, None, *topology), reference.linear(x, weight, topology), x.dtype)
         assert_close(
             product.linear_input_grad(output_grad, weight, *topology),
             reference.linear_input_grad(output_grad, weight, topology),
@@ -263,14 +302,14 @@ if INTERPRETING:
         weight = torch.randn(16, 16, topology.block_rows.numel()).permute(2, 1, 0)
         transposed, misaligned = torch.randn(32, 21).T, torch.randn(1 + 21 * 32)[1:].view(21, 32)
         for x in (transposed, misaligned):
-            assert_close(product.linear(x, weight, *topology), reference.linear(x, weight, topology), x.dtype)
+            assert_close(product.linear(x, weight, None, *topology), reference.linear(x, weight, topology), x.dtype)
 
     def test_other_blocks_and_float64_run_the_reference() -> None:
         for block, dtype in ((8, torch.float32), (16, torch.float64)):
             topology = random_topology(3, 2, block)
             weight = torch.randn(topology.block_rows.numel(), block, block, dtype=dtype)
             x = torch.randn(7, 2 * block, dtype=dtype)
-            assert torch.equal(product.linear(x, weight, *topology), reference.linear(x, weight, topology))
+            assert torch.equal(product.linear(x, weight, None, *topology), reference.linear(x, weight, topology))
 
     def test_a_nan_reaches_only_the_outputs_it_reaches_in_dense() -> None:
         topology = random_topology(4, 3, 16)
@@ -279,7 +318,7 @@ if INTERPRETING:
         x[4, 20] = float("nan")
         hit = torch.zeros(4, dtype=torch.bool)
         hit[topology.block_rows[topology.block_cols == 1].long()] = True
-        result = product.linear(x, weight, *topology).isnan().view(9, 4, 16)
+        result = product.linear(x, weight, None, *topology).isnan().view(9, 4, 16)
         assert torch.equal(result[4].all(1), hit)
         assert not result[torch.arange(9) != 4].any()
 
@@ -322,13 +361,15 @@ if INTERPRETING:
         output_grad = torch.randn(2, 3 * block, *geometry.output_size(7, 6)).to(dtype)
         problem = ConvProblem.build(list(x.shape), list(output_grad.shape), geometry)
         source, flat = problem.pixels_of(x), problem.pixels_of(output_grad)
-        wide = (output_grad.double(), x.double(), weight.double())
+        wide, bias = (output_grad.double(), x.double(), weight.double()), torch.randn(3 * block)
         forward = problem.pixels_of(reference.conv2d(wide[1], wide[2], topology, geometry))
         backward = problem.pixels_of(reference.conv2d_input_grad(wide[0], wide[2], topology, list(x.shape), geometry))
         for config in distinct(conv_product_configs(block, 2, "tf32", problem.unstrided), block):
             out = poisoned(*flat.shape, dtype=dtype)
             conv.launch_conv_forward(config, source, weight, out, topology, problem)
             assert_close(out, forward, dtype)
+            conv.launch_conv_forward(config, source, weight, out, topology, problem, bias)
+            assert_close(out, forward + bias, dtype)
             out = poisoned(*source.shape, dtype=dtype)
             conv.launch_conv_input_grad(config, flat, weight, out, topology, problem)
             assert_close(out, backward, dtype)
@@ -351,7 +392,7 @@ if INTERPRETING:
         x = torch.randn(2, 16, 5, 4)
         for memory_format in (torch.contiguous_format, torch.channels_last):
             given = x.contiguous(memory_format=memory_format)
-            y = conv.conv2d(given, weight, *topology, *PADDED.as_lists())
+            y = conv.conv2d(given, weight, None, *topology, *PADDED.as_lists())
             assert y.is_contiguous(memory_format=memory_format)
             assert_close(y, reference.conv2d(given, weight, topology, PADDED), x.dtype)
 

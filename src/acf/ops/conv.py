@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from acf.ops import reference
+from acf.ops.bias import bias_grad
 from acf.ops.geometry import Conv2dGeometry
 from acf.ops.library import GEOMETRY, TOPOLOGY, Op, differentiable
 from acf.ops.observe import notify
@@ -24,11 +25,11 @@ def split_arguments(arguments: Sequence[Any]) -> tuple[BlockTopology, Conv2dGeom
     return BlockTopology(*arguments[:6]), Conv2dGeometry.from_lists(*arguments[6:])
 
 
-def _product(x: Tensor, weight: Tensor, *rest: Any) -> Tensor:
-    return reference.conv2d(x, weight, *split_arguments(rest))
+def _product(x: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any) -> Tensor:
+    return reference.conv2d(x, weight, *split_arguments(rest), bias)
 
 
-def _fake_product(x: Tensor, weight: Tensor, *rest: Any) -> Tensor:
+def _fake_product(x: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any) -> Tensor:
     topology, geometry = split_arguments(rest)
     shape = (x.shape[0], grid_rows(topology) * weight.shape[1], *geometry.output_size(x.shape[2], x.shape[3]))
     return torch.empty(shape, dtype=x.dtype, device=x.device, memory_format=memory_format_of(x))
@@ -70,7 +71,7 @@ def _fake_gradient_norms(output_grad: Tensor, x: Tensor, candidate_rows: Tensor,
 
 block_conv2d_forward = Op(
     "block_conv2d_forward",
-    f"(Tensor x, Tensor weight, {TOPOLOGY}, {GEOMETRY}) -> Tensor",
+    f"(Tensor x, Tensor weight, Tensor? bias, {TOPOLOGY}, {GEOMETRY}) -> Tensor",
     _product,
     _fake_product,
 )
@@ -97,10 +98,11 @@ conv2d_gradient_norms = Op(
 
 class _BlockConv2d(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, rest: tuple[Any, ...]) -> Tensor:
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, rest: tuple[Any, ...]) -> Tensor:
         ctx.save_for_backward(x, weight, *rest[:6])
         ctx.geometry = rest[6:]
-        return block_conv2d_forward(x, weight, *rest)
+        ctx.bias_dtype = None if bias is None else bias.dtype
+        return block_conv2d_forward(x, weight, bias, *rest)
 
     @staticmethod
     def backward(ctx: Any, output_grad: Tensor) -> tuple[Tensor | None, ...]:
@@ -114,28 +116,32 @@ def _gradients(ctx: Any, output_grad: Tensor) -> tuple[Tensor | None, ...]:
         input_grad = block_conv2d_input_grad(output_grad, weight, *topology, list(x.shape), *ctx.geometry)
     if ctx.needs_input_grad[1]:
         weight_grad = block_conv2d_weight_grad(output_grad, x, *topology, *ctx.geometry)
-    return input_grad, weight_grad, None
+    return input_grad, weight_grad, bias_grad(output_grad, ctx.bias_dtype) if ctx.needs_input_grad[2] else None, None
 
 
 _gradients_once = once_differentiable(_gradients)  # as in `acf.ops.linear`
 
 
-def _differentiable_product(x: Tensor, weight: Tensor, *rest: Any) -> Tensor:
-    if torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad):
-        y: Tensor = _BlockConv2d.apply(x, weight, rest)  # type: ignore[no-untyped-call]
+def _differentiable_product(x: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any) -> Tensor:
+    trained = x.requires_grad or weight.requires_grad or (bias is not None and bias.requires_grad)
+    if trained and torch.is_grad_enabled():
+        y: Tensor = _BlockConv2d.apply(x, weight, bias, rest)  # type: ignore[no-untyped-call]
         return y
-    return block_conv2d_forward(x, weight, *rest)
+    return block_conv2d_forward(x, weight, bias, *rest)
 
 
 _block_conv2d = differentiable("block_conv2d", block_conv2d_forward.schema, _differentiable_product)
 
 
-def block_conv2d(x: Tensor, weight: Tensor, topology: BlockTopology, geometry: Conv2dGeometry) -> Tensor:
-    """2-D convolution of ``x [batch, in, h, w]`` with a block-sparse weight: ``[batch, out, oh, ow]``.
+def block_conv2d(
+    x: Tensor, weight: Tensor, topology: BlockTopology, geometry: Conv2dGeometry, bias: Tensor | None = None
+) -> Tensor:
+    """2-D convolution of ``x [batch, in, h, w]`` with a block-sparse weight, plus ``bias``: ``[batch, out, oh, ow]``.
 
-    ``weight`` is packed ``[nnz, block_height, block_width]``; differentiable in ``x`` and ``weight``.
+    ``weight`` is packed ``[nnz, block_height, block_width]``, ``bias`` is ``[out]`` in any dtype; differentiable in
+    all three.
     """
-    return _block_conv2d(x, weight, *topology, *geometry.as_lists())
+    return _block_conv2d(x, weight, bias, *topology, *geometry.as_lists())
 
 
 def block_conv2d_gradient_norms(

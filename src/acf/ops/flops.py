@@ -25,6 +25,7 @@ def register() -> None:
         register_flop_formula(forward)(_forward)
         register_flop_formula(input_grad)(_input_grad)
         register_flop_formula(weight_grad)(_weight_grad)
+    register_flop_formula(_packet(linear.block_linear_weight_and_bias_grad))(_weight_and_bias_grad)
     register_flop_formula(_packet(gelu.block_linear_gelu))(_linear_gelu)
     register_flop_formula(_packet(gelu.block_linear_scaled_input_grad))(_input_grad)
 
@@ -47,6 +48,10 @@ def _input_grad(output_grad: Shape, weight: Shape, *_: Any, out_shape: Shape, **
 
 def _weight_grad(output_grad: Shape, x: Shape, *_: Any, out_shape: Shape, **__: Any) -> int:
     return 2 * _positions(output_grad) * prod(out_shape)
+
+
+def _weight_and_bias_grad(output_grad: Shape, x: Shape, *_: Any, out_shape: tuple[Shape, Shape], **__: Any) -> int:
+    return 2 * _positions(output_grad) * prod(out_shape[0])
 
 
 def _positions(shape: Shape) -> int:

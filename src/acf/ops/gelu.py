@@ -18,6 +18,7 @@ from acf.ops.linear import (
     block_linear_forward,
     block_linear_input_grad,
     block_linear_weight_grad,
+    parameter_grads,
 )
 from acf.ops.reference import grid_cols, grid_rows
 from acf.sparse import BlockTopology
@@ -29,7 +30,7 @@ def linear_then_gelu(
     """GELU of the product ``[tokens, out]``, and its slope there; ``packed`` is for kernels that `packs_slopes`."""
     if packed:
         raise ValueError("slopes are packed by a GPU kernel only; call with packed=False")
-    hidden = block_linear_forward(x, weight, *topology)
+    hidden = block_linear_forward(x, weight, None, *topology)
     wide = hidden if hidden.dtype == torch.float64 else hidden.float()
     if bias is not None:
         wide = wide + bias
@@ -96,9 +97,10 @@ class _BlockGeluMlp(torch.autograd.Function):
         second_topology: list[Tensor],
     ) -> Tensor:
         packed = packs_slopes(x, first_weight, second_weight)
+        ctx.bias_dtype = None if first_bias is None else first_bias.dtype
         activated, slope = block_linear_gelu(x, first_weight, first_bias, packed, *first_topology)
         ctx.save_for_backward(x, first_weight, second_weight, activated, slope, *first_topology, *second_topology)
-        return block_linear_forward(activated, second_weight, *second_topology)
+        return block_linear_forward(activated, second_weight, None, *second_topology)
 
     @staticmethod
     @once_differentiable
@@ -111,10 +113,10 @@ class _BlockGeluMlp(torch.autograd.Function):
         if not (needs_x or needs_first or needs_bias):
             return None, None, None, second_grad, None, None
         hidden_grad = block_linear_scaled_input_grad(output_grad, second_weight, slope, *second)
+        dtype = ctx.bias_dtype if needs_bias else None
         return (
             block_linear_input_grad(hidden_grad, first_weight, *first) if needs_x else None,
-            block_linear_weight_grad(hidden_grad, x, *first) if needs_first else None,
-            hidden_grad.sum(0) if needs_bias else None,
+            *parameter_grads(hidden_grad, x, first, needs_first, dtype),
             second_grad,
             None,
             None,
@@ -135,7 +137,7 @@ def _mlp(
         return y
     packed = packs_slopes(x, first_weight, second_weight)
     activated, _ = block_linear_gelu(x, first_weight, first_bias, packed, *first_topology)
-    return block_linear_forward(activated, second_weight, *second_topology)
+    return block_linear_forward(activated, second_weight, None, *second_topology)
 
 
 _block_gelu_mlp = differentiable("block_gelu_mlp", torch.library.infer_schema(_mlp, mutates_args=()), _mlp)

@@ -3,6 +3,7 @@
 The topology travels as its six int32 tensors, so a graph compiled once stays valid while blocks move.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -10,17 +11,18 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from acf.ops import reference
+from acf.ops.bias import bias_grad
 from acf.ops.library import TOPOLOGY, Op, differentiable
 from acf.ops.observe import notify
 from acf.ops.reference import grid_cols, grid_rows
 from acf.sparse import BlockTopology
 
 
-def _product(x: Tensor, weight: Tensor, *topology: Tensor) -> Tensor:
-    return reference.linear(x, weight, BlockTopology(*topology))
+def _product(x: Tensor, weight: Tensor, bias: Tensor | None, *topology: Tensor) -> Tensor:
+    return reference.linear(x, weight, BlockTopology(*topology), bias)
 
 
-def _fake_product(x: Tensor, weight: Tensor, *topology: Tensor) -> Tensor:
+def _fake_product(x: Tensor, weight: Tensor, bias: Tensor | None, *topology: Tensor) -> Tensor:
     return x.new_empty(x.shape[0], grid_rows(BlockTopology(*topology)) * weight.shape[1])
 
 
@@ -44,6 +46,16 @@ def _fake_weight_grad(output_grad: Tensor, x: Tensor, *tensors: Tensor) -> Tenso
     return x.new_empty(topology.block_rows.numel(), *block_shape)
 
 
+def _weight_and_bias_grad(output_grad: Tensor, x: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
+    *topology, dtype = rest
+    return block_linear_weight_grad(output_grad, x, *topology), bias_grad(output_grad, dtype)
+
+
+def _fake_weight_and_bias_grad(output_grad: Tensor, x: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
+    *topology, dtype = rest
+    return _fake_weight_grad(output_grad, x, *topology), output_grad.new_empty(output_grad.shape[1], dtype=dtype)
+
+
 def _gradient_norms(
     output_grad: Tensor, x: Tensor, candidate_rows: Tensor, candidate_cols: Tensor, block_shape: list[int]
 ) -> Tensor:
@@ -56,7 +68,7 @@ def _fake_gradient_norms(output_grad: Tensor, x: Tensor, candidate_rows: Tensor,
 
 
 block_linear_forward = Op(
-    "block_linear_forward", f"(Tensor x, Tensor weight, {TOPOLOGY}) -> Tensor", _product, _fake_product
+    "block_linear_forward", f"(Tensor x, Tensor weight, Tensor? bias, {TOPOLOGY}) -> Tensor", _product, _fake_product
 )
 block_linear_input_grad = Op(
     "block_linear_input_grad",
@@ -70,6 +82,12 @@ block_linear_weight_grad = Op(
     _weight_grad,
     _fake_weight_grad,
 )
+block_linear_weight_and_bias_grad = Op(
+    "block_linear_weight_and_bias_grad",
+    f"(Tensor output_grad, Tensor x, {TOPOLOGY}, ScalarType bias_dtype) -> (Tensor, Tensor)",
+    _weight_and_bias_grad,
+    _fake_weight_and_bias_grad,
+)
 linear_gradient_norms = Op(
     "block_gradient_norms",
     "(Tensor output_grad, Tensor x, Tensor candidate_rows, Tensor candidate_cols, SymInt[] block_shape) -> Tensor",
@@ -80,9 +98,10 @@ linear_gradient_norms = Op(
 
 class _BlockLinear(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, topology: tuple[Tensor, ...]) -> Tensor:
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, topology: tuple[Tensor, ...]) -> Tensor:
         ctx.save_for_backward(x, weight, *topology)
-        return block_linear_forward(x, weight, *topology)
+        ctx.bias_dtype = None if bias is None else bias.dtype
+        return block_linear_forward(x, weight, bias, *topology)
 
     @staticmethod
     def backward(ctx: Any, output_grad: Tensor) -> tuple[Tensor | None, ...]:
@@ -92,35 +111,47 @@ class _BlockLinear(torch.autograd.Function):
 def _gradients(ctx: Any, output_grad: Tensor) -> tuple[Tensor | None, ...]:
     x, weight, *topology = ctx.saved_tensors
     output_grad = output_grad.contiguous()
-    needs_input_grad, needs_weight_grad, _ = ctx.needs_input_grad
+    needs_input_grad, needs_weight_grad, needs_bias_grad, _ = ctx.needs_input_grad
     input_grad = block_linear_input_grad(output_grad, weight, *topology) if needs_input_grad else None
-    weight_grad = block_linear_weight_grad(output_grad, x, *topology) if needs_weight_grad else None
-    return input_grad, weight_grad, None
+    dtype = ctx.bias_dtype if needs_bias_grad else None
+    return input_grad, *parameter_grads(output_grad, x, topology, needs_weight_grad, dtype), None
+
+
+def parameter_grads(
+    output_grad: Tensor, x: Tensor, topology: Sequence[Tensor], needs_weight_grad: bool, bias_dtype: torch.dtype | None
+) -> tuple[Tensor | None, Tensor | None]:
+    """Gradients of weight and bias (where it has a dtype), from one pass over ``output_grad`` where both are needed."""
+    if bias_dtype is None:
+        return (block_linear_weight_grad(output_grad, x, *topology) if needs_weight_grad else None), None
+    if needs_weight_grad:
+        return block_linear_weight_and_bias_grad(output_grad, x, *topology, bias_dtype)
+    return None, bias_grad(output_grad, bias_dtype)
 
 
 # Not twice differentiable. The wrapper takes host time, so it is used only where a second derivative is possible.
 _gradients_once = once_differentiable(_gradients)
 
 
-def _differentiable_product(x: Tensor, weight: Tensor, *topology: Tensor) -> Tensor:
-    if torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad):
-        y: Tensor = _BlockLinear.apply(x, weight, topology)  # type: ignore[no-untyped-call]
+def _differentiable_product(x: Tensor, weight: Tensor, bias: Tensor | None, *topology: Tensor) -> Tensor:
+    trained = x.requires_grad or weight.requires_grad or (bias is not None and bias.requires_grad)
+    if trained and torch.is_grad_enabled():
+        y: Tensor = _BlockLinear.apply(x, weight, bias, topology)  # type: ignore[no-untyped-call]
         return y
-    return block_linear_forward(x, weight, *topology)
+    return block_linear_forward(x, weight, bias, *topology)
 
 
 _block_linear = differentiable("block_linear", block_linear_forward.schema, _differentiable_product)
 
 
-def block_linear(x: Tensor, weight: Tensor, topology: BlockTopology) -> Tensor:
-    """``x [..., in]`` times a block-sparse weight: ``[..., out]``, differentiable in ``x`` and ``weight``.
+def block_linear(x: Tensor, weight: Tensor, topology: BlockTopology, bias: Tensor | None = None) -> Tensor:
+    """``x [..., in]`` times a block-sparse weight, plus ``bias [out]``: ``[..., out]``, differentiable in all three.
 
-    ``weight`` is packed ``[nnz, block_height, block_width]`` of an ``[out, in]`` matrix. Absent blocks cost
-    nothing in a sparse kernel and have no gradient.
+    ``weight`` is packed ``[nnz, block_height, block_width]`` of an ``[out, in]`` matrix. Absent blocks cost nothing in
+    a sparse kernel and have no gradient. The bias, of any dtype, is added in the epilogue of the kernel.
     """
     if x.dim() == 2:
-        return _block_linear(x, weight, *topology)
-    y = _block_linear(x.reshape(-1, x.shape[-1]), weight, *topology)
+        return _block_linear(x, weight, bias, *topology)
+    y = _block_linear(x.reshape(-1, x.shape[-1]), weight, bias, *topology)
     return y.reshape(*x.shape[:-1], y.shape[-1])
 
 

@@ -28,9 +28,10 @@ def unpack(weight: Tensor, topology: BlockTopology) -> Tensor:
     return layout.unpack(weight, topology.block_rows, topology.block_cols)
 
 
-def linear(x: Tensor, weight: Tensor, topology: BlockTopology) -> Tensor:
-    """``x [tokens, in]`` times the transposed weight: ``[tokens, out]``."""
-    return x @ unpack(weight, topology).T
+def linear(x: Tensor, weight: Tensor, topology: BlockTopology, bias: Tensor | None = None) -> Tensor:
+    """``x [tokens, in]`` times the transposed weight, plus ``bias [out]`` of any dtype: ``[tokens, out]``."""
+    y = x @ unpack(weight, topology).T
+    return y if bias is None else (y + bias).to(y.dtype)
 
 
 def linear_input_grad(output_grad: Tensor, weight: Tensor, topology: BlockTopology) -> Tensor:
@@ -67,10 +68,20 @@ def gradient_norms(
     return norms
 
 
-def conv2d(x: Tensor, weight: Tensor, topology: BlockTopology, geometry: Conv2dGeometry) -> Tensor:
+def bias_grad(output_grad: Tensor, dtype: torch.dtype) -> Tensor:
+    """Gradient of a bias: ``output_grad [tokens, out]`` or ``[batch, out, h, w]`` summed to ``[out]`` as ``dtype``."""
+    axes = [axis for axis in range(output_grad.dim()) if axis != 1]
+    return output_grad.sum(axes, dtype=torch.promote_types(output_grad.dtype, torch.float32)).to(dtype)
+
+
+def conv2d(
+    x: Tensor, weight: Tensor, topology: BlockTopology, geometry: Conv2dGeometry, bias: Tensor | None = None
+) -> Tensor:
     """2-D cross-correlation of ``x [batch, in, h, w]``: ``[batch, out, oh, ow]`` in the memory format of ``x``."""
     dense = _conv_weight(weight, topology, geometry, memory_format_of(x))
     y = torch.nn.functional.conv2d(x, dense, None, geometry.stride, geometry.padding, geometry.dilation)
+    if bias is not None:
+        y = (y + bias[:, None, None]).to(y.dtype)
     return y.contiguous(memory_format=memory_format_of(x))
 
 

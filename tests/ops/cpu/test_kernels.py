@@ -100,7 +100,10 @@ def check_linear(
     if transposed:
         x, output_grad = x.T.contiguous().T, output_grad.T.contiguous().T
     x64, grad64, weight64 = x.double(), output_grad.double(), weight.double()
-    assert_close(block_linear_forward(x, weight, *topology), reference.linear(x64, weight64, topology), dtype)
+    bias = torch.randn(layout.rows, generator=generator)
+    expected = reference.linear(x64, weight64, topology)
+    assert_close(block_linear_forward(x, weight, None, *topology), expected, dtype)
+    assert_close(block_linear_forward(x, weight, bias, *topology), expected + bias, dtype)
     assert_close(
         block_linear_input_grad(output_grad, weight, *topology),
         reference.linear_input_grad(grad64, weight64, topology),
@@ -167,9 +170,12 @@ def check_conv2d(
     weight = torch.randn(topology.block_rows.numel(), block, block, generator=generator).to(dtype)
     x64, grad64, weight64 = x.double(), output_grad.double(), weight.double()
 
-    y = block_conv2d_forward(x, weight, *topology, *lists)
+    y = block_conv2d_forward(x, weight, None, *topology, *lists)
     assert y.stride() == torch.empty(y.shape, memory_format=memory_format_of(x)).stride()
-    assert_close(y, reference.conv2d(x64, weight64, topology, geometry), dtype)
+    expected, bias = reference.conv2d(x64, weight64, topology, geometry), torch.randn(y.shape[1], generator=generator)
+    assert_close(y, expected, dtype)
+    with_bias = block_conv2d_forward(x, weight, bias, *topology, *lists)
+    assert_close(with_bias, expected + bias[:, None, None], dtype)
     assert_close(
         block_conv2d_input_grad(output_grad, weight, *topology, list(x.shape), *lists),
         reference.conv2d_input_grad(grad64, weight64, topology, list(x.shape), geometry),
@@ -210,7 +216,7 @@ def test_results_larger_than_the_caches_are_right(instruction_set: str) -> None:
     # 2200 x 1024 floats exceed PAST_CACHES_BYTES, where stores take another path.
     x, output_grad, weight, topology = layer(tokens=2200, block=32, grid=(32, 32), density=0.1)
     assert_close(
-        block_linear_forward(x, weight, *topology),
+        block_linear_forward(x, weight, None, *topology),
         reference.linear(x.double(), weight.double(), topology),
         torch.float32,
     )
@@ -229,7 +235,7 @@ def test_any_thread_count_is_right_and_gives_the_same_bits_twice(threads: int) -
     try:
         results = [
             (
-                block_linear_forward(x, weight, *topology),
+                block_linear_forward(x, weight, None, *topology),
                 block_linear_input_grad(output_grad, weight, *topology),
                 block_linear_weight_grad(output_grad, x, *topology),
             )
@@ -269,7 +275,7 @@ def test_nan_and_inf_pass_through_present_blocks_as_in_dense(
     x, output_grad, weight = x.to(dtype), output_grad.to(dtype), weight.to(dtype)
     x[5, 3] = output_grad[7, 9] = weight[2, 1, 4] = value
     for actual, expected in (
-        (block_linear_forward(x, weight, *topology), reference.linear(x.float(), weight.float(), topology)),
+        (block_linear_forward(x, weight, None, *topology), reference.linear(x.float(), weight.float(), topology)),
         (
             block_linear_input_grad(output_grad, weight, *topology),
             reference.linear_input_grad(output_grad.float(), weight.float(), topology),
@@ -294,7 +300,7 @@ def test_bfloat16_rounds_to_nearest_even(instruction_set: str) -> None:
     weight = torch.zeros(1, 16, 16, dtype=torch.bfloat16)
     weight[0, 0, :2] = 1.0
     expected = (x[:, 0].float() + x[:, 1].float()).to(torch.bfloat16)
-    assert torch.equal(block_linear_forward(x, weight, *topology)[:, 0], expected)
+    assert torch.equal(block_linear_forward(x, weight, None, *topology)[:, 0], expected)
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
@@ -321,17 +327,17 @@ def test_pairs_of_bfloat16_take_numbers_below_the_normal_ones_for_zero() -> None
     topology = BlockTopology.from_mask(layout, torch.ones(1, 1, dtype=torch.bool))
     x, weight = torch.zeros(1, 16, dtype=torch.bfloat16), torch.zeros(1, 16, 16, dtype=torch.bfloat16)
     x[0, 0], weight[0, 0, 0] = 2.0**-70, 2.0**-60
-    assert block_linear_forward(x, weight, *topology)[0, 0] == 0
+    assert block_linear_forward(x, weight, None, *topology)[0, 0] == 0
     with call.with_instruction_set("avx512"):
-        assert block_linear_forward(x, weight, *topology)[0, 0] == 2.0**-130
+        assert block_linear_forward(x, weight, None, *topology)[0, 0] == 2.0**-130
 
 
 @pytest.mark.usefixtures("bfloat16_pairs")
 def test_float32_layers_have_the_same_bits_with_and_without_products_of_pairs() -> None:
     x, output_grad, weight, topology = layer()
-    results = (block_linear_forward(x, weight, *topology), block_linear_weight_grad(output_grad, x, *topology))
+    results = (block_linear_forward(x, weight, None, *topology), block_linear_weight_grad(output_grad, x, *topology))
     with call.with_instruction_set("avx512"):
-        assert torch.equal(results[0], block_linear_forward(x, weight, *topology))
+        assert torch.equal(results[0], block_linear_forward(x, weight, None, *topology))
         assert torch.equal(results[1], block_linear_weight_grad(output_grad, x, *topology))
 
 
@@ -354,7 +360,7 @@ def test_a_topology_that_points_outside_is_refused() -> None:
     x, output_grad, weight, topology = layer()
     broken = topology._replace(row_slots=topology.row_slots + 1000, col_slots=topology.col_slots - 1)
     with pytest.raises(TopologyError, match="rebuild it"):
-        block_linear_forward(x, weight, *broken)
+        block_linear_forward(x, weight, None, *broken)
     with pytest.raises(TopologyError, match="rebuild it"):
         block_linear_input_grad(output_grad, weight, *broken)
 
@@ -362,7 +368,7 @@ def test_a_topology_that_points_outside_is_refused() -> None:
 def test_operands_that_do_not_fit_are_refused_as_torch_does() -> None:
     x, output_grad, weight, topology = layer()
     with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
-        block_linear_forward(x.repeat(1, 2), weight, *topology)
+        block_linear_forward(x.repeat(1, 2), weight, None, *topology)
     with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
         block_linear_input_grad(output_grad.repeat(1, 2), weight, *topology)
     with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
@@ -373,12 +379,12 @@ def test_opcheck_passes_for_every_op() -> None:
     x, output_grad, weight, topology = layer(tokens=10)
     x.requires_grad_()
     weight.requires_grad_()
-    torch.library.opcheck(torch.ops.acf.block_linear.default, (x, weight, *topology))
+    torch.library.opcheck(torch.ops.acf.block_linear.default, (x, weight, None, *topology))
     torch.library.opcheck(torch.ops.acf.block_linear_input_grad.default, (output_grad, weight.detach(), *topology))
     torch.library.opcheck(torch.ops.acf.block_linear_weight_grad.default, (output_grad, x.detach(), *topology))
     images = torch.randn(2, 64, 5, 6, requires_grad=True)
     pairs = ([1, 1], [1, 1], [0, 0], [1, 1])
-    torch.library.opcheck(torch.ops.acf.block_conv2d.default, (images, weight, *topology, *pairs))
+    torch.library.opcheck(torch.ops.acf.block_conv2d.default, (images, weight, None, *topology, *pairs))
 
 
 def test_gradients_flow_through_the_native_kernels() -> None:

@@ -28,7 +28,7 @@ def test_what_the_kernels_do_not_know_takes_the_reference(dtype: torch.dtype, bl
     layout = BlockLayout(3 * height, 2 * width, height, width)
     topology = BlockTopology.from_mask(layout, torch.tensor([[1, 0], [0, 1], [1, 1]], dtype=torch.bool))
     x, weight = torch.randn(9, layout.cols, dtype=dtype), torch.randn(4, height, width, dtype=dtype)
-    torch.testing.assert_close(block_linear_forward(x, weight, *topology), reference.linear(x, weight, topology))
+    torch.testing.assert_close(block_linear_forward(x, weight, None, *topology), reference.linear(x, weight, topology))
     norms = kernels.block_gradient_norms(
         torch.randn(9, layout.rows, dtype=dtype), x, topology.block_rows, topology.block_cols, [height, width]
     )

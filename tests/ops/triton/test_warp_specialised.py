@@ -58,10 +58,12 @@ needs_its_gluon = pytest.mark.skipif(
 
 
 @needs_its_gluon
-@pytest.mark.parametrize(("block", "forward"), [(128, True), (64, False)])
-def test_the_product_compiles_for_hopper_to_its_widest_matrix_instruction(block: int, forward: bool):
+@pytest.mark.parametrize(
+    ("block", "forward", "has_bias"), [(128, True, True), (64, True, True), (64, False, False), (128, True, False)]
+)
+def test_the_product_compiles_for_hopper_to_its_widest_matrix_instruction(block: int, forward: bool, has_bias: bool):
     boxes = {"out": (128 if block == 128 else 256, 64), "weight": (block, 64) if forward else (64, block)}
-    compiled = compiled_for_hopper("product_warp_specialised_kernel", block, boxes, forward=forward)
+    compiled = compiled_for_hopper("product_warp_specialised_kernel", block, boxes, forward=forward, has_bias=has_bias)
     assert "wgmma.mma_async.sync.aligned.m64n256k16" in compiled.asm["ptx"]
     assert "cp.async.bulk.tensor.2d.shared" in compiled.asm["ptx"]
     assert compiled.metadata.shared <= SHARED_MEMORY_BYTES

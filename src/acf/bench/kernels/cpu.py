@@ -171,7 +171,7 @@ def bench_linear(
     output_grad = torch.randn(shape.tokens, shape.out_features).to(dtype)
     times = _interleaved(
         [
-            (lambda: x @ dense.T, lambda: block_linear_forward(x, weight, *topology)),
+            (lambda: x @ dense.T, lambda: block_linear_forward(x, weight, None, *topology)),
             (lambda: output_grad @ dense, lambda: block_linear_input_grad(output_grad, weight, *topology)),
             (lambda: output_grad.T @ x, lambda: block_linear_weight_grad(output_grad, x, *topology)),
         ],
@@ -208,7 +208,7 @@ def bench_conv2d(
         [
             (
                 lambda: nn.functional.conv2d(x, dense, None, shape.stride, padding),
-                lambda: block_conv2d_forward(x, weight, *topology, *lists),
+                lambda: block_conv2d_forward(x, weight, None, *topology, *lists),
             ),
             (
                 lambda: dense_gradient(True, False),

@@ -86,7 +86,7 @@ def measure_layers(ceilings: dict[str, float]) -> list[dict[str, Any]]:
             times = medians(
                 library
                 | {
-                    "forward": partial(linear_ops.block_linear_forward, x, weight, *topology),
+                    "forward": partial(linear_ops.block_linear_forward, x, weight, None, *topology),
                     "input_grad": partial(linear_ops.block_linear_input_grad, gradient, weight, *topology),
                     "weight_grad": partial(linear_ops.block_linear_weight_grad, gradient, x, *topology),
                 }
@@ -169,7 +169,7 @@ def sparse_conv_passes(
     """Our three passes of the same convolution."""
     pairs = THREE_BY_THREE.as_lists()
     return {
-        "forward": lambda: conv_ops.block_conv2d_forward(x, weight, *topology, *pairs),
+        "forward": lambda: conv_ops.block_conv2d_forward(x, weight, None, *topology, *pairs),
         "input_grad": lambda: conv_ops.block_conv2d_input_grad(gradient, weight, *topology, list(x.shape), *pairs),
         "weight_grad": lambda: conv_ops.block_conv2d_weight_grad(gradient, x, *topology, *pairs),
     }
@@ -215,10 +215,10 @@ def measure_overhead() -> dict[str, float]:
     functions: dict[str, Callable[[], object]] = {
         "dense_forward": lambda: torch.nn.functional.linear(x, dense),
         "dense_forward_backward": forward_and_backward(torch.nn.functional.linear, x, dense, gradient),
-        "forward": lambda: linear_ops.block_linear_forward(x, weight, *topology),
+        "forward": lambda: linear_ops.block_linear_forward(x, weight, None, *topology),
         "input_grad": lambda: linear_ops.block_linear_input_grad(gradient, weight, *topology),
         "weight_grad": lambda: linear_ops.block_linear_weight_grad(gradient, x, *topology),
-        "forward_without_op": lambda: product.linear(x, weight, *topology),
+        "forward_without_op": lambda: product.linear(x, weight, None, *topology),
         "weight_grad_without_op": lambda: weight_grad.linear_weight_grad(gradient, x, *topology),
         "forward_backward": forward_and_backward(partial(block_linear, topology=topology), x, weight, gradient),
     }

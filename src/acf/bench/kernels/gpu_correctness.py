@@ -128,12 +128,12 @@ def check_warp_specialised(log: ErrorLog, block: int, dtype: torch.dtype) -> Non
     passes: list[tuple[Callable[[Tensor], Any], Callable[[Any, Tensor], bool], Tensor]] = [
         (
             lambda y: product.launch_product(config, x, weights[0], y, first, True),
-            lambda again, y: again(x.clone(), weights[0], y, *rows),
+            lambda again, y: again(x.clone(), weights[0], y, weights[0], *rows),
             hidden,
         ),
         (
             lambda y: product.launch_product(config, gradient, weights[1], y, second, False),
-            lambda again, y: again(gradient.clone(), weights[1], y, *cols),
+            lambda again, y: again(gradient.clone(), weights[1], y, weights[1], *cols),
             backward,
         ),
     ]
@@ -212,7 +212,7 @@ def check_large_index(log: ErrorLog) -> None:
     topology = odd_topology(128, 4, block)
     weight = torch.randn(topology.block_rows.numel(), block, block, device="cuda", dtype=torch.bfloat16)
     x = torch.randn(tokens, 4 * block, device="cuda", dtype=torch.bfloat16)
-    y = product.linear(x, weight, *topology)
+    y = product.linear(x, weight, None, *topology)
     expected = reference.linear(x[-tail:].double(), weight.double(), topology)
     log.add("more than 2**31 elements", y[-tail:], expected, TOLERANCE[torch.bfloat16])
     input_grad = product.linear_input_grad(y, weight, *topology)
@@ -238,7 +238,7 @@ def check_determinism() -> None:
     x[17, 200] = float("nan")
     present = torch.zeros(9, dtype=torch.bool, device="cuda")
     present[topology.block_rows[topology.block_cols == 200 // 64].long()] = True
-    reached = product.linear(x, weight, *topology).isnan().view(len(x), 9, 64)
+    reached = product.linear(x, weight, None, *topology).isnan().view(len(x), 9, 64)
     if not torch.equal(reached[17].all(1), present) or int(reached.sum()) != 64 * int(present.sum()):
         raise ArithmeticError("a NaN in x did not reach exactly the outputs that have a block for it")
 
@@ -254,12 +254,12 @@ def check_relaunch(block: int) -> None:
     )
     pairs = Conv2dGeometry((3, 3), (1, 1), (1, 1), (1, 1)).as_lists()
     passes: list[tuple[Callable[..., Tensor], tuple[Tensor, ...], tuple[Any, ...]]] = [
-        (product.linear, (x, weight), topology),
+        (product.linear, (x, weight), (None, *topology)),
         (product.linear_input_grad, (gradient, weight), topology),
         (weight_grad.linear_weight_grad, (gradient, x), topology),
         (lambda x, weight, *rest: gelu.linear_gelu(x, weight, None, False, *rest)[1], (x, weight), topology),
         (gelu.linear_scaled_input_grad, (gradient, weight, x), topology),
-        (conv.conv2d, (images, kernel), (*conv_topology, *pairs)),
+        (conv.conv2d, (images, kernel), (None, *conv_topology, *pairs)),
         (conv.conv2d_input_grad, (images_grad, kernel), (*conv_topology, sizes, *pairs)),
         (conv.conv2d_weight_grad, (images_grad, images), (*conv_topology, *pairs)),
     ]

@@ -31,8 +31,8 @@ SIZE_FIELDS = (
     *("input_image_stride", "input_channel_stride", "input_y_stride", "input_x_stride"),
     *("output_image_stride", "output_channel_stride", "output_y_stride", "output_x_stride"),
 )
-# The sizes; input, output and weight; the number of blocks; the topology's arrays.
-PROBLEM = struct.Struct(f"{len(SIZE_FIELDS)}q3Pq{len(BlockTopology._fields)}P")
+# The sizes; input, output and weight; the number of blocks; the topology's arrays; the bias.
+PROBLEM = struct.Struct(f"{len(SIZE_FIELDS)}q3Pq{len(BlockTopology._fields)}PP")
 
 Sizes = tuple[int, ...]
 
@@ -72,6 +72,15 @@ class Setting(NamedTuple):
     threads: int
 
 
+class Operands(NamedTuple):
+    """Input, output and weight of a layer, of which a pass writes one, and the bias that a forward pass adds."""
+
+    x: Tensor
+    y: Tensor
+    weight: Tensor
+    bias: Tensor | None = None
+
+
 class TensorLayout(NamedTuple):
     """Shape and strides of an operand, in elements."""
 
@@ -79,22 +88,20 @@ class TensorLayout(NamedTuple):
     strides: Sizes
 
 
-def run_linear(name: str, x: Tensor, y: Tensor, weight: Tensor, topology: BlockTopology) -> None:
-    """Run pass ``name`` for ``x [tokens, in]`` and ``y [tokens, out]``; the result among the three is contiguous."""
-    sizes = _linear_sizes(_setting(x, weight), TensorLayout(x.shape, x.stride()), TensorLayout(y.shape, y.stride()))
-    _run(name, sizes, x, y, weight, topology)
+def run_linear(name: str, operands: Operands, topology: BlockTopology) -> None:
+    """Run pass ``name`` for ``x [tokens, in]`` and ``y [tokens, out]``; the operand that it writes is contiguous."""
+    _run(name, _linear_sizes(*_shapes(operands)), operands, topology)
 
 
-def run_conv2d(
-    name: str, x: Tensor, y: Tensor, weight: Tensor, topology: BlockTopology, geometry: Conv2dGeometry
-) -> None:
+def run_conv2d(name: str, operands: Operands, topology: BlockTopology, geometry: Conv2dGeometry) -> None:
     """Run pass ``name`` for ``x [batch, in, h, w]`` and ``y [batch, out, oh, ow]`` in any memory format."""
-    layouts = TensorLayout(x.shape, x.stride()), TensorLayout(y.shape, y.stride())
-    _run(name, _conv_sizes(_setting(x, weight), *layouts, geometry), x, y, weight, topology)
+    _run(name, _conv_sizes(*_shapes(operands), geometry), operands, topology)
 
 
-def _setting(x: Tensor, weight: Tensor) -> Setting:
-    return Setting(x.dtype, weight.shape[1], torch.get_num_threads())
+def _shapes(operands: Operands) -> tuple[Setting, TensorLayout, TensorLayout]:
+    x, y = operands.x, operands.y
+    setting = Setting(x.dtype, operands.weight.shape[1], torch.get_num_threads())
+    return setting, TensorLayout(x.shape, x.stride()), TensorLayout(y.shape, y.stride())
 
 
 @lru_cache(maxsize=SHAPES_KEPT)
@@ -155,10 +162,12 @@ def _instruction_set() -> int | None:
     return min(best, INSTRUCTION_SETS.index(_Cap.name)) if _Cap.name in INSTRUCTION_SETS else best
 
 
-def _run(name: str, sizes: Sizes, x: Tensor, y: Tensor, weight: Tensor, topology: BlockTopology) -> None:
-    weight, indices = weight.contiguous(), [tensor.contiguous() for tensor in topology]
-    pointers = (x.data_ptr(), y.data_ptr(), weight.data_ptr(), weight.shape[0])
-    problem = PROBLEM.pack(*sizes, *pointers, *(tensor.data_ptr() for tensor in indices))
+def _run(name: str, sizes: Sizes, operands: Operands, topology: BlockTopology) -> None:
+    weight, indices = operands.weight.contiguous(), [tensor.contiguous() for tensor in topology]
+    bias = None if operands.bias is None else operands.bias.float().contiguous()
+    pointers = (operands.x.data_ptr(), operands.y.data_ptr(), weight.data_ptr(), weight.shape[0])
+    bias_pointer = 0 if bias is None else bias.data_ptr()
+    problem = PROBLEM.pack(*sizes, *pointers, *(tensor.data_ptr() for tensor in indices), bias_pointer)
     status = getattr(load_library(), name)(problem, _instruction_set())
     if status == 1:
         raise MemoryError(f"{name} found no memory for its packed operands; use a smaller batch")

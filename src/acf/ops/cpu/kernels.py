@@ -16,7 +16,7 @@ from torch import Tensor
 from acf.ops import dense, reference
 from acf.ops.conv import split_arguments
 from acf.ops.cpu.build import load_library
-from acf.ops.cpu.call import instruction_set, run_conv2d, run_linear
+from acf.ops.cpu.call import Operands, instruction_set, run_conv2d, run_linear
 from acf.ops.geometry import Conv2dGeometry
 from acf.ops.reference import grid_cols, grid_rows
 from acf.sparse import BlockLayout, BlockTopology
@@ -27,14 +27,14 @@ NATIVE_ALLOWED = os.environ.get("ACF_CPU_KERNELS", "1") != "0"
 NORM_CHUNK_ELEMENTS = 1 << 20  # gradient elements that exist at a time while norms are taken
 
 
-def block_linear(x: Tensor, weight: Tensor, *indices: Tensor) -> Tensor:
-    """CPU kernel of ``acf::block_linear``."""
+def block_linear(x: Tensor, weight: Tensor, bias: Tensor | None, *indices: Tensor) -> Tensor:
+    """CPU kernel of ``acf::block_linear_forward``."""
     topology = BlockTopology(*indices)
-    fits = x.shape[1] == grid_cols(topology) * weight.shape[2]
+    fits = x.shape[1] == grid_cols(topology) * weight.shape[2] and _bias_fits(bias, weight, topology)
     if not fits or not _applies(weight.shape[1:], x, weight, topology):
-        return reference.linear(x, weight, topology)
+        return reference.linear(x, weight, topology, bias)
     y = x.new_empty(x.shape[0], grid_rows(topology) * weight.shape[1])
-    run_linear("acf_forward", x, y, weight, topology)
+    run_linear("acf_forward", Operands(x, y, weight, bias), topology)
     return y
 
 
@@ -46,7 +46,7 @@ def block_linear_input_grad(output_grad: Tensor, weight: Tensor, *indices: Tenso
         return reference.linear_input_grad(output_grad, weight, topology)
     in_features = grid_cols(topology) * weight.shape[2]
     input_grad = output_grad.new_empty(output_grad.shape[0], in_features)
-    run_linear("acf_input_gradient", input_grad, output_grad, weight, topology)
+    run_linear("acf_input_gradient", Operands(input_grad, output_grad, weight), topology)
     return input_grad
 
 
@@ -58,7 +58,7 @@ def block_linear_weight_grad(output_grad: Tensor, x: Tensor, *indices: Tensor) -
     if x.shape[0] != output_grad.shape[0] or not _applies((height, width), output_grad, x, topology):
         return reference.linear_weight_grad(output_grad, x, topology)
     weight_grad = x.new_empty(topology.block_rows.numel(), height, width)
-    run_linear("acf_weight_gradient", x, output_grad, weight_grad, topology)
+    run_linear("acf_weight_gradient", Operands(x, output_grad, weight_grad), topology)
     return weight_grad
 
 
@@ -73,25 +73,26 @@ def block_gradient_norms(
         return reference.gradient_norms(output_grad, x, candidate_rows, candidate_cols, (height, width))
 
     def write_gradient(gradient: Tensor, topology: BlockTopology) -> None:
-        run_linear("acf_weight_gradient", x, output_grad, gradient, topology)
+        run_linear("acf_weight_gradient", Operands(x, output_grad, gradient), topology)
 
     layout = BlockLayout(output_grad.shape[1], x.shape[1], height, width)
     return _norms(write_gradient, x, candidate_rows, candidate_cols, layout)
 
 
-def block_conv2d(x: Tensor, weight: Tensor, *rest: Any) -> Tensor:
-    """CPU kernel of ``acf::block_conv2d``."""
+def block_conv2d(x: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any) -> Tensor:
+    """CPU kernel of ``acf::block_conv2d_forward``."""
     topology, geometry = split_arguments(rest)
     out_size = geometry.output_size(x.shape[2], x.shape[3])
     y_size = (x.shape[0], grid_rows(topology) * weight.shape[1], *out_size)
     fits = (
         _conv_fits(x.shape, y_size, geometry)
         and _in_columns(x.shape, geometry) == grid_cols(topology) * weight.shape[2]
+        and _bias_fits(bias, weight, topology)
     )
     if not fits or not _applies(weight.shape[1:], x, weight, topology):
-        return reference.conv2d(x, weight, topology, geometry)
+        return reference.conv2d(x, weight, topology, geometry, bias)
     y = torch.empty(y_size, dtype=x.dtype, memory_format=reference.memory_format_of(x))
-    run_conv2d("acf_forward", x, y, weight, topology, geometry)
+    run_conv2d("acf_forward", Operands(x, y, weight, bias), topology, geometry)
     return y
 
 
@@ -106,7 +107,7 @@ def block_conv2d_input_grad(output_grad: Tensor, weight: Tensor, *rest: Any) -> 
     if not fits or not _applies(weight.shape[1:], output_grad, weight, topology):
         return reference.conv2d_input_grad(output_grad, weight, topology, input_size, geometry)
     input_grad = torch.empty(input_size, dtype=output_grad.dtype, memory_format=reference.memory_format_of(output_grad))
-    run_conv2d("acf_input_gradient", input_grad, output_grad, weight, topology, geometry)
+    run_conv2d("acf_input_gradient", Operands(input_grad, output_grad, weight), topology, geometry)
     return input_grad
 
 
@@ -119,7 +120,7 @@ def block_conv2d_weight_grad(output_grad: Tensor, x: Tensor, *rest: Any) -> Tens
     if not fits or not _applies((height, width), output_grad, x, topology):
         return reference.conv2d_weight_grad(output_grad, x, topology, geometry)
     weight_grad = x.new_empty(topology.block_rows.numel(), height, width)
-    run_conv2d("acf_weight_gradient", x, output_grad, weight_grad, topology, geometry)
+    run_conv2d("acf_weight_gradient", Operands(x, output_grad, weight_grad), topology, geometry)
     return weight_grad
 
 
@@ -143,7 +144,7 @@ def block_conv2d_gradient_norms(
         )
 
     def write_gradient(gradient: Tensor, topology: BlockTopology) -> None:
-        run_conv2d("acf_weight_gradient", x, output_grad, gradient, topology, geometry)
+        run_conv2d("acf_weight_gradient", Operands(x, output_grad, gradient), topology, geometry)
 
     layout = BlockLayout(output_grad.shape[1], _in_columns(x.shape, geometry), height, width)
     return _norms(write_gradient, x, candidate_rows, candidate_cols, layout)
@@ -206,6 +207,10 @@ def _conv_fits(x_size: Sequence[int], y_size: Sequence[int], geometry: Conv2dGeo
     """Whether a convolution of this geometry makes ``y_size`` of ``x_size``, and at least one pixel of it."""
     out_size = geometry.output_size(x_size[2], x_size[3])
     return min(*x_size[2:], *out_size) >= 1 and x_size[0] == y_size[0] and out_size == tuple(y_size[2:])
+
+
+def _bias_fits(bias: Tensor | None, weight: Tensor, topology: BlockTopology) -> bool:
+    return bias is None or bias.shape == (grid_rows(topology) * weight.shape[1],)
 
 
 def _applies(block_shape: Sequence[int], first: Tensor, second: Tensor, topology: BlockTopology | None = None) -> bool:

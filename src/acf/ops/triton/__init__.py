@@ -16,6 +16,7 @@ from torch import Tensor
 from acf.ops import conv as conv_ops
 from acf.ops import gelu as gelu_ops
 from acf.ops import linear as linear_ops
+from acf.ops.bias import bias_grad
 from acf.ops.library import Op
 from acf.ops.observe import observed
 
@@ -26,6 +27,8 @@ _KERNELS: tuple[tuple[Op[Any], str, str], ...] = (
     (linear_ops.block_linear_forward, "product", "linear"),
     (linear_ops.block_linear_input_grad, "product", "linear_input_grad"),
     (linear_ops.block_linear_weight_grad, "weight_grad", "linear_weight_grad"),
+    (linear_ops.block_linear_weight_and_bias_grad, "weight_grad", "linear_weight_and_bias_grad"),
+    (bias_grad, "bias_grad", "bias_grad"),
     (linear_ops.linear_gradient_norms, "norms", "linear_gradient_norms"),
     (gelu_ops.block_linear_gelu, "gelu", "linear_gelu"),
     (gelu_ops.block_linear_scaled_input_grad, "gelu", "linear_scaled_input_grad"),
@@ -42,7 +45,7 @@ def register() -> None:
         return
     for op, module, name in _KERNELS:
         kernel = _on_first_call(module, name)
-        op.register_kernel("cuda", observed(kernel) if name.endswith("weight_grad") else kernel)
+        op.register_kernel("cuda", observed(kernel) if "weight" in name else kernel)
 
 
 def _on_first_call(module: str, name: str) -> Callable[..., Any]:

@@ -47,10 +47,11 @@ class PreparedConv(NamedTuple):
     shape: list[int]
     memory_format: torch.memory_format
 
-    def __call__(self, images: Tensor, weight: Tensor, *walk: Tensor) -> Tensor | None:
+    def __call__(self, images: Tensor, weight: Tensor, bias: Tensor | None, *walk: Tensor) -> Tensor | None:
         """The result ``[batch, channels, height, width]``; None where Triton has to launch."""
-        out = images.new_empty((_pixels(self.shape), self.shape[1]))
-        if not self.launch(ConvProblem.pixels_of(images), weight.contiguous(), out, *walk):
+        out, weight = images.new_empty((_pixels(self.shape), self.shape[1])), weight.contiguous()
+        shift = weight if bias is None else bias.contiguous()
+        if not self.launch(ConvProblem.pixels_of(images), weight, out, shift, *walk):
             return None
         return _as_images(out, self.shape, self.memory_format)
 
@@ -76,12 +77,12 @@ _PREPARED: dict[Hashable, PreparedConv] = {}
 _PREPARED_WEIGHT_GRADS: dict[Hashable, PreparedConvWeightGrad] = {}
 
 
-def conv2d(x: Tensor, weight: Tensor, *rest: Any) -> Tensor:
+def conv2d(x: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any) -> Tensor:
     """`reference.conv2d` on the GPU."""
-    signature = _signature("forward", x, weight, rest)
+    signature = _signature("forward" if bias is None else f"forward {bias.dtype}", x, weight, rest)
     prepared = known_launch(_PREPARED, signature)
-    result = prepared(x, weight, rest[2], rest[3], rest[0], rest[1]) if prepared else None
-    return _first_conv2d(x, weight, rest, signature) if result is None else result
+    result = prepared(x, weight, bias, rest[2], rest[3], rest[0], rest[1]) if prepared else None
+    return _first_conv2d(x, weight, bias, rest, signature) if result is None else result
 
 
 def conv2d_input_grad(output_grad: Tensor, weight: Tensor, *rest: Any) -> Tensor:
@@ -91,7 +92,7 @@ def conv2d_input_grad(output_grad: Tensor, weight: Tensor, *rest: Any) -> Tensor
     if prepared:
         problem = prepared.problem
         offsets, slots = merge_taps(rest[4], rest[5], problem.in_channels // weight.shape[1], problem.taps)
-        result = prepared(output_grad, weight, offsets, slots, rest[0], rest[1])
+        result = prepared(output_grad, weight, None, offsets, slots, rest[0], rest[1])
     return _first_conv2d_input_grad(output_grad, weight, rest, signature) if result is None else result
 
 
@@ -118,27 +119,27 @@ def _signature(op: str, first: Tensor, second: Tensor, rest: tuple[Any, ...]) ->
     )  # fmt: skip
 
 
-def _first_conv2d(x: Tensor, weight: Tensor, rest: tuple[Any, ...], signature: Hashable) -> Tensor:
+def _first_conv2d(x: Tensor, weight: Tensor, bias: Tensor | None, rest: tuple[Any, ...], signature: Hashable) -> Tensor:
     """The forward pass of a problem that has not been prepared."""
     topology, geometry = split_arguments(rest)
     block = weight.shape[1]
     if not supports((block, weight.shape[2]), x, weight) or x.shape[1] % block:
-        return reference.conv2d(x, weight, topology, geometry)
+        return reference.conv2d(x, weight, topology, geometry, bias)
     output_shape = [
         x.shape[0],
         grid_rows(topology) * block,
         *geometry.output_size(x.shape[2], x.shape[3]),
     ]
     problem = ConvProblem.build(list(x.shape), output_shape, geometry)
-    source, weight = problem.pixels_of(x), readable(weight)
+    source, weight, bias = problem.pixels_of(x), readable(weight), None if bias is None else readable(bias)
     out = torch.empty((_pixels(output_shape), output_shape[1]), dtype=x.dtype, device=x.device)
     config = TUNER.choose(
         signature,
         lambda: _key("conv_forward", problem, topology, x, block),
         conv_product_configs(block, x.itemsize, dot_precision(x.dtype), problem.unstrided),
-        lambda candidate: launch_conv_forward(candidate, source, weight, out, topology, problem),
+        lambda candidate: launch_conv_forward(candidate, source, weight, out, topology, problem, bias),
     )
-    prepared = launch_conv_forward(config, source, weight, out, topology, problem)
+    prepared = launch_conv_forward(config, source, weight, out, topology, problem, bias)
     if prepared is not None and TUNER.remembers(signature):
         _PREPARED[signature] = PreparedConv(prepared, problem, output_shape, memory_format_of(x))
     return _as_images(out, output_shape, memory_format_of(x))
@@ -191,11 +192,17 @@ def _first_conv2d_weight_grad(output_grad: Tensor, x: Tensor, rest: tuple[Any, .
 
 
 def launch_conv_forward(
-    config: LaunchConfig, source: Tensor, weight: Tensor, out: Tensor, topology: BlockTopology, problem: ConvProblem
+    config: LaunchConfig,
+    source: Tensor,
+    weight: Tensor,
+    out: Tensor,
+    topology: BlockTopology,
+    problem: ConvProblem,
+    bias: Tensor | None = None,
 ) -> PreparedLaunch | None:
-    """Fill ``out [output pixels, out]`` from ``source [input pixels, in]``."""
+    """Fill ``out [output pixels, out]`` from ``source [input pixels, in]``, and add ``bias [out]``."""
     walk = ConvWalk(topology.row_offsets, topology.row_slots, topology.block_rows, topology.block_cols)
-    return _launch_product(config, source, weight, out, walk, problem, True)
+    return _launch_product(config, source, (weight, bias), out, walk, problem, True)
 
 
 def launch_conv_input_grad(
@@ -205,7 +212,7 @@ def launch_conv_input_grad(
     channel_blocks = problem.in_channels // weight.shape[1]
     offsets, slots = merge_taps(topology.col_offsets, topology.col_slots, channel_blocks, problem.taps)
     walk = ConvWalk(offsets, slots, topology.block_rows, topology.block_cols)
-    return _launch_product(config, source, weight, out, walk, problem, False)
+    return _launch_product(config, source, (weight, None), out, walk, problem, False)
 
 
 def merge_taps(col_offsets: Tensor, col_slots: Tensor, channel_blocks: int, taps: int) -> tuple[Tensor, Tensor]:
@@ -267,13 +274,15 @@ def _launch_gathered_weight_grad(
 def _launch_product(
     config: LaunchConfig,
     source: Tensor,
-    weight: Tensor,
+    parameters: tuple[Tensor, Tensor | None],
     out: Tensor,
     walk: ConvWalk,
     problem: ConvProblem,
     forward: bool,
 ) -> PreparedLaunch | None:
-    groups, block = walk.groups, weight.shape[1]
+    """One product with the weight and the bias, if any, that are ``parameters``."""
+    weight, bias = parameters
+    groups, block, shift = walk.groups, weight.shape[1], weight if bias is None else bias
     if config.kernel == "descriptor":
         source_size, target_size = (problem.in_size, problem.out_size)[:: 1 if forward else -1]
         box = pixel_box(config.tile, problem.batch, target_size)
@@ -285,20 +294,20 @@ def _launch_product(
                 _images(source, problem.batch, source_size, [*box, config.depth]),
                 Tiled(weight.view(-1, block), weight_tile),
                 _images(out, problem.batch, target_size, [*box, block]),
-                *walk,
+                shift, *walk,
             ),
             (groups, problem.in_channels // block, boxes[1], boxes[2], source.shape[1]),
             geometry=problem.constants, block=block, images=box[0], height=box[1], width=box[2], depth=config.depth,
-            forward=forward, swap=config.swap, precision=dot_precision(source.dtype),
+            forward=forward, swap=config.swap, has_bias=bias is not None, precision=dot_precision(source.dtype),
             num_warps=config.warps, num_stages=config.stages,
         )  # fmt: skip
     sizes = problem.sizes if forward else problem.sizes[2:] + problem.sizes[:2]
     return launch(
         conv_product_kernel, groups * ceil_div(out.shape[0], config.tile),
-        (source, weight, out, *walk),
+        (source, weight, out, shift, *walk),
         (groups, out.shape[0], source.shape[1], out.shape[1], problem.in_channels // block, *sizes),
         geometry=problem.constants, block=block, token_tile=config.tile, depth=config.depth, pack=config.pack,
-        forward=forward, swap=config.swap, precision=dot_precision(source.dtype),
+        forward=forward, swap=config.swap, has_bias=bias is not None, precision=dot_precision(source.dtype),
         num_warps=config.warps, num_stages=config.stages,
     )  # fmt: skip
 

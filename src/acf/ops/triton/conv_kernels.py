@@ -17,7 +17,7 @@ from acf.ops.triton.geometry_kernels import (
     split_pixel,
 )
 from acf.ops.triton.jit import jit
-from acf.ops.triton.product_kernels import multiply
+from acf.ops.triton.product_kernels import add_bias, multiply
 from acf.ops.triton.weight_grad_kernels import gathered_columns, store_blocks, store_norms, take_blocks
 
 
@@ -26,6 +26,7 @@ def conv_product_kernel(
     source: tl.tensor,
     weight: tl.tensor,
     out: tl.tensor,
+    bias: tl.tensor,
     offsets: tl.tensor,
     slots: tl.tensor,
     block_rows: tl.tensor,
@@ -46,9 +47,13 @@ def conv_product_kernel(
     pack: tl.constexpr,
     forward: tl.constexpr,
     swap: tl.constexpr,
+    has_bias: tl.constexpr,
     precision: tl.constexpr,
 ) -> None:
-    """``out [pixels, out_channels]`` from ``source [source pixels, source_channels]`` and packed ``weight``."""
+    """``out [pixels, out_channels]`` from ``source [source pixels, source_channels]`` and packed ``weight``.
+
+    ``bias [out_channels]`` is added with ``has_bias``, which the input gradient never has.
+    """
     group = tl.program_id(0) % groups
     positions = (tl.program_id(0) // groups) * token_tile + tl.arange(0, token_tile)
     image, row, col = split_pixel(positions, target_height, target_width)
@@ -90,6 +95,8 @@ def conv_product_kernel(
             if pack > 1:
                 weight_tile = tl.where(present, weight_tile, tl.zeros_like(weight_tile))
             accumulator = multiply(tile, weight_tile, accumulator, forward, swap, precision)
+    if has_bias:
+        accumulator = add_bias(accumulator, bias, group * block, block, swap)
     result = accumulator.to(out.dtype.element_ty)
     if swap:
         result = result.T
@@ -102,6 +109,7 @@ def conv_product_descriptor_kernel(
     source: tl.tensor,
     weight: tl.tensor,
     out: tl.tensor,
+    bias: tl.tensor,
     offsets: tl.tensor,
     slots: tl.tensor,
     block_rows: tl.tensor,
@@ -119,6 +127,7 @@ def conv_product_descriptor_kernel(
     depth: tl.constexpr,
     forward: tl.constexpr,
     swap: tl.constexpr,
+    has_bias: tl.constexpr,
     precision: tl.constexpr,
 ) -> None:
     """The same for stride 1, operands as descriptors ``[batch, height, width, channels]``.
@@ -154,6 +163,8 @@ def conv_product_descriptor_kernel(
         accumulator = multiply(tile, weight_tile, accumulator, forward, swap, precision)
         slot = tl.load(slots + (step + 1) // chunks, mask=step + 1 < end, other=0)
         block_row, block_col = tl.load(block_rows + slot), tl.load(block_cols + slot)
+    if has_bias:
+        accumulator = add_bias(accumulator, bias, group * block, block, swap)
     result = accumulator.to(out.dtype)
     if swap:
         result = result.T

@@ -4,7 +4,7 @@ slope is multiplied into the second layer's input gradient, so that neither is a
 import triton.language as tl
 
 from acf.ops.triton.jit import jit
-from acf.ops.triton.product_kernels import sum_blocks
+from acf.ops.triton.product_kernels import add_bias, sum_blocks
 
 
 @jit
@@ -85,8 +85,7 @@ def product_gelu_kernel(
         x, weight, offsets, slots, indices, groups, block, token_tile, depth, True, swap, precision
     )
     if has_bias:
-        shift = tl.load(bias + group * block + tl.arange(0, block)).to(tl.float32)
-        hidden += shift[:, None] if swap else shift[None, :]
+        hidden = add_bias(hidden, bias, group * block, block, swap)
     if activated.dtype == tl.bfloat16:
         value, rise = short_gelu_and_slope(hidden)
     else:

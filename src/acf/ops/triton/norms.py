@@ -133,10 +133,12 @@ def norms_of_groups(
             (owners, works, candidates, positions, positions, shared.shape[1], gathered.shape[1]), **constants,
         )  # fmt: skip
         return norms
-    operands = (shared, gathered, norms, offsets, order, owner, other)
+    operands = (shared, gathered, norms, offsets, order, owner, other)  # of a linear layer then a bias, not read
     counts = (owners, works, candidates, positions, positions, shared.shape[1], gathered.shape[1])
     if problem is None:
-        launch(weight_grad_gather_kernel, works, operands, counts, **constants, wide=config.swap)
+        launch(
+            weight_grad_gather_kernel, works, (*operands, norms), counts, **constants, wide=config.swap, has_bias=False
+        )
         return norms
     del constants["shared_is_input"]  # always so in a convolution
     launch(

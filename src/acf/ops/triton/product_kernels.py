@@ -67,10 +67,24 @@ def sum_blocks(
 
 
 @jit
+def add_bias(
+    accumulator: tl.tensor, bias: tl.tensor, first: tl.tensor, block: tl.constexpr, swap: tl.constexpr
+) -> tl.tensor:
+    """``accumulator`` of one output tile plus ``bias[first : first + block]``; outputs are its rows with ``swap``."""
+    shift = tl.load(bias + first + tl.arange(0, block)).to(tl.float32)
+    if swap:
+        accumulator += shift[:, None]
+    else:
+        accumulator += shift[None, :]
+    return accumulator
+
+
+@jit
 def product_descriptor_kernel(
     x: tl.tensor,
     weight: tl.tensor,
     out: tl.tensor,
+    bias: tl.tensor,
     offsets: tl.tensor,
     slots: tl.tensor,
     indices: tl.tensor,
@@ -83,9 +97,12 @@ def product_descriptor_kernel(
     pack: tl.constexpr,
     forward: tl.constexpr,
     swap: tl.constexpr,
+    has_bias: tl.constexpr,
     precision: tl.constexpr,
 ) -> None:
     """Operands as tensor descriptors: ``x [tokens, x_width]``, ``weight [nnz * block, block]``, ``out``.
+
+    ``bias [groups * block]`` is a pointer, read only with ``has_bias``.
 
     A k-step multiplies ``depth`` columns of a block, or ``pack`` whole blocks. Coordinates past a tensor read zeros
     and are not written, so neither the last token tile nor the last, partly filled step needs a mask.
@@ -112,6 +129,8 @@ def product_descriptor_kernel(
                 x_tile = x.load([token, column])
                 weight_tile = weight.load([tl.where(present, slot * block, weight_height), 0])
                 accumulator = multiply(x_tile, weight_tile, accumulator, forward, swap, precision)
+    if has_bias:
+        accumulator = add_bias(accumulator, bias, group * block, block, swap)
     result = accumulator.to(out.dtype)
     if swap:
         result = result.T
@@ -123,6 +142,7 @@ def product_transposed_kernel(
     x: tl.tensor,
     weight: tl.tensor,
     out: tl.tensor,
+    bias: tl.tensor,
     offsets: tl.tensor,
     slots: tl.tensor,
     indices: tl.tensor,
@@ -130,6 +150,7 @@ def product_transposed_kernel(
     block: tl.constexpr,
     token_tile: tl.constexpr,
     forward: tl.constexpr,
+    has_bias: tl.constexpr,
     precision: tl.constexpr,
 ) -> None:
     """As the descriptor kernel with whole blocks as k-steps, from the transpose ``x [x_width, tokens]``.
@@ -150,6 +171,8 @@ def product_transposed_kernel(
         accumulator = multiply(x_tile, weight_tile, accumulator, forward, False, precision)
         slot = tl.load(slots + step + 1, mask=step + 1 < end, other=0)
         column = tl.load(indices + slot) * block
+    if has_bias:
+        accumulator = add_bias(accumulator, bias, group * block, block, False)
     out.store([token, group * block], accumulator.to(out.dtype))
 
 
@@ -158,6 +181,7 @@ def product_gather_kernel(
     x: tl.tensor,
     weight: tl.tensor,
     out: tl.tensor,
+    bias: tl.tensor,
     offsets: tl.tensor,
     slots: tl.tensor,
     indices: tl.tensor,
@@ -170,6 +194,7 @@ def product_gather_kernel(
     pack: tl.constexpr,
     forward: tl.constexpr,
     swap: tl.constexpr,
+    has_bias: tl.constexpr,
     precision: tl.constexpr,
 ) -> None:
     """Operands as pointers: ``pack`` blocks of a group are gathered into one multiplication of ``pack * block``."""
@@ -214,6 +239,8 @@ def product_gather_kernel(
         present = start + pack + lane_block < end
         slot = tl.load(slots + start + pack + lane_block, mask=present, other=0)
         index = tl.load(indices + slot, mask=present, other=0)
+    if has_bias:
+        accumulator = add_bias(accumulator, bias, group * block, block, swap)
     result = accumulator.to(out.dtype.element_ty)
     if swap:
         result = result.T

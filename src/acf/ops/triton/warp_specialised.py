@@ -92,11 +92,13 @@ def launch_product(
     out: Tensor,
     walk: tuple[Tensor, Tensor, Tensor],
     forward: bool,
+    bias: Tensor | None,
 ) -> PreparedWarpSpecialised | None:
     """`acf.ops.triton.product.launch_product` for blocks of 128 or 64 in 16 bits."""
     from acf.ops.triton.warp_specialised_kernels import product_warp_specialised_kernel
 
-    results, constants = (_output(out, weight),), {"forward": forward}
+    results = (_output(out, weight), weight if bias is None else bias)
+    constants = {"forward": forward, "has_bias": bias is not None}
     return _launch(product_warp_specialised_kernel, config, (x, weight, forward), results, walk, constants)
 
 

@@ -78,6 +78,13 @@ def activate(buffers: gl.tensor, number: gl.tensor, slope: gl.tensor, start: gl.
 
 
 @gluon_jit
+def load_bias(bias: gl.tensor, output: gl.tensor) -> gl.tensor:
+    """A consumer's ``bias[output : output + 64]`` in float32; loaded before the main loop, which hides the latency."""
+    layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, TOKENS, 16])
+    return gl.load(bias + output + gl.arange(0, OUTPUTS, gl.SliceLayout(1, layout))).to(gl.float32)
+
+
+@gluon_jit
 def load_slopes(slope: gl.tensor, start: gl.tensor) -> gl.tensor:
     """A consumer's slopes from ``start`` on; loaded before the main loop, which hides the latency."""
     accumulator_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, TOKENS, 16])

@@ -19,7 +19,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 )
 
 from acf.ops.triton.jit import gluon_jit, gluon_kernel, jit
-from acf.ops.triton.warp_specialised_epilogue import WORDS, activate, load_slopes, scale, slope_place
+from acf.ops.triton.warp_specialised_epilogue import WORDS, activate, load_bias, load_slopes, scale, slope_place
 from acf.ops.triton.warp_specialised_stages import (
     OUTPUTS,
     QUARTER,
@@ -177,12 +177,14 @@ def multiply_tiles(
     depth: gl.constexpr,
     stages: gl.constexpr,
     forward: gl.constexpr,
+    has_bias: gl.constexpr,
     finish: gl.constexpr,
 ) -> None:
     """One of the two consumers: accumulates every output tile and stores it through the epilogue ``finish``.
 
-    "plain" stores the sums; "gelu", "gelu with bias" and "scaled" are those of `warp_specialised_epilogue`, and take
-    ``extras``. Outputs of blocks of 64 are staged in the ring, those of 128 in two turns in ``staging``.
+    "plain" stores the sums; "gelu" and "scaled" are those of `warp_specialised_epilogue`. ``extras`` are the bias,
+    added first with ``has_bias``, the slope and the number of groups. Outputs of blocks of 64 are staged in the ring,
+    those of 128 in two turns in ``staging``.
     """
     _, _, full, _ = ring
     parts: gl.constexpr = 128 // block
@@ -195,13 +197,14 @@ def multiply_tiles(
     while steps >= 0:
         corner_token, corner_output = token + part * TOKENS, output + first_output
         if finish != "plain":
-            start = slope_place(extras[1], token, output, member, block)
+            start = slope_place(extras[2], token, output, member, block)
         if finish == "scaled":
-            slopes = load_slopes(extras[0], start)
+            slopes = load_slopes(extras[1], start)
+        if has_bias:
+            shift = load_bias(extras[0], corner_output)
         sums, stage, phase, held = sum_steps(member, ring, stage, phase, held, steps, block, depth, stages, forward)
-        if finish == "gelu with bias":
-            lanes = gl.arange(0, OUTPUTS, gl.SliceLayout(1, sums.type.layout))
-            sums += gl.load(extras[2] + corner_output + lanes).to(gl.float32)[:, None]
+        if has_bias:
+            sums += shift[:, None]
         quarters = scale(sums, slopes, out.dtype) if finish == "scaled" else quarters_of(sums.to(out.dtype))
         for turn in gl.static_range(4 // count):
             let_go(ring, held)
@@ -215,9 +218,9 @@ def multiply_tiles(
             buffer = buffers.index(number)
             for quarter in gl.static_range(count):
                 buffer.slice(quarter * QUARTER, QUARTER, dim=0).store(quarters[turn * count + quarter].permute((1, 0)))
-            if finish == "gelu" or finish == "gelu with bias":
+            if finish == "gelu":
                 gl.thread_barrier()
-                activate(buffers, number, extras[0], start + turn * count * WORDS, out.dtype)
+                activate(buffers, number, extras[1], start + turn * count * WORDS, out.dtype)
             fence_async_shared()
             gl.thread_barrier()
             tma.async_copy_shared_to_global(out, [corner_token + turn * count * QUARTER, corner_output], buffer)
@@ -238,6 +241,7 @@ def run_product(
     depth: gl.constexpr,
     stages: gl.constexpr,
     forward: gl.constexpr,
+    has_bias: gl.constexpr,
     finish: gl.constexpr,
 ) -> None:
     """Allocate the ring and start the producer and the consumers."""
@@ -250,8 +254,8 @@ def run_product(
     # Registers: 168 per thread of 12 warps, reallocated from the producer's 4 to the consumers' 8.
     gl.warp_specialize(
         [
-            (multiply_tiles, (0, out, extras, ring, jobs, staging, block, depth, stages, forward, finish)),
-            (multiply_tiles, (1, out, extras, ring, jobs, staging, block, depth, stages, forward, finish)),
+            (multiply_tiles, (0, out, extras, ring, jobs, staging, block, depth, stages, forward, has_bias, finish)),
+            (multiply_tiles, (1, out, extras, ring, jobs, staging, block, depth, stages, forward, has_bias, finish)),
             (copy_tiles, (x, weight, walk, schedule, sizes, ring, jobs, block, depth, stages, forward)),
         ],
         [4, 1],
@@ -264,6 +268,7 @@ def product_warp_specialised_kernel(
     x: gl.tensor,
     weight: gl.tensor,
     out: gl.tensor,
+    bias: gl.tensor,
     offsets: gl.tensor,
     slots: gl.tensor,
     indices: gl.tensor,
@@ -271,6 +276,7 @@ def product_warp_specialised_kernel(
     groups: gl.tensor,
     panels: gl.tensor,
     sorted_panels: gl.tensor,
+    has_bias: gl.constexpr,
     block: gl.constexpr,
     depth: gl.constexpr,
     stages: gl.constexpr,
@@ -280,8 +286,8 @@ def product_warp_specialised_kernel(
 
     ``panels`` counts the token tiles; the last ``sorted_panels`` of them are taken longest group first.
     """
-    walk, sizes = (offsets, slots, indices), (groups, panels, sorted_panels)
-    run_product(x, weight, out, (), walk, schedule, sizes, block, depth, stages, forward, "plain")
+    walk, sizes, extras = (offsets, slots, indices), (groups, panels, sorted_panels), (bias, bias, groups)
+    run_product(x, weight, out, extras, walk, schedule, sizes, block, depth, stages, forward, has_bias, "plain")
 
 
 @gluon_kernel("groups", "panels", "sorted_panels")
@@ -304,9 +310,8 @@ def gelu_warp_specialised_kernel(
     stages: gl.constexpr,
 ) -> None:
     """As `product_gelu_kernel` in the tiles of `product_warp_specialised_kernel`; ``slope`` in words of four bytes."""
-    walk, sizes, extras = (offsets, slots, indices), (groups, panels, sorted_panels), (slope, groups, bias)
-    finish: gl.constexpr = "gelu with bias" if has_bias else "gelu"
-    run_product(x, weight, activated, extras, walk, schedule, sizes, block, depth, stages, True, finish)
+    walk, sizes, extras = (offsets, slots, indices), (groups, panels, sorted_panels), (bias, slope, groups)
+    run_product(x, weight, activated, extras, walk, schedule, sizes, block, depth, stages, True, has_bias, "gelu")
 
 
 @gluon_kernel("groups", "panels", "sorted_panels")
@@ -327,5 +332,5 @@ def scaled_warp_specialised_kernel(
     stages: gl.constexpr,
 ) -> None:
     """As `product_scaled_kernel`, by the ``slope`` that `gelu_warp_specialised_kernel` left."""
-    walk, sizes = (offsets, slots, indices), (groups, panels, sorted_panels)
-    run_product(x, weight, out, (slope, groups), walk, schedule, sizes, block, depth, stages, False, "scaled")
+    walk, sizes, extras = (offsets, slots, indices), (groups, panels, sorted_panels), (slope, slope, groups)
+    run_product(x, weight, out, extras, walk, schedule, sizes, block, depth, stages, False, False, "scaled")

@@ -12,17 +12,25 @@ from acf.ops.triton.jit import jit
 
 @jit
 def find_work(
-    offsets: tl.tensor, owners: tl.tensor, work: tl.tensor, pack: tl.constexpr, owner_span: tl.constexpr
+    offsets: tl.tensor,
+    owners: tl.tensor,
+    work: tl.tensor,
+    pack: tl.constexpr,
+    owner_span: tl.constexpr,
+    keep_empty: tl.constexpr = False,
 ) -> tl.tensor:
     """Owner and first entry of the ``work``-th pack of blocks; ``owners`` where there are fewer packs.
 
-    Every program scans the offsets itself, so no list has to be built, kept, or brought to the host.
+    Every program scans the offsets itself, so no list has to be built, kept, or brought to the host. With
+    ``keep_empty`` an owner without blocks has one pack, an empty one.
     """
     ids = tl.arange(0, owner_span)
     inside = ids < owners
     starts = tl.load(offsets + ids, mask=inside, other=0)
     ends = tl.load(offsets + ids + 1, mask=inside, other=0)
     packs = (ends - starts + pack - 1) // pack
+    if keep_empty:
+        packs = tl.where(inside, tl.maximum(packs, 1), 0)
     through = tl.cumsum(packs, 0)
     before = inside & (through <= work)
     owner = tl.sum(before.to(tl.int32), 0)
@@ -60,20 +68,21 @@ def take_blocks(
     block: tl.constexpr,
     pack: tl.constexpr,
     owner_span: tl.constexpr,
+    keep_empty: tl.constexpr = False,
 ) -> tl.tensor:
     """The ``work``-th pack: its owner, its entries ``first`` to ``end``, and per lane its slot and whether it has one.
 
     There are ``pack * block`` lanes, ``block`` for each entry. The owner is ``owners`` where there are fewer packs.
     """
     lane_block = tl.arange(0, pack * block) // block
-    if pack == 1:
+    if pack == 1 and not keep_empty:
         first = work
         end = work + 1
         slot = tl.load(slots + work + lane_block)
         owner = tl.load(shared_index + tl.load(slots + work))
         present = lane_block >= 0
     else:
-        owner, first = find_work(offsets, owners, work, pack, owner_span)
+        owner, first = find_work(offsets, owners, work, pack, owner_span, keep_empty)
         end = tl.load(offsets + owner + 1, mask=owner < owners, other=0)
         present = first + lane_block < end
         slot = tl.load(slots + first + lane_block, mask=present, other=0)
@@ -122,6 +131,47 @@ def store_blocks(
 
 
 @jit
+def sum_tokens(
+    shared_pointers: tl.tensor,
+    gathered_pointers: tl.tensor,
+    present: tl.tensor,
+    begin: tl.tensor,
+    end: tl.tensor,
+    shared_step: tl.tensor,
+    gathered_step: tl.tensor,
+    block: tl.constexpr,
+    depth: tl.constexpr,
+    pack: tl.constexpr,
+    wide: tl.constexpr,
+    with_sums: tl.constexpr,
+    precision: tl.constexpr,
+) -> tl.tensor:
+    """The gradient of ``pack`` blocks over the tokens ``begin`` to ``end``, and the shared columns' sums if asked for.
+
+    Pointers are those of the first ``depth`` tokens and advance by a step of elements each.
+    """
+    if wide:
+        accumulator = tl.zeros((block, pack * block), dtype=tl.float32)
+    else:
+        accumulator = tl.zeros((pack * block, block), dtype=tl.float32)
+    sums = tl.zeros((depth, block) if with_sums else (1, block), dtype=tl.float32)
+    for start in range(begin, end, depth):
+        inside = start + tl.arange(0, depth) < end
+        gathered_tile = tl.load(gathered_pointers, mask=inside[:, None] & present[None, :], other=0.0)
+        # Pointers move along with the loop: computing them from the token each time costs a fifth of the speed.
+        gathered_pointers += gathered_step
+        shared_tile = tl.load(shared_pointers, mask=inside[:, None], other=0.0)
+        shared_pointers += shared_step
+        if wide:
+            accumulator = tl.dot(shared_tile.T, gathered_tile, accumulator, input_precision=precision)
+        else:
+            accumulator = tl.dot(gathered_tile.T, shared_tile, accumulator, input_precision=precision)
+        if with_sums:
+            sums += shared_tile.to(tl.float32)
+    return accumulator, tl.sum(sums, 0)
+
+
+@jit
 def weight_grad_gather_kernel(
     shared: tl.tensor,
     gathered: tl.tensor,
@@ -130,6 +180,7 @@ def weight_grad_gather_kernel(
     slots: tl.tensor,
     shared_index: tl.tensor,
     gathered_index: tl.tensor,
+    bias: tl.tensor,
     owners: tl.tensor,
     works: tl.tensor,
     blocks: tl.tensor,
@@ -144,6 +195,7 @@ def weight_grad_gather_kernel(
     shared_is_input: tl.constexpr,
     wide: tl.constexpr,
     norms: tl.constexpr,
+    has_bias: tl.constexpr,
     precision: tl.constexpr,
 ) -> None:
     """``pack`` blocks of one owner over one split of the tokens (split-K), operands as pointers.
@@ -151,35 +203,43 @@ def weight_grad_gather_kernel(
     ``shared [tokens, channels]`` is x where the owner is a block column (``shared_is_input``), else the output
     gradient; ``gathered`` is the other one. ``wide`` puts the gathered blocks on the matrix unit's wide dimension, else
     on its dimension of 64. ``out [splits, blocks, block, block]`` takes each split's part; with ``norms``, which allow
-    one split only, ``out [blocks]`` takes the Frobenius norms.
+    one split only, ``out [blocks]`` takes the Frobenius norms. With ``has_bias``, where owners are block rows, the
+    first pack of each row also sums its columns of the output gradient into ``bias [splits, shared_width]``.
     """
     work = tl.program_id(0) % works  # splits vary slowest: programs in flight read the same tokens
     split = tl.program_id(0) // works
-    owner, first, end, slot, present = take_blocks(offsets, slots, shared_index, owners, work, block, pack, owner_span)
-    if pack > 1:  # noqa: SIM102 (a constexpr: Triton drops the branch)
+    owner, first, end, slot, present = take_blocks(
+        offsets, slots, shared_index, owners, work, block, pack, owner_span, has_bias
+    )
+    if pack > 1 or has_bias:  # noqa: SIM102 (a constexpr: Triton drops the branch)
         if owner >= owners:
             return
     columns = gathered_columns(gathered_index, slot, present, block, pack)
-    if wide:
-        accumulator = tl.zeros((block, pack * block), dtype=tl.float32)
-    else:
-        accumulator = tl.zeros((pack * block, block), dtype=tl.float32)
     split_begin = split * tokens_per_split
     split_end = tl.minimum(split_begin + tokens_per_split, tokens)
     first_rows = split_begin + tl.arange(0, depth).to(tl.int64)
-    # Pointers move along with the loop: computing them from the token each time costs a fifth of the speed.
+    shared_columns = owner * block + tl.arange(0, block)
     gathered_pointers = gathered + (first_rows * gathered_width)[:, None] + columns[None, :]
-    shared_pointers = shared + (first_rows * shared_width)[:, None] + (owner * block + tl.arange(0, block))[None, :]
-    for start in range(split_begin, split_end, depth):
-        inside = start + tl.arange(0, depth) < split_end
-        gathered_tile = tl.load(gathered_pointers, mask=inside[:, None] & present[None, :], other=0.0)
-        gathered_pointers += depth * gathered_width
-        shared_tile = tl.load(shared_pointers, mask=inside[:, None], other=0.0)
-        shared_pointers += depth * shared_width
-        if wide:
-            accumulator = tl.dot(shared_tile.T, gathered_tile, accumulator, input_precision=precision)
+    shared_pointers = shared + (first_rows * shared_width)[:, None] + shared_columns[None, :]
+    shared_step, gathered_step = depth * shared_width, depth * gathered_width
+    if has_bias:
+        if first == tl.load(offsets + owner):
+            accumulator, sums = sum_tokens(
+                shared_pointers, gathered_pointers, present, split_begin, split_end, shared_step, gathered_step,
+                block, depth, pack, wide, True, precision,
+            )  # fmt: skip
+            target = bias + split.to(tl.int64) * shared_width + shared_columns
+            tl.store(target, sums.to(bias.dtype.element_ty))
         else:
-            accumulator = tl.dot(gathered_tile.T, shared_tile, accumulator, input_precision=precision)
+            accumulator, sums = sum_tokens(
+                shared_pointers, gathered_pointers, present, split_begin, split_end, shared_step, gathered_step,
+                block, depth, pack, wide, False, precision,
+            )  # fmt: skip
+    else:
+        accumulator, sums = sum_tokens(
+            shared_pointers, gathered_pointers, present, split_begin, split_end, shared_step, gathered_step,
+            block, depth, pack, wide, False, precision,
+        )  # fmt: skip
     if norms:
         store_norms(accumulator, out, slots, first, end, block, pack, wide)
         return
