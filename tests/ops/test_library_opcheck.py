@@ -36,15 +36,17 @@ def linear_samples(dtype: torch.dtype) -> dict[str, tuple[Any, ...]]:
         "block_linear_weight_and_bias_grad": (output_grad, x, *LINEAR_TOPOLOGY, torch.float32),
         "bias_grad": (output_grad, torch.float32),
         "block_gradient_norms": (output_grad, x, *candidates, [4, 3]),
-        "block_linear_gelu": (x, weight, torch.randn(8, dtype=dtype), False, *LINEAR_TOPOLOGY),
+        "block_linear_activation": (x, weight, torch.randn(8, dtype=dtype), "silu", False, *LINEAR_TOPOLOGY),
         "block_linear_scaled_input_grad": (output_grad, weight, x, *LINEAR_TOPOLOGY),
-        "block_gelu_mlp": (
+        "block_mlp": (
             trainable_x,
             trainable_weight,
             None,
             torch.randn(2, 4, 4, dtype=dtype, requires_grad=True),
+            torch.randn(4, requires_grad=True),
             list(LINEAR_TOPOLOGY),
             list(SECOND_TOPOLOGY),
+            "gelu",
         ),
     }
 
@@ -76,9 +78,9 @@ LINEAR_OPS = [
     "block_linear_weight_and_bias_grad",
     "bias_grad",
     "block_gradient_norms",
-    "block_linear_gelu",
+    "block_linear_activation",
     "block_linear_scaled_input_grad",
-    "block_gelu_mlp",
+    "block_mlp",
 ]
 CONV_OPS = [
     "block_conv2d",

@@ -7,19 +7,20 @@ with masked weights.
 from acf.ops import cpu, flops, triton
 from acf.ops.conv import block_conv2d, block_conv2d_gradient_norms
 from acf.ops.dense import dense_products
-from acf.ops.gelu import block_gelu_mlp
 from acf.ops.geometry import Conv2dGeometry
 from acf.ops.linear import block_gradient_norms, block_linear
+from acf.ops.mlp import MlpLayer, block_mlp
 from acf.ops.observe import observe_weight_grad, stop_observing
 from acf.ops.two_weights import conv2d_with_two_weights, linear_with_two_weights, mask_straight_through
 
 __all__ = [
     "Conv2dGeometry",
+    "MlpLayer",
     "block_conv2d",
     "block_conv2d_gradient_norms",
-    "block_gelu_mlp",
     "block_gradient_norms",
     "block_linear",
+    "block_mlp",
     "conv2d_with_two_weights",
     "dense_products",
     "linear_with_two_weights",

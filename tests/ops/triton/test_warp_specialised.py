@@ -14,7 +14,7 @@ from torch import Tensor
 from triton.backends.compiler import GPUTarget
 
 from acf.ops import dense_products
-from acf.ops.gelu import packed_slopes
+from acf.ops.mlp import packed_slopes
 from acf.ops.triton import warp_specialised
 from acf.ops.triton.configs import WARP_SPECIALISED_PRODUCT
 
@@ -29,7 +29,7 @@ def _nothing_remembered():
     warp_specialised.has_warp_specialisation.cache_clear()
 
 
-def compiled_for_hopper(name: str, block: int, boxes: dict[str, Any], **constants: bool) -> Any:
+def compiled_for_hopper(name: str, block: int, boxes: dict[str, Any], **constants: bool | str) -> Any:
     """A kernel of `warp_specialised_kernels`, whose operands are pointers to integers but for ``boxes`` in bfloat16."""
     from triton.experimental.gluon._runtime import GluonASTSource
     from triton.experimental.gluon.language import NVMMASharedLayout
@@ -70,11 +70,14 @@ def test_the_product_compiles_for_hopper_to_its_widest_matrix_instruction(block:
 
 
 @needs_its_gluon
-@pytest.mark.parametrize("block", [128, 64])
-def test_slopes_leave_and_come_back_in_whole_lines_without_changing_threads(block: int):
+@pytest.mark.parametrize(
+    ("block", "activation"), [(128, "gelu"), (64, "gelu"), (128, "silu"), (64, "gelu_tanh"), (128, "relu")]
+)
+def test_slopes_leave_and_come_back_in_whole_lines_without_changing_threads(block: int, activation: str):
     box = (128 if block == 128 else 256, 64)
+    boxes = {"activated": box, "weight": (block, 64)}
     leaving = compiled_for_hopper(
-        "gelu_warp_specialised_kernel", block, {"activated": box, "weight": (block, 64)}, has_bias=True
+        "activation_warp_specialised_kernel", block, boxes, has_bias=True, activation=activation
     )
     coming = compiled_for_hopper("scaled_warp_specialised_kernel", block, {"out": box, "weight": (64, block)})
     assert "st.global.v4.b32" in leaving.asm["ptx"]

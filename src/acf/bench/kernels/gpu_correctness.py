@@ -11,8 +11,8 @@ from torch import Tensor
 from torch.nn.functional import gelu as gelu_of
 
 from acf.ops import Conv2dGeometry, reference
-from acf.ops.gelu import packed_slopes
-from acf.ops.triton import conv, gelu, norms, product, weight_grad
+from acf.ops.mlp import packed_slopes
+from acf.ops.triton import conv, mlp, norms, product, weight_grad
 from acf.ops.triton.configs import (
     WARP_SPECIALISED_PRODUCT,
     conv_product_configs,
@@ -91,18 +91,18 @@ def check_gelu(
     precision, weight = dot_precision(x.dtype), weight / (2 * block) ** 0.5  # hidden values of order one
     shift = torch.randn(gradient.shape[1], device="cuda").to(x.dtype)
     scaled = reference.linear_input_grad(gradient.double(), weight.double(), topology) * x.double()
-    for config in gelu.gelu_configs(block, x.itemsize, precision):
+    for config in mlp.epilogue_configs(block, x.itemsize, precision):
         for bias in (None, shift):
             hidden = reference.linear(x.double(), weight.double(), topology)
             hidden = (hidden if bias is None else hidden + bias.double()).requires_grad_()
             value = torch.nn.functional.gelu(hidden)
             (rise,) = torch.autograd.grad(value.sum(), hidden)
             activated, slope = (poisoned(*gradient.shape, dtype=x.dtype) for _ in range(2))
-            gelu.launch_gelu(config, x, weight, bias, activated, slope, topology)
+            mlp.launch_activation(config, x, weight, bias, (activated, slope), topology, "gelu")
             log.add(f"GELU {x.dtype} {precision}", activated, value.detach(), tolerance)
             log.add(f"slope of GELU {x.dtype} {precision}", slope, rise, tolerance)
         out = poisoned(*x.shape, dtype=x.dtype)
-        gelu.launch_scaled(config, gradient, weight, x, out, topology)
+        mlp.launch_scaled(config, gradient, weight, x, out, topology)
         log.add(f"scaled input gradient {x.dtype} {precision}", out, scaled, tolerance)
 
 
@@ -142,12 +142,12 @@ def check_warp_specialised(log: ErrorLog, block: int, dtype: torch.dtype) -> Non
         slope = packed_slopes(x, 40 * block, block)
         passes += [
             (
-                lambda y: gelu.launch_gelu(config, x, weights[0], shift, y, slope, first),
+                lambda y: mlp.launch_activation(config, x, weights[0], shift, (y, slope), first, "gelu"),
                 lambda again, y: again(x.clone(), weights[0], y, slope, shift, *rows),
                 gelu_of(shifted),
             ),
             (
-                lambda y: gelu.launch_scaled(config, gradient, weights[1], slope, y, second),
+                lambda y: mlp.launch_scaled(config, gradient, weights[1], slope, y, second),
                 lambda again, y: again(gradient.clone(), weights[1], slope, y, *cols),
                 torch.ops.aten.gelu_backward(backward, shifted),
             ),
@@ -257,8 +257,12 @@ def check_relaunch(block: int) -> None:
         (product.linear, (x, weight), (None, *topology)),
         (product.linear_input_grad, (gradient, weight), topology),
         (weight_grad.linear_weight_grad, (gradient, x), topology),
-        (lambda x, weight, *rest: gelu.linear_gelu(x, weight, None, False, *rest)[1], (x, weight), topology),
-        (gelu.linear_scaled_input_grad, (gradient, weight, x), topology),
+        (
+            lambda x, weight, *rest: mlp.linear_activation(x, weight, None, "gelu", False, *rest)[1],
+            (x, weight),
+            topology,
+        ),
+        (mlp.linear_scaled_input_grad, (gradient, weight, x), topology),
         (conv.conv2d, (images, kernel), (None, *conv_topology, *pairs)),
         (conv.conv2d_input_grad, (images_grad, kernel), (*conv_topology, sizes, *pairs)),
         (conv.conv2d_weight_grad, (images_grad, images), (*conv_topology, *pairs)),

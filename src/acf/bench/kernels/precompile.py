@@ -12,8 +12,8 @@ from torch import Tensor
 from acf.bench.kernels.steps import STEP_BLOCKS
 from acf.bench.kernels.training_step import STEP_MODELS, STEP_SPARSITY
 from acf.ops import Conv2dGeometry
-from acf.ops.gelu import packed_slopes
-from acf.ops.triton import conv, gelu, product, weight_grad
+from acf.ops.mlp import packed_slopes
+from acf.ops.triton import conv, mlp, product, weight_grad
 from acf.ops.triton.configs import (
     WARP_SPECIALISED_PRODUCT,
     conv_product_configs,
@@ -57,19 +57,20 @@ def compile_linear(block: int, shape: tuple[int, int], density: float, part: int
         partial(weight_grad.launch_weight_grad, config, gradient, x, torch.empty_like(weight), topology)
         for config in weight_grad_configs(block, 2, "tf32", weight_grad.split_choices(len(weight)))
     ]
-    for config in gelu.gelu_configs(block, 2, "tf32"):
+    for config in mlp.epilogue_configs(block, 2, "tf32"):
         if shape[0] >= shape[1]:  # the first layer of an MLP
             outs = torch.empty_like(gradient), torch.empty_like(gradient)
-            jobs.append(partial(gelu.launch_gelu, config, x, weight, None, *outs, topology))
+            jobs.append(partial(mlp.launch_activation, config, x, weight, None, outs, topology, "gelu"))
         if shape[0] <= shape[1]:  # the second
             out = torch.empty_like(x)
-            jobs.append(partial(gelu.launch_scaled, config, gradient, weight, x, out, topology))
+            jobs.append(partial(mlp.launch_scaled, config, gradient, weight, x, out, topology))
     if has and block in WARP_SPECIALISED_PRODUCT:
         config, slope = WARP_SPECIALISED_PRODUCT[block], packed_slopes(x, max(shape), block)
         if shape[0] >= shape[1]:
-            jobs.append(partial(gelu.launch_gelu, config, x, weight, None, torch.empty_like(gradient), slope, topology))
+            results = torch.empty_like(gradient), slope
+            jobs.append(partial(mlp.launch_activation, config, x, weight, None, results, topology, "gelu"))
         if shape[0] <= shape[1]:
-            jobs.append(partial(gelu.launch_scaled, config, gradient, weight, slope, torch.empty_like(x), topology))
+            jobs.append(partial(mlp.launch_scaled, config, gradient, weight, slope, torch.empty_like(x), topology))
     for job in jobs[part::parts]:
         job()
     torch.cuda.synchronize()

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from acf.ops import conv as conv_ops
-from acf.ops import gelu as gelu_ops
 from acf.ops import linear as linear_ops
+from acf.ops import mlp as mlp_ops
 from acf.ops.bias import bias_grad
 from acf.ops.library import Op
 from acf.ops.observe import observed
@@ -30,8 +30,8 @@ _KERNELS: tuple[tuple[Op[Any], str, str], ...] = (
     (linear_ops.block_linear_weight_and_bias_grad, "weight_grad", "linear_weight_and_bias_grad"),
     (bias_grad, "bias_grad", "bias_grad"),
     (linear_ops.linear_gradient_norms, "norms", "linear_gradient_norms"),
-    (gelu_ops.block_linear_gelu, "gelu", "linear_gelu"),
-    (gelu_ops.block_linear_scaled_input_grad, "gelu", "linear_scaled_input_grad"),
+    (mlp_ops.block_linear_activation, "mlp", "linear_activation"),
+    (mlp_ops.block_linear_scaled_input_grad, "mlp", "linear_scaled_input_grad"),
     (conv_ops.block_conv2d_forward, "conv", "conv2d"),
     (conv_ops.block_conv2d_input_grad, "conv", "conv2d_input_grad"),
     (conv_ops.block_conv2d_weight_grad, "conv", "conv2d_weight_grad"),

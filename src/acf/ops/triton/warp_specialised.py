@@ -46,7 +46,7 @@ def gains_by_warp_specialisation(x: Tensor, weight: Tensor) -> bool:
 
 
 def has_packed_slopes(x: Tensor, first_weight: Tensor, second_weight: Tensor) -> bool:
-    """Whether the two products around a GELU, the first of ``x [tokens, in]``, both run in these kernels."""
+    """Whether the two products around an activation, the first of ``x [tokens, in]``, both run in these kernels."""
     shapes = {weight.shape[1:] for weight in (first_weight, second_weight)}
     return (
         not dense_chosen()
@@ -102,21 +102,22 @@ def launch_product(
     return _launch(product_warp_specialised_kernel, config, (x, weight, forward), results, walk, constants)
 
 
-def launch_gelu(
+def launch_activation(
     config: LaunchConfig,
     x: Tensor,
     weight: Tensor,
     bias: Tensor | None,
-    activated: Tensor,
-    slope: Tensor,
+    results: tuple[Tensor, Tensor],
     walk: tuple[Tensor, Tensor, Tensor],
+    activation: str,
 ) -> PreparedWarpSpecialised | None:
-    """`acf.ops.triton.gelu.launch_gelu` for blocks of 128 or 64 in bfloat16, ``slope`` packed."""
-    from acf.ops.triton.warp_specialised_kernels import gelu_warp_specialised_kernel
+    """`acf.ops.triton.mlp.launch_activation` for blocks of 128 or 64 in bfloat16, the slope packed."""
+    from acf.ops.triton.warp_specialised_kernels import activation_warp_specialised_kernel
 
-    results = (_output(activated, weight), slope, weight if bias is None else bias)
-    constants = {"has_bias": bias is not None}
-    return _launch(gelu_warp_specialised_kernel, config, (x, weight, True), results, walk, constants)
+    activated, slope = results
+    operands = (_output(activated, weight), slope, weight if bias is None else bias)
+    constants = {"has_bias": bias is not None, "activation": activation}
+    return _launch(activation_warp_specialised_kernel, config, (x, weight, True), operands, walk, constants)
 
 
 def launch_scaled(
@@ -127,7 +128,7 @@ def launch_scaled(
     out: Tensor,
     walk: tuple[Tensor, Tensor, Tensor],
 ) -> PreparedWarpSpecialised | None:
-    """`acf.ops.triton.gelu.launch_scaled` for blocks of 128 or 64 in bfloat16, by a packed ``slope``."""
+    """`acf.ops.triton.mlp.launch_scaled` for blocks of 128 or 64 in bfloat16, by a packed ``slope``."""
     from acf.ops.triton.warp_specialised_kernels import scaled_warp_specialised_kernel
 
     results = (slope, _output(out, weight))

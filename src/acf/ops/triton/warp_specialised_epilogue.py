@@ -1,15 +1,15 @@
-"""Epilogues of the warp-specialised products: the GELU between two layers, and its slope as bytes between passes."""
+"""Epilogues of the warp-specialised products: bias, activation, and the activation's slope as bytes between passes."""
 
 from triton.experimental.gluon import language as gl
 
-from acf.ops.triton.gelu_kernels import short_gelu_and_slope
 from acf.ops.triton.jit import gluon_jit
+from acf.ops.triton.mlp_kernels import value_and_slope
 from acf.ops.triton.warp_specialised_stages import OUTPUTS, QUARTER, TOKENS, quarters_of
 
-gelu_with_slope = gluon_jit(short_gelu_and_slope.fn)
+gluon_value_and_slope = gluon_jit(value_and_slope.fn)
 
 SLOPE_STEPS: gl.constexpr = gl.constexpr(200.0)
-"""Steps of the GELU's slope, which lies between -0.13 and 1.13, to one: a byte is off by 1/400 at most.
+"""Codes per unit of slope. Slopes lie between -0.13 and 1.13, so a byte holds them with an error of at most 1/400.
 
 In bfloat16 it would be off by up to 1/256 above one and 1/512 below."""
 
@@ -20,7 +20,7 @@ NO_SLOPE: gl.constexpr = gl.constexpr(255)
 """The code of a NaN; the largest code of a number is 252."""
 
 SLICE: gl.constexpr = gl.constexpr(32)
-"""Tokens that the GELU processes at a time."""
+"""Tokens that `activate` processes at a time."""
 
 WORDS: gl.constexpr = gl.constexpr(64 * 64 // 4)
 """Words of four slopes of a quarter."""
@@ -53,8 +53,15 @@ def slope_place(
 
 
 @gluon_jit
-def activate(buffers: gl.tensor, number: gl.tensor, slope: gl.tensor, start: gl.tensor, dtype: gl.constexpr) -> None:
-    """Apply the GELU in place to ``buffers[number] [tokens, outputs]`` and store its slope to global memory.
+def activate(
+    buffers: gl.tensor,
+    number: gl.tensor,
+    slope: gl.tensor,
+    start: gl.tensor,
+    dtype: gl.constexpr,
+    activation: gl.constexpr,
+) -> None:
+    """Apply the activation in place to ``buffers[number] [tokens, outputs]`` and store its slope to global memory.
 
     A loop over 16 elements per thread: fully unrolled, instruction cache misses would cost more than the arithmetic.
     """
@@ -64,7 +71,7 @@ def activate(buffers: gl.tensor, number: gl.tensor, slope: gl.tensor, start: gl.
     for index in range(count):
         place = slices.index(number * count + index)
         hidden = place.permute((1, 0)).load(layout).to(gl.float32)
-        value, rise = gelu_with_slope(hidden)
+        value, rise = gluon_value_and_slope(hidden, activation, True)
         # Adding 2**23 leaves the nearest integer in the lowest bits of the mantissa; a NaN sets all of them.
         codes = (rise * SLOPE_STEPS + (8388608.0 + SLOPE_ZERO)).to(gl.int32, bitcast=True) & 255
         codes = codes.reshape([4, 2, 8, 4, 4, 2]).permute((0, 2, 4, 3, 1, 5)).reshape([OUTPUTS * SLICE])

@@ -182,9 +182,9 @@ def multiply_tiles(
 ) -> None:
     """One of the two consumers: accumulates every output tile and stores it through the epilogue ``finish``.
 
-    "plain" stores the sums; "gelu" and "scaled" are those of `warp_specialised_epilogue`. ``extras`` are the bias,
-    added first with ``has_bias``, the slope and the number of groups. Outputs of blocks of 64 are staged in the ring,
-    those of 128 in two turns in ``staging``.
+    "plain" stores the sums, "scaled" multiplies them by the slope, and the name of an activation stores that and its
+    slope. ``extras`` are the bias, added first with ``has_bias``, the slope and the number of groups. Outputs of blocks
+    of 64 are staged in the ring, those of 128 in two turns in ``staging``.
     """
     _, _, full, _ = ring
     parts: gl.constexpr = 128 // block
@@ -218,9 +218,9 @@ def multiply_tiles(
             buffer = buffers.index(number)
             for quarter in gl.static_range(count):
                 buffer.slice(quarter * QUARTER, QUARTER, dim=0).store(quarters[turn * count + quarter].permute((1, 0)))
-            if finish == "gelu":
+            if finish != "plain" and finish != "scaled":
                 gl.thread_barrier()
-                activate(buffers, number, extras[1], start + turn * count * WORDS, out.dtype)
+                activate(buffers, number, extras[1], start + turn * count * WORDS, out.dtype, finish)
             fence_async_shared()
             gl.thread_barrier()
             tma.async_copy_shared_to_global(out, [corner_token + turn * count * QUARTER, corner_output], buffer)
@@ -291,7 +291,7 @@ def product_warp_specialised_kernel(
 
 
 @gluon_kernel("groups", "panels", "sorted_panels")
-def gelu_warp_specialised_kernel(
+def activation_warp_specialised_kernel(
     x: gl.tensor,
     weight: gl.tensor,
     activated: gl.tensor,
@@ -305,13 +305,14 @@ def gelu_warp_specialised_kernel(
     panels: gl.tensor,
     sorted_panels: gl.tensor,
     has_bias: gl.constexpr,
+    activation: gl.constexpr,
     block: gl.constexpr,
     depth: gl.constexpr,
     stages: gl.constexpr,
 ) -> None:
-    """As `product_gelu_kernel` in the tiles of `product_warp_specialised_kernel`; ``slope`` in words of four bytes."""
+    """As `product_activation_kernel`, in the tiles of the product above; ``slope`` in words of four bytes."""
     walk, sizes, extras = (offsets, slots, indices), (groups, panels, sorted_panels), (bias, slope, groups)
-    run_product(x, weight, activated, extras, walk, schedule, sizes, block, depth, stages, True, has_bias, "gelu")
+    run_product(x, weight, activated, extras, walk, schedule, sizes, block, depth, stages, True, has_bias, activation)
 
 
 @gluon_kernel("groups", "panels", "sorted_panels")
@@ -331,6 +332,6 @@ def scaled_warp_specialised_kernel(
     depth: gl.constexpr,
     stages: gl.constexpr,
 ) -> None:
-    """As `product_scaled_kernel`, by the ``slope`` that `gelu_warp_specialised_kernel` left."""
+    """As `product_scaled_kernel`, by the ``slope`` that `activation_warp_specialised_kernel` stored."""
     walk, sizes, extras = (offsets, slots, indices), (groups, panels, sorted_panels), (slope, slope, groups)
     run_product(x, weight, out, extras, walk, schedule, sizes, block, depth, stages, False, False, "scaled")
