@@ -18,7 +18,7 @@ from acf.ops.cpu.call import INSTRUCTION_SETS
 from acf.terminal import progress, show
 
 KINDS = ("linear", "conv", "step")
-SECTIONS = ("correctness", "layers", "norms", "conv", "overhead", "steps")
+SECTIONS = ("correctness", "layers", "norms", "conv", "overhead", "steps", "bias", "narrow")
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 T = TypeVar("T")

@@ -13,10 +13,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from acf.ops import bias as bias_ops
 from acf.ops import conv as conv_ops
 from acf.ops import linear as linear_ops
 from acf.ops import mlp as mlp_ops
-from acf.ops.bias import bias_grad
 from acf.ops.library import Op
 from acf.ops.observe import observed
 
@@ -28,7 +28,7 @@ _KERNELS: tuple[tuple[Op[Any], str, str], ...] = (
     (linear_ops.block_linear_input_grad, "product", "linear_input_grad"),
     (linear_ops.block_linear_weight_grad, "weight_grad", "linear_weight_grad"),
     (linear_ops.block_linear_weight_and_bias_grad, "weight_grad", "linear_weight_and_bias_grad"),
-    (bias_grad, "bias_grad", "bias_grad"),
+    (bias_ops.bias_grad, "bias_grad", "bias_grad"),
     (linear_ops.linear_gradient_norms, "norms", "linear_gradient_norms"),
     (mlp_ops.block_linear_activation, "mlp", "linear_activation"),
     (mlp_ops.block_linear_scaled_input_grad, "mlp", "linear_scaled_input_grad"),
