@@ -32,8 +32,8 @@ def linear_samples(dtype: torch.dtype) -> dict[str, tuple[Any, ...]]:
         "block_linear": (trainable_x, trainable_weight, trainable_bias, *LINEAR_TOPOLOGY),
         "block_linear_forward": (x, weight, None, *LINEAR_TOPOLOGY),
         "block_linear_input_grad": (output_grad, weight, *LINEAR_TOPOLOGY),
-        "block_linear_weight_grad": (output_grad, x, *LINEAR_TOPOLOGY),
-        "block_linear_weight_and_bias_grad": (output_grad, x, *LINEAR_TOPOLOGY, torch.float32),
+        "block_linear_weight_grad": (output_grad, x, *LINEAR_TOPOLOGY, torch.float32),
+        "block_linear_weight_and_bias_grad": (output_grad, x, *LINEAR_TOPOLOGY, dtype, torch.float32),
         "bias_grad": (output_grad, torch.float32),
         "block_gradient_norms": (output_grad, x, *candidates, [4, 3]),
         "block_linear_activation": (x, weight, torch.randn(8, dtype=dtype), "silu", False, *LINEAR_TOPOLOGY),
@@ -65,7 +65,7 @@ def conv_samples(
         "block_conv2d": (trainable_x, trainable_weight, trainable_bias, *topology, *lists),
         "block_conv2d_forward": (x, weight, None, *topology, *lists),
         "block_conv2d_input_grad": (output_grad, weight, *topology, list(x.shape), *lists),
-        "block_conv2d_weight_grad": (output_grad, x, *topology, *lists),
+        "block_conv2d_weight_grad": (output_grad, x, *topology, *lists, torch.float32),
         "block_conv2d_gradient_norms": (output_grad, x, *candidates, [4, 2], *lists),
     }
 

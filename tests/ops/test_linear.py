@@ -95,6 +95,17 @@ def test_a_bias_in_float32_keeps_its_dtype_beside_bfloat16_operands():
     torch.testing.assert_close(bias.grad, torch.full((32,), 5.0))
 
 
+def test_a_weight_in_float32_beside_a_bfloat16_input_is_cast_and_its_gradient_is_not_rounded():
+    topology = BlockTopology.build(BlockLayout(32, 16, 16, 16), torch.tensor([1, 0]), torch.tensor([0, 0]))
+    weight = torch.randn(2, 16, 16, requires_grad=True)
+    x = torch.randn(64, 16).bfloat16()
+    y = block_linear(x, weight, topology)
+    torch.testing.assert_close(y, block_linear(x, weight.bfloat16(), topology))
+    y.sum().backward()
+    assert weight.grad.dtype == torch.float32
+    torch.testing.assert_close(weight.grad[0], x.float().sum(0).expand(16, 16), rtol=1e-2, atol=1e-2)
+
+
 @pytest.mark.parametrize("wanted", ["bias", "weight and bias"])
 def test_only_the_parameters_gradients_that_are_asked_for_are_computed(wanted, gradient_ops_of):
     topology = BlockTopology.build(BlockLayout(4, 4, 2, 2), torch.tensor([1, 0]), torch.tensor([0, 0]))

@@ -298,9 +298,13 @@ if INTERPRETING:
             y = product.linear(x, weight, bias, *topology)
             expected = reference.linear(x.double(), weight.double(), topology, bias.double())
             assert_close(y, expected, x.dtype)
-            gradient, sums = weight_grad.linear_weight_and_bias_grad(output_grad, x, *topology, bias_dtype)
+            gradient, sums = weight_grad.linear_weight_and_bias_grad(output_grad, x, *topology, x.dtype, bias_dtype)
             assert_close(gradient, reference.linear_weight_grad(output_grad.double(), x.double(), topology), x.dtype)
-            assert sums.dtype == bias_dtype
+            assert (gradient.dtype, sums.dtype) == (x.dtype, bias_dtype)
+            exact = weight_grad.linear_weight_grad(output_grad, x, *topology, torch.float32)
+            assert exact.dtype == torch.float32
+            wide = reference.linear_weight_grad(output_grad.double(), x.double(), topology)
+            assert_close(exact, wide, torch.float32)
             assert_close(sums, output_grad.double().sum(0), bias_dtype)
 
     @pytest.mark.parametrize("groups", [1, 5, 16])
@@ -327,7 +331,7 @@ if INTERPRETING:
             x.dtype,
         )
         assert_close(
-            weight_grad.linear_weight_grad(output_grad, x, *topology),
+            weight_grad.linear_weight_grad(output_grad, x, *topology, x.dtype),
             reference.linear_weight_grad(output_grad, x, topology),
             x.dtype,
         )

@@ -31,8 +31,8 @@ class BlockSparseConv2d(BlockSparseLayer):
         if x.dim() == 3:
             y: Tensor = self.forward(x.unsqueeze(0)).squeeze(0)
             return y
-        x, weight = cast_for_autocast(pad_explicitly(x, self.explicit_padding, self.padding_mode), self.weight)
-        return block_conv2d(x, weight, self.topology, self.geometry, self.bias)
+        (x,) = cast_for_autocast(pad_explicitly(x, self.explicit_padding, self.padding_mode))
+        return block_conv2d(x, self.weight, self.topology, self.geometry, self.bias)
 
     def gradient_norms(self, output_grad: Tensor, x: Tensor, rows: Tensor, cols: Tensor) -> Tensor:
         """Norms of the weight-gradient blocks at ``(rows, cols)``, float32; present or absent alike."""

@@ -57,9 +57,9 @@ class FusedMlp(NamedTuple):
 
     def __call__(self, x: Tensor) -> Tensor:
         """``x [..., in]`` to ``[..., out]``."""
-        x, first_weight, second_weight = cast_for_autocast(x, self.first.weight, self.second.weight)
-        first = MlpLayer(first_weight, self.first.topology, self.first.bias)
-        return block_mlp(x, first, MlpLayer(second_weight, self.second.topology, self.second.bias), self.activation)
+        (x,) = cast_for_autocast(x)
+        first, second = (MlpLayer(layer.weight, layer.topology, layer.bias) for layer in (self.first, self.second))
+        return block_mlp(x, first, second, self.activation)
 
 
 def _fused_mlp(layers: list[nn.Module]) -> FusedMlp | None:

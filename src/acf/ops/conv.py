@@ -46,18 +46,20 @@ def _fake_input_grad(output_grad: Tensor, weight: Tensor, *rest: Any) -> Tensor:
 
 
 def _weight_grad(output_grad: Tensor, x: Tensor, *rest: Any) -> Tensor:
-    topology, geometry = split_arguments(rest)
+    *arguments, dtype = rest
+    topology, geometry = split_arguments(arguments)
     notify(topology.block_rows, output_grad, x)
-    return reference.conv2d_weight_grad(output_grad, x, topology, geometry)
+    return reference.conv2d_weight_grad(output_grad, x, topology, geometry).to(dtype)
 
 
 def _fake_weight_grad(output_grad: Tensor, x: Tensor, *rest: Any) -> Tensor:
-    topology, geometry = split_arguments(rest)
+    *arguments, dtype = rest
+    topology, geometry = split_arguments(arguments)
     block_shape = (
         output_grad.shape[1] // grid_rows(topology),
         x.shape[1] * geometry.taps // grid_cols(topology),
     )
-    return x.new_empty(topology.block_rows.numel(), *block_shape)
+    return x.new_empty(topology.block_rows.numel(), *block_shape, dtype=dtype)
 
 
 def _gradient_norms(output_grad: Tensor, x: Tensor, rows: Tensor, cols: Tensor, *rest: Any) -> Tensor:
@@ -83,7 +85,7 @@ block_conv2d_input_grad = Op(
 )
 block_conv2d_weight_grad = Op(
     "block_conv2d_weight_grad",
-    f"(Tensor output_grad, Tensor x, {TOPOLOGY}, {GEOMETRY}) -> Tensor",
+    f"(Tensor output_grad, Tensor x, {TOPOLOGY}, {GEOMETRY}, ScalarType dtype) -> Tensor",
     _weight_grad,
     _fake_weight_grad,
 )
@@ -99,9 +101,10 @@ conv2d_gradient_norms = Op(
 class _BlockConv2d(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, rest: tuple[Any, ...]) -> Tensor:
+        ctx.dtypes = weight.dtype, None if bias is None else bias.dtype
+        weight = weight.to(x.dtype)
         ctx.save_for_backward(x, weight, *rest[:6])
         ctx.geometry = rest[6:]
-        ctx.bias_dtype = None if bias is None else bias.dtype
         return block_conv2d_forward(x, weight, bias, *rest)
 
     @staticmethod
@@ -115,8 +118,8 @@ def _gradients(ctx: Any, output_grad: Tensor) -> tuple[Tensor | None, ...]:
     if ctx.needs_input_grad[0]:
         input_grad = block_conv2d_input_grad(output_grad, weight, *topology, list(x.shape), *ctx.geometry)
     if ctx.needs_input_grad[1]:
-        weight_grad = block_conv2d_weight_grad(output_grad, x, *topology, *ctx.geometry)
-    return input_grad, weight_grad, bias_grad(output_grad, ctx.bias_dtype) if ctx.needs_input_grad[2] else None, None
+        weight_grad = block_conv2d_weight_grad(output_grad, x, *topology, *ctx.geometry, ctx.dtypes[0])
+    return input_grad, weight_grad, bias_grad(output_grad, ctx.dtypes[1]) if ctx.needs_input_grad[2] else None, None
 
 
 _gradients_once = once_differentiable(_gradients)  # as in `acf.ops.linear`
@@ -127,7 +130,7 @@ def _differentiable_product(x: Tensor, weight: Tensor, bias: Tensor | None, *res
     if trained and torch.is_grad_enabled():
         y: Tensor = _BlockConv2d.apply(x, weight, bias, rest)  # type: ignore[no-untyped-call]
         return y
-    return block_conv2d_forward(x, weight, bias, *rest)
+    return block_conv2d_forward(x, weight.to(x.dtype), bias, *rest)
 
 
 _block_conv2d = differentiable("block_conv2d", block_conv2d_forward.schema, _differentiable_product)
@@ -138,8 +141,8 @@ def block_conv2d(
 ) -> Tensor:
     """2-D convolution of ``x [batch, in, h, w]`` with a block-sparse weight, plus ``bias``: ``[batch, out, oh, ow]``.
 
-    ``weight`` is packed ``[nnz, block_height, block_width]``, ``bias`` is ``[out]`` in any dtype; differentiable in
-    all three.
+    ``weight`` is packed ``[nnz, block_height, block_width]``, ``bias`` is ``[out]``; differentiable in all three.
+    Dtypes are as in `acf.ops.block_linear`.
     """
     return _block_conv2d(x, weight, bias, *topology, *geometry.as_lists())
 

@@ -34,26 +34,24 @@ def _fake_input_grad(output_grad: Tensor, weight: Tensor, *topology: Tensor) -> 
     return output_grad.new_empty(output_grad.shape[0], grid_cols(BlockTopology(*topology)) * weight.shape[2])
 
 
-def _weight_grad(output_grad: Tensor, x: Tensor, *tensors: Tensor) -> Tensor:
-    topology = BlockTopology(*tensors)
+def _weight_grad(output_grad: Tensor, x: Tensor, *rest: Any) -> Tensor:
+    topology = BlockTopology(*rest[:6])
     notify(topology.block_rows, output_grad, x)
-    return reference.linear_weight_grad(output_grad, x, topology)
+    return reference.linear_weight_grad(output_grad, x, topology).to(rest[6])
 
 
-def _fake_weight_grad(output_grad: Tensor, x: Tensor, *tensors: Tensor) -> Tensor:
-    topology = BlockTopology(*tensors)
+def _fake_weight_grad(output_grad: Tensor, x: Tensor, *rest: Any) -> Tensor:
+    topology = BlockTopology(*rest[:6])
     block_shape = (output_grad.shape[1] // grid_rows(topology), x.shape[1] // grid_cols(topology))
-    return x.new_empty(topology.block_rows.numel(), *block_shape)
+    return x.new_empty(topology.block_rows.numel(), *block_shape, dtype=rest[6])
 
 
 def _weight_and_bias_grad(output_grad: Tensor, x: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
-    *topology, dtype = rest
-    return block_linear_weight_grad(output_grad, x, *topology), bias_grad(output_grad, dtype)
+    return block_linear_weight_grad(output_grad, x, *rest[:7]), bias_grad(output_grad, rest[7])
 
 
 def _fake_weight_and_bias_grad(output_grad: Tensor, x: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
-    *topology, dtype = rest
-    return _fake_weight_grad(output_grad, x, *topology), output_grad.new_empty(output_grad.shape[1], dtype=dtype)
+    return _fake_weight_grad(output_grad, x, *rest[:7]), output_grad.new_empty(output_grad.shape[1], dtype=rest[7])
 
 
 def _gradient_norms(
@@ -78,13 +76,13 @@ block_linear_input_grad = Op(
 )
 block_linear_weight_grad = Op(
     "block_linear_weight_grad",
-    f"(Tensor output_grad, Tensor x, {TOPOLOGY}) -> Tensor",
+    f"(Tensor output_grad, Tensor x, {TOPOLOGY}, ScalarType dtype) -> Tensor",
     _weight_grad,
     _fake_weight_grad,
 )
 block_linear_weight_and_bias_grad = Op(
     "block_linear_weight_and_bias_grad",
-    f"(Tensor output_grad, Tensor x, {TOPOLOGY}, ScalarType bias_dtype) -> (Tensor, Tensor)",
+    f"(Tensor output_grad, Tensor x, {TOPOLOGY}, ScalarType dtype, ScalarType bias_dtype) -> (Tensor, Tensor)",
     _weight_and_bias_grad,
     _fake_weight_and_bias_grad,
 )
@@ -99,8 +97,9 @@ linear_gradient_norms = Op(
 class _BlockLinear(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, topology: tuple[Tensor, ...]) -> Tensor:
+        ctx.dtypes = weight.dtype, None if bias is None else bias.dtype
+        weight = weight.to(x.dtype)
         ctx.save_for_backward(x, weight, *topology)
-        ctx.bias_dtype = None if bias is None else bias.dtype
         return block_linear_forward(x, weight, bias, *topology)
 
     @staticmethod
@@ -113,19 +112,24 @@ def _gradients(ctx: Any, output_grad: Tensor) -> tuple[Tensor | None, ...]:
     output_grad = output_grad.contiguous()
     needs_input_grad, needs_weight_grad, needs_bias_grad, _ = ctx.needs_input_grad
     input_grad = block_linear_input_grad(output_grad, weight, *topology) if needs_input_grad else None
-    dtype = ctx.bias_dtype if needs_bias_grad else None
-    return input_grad, *parameter_grads(output_grad, x, topology, needs_weight_grad, dtype), None
+    dtypes = ctx.dtypes[0] if needs_weight_grad else None, ctx.dtypes[1] if needs_bias_grad else None
+    return input_grad, *parameter_grads(output_grad, x, topology, dtypes), None
 
 
 def parameter_grads(
-    output_grad: Tensor, x: Tensor, topology: Sequence[Tensor], needs_weight_grad: bool, bias_dtype: torch.dtype | None
+    output_grad: Tensor, x: Tensor, topology: Sequence[Tensor], dtypes: tuple[torch.dtype | None, torch.dtype | None]
 ) -> tuple[Tensor | None, Tensor | None]:
-    """Gradients of weight and bias (where it has a dtype), from one pass over ``output_grad`` where both are needed."""
+    """Gradients of weight and bias in ``dtypes`` (None: not needed), from one pass over ``output_grad`` if it is both.
+
+    Kernels accumulate in float32, so a gradient of a float32 weight beside bfloat16 operands is stored as it is: the
+    pass that would cast it, and its rounding, are saved.
+    """
+    weight_dtype, bias_dtype = dtypes
+    if weight_dtype is None:
+        return None, None if bias_dtype is None else bias_grad(output_grad, bias_dtype)
     if bias_dtype is None:
-        return (block_linear_weight_grad(output_grad, x, *topology) if needs_weight_grad else None), None
-    if needs_weight_grad:
-        return block_linear_weight_and_bias_grad(output_grad, x, *topology, bias_dtype)
-    return None, bias_grad(output_grad, bias_dtype)
+        return block_linear_weight_grad(output_grad, x, *topology, weight_dtype), None
+    return block_linear_weight_and_bias_grad(output_grad, x, *topology, weight_dtype, bias_dtype)
 
 
 # Not twice differentiable. The wrapper takes host time, so it is used only where a second derivative is possible.
@@ -137,7 +141,7 @@ def _differentiable_product(x: Tensor, weight: Tensor, bias: Tensor | None, *top
     if trained and torch.is_grad_enabled():
         y: Tensor = _BlockLinear.apply(x, weight, bias, topology)  # type: ignore[no-untyped-call]
         return y
-    return block_linear_forward(x, weight, bias, *topology)
+    return block_linear_forward(x, weight.to(x.dtype), bias, *topology)
 
 
 _block_linear = differentiable("block_linear", block_linear_forward.schema, _differentiable_product)
@@ -147,7 +151,8 @@ def block_linear(x: Tensor, weight: Tensor, topology: BlockTopology, bias: Tenso
     """``x [..., in]`` times a block-sparse weight, plus ``bias [out]``: ``[..., out]``, differentiable in all three.
 
     ``weight`` is packed ``[nnz, block_height, block_width]`` of an ``[out, in]`` matrix. Absent blocks cost nothing in
-    a sparse kernel and have no gradient. The bias, of any dtype, is added in the epilogue of the kernel.
+    a sparse kernel and have no gradient. The bias, of any dtype, is added in the epilogue of the kernel. A weight of
+    another dtype than ``x`` is cast to that of ``x``; gradients have the dtypes of their parameters.
     """
     if x.dim() == 2:
         return _block_linear(x, weight, bias, *topology)

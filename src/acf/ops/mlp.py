@@ -93,8 +93,10 @@ class _BlockMlp(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, *rest: Any) -> Tensor:
         first_weight, first_bias, second_weight, second_bias, first, second, activation = rest
+        parameters = (first_weight, first_bias, second_weight, second_bias)
+        ctx.dtypes = [None if parameter is None else parameter.dtype for parameter in parameters]
+        first_weight, second_weight = first_weight.to(x.dtype), second_weight.to(x.dtype)
         packed = packs_slopes(x, first_weight, second_weight)
-        ctx.bias_dtypes = [None if bias is None else bias.dtype for bias in (first_bias, second_bias)]
         activated, slope = block_linear_activation(x, first_weight, first_bias, activation, packed, *first)
         ctx.save_for_backward(x, first_weight, second_weight, activated, slope, *first, *second)
         return block_linear_forward(activated, second_weight, second_bias, *second)
@@ -104,17 +106,15 @@ class _BlockMlp(torch.autograd.Function):
     def backward(ctx: Any, output_grad: Tensor) -> tuple[Tensor | None, ...]:
         x, first_weight, second_weight, activated, slope, *topologies = ctx.saved_tensors
         first, second = topologies[:6], topologies[6:]
-        needs_x, needs_first, needs_first_bias, needs_second, needs_second_bias = ctx.needs_input_grad[:5]
-        first_dtype, second_dtype = ctx.bias_dtypes
+        needs_x, *needs_parameters = ctx.needs_input_grad[:5]
+        dtypes = [dtype if needed else None for dtype, needed in zip(ctx.dtypes, needs_parameters, strict=True)]
         output_grad = output_grad.contiguous()
-        second_grads = parameter_grads(
-            output_grad, activated, second, needs_second, second_dtype if needs_second_bias else None
-        )
-        if not (needs_x or needs_first or needs_first_bias):
+        second_grads = parameter_grads(output_grad, activated, second, (dtypes[2], dtypes[3]))
+        if not (needs_x or needs_parameters[0] or needs_parameters[1]):
             return None, None, None, *second_grads, None, None, None
         hidden_grad = block_linear_scaled_input_grad(output_grad, second_weight, slope, *second)
         input_grad = block_linear_input_grad(hidden_grad, first_weight, *first) if needs_x else None
-        first_grads = parameter_grads(hidden_grad, x, first, needs_first, first_dtype if needs_first_bias else None)
+        first_grads = parameter_grads(hidden_grad, x, first, (dtypes[0], dtypes[1]))
         return input_grad, *first_grads, *second_grads, None, None, None
 
 
@@ -124,6 +124,7 @@ def _mlp(x: Tensor, *rest: Any) -> Tensor:
     if torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in operands):
         y: Tensor = _BlockMlp.apply(x, *rest)  # type: ignore[no-untyped-call]
         return y
+    first_weight, second_weight = first_weight.to(x.dtype), second_weight.to(x.dtype)
     packed = packs_slopes(x, first_weight, second_weight)
     activated, _ = block_linear_activation(x, first_weight, first_bias, activation, packed, *first)
     return block_linear_forward(activated, second_weight, second_bias, *second)

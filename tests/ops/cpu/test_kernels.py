@@ -110,7 +110,7 @@ def check_linear(
         dtype,
     )
     assert_close(
-        block_linear_weight_grad(output_grad, x, *topology),
+        block_linear_weight_grad(output_grad, x, *topology, x.dtype),
         reference.linear_weight_grad(grad64, x64, topology),
         dtype,
     )
@@ -182,7 +182,7 @@ def check_conv2d(
         dtype,
     )
     assert_close(
-        block_conv2d_weight_grad(output_grad, x, *topology, *lists),
+        block_conv2d_weight_grad(output_grad, x, *topology, *lists, x.dtype),
         reference.conv2d_weight_grad(grad64, x64, topology, geometry),
         dtype,
     )
@@ -237,7 +237,7 @@ def test_any_thread_count_is_right_and_gives_the_same_bits_twice(threads: int) -
             (
                 block_linear_forward(x, weight, None, *topology),
                 block_linear_input_grad(output_grad, weight, *topology),
-                block_linear_weight_grad(output_grad, x, *topology),
+                block_linear_weight_grad(output_grad, x, *topology, x.dtype),
             )
             for _ in range(2)
         ]
@@ -250,11 +250,13 @@ def test_any_thread_count_is_right_and_gives_the_same_bits_twice(threads: int) -
 
 def test_threads_of_the_caller_do_not_disturb_each_other() -> None:
     x, output_grad, _, topology = layer(tokens=300)
-    expected = block_linear_weight_grad(output_grad, x, *topology)
+    expected = block_linear_weight_grad(output_grad, x, *topology, x.dtype)
     results: list[Tensor] = []
     workers = [
         threading.Thread(
-            target=lambda: results.extend(block_linear_weight_grad(output_grad, x, *topology) for _ in range(20))
+            target=lambda: results.extend(
+                block_linear_weight_grad(output_grad, x, *topology, x.dtype) for _ in range(20)
+            )
         )
         for _ in range(3)
     ]
@@ -281,7 +283,7 @@ def test_nan_and_inf_pass_through_present_blocks_as_in_dense(
             reference.linear_input_grad(output_grad.float(), weight.float(), topology),
         ),
         (
-            block_linear_weight_grad(output_grad, x, *topology),
+            block_linear_weight_grad(output_grad, x, *topology, x.dtype),
             reference.linear_weight_grad(output_grad.float(), x.float(), topology),
         ),
     ):
@@ -315,7 +317,7 @@ def test_nan_and_inf_of_one_image_stay_out_of_the_other_of_its_pair(
     output_grad = torch.randn(batch, 16, 5, 6, generator=generator).bfloat16()
     x[-1, 3, 0, 5] = value
     output_grad[-1, :, :2, 4:] = 0  # dense gradients are zero there but for 0 x Inf
-    actual = block_conv2d_weight_grad(output_grad, x, *topology, *geometry.as_lists())
+    actual = block_conv2d_weight_grad(output_grad, x, *topology, *geometry.as_lists(), x.dtype)
     expected = reference.conv2d_weight_grad(output_grad.float(), x.float(), topology, geometry)
     assert torch.equal(actual.isnan(), expected.isnan())
     assert torch.equal(actual.isinf(), expected.isinf())
@@ -335,10 +337,13 @@ def test_pairs_of_bfloat16_take_numbers_below_the_normal_ones_for_zero() -> None
 @pytest.mark.usefixtures("bfloat16_pairs")
 def test_float32_layers_have_the_same_bits_with_and_without_products_of_pairs() -> None:
     x, output_grad, weight, topology = layer()
-    results = (block_linear_forward(x, weight, None, *topology), block_linear_weight_grad(output_grad, x, *topology))
+    results = (
+        block_linear_forward(x, weight, None, *topology),
+        block_linear_weight_grad(output_grad, x, *topology, x.dtype),
+    )
     with call.with_instruction_set("avx512"):
         assert torch.equal(results[0], block_linear_forward(x, weight, None, *topology))
-        assert torch.equal(results[1], block_linear_weight_grad(output_grad, x, *topology))
+        assert torch.equal(results[1], block_linear_weight_grad(output_grad, x, *topology, x.dtype))
 
 
 def test_norms_name_a_block_twice_if_asked_and_keep_the_order_of_the_candidates() -> None:
@@ -372,7 +377,7 @@ def test_operands_that_do_not_fit_are_refused_as_torch_does() -> None:
     with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
         block_linear_input_grad(output_grad.repeat(1, 2), weight, *topology)
     with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
-        block_linear_weight_grad(output_grad, x[:-1], *topology)
+        block_linear_weight_grad(output_grad, x[:-1], *topology, x.dtype)
 
 
 def test_opcheck_passes_for_every_op() -> None:
@@ -381,7 +386,7 @@ def test_opcheck_passes_for_every_op() -> None:
     weight.requires_grad_()
     torch.library.opcheck(torch.ops.acf.block_linear.default, (x, weight, None, *topology))
     torch.library.opcheck(torch.ops.acf.block_linear_input_grad.default, (output_grad, weight.detach(), *topology))
-    torch.library.opcheck(torch.ops.acf.block_linear_weight_grad.default, (output_grad, x.detach(), *topology))
+    torch.library.opcheck(torch.ops.acf.block_linear_weight_grad.default, (output_grad, x.detach(), *topology, x.dtype))
     images = torch.randn(2, 64, 5, 6, requires_grad=True)
     pairs = ([1, 1], [1, 1], [0, 0], [1, 1])
     torch.library.opcheck(torch.ops.acf.block_conv2d.default, (images, weight, None, *topology, *pairs))

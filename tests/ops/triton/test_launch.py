@@ -180,7 +180,7 @@ def convolution_passes() -> dict[str, tuple[Any, tuple[Any, ...]]]:
     return {
         "forward": (conv.conv2d, (x, weight, None, *topology, *pairs)),
         "input_grad": (conv.conv2d_input_grad, (output_grad, weight, *topology, list(x.shape), *pairs)),
-        "weight_grad": (conv.conv2d_weight_grad, (output_grad, x, *topology, *pairs)),
+        "weight_grad": (conv.conv2d_weight_grad, (output_grad, x, *topology, *pairs, x.dtype)),
     }
 
 

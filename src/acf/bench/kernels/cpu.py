@@ -173,7 +173,7 @@ def bench_linear(
         [
             (lambda: x @ dense.T, lambda: block_linear_forward(x, weight, None, *topology)),
             (lambda: output_grad @ dense, lambda: block_linear_input_grad(output_grad, weight, *topology)),
-            (lambda: output_grad.T @ x, lambda: block_linear_weight_grad(output_grad, x, *topology)),
+            (lambda: output_grad.T @ x, lambda: block_linear_weight_grad(output_grad, x, *topology, x.dtype)),
         ],
         rounds,
     )
@@ -216,7 +216,7 @@ def bench_conv2d(
             ),
             (
                 lambda: dense_gradient(False, True),
-                lambda: block_conv2d_weight_grad(output_grad, x, *topology, *lists),
+                lambda: block_conv2d_weight_grad(output_grad, x, *topology, *lists, x.dtype),
             ),
         ],
         rounds,

@@ -74,7 +74,7 @@ def measure_layers(ceilings: dict[str, float]) -> list[dict[str, Any]]:
                 | {
                     "forward": partial(linear_ops.block_linear_forward, x, weight, None, *topology),
                     "input_grad": partial(linear_ops.block_linear_input_grad, gradient, weight, *topology),
-                    "weight_grad": partial(linear_ops.block_linear_weight_grad, gradient, x, *topology),
+                    "weight_grad": partial(linear_ops.block_linear_weight_grad, gradient, x, *topology, x.dtype),
                 }
             )
             rows.append(layer_row(block, sparsity, topology.block_rows.numel(), times, ceilings))
@@ -163,9 +163,9 @@ def measure_overhead() -> dict[str, float]:
         "dense_forward_backward": forward_and_backward(torch.nn.functional.linear, x, dense, gradient),
         "forward": lambda: linear_ops.block_linear_forward(x, weight, None, *topology),
         "input_grad": lambda: linear_ops.block_linear_input_grad(gradient, weight, *topology),
-        "weight_grad": lambda: linear_ops.block_linear_weight_grad(gradient, x, *topology),
+        "weight_grad": lambda: linear_ops.block_linear_weight_grad(gradient, x, *topology, x.dtype),
         "forward_without_op": lambda: product.linear(x, weight, None, *topology),
-        "weight_grad_without_op": lambda: weight_grad.linear_weight_grad(gradient, x, *topology),
+        "weight_grad_without_op": lambda: weight_grad.linear_weight_grad(gradient, x, *topology, x.dtype),
         "forward_backward": forward_and_backward(partial(block_linear, topology=topology), x, weight, gradient),
     }
     result = {name: host_microseconds(function) for name, function in functions.items()}

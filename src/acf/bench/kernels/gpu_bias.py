@@ -45,8 +45,10 @@ def _measure_shape(outputs: int, inputs: int) -> dict[str, Any]:
         "forward": partial(block_linear_forward, x, weight, None, *topology),
         "forward_with_bias": partial(block_linear_forward, x, weight, bias, *topology),
         "input_grad": partial(block_linear_input_grad, gradient, weight, *topology),
-        "weight_grad": partial(block_linear_weight_grad, gradient, x, *topology),
-        "weight_and_bias_grad": partial(block_linear_weight_and_bias_grad, gradient, x, *topology, torch.float32),
+        "weight_grad": partial(block_linear_weight_grad, gradient, x, *topology, x.dtype),
+        "weight_and_bias_grad": partial(
+            block_linear_weight_and_bias_grad, gradient, x, *topology, x.dtype, torch.float32
+        ),
         "dense_forward": partial(torch.nn.functional.linear, x, dense),
         "dense_forward_with_bias": partial(torch.nn.functional.linear, x, dense, dense_bias),
         "dense_input_grad": lambda: gradient @ dense,

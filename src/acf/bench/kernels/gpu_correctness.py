@@ -219,7 +219,7 @@ def check_large_index(log: ErrorLog) -> None:
     expected = reference.linear_input_grad(y[-tail:].double(), weight.double(), topology)
     log.add("more than 2**31 elements", input_grad[-tail:], expected, TOLERANCE[torch.bfloat16])
     y[:-tail] = 0
-    gradient = weight_grad.linear_weight_grad(y, x, *topology)
+    gradient = weight_grad.linear_weight_grad(y, x, *topology, x.dtype)
     expected = reference.linear_weight_grad(y[-tail:].double(), x[-tail:].double(), topology)
     log.add("more than 2**31 elements", gradient, expected, TOLERANCE[torch.bfloat16])
 
@@ -256,7 +256,7 @@ def check_relaunch(block: int) -> None:
     passes: list[tuple[Callable[..., Tensor], tuple[Tensor, ...], tuple[Any, ...]]] = [
         (product.linear, (x, weight), (None, *topology)),
         (product.linear_input_grad, (gradient, weight), topology),
-        (weight_grad.linear_weight_grad, (gradient, x), topology),
+        (weight_grad.linear_weight_grad, (gradient, x), (*topology, x.dtype)),
         (
             lambda x, weight, *rest: mlp.linear_activation(x, weight, None, "gelu", False, *rest)[1],
             (x, weight),
@@ -265,7 +265,7 @@ def check_relaunch(block: int) -> None:
         (mlp.linear_scaled_input_grad, (gradient, weight, x), topology),
         (conv.conv2d, (images, kernel), (None, *conv_topology, *pairs)),
         (conv.conv2d_input_grad, (images_grad, kernel), (*conv_topology, sizes, *pairs)),
-        (conv.conv2d_weight_grad, (images_grad, images), (*conv_topology, *pairs)),
+        (conv.conv2d_weight_grad, (images_grad, images), (*conv_topology, *pairs, x.dtype)),
     ]
     for run, operands, rest in passes:
         first = run(*operands, *rest)

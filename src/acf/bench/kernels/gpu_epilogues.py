@@ -57,7 +57,7 @@ def check_bias_gradients(log: ErrorLog, block: int) -> None:
         log.add("weight gradient beside a bias gradient", out, expected, TOLERANCE[x.dtype])
         log.add("bias gradient", bias_out, sums, TOLERANCE[torch.float32])
     log.add("bias gradient", bias_grad.bias_grad(gradient, torch.float32), sums, TOLERANCE[torch.float32])
-    pairs = [weight_grad.linear_weight_and_bias_grad(gradient, x, *topology, torch.float32) for _ in range(2)]
+    pairs = [weight_grad.linear_weight_and_bias_grad(gradient, x, *topology, x.dtype, torch.float32) for _ in range(2)]
     if not all(torch.equal(first, second) for first, second in zip(*pairs, strict=True)):
         raise ArithmeticError(f"bias gradient, blocks of {block}: a prepared launch differs from the first")
 

@@ -38,7 +38,7 @@ def _measure_linear(outputs: int, inputs: int, block: int) -> dict[str, Any]:
     passes: Passes = {
         "forward": partial(block_linear_forward, x, weight, None, *topology),
         "input_grad": partial(block_linear_input_grad, gradient, weight, *topology),
-        "weight_grad": partial(block_linear_weight_grad, gradient, x, *topology),
+        "weight_grad": partial(block_linear_weight_grad, gradient, x, *topology, x.dtype),
         "dense_forward": lambda: x @ dense.T,
         "dense_input_grad": lambda: gradient @ dense,
         "dense_weight_grad": lambda: gradient.T @ x,

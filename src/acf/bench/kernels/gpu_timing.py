@@ -49,7 +49,7 @@ def sparse_conv_passes(
     return {
         "forward": lambda: block_conv2d_forward(x, weight, None, *topology, *pairs),
         "input_grad": lambda: block_conv2d_input_grad(gradient, weight, *topology, list(x.shape), *pairs),
-        "weight_grad": lambda: block_conv2d_weight_grad(gradient, x, *topology, *pairs),
+        "weight_grad": lambda: block_conv2d_weight_grad(gradient, x, *topology, *pairs, x.dtype),
     }
 
 

@@ -50,16 +50,16 @@ def block_linear_input_grad(output_grad: Tensor, weight: Tensor, *indices: Tenso
     return input_grad
 
 
-def block_linear_weight_grad(output_grad: Tensor, x: Tensor, *indices: Tensor) -> Tensor:
+def block_linear_weight_grad(output_grad: Tensor, x: Tensor, *rest: Any) -> Tensor:
     """CPU kernel of ``acf::block_linear_weight_grad``."""
-    topology = BlockTopology(*indices)
+    topology, dtype = BlockTopology(*rest[:6]), rest[6]
     height = output_grad.shape[1] // grid_rows(topology)
     width = x.shape[1] // grid_cols(topology)
     if x.shape[0] != output_grad.shape[0] or not _applies((height, width), output_grad, x, topology):
-        return reference.linear_weight_grad(output_grad, x, topology)
+        return reference.linear_weight_grad(output_grad, x, topology).to(dtype)
     weight_grad = x.new_empty(topology.block_rows.numel(), height, width)
     run_linear("acf_weight_gradient", Operands(x, output_grad, weight_grad), topology)
-    return weight_grad
+    return weight_grad.to(dtype)
 
 
 def block_gradient_norms(
@@ -113,15 +113,16 @@ def block_conv2d_input_grad(output_grad: Tensor, weight: Tensor, *rest: Any) -> 
 
 def block_conv2d_weight_grad(output_grad: Tensor, x: Tensor, *rest: Any) -> Tensor:
     """CPU kernel of ``acf::block_conv2d_weight_grad``."""
-    topology, geometry = split_arguments(rest)
+    *arguments, dtype = rest
+    topology, geometry = split_arguments(arguments)
     height = output_grad.shape[1] // grid_rows(topology)
     width = _in_columns(x.shape, geometry) // grid_cols(topology)
     fits = _conv_fits(x.shape, output_grad.shape, geometry)
     if not fits or not _applies((height, width), output_grad, x, topology):
-        return reference.conv2d_weight_grad(output_grad, x, topology, geometry)
+        return reference.conv2d_weight_grad(output_grad, x, topology, geometry).to(dtype)
     weight_grad = x.new_empty(topology.block_rows.numel(), height, width)
     run_conv2d("acf_weight_gradient", Operands(x, output_grad, weight_grad), topology, geometry)
-    return weight_grad
+    return weight_grad.to(dtype)
 
 
 def block_conv2d_gradient_norms(

@@ -1,6 +1,6 @@
 """Launching the three passes of block-sparse 2-D convolutions."""
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -19,7 +19,7 @@ from acf.ops.triton.conv_kernels import (
 from acf.ops.triton.geometry_kernels import merge_taps_kernel
 from acf.ops.triton.launch import PreparedLaunch, Tiled, known_launch, launch
 from acf.ops.triton.pixels import ConvProblem, pixel_box
-from acf.ops.triton.support import ceil_div, dot_precision, next_power_of_two, readable, supports
+from acf.ops.triton.support import DTYPES, ceil_div, dot_precision, next_power_of_two, readable, supports
 from acf.ops.triton.tuning import TUNER, LaunchConfig, ProblemKey, density_bucket, token_bucket
 from acf.ops.triton.weight_grad import add_splits, split_buffer, split_choices
 from acf.sparse import BlockTopology
@@ -96,20 +96,21 @@ def conv2d_input_grad(output_grad: Tensor, weight: Tensor, *rest: Any) -> Tensor
     return _first_conv2d_input_grad(output_grad, weight, rest, signature) if result is None else result
 
 
-def conv2d_weight_grad(output_grad: Tensor, x: Tensor, *rest: Any) -> Tensor:
+def conv2d_weight_grad(output_grad: Tensor, x: Tensor, *arguments: Any) -> Tensor:
     """`reference.conv2d_weight_grad` on the GPU."""
-    signature = _signature("weight_grad", output_grad, x, rest)
+    *rest, dtype = arguments
+    signature = _signature(f"weight_grad {dtype}", output_grad, x, rest)
     prepared = _PREPARED_WEIGHT_GRADS.get(signature)
     if prepared:
         block = output_grad.shape[1] // (rest[2].shape[0] - 1)
-        out = x.new_empty((rest[0].shape[0], block, block))
+        out = x.new_empty((rest[0].shape[0], block, block), dtype=dtype)
         gradient, source = ConvProblem.pixels_of(output_grad), ConvProblem.pixels_of(x)
         if prepared(gradient, source, out, BlockTopology(*rest[:6])):
             return out
-    return _first_conv2d_weight_grad(output_grad, x, rest, signature)
+    return _first_conv2d_weight_grad(output_grad, x, rest, dtype, signature)
 
 
-def _signature(op: str, first: Tensor, second: Tensor, rest: tuple[Any, ...]) -> Hashable:
+def _signature(op: str, first: Tensor, second: Tensor, rest: Sequence[Any]) -> Hashable:
     """All that the launch of a pass depends on, but the tensors' addresses; memory orders are among it."""
     geometry = tuple(number for pair in rest[6:] for number in pair)
     grid = (rest[0].shape[0], rest[2].shape[0], rest[4].shape[0])
@@ -168,17 +169,20 @@ def _first_conv2d_input_grad(output_grad: Tensor, weight: Tensor, rest: tuple[An
     return _as_images(out, input_size, memory_format_of(output_grad))
 
 
-def _first_conv2d_weight_grad(output_grad: Tensor, x: Tensor, rest: tuple[Any, ...], signature: Hashable) -> Tensor:
+def _first_conv2d_weight_grad(
+    output_grad: Tensor, x: Tensor, rest: Sequence[Any], dtype: torch.dtype, signature: Hashable
+) -> Tensor:
     """The weight gradient of a problem that has not been prepared."""
     topology, geometry = split_arguments(rest)
     problem = ConvProblem.build(list(x.shape), list(output_grad.shape), geometry)
     block = problem.out_channels // grid_rows(topology)
     width = problem.in_channels * problem.taps // grid_cols(topology)
     blocks = topology.block_rows.numel()
-    if blocks == 0 or not supports((block, width), output_grad, x) or problem.in_channels % block:
-        return reference.conv2d_weight_grad(output_grad, x, topology, geometry)
+    fits = blocks > 0 and supports((block, width), output_grad, x) and problem.in_channels % block == 0
+    if not fits or dtype not in DTYPES:
+        return reference.conv2d_weight_grad(output_grad, x, topology, geometry).to(dtype)
     gradient, source = problem.pixels_of(output_grad), problem.pixels_of(x)
-    out = torch.empty((blocks, block, block), dtype=x.dtype, device=x.device)
+    out = torch.empty((blocks, block, block), dtype=dtype, device=x.device)
     config = TUNER.choose(
         signature,
         lambda: _key("conv_weight_grad", problem, topology, x, block),

@@ -113,52 +113,61 @@ class PreparedWeightGrad:
 _PREPARED: dict[Hashable, PreparedWeightGrad] = {}
 
 
-def linear_weight_grad(output_grad: Tensor, x: Tensor, *tensors: Tensor) -> Tensor:
+def linear_weight_grad(output_grad: Tensor, x: Tensor, *rest: Any) -> Tensor:
     """`reference.linear_weight_grad` on the GPU."""
-    return _weight_grad(output_grad, x, tensors, None)[0]
+    return _weight_grad(output_grad, x, rest[:6], (rest[6], None))[0]
 
 
 def linear_weight_and_bias_grad(output_grad: Tensor, x: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
     """`reference.linear_weight_grad` and `reference.bias_grad` on the GPU, from one pass over the output gradient."""
-    weight_grad, bias = _weight_grad(output_grad, x, rest[:6], rest[6])
+    weight_grad, bias = _weight_grad(output_grad, x, rest[:6], (rest[6], rest[7]))
     assert bias is not None
     return weight_grad, bias
 
 
 def _weight_grad(
-    output_grad: Tensor, x: Tensor, tensors: tuple[Tensor, ...], bias_dtype: torch.dtype | None
+    output_grad: Tensor, x: Tensor, tensors: tuple[Tensor, ...], dtypes: tuple[torch.dtype, torch.dtype | None]
 ) -> tuple[Tensor, Tensor | None]:
+    """Gradients of weight and bias in ``dtypes``; None where the bias has none."""
     precision = dot_precision(x.dtype)
     blocks, rows, cols = tensors[0].shape[0], tensors[2].shape[0] - 1, tensors[4].shape[0] - 1
     signature = (
         output_grad.shape, x.shape, blocks, rows, cols,
-        x.dtype, output_grad.dtype, bias_dtype, precision, x.get_device(),
+        x.dtype, output_grad.dtype, *dtypes, precision, x.get_device(),
     )  # fmt: skip
     prepared = known_launch(_PREPARED, signature)
     if prepared is not None:
         output_grad, x = output_grad.contiguous(), x.contiguous()
         block = output_grad.shape[1] // rows
-        out, bias = x.new_empty((blocks, block, block)), _bias_buffer(output_grad, bias_dtype)
+        out, bias = _buffers(output_grad, (blocks, block, block), dtypes)
         if prepared(output_grad, x, out, bias, tensors):
             return out, bias
-    return _first_weight_grad(output_grad, x, BlockTopology(*tensors), bias_dtype, signature)
+    return _first_weight_grad(output_grad, x, BlockTopology(*tensors), dtypes, signature)
 
 
-def _bias_buffer(output_grad: Tensor, dtype: torch.dtype | None) -> Tensor | None:
-    return None if dtype is None else output_grad.new_empty(output_grad.shape[1], dtype=dtype)
+def _buffers(
+    output_grad: Tensor, shape: tuple[int, int, int], dtypes: tuple[torch.dtype, torch.dtype | None]
+) -> tuple[Tensor, Tensor | None]:
+    bias = None if dtypes[1] is None else output_grad.new_empty(output_grad.shape[1], dtype=dtypes[1])
+    return output_grad.new_empty(shape, dtype=dtypes[0]), bias
 
 
 def _first_weight_grad(
-    output_grad: Tensor, x: Tensor, topology: BlockTopology, bias_dtype: torch.dtype | None, signature: Hashable
+    output_grad: Tensor,
+    x: Tensor,
+    topology: BlockTopology,
+    dtypes: tuple[torch.dtype, torch.dtype | None],
+    signature: Hashable,
 ) -> tuple[Tensor, Tensor | None]:
     """The gradients of a problem that has not been prepared."""
     rows, cols = grid_rows(topology), grid_cols(topology)
     block, blocks, precision = output_grad.shape[1] // rows, topology.block_rows.numel(), dot_precision(x.dtype)
-    if blocks == 0 or not supports((block, x.shape[1] // cols), output_grad, x) or bias_dtype not in (None, *DTYPES):
-        bias = None if bias_dtype is None else bias_grad(output_grad, bias_dtype)
-        return reference.linear_weight_grad(output_grad, x, topology), bias
+    known = all(dtype in (None, *DTYPES) for dtype in dtypes)
+    if blocks == 0 or not known or not supports((block, x.shape[1] // cols), output_grad, x):
+        bias = None if dtypes[1] is None else bias_grad(output_grad, dtypes[1])
+        return reference.linear_weight_grad(output_grad, x, topology).to(dtypes[0]), bias
     output_grad, x = readable(output_grad), readable(x)
-    out, bias = x.new_empty((blocks, block, block)), _bias_buffer(output_grad, bias_dtype)
+    out, bias = _buffers(output_grad, (blocks, block, block), dtypes)
 
     def describe() -> ProblemKey:
         return ProblemKey(
