@@ -60,5 +60,5 @@ def test_the_context_ends_with_an_error_too():
 
 def test_the_reference_gives_the_dense_library_weights_in_the_format_of_the_images():
     layer, _ = layer_and_input("conv", torch.channels_last)
-    weight = reference._conv_weight(layer.weight.detach(), layer.topology, layer.geometry, torch.channels_last)
+    weight = reference._conv_weight(layer.weight.detach(), layer.topology, layer.settings.geometry, torch.channels_last)
     assert weight.is_contiguous(memory_format=torch.channels_last)
