@@ -4,12 +4,11 @@ import pytest
 
 from acf.cost import DRAM_PJ_PER_BIT, FIGURES, MAC_65NM_PJ, Figure, published_pj_per_core_cycle, sram_pj_per_byte
 from acf.cost.dram import DRAM_FIGURES
-from acf.cost.gpu import GPU_FIGURES
 from acf.cost.mesh import MESH_FIGURES, WIRE_65NM_PJ_PER_BIT_MM
 from acf.cost.spartann import SPARTANN_FIGURES
 from acf.errors import ArchitectureError
 
-PUBLISHED = [FIGURES, DRAM_PJ_PER_BIT, SPARTANN_FIGURES, GPU_FIGURES, MESH_FIGURES, *DRAM_FIGURES.values()]
+PUBLISHED = [FIGURES, DRAM_PJ_PER_BIT, SPARTANN_FIGURES, MESH_FIGURES, *DRAM_FIGURES.values()]
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import acf.sim
 from acf.errors import ArchitectureError
 from acf.lowering import BALANCERS, PARALLEL, FabricShape, Gemm, lower_gemm
 from acf.lowering.fabric_shape import SKIP_MODES, TILES
@@ -19,7 +20,8 @@ from acf.sim.fabric.functional import compute
 def products(draw: st.DrawFn) -> tuple[FabricShape, np.ndarray, np.ndarray, np.ndarray | None]:
     rng = np.random.default_rng(draw(st.integers(0, 10**6)))
     tile, accumulator_tiles = draw(st.sampled_from(TILES)), draw(st.integers(1, 5))
-    shape = FabricShape(
+    shape = acf.sim.spec(
+        "acf-512",
         mesh_rows=draw(st.integers(1, 4)),
         mesh_columns=draw(st.integers(1, 5)),
         scus_per_cluster=2,
@@ -74,12 +76,12 @@ def test_only_needed_pieces_are_fetched_and_each_of_them_is(
 
 def test_a_step_with_few_tokens_spreads_the_reduction_over_the_mesh() -> None:
     gemm = Gemm(np.ones((16, 4096), dtype=bool), np.ones((4096, 128), dtype=bool))
-    assert lower_gemm(gemm, FabricShape()).reduces
+    assert lower_gemm(gemm, acf.sim.spec("acf-512")).reduces
 
 
 def test_a_step_with_many_tokens_spreads_them_over_the_mesh() -> None:
     gemm = Gemm(np.ones((8192, 64), dtype=bool), np.ones((64, 128), dtype=bool))
-    assert not lower_gemm(gemm, FabricShape()).reduces
+    assert not lower_gemm(gemm, acf.sim.spec("acf-512")).reduces
 
 
 @pytest.mark.parametrize(
@@ -96,7 +98,7 @@ def test_a_step_with_many_tokens_spreads_them_over_the_mesh() -> None:
 )
 def test_a_shape_that_cannot_be_built_is_refused(changes: dict[str, object], message: str) -> None:
     with pytest.raises(ArchitectureError, match=message):
-        FabricShape(**changes)  # type: ignore[arg-type]
+        acf.sim.spec("acf-512", **changes)
 
 
 def cycles_by_hand(shape: FabricShape, serial: np.ndarray, parallel: np.ndarray) -> np.ndarray:
@@ -148,7 +150,7 @@ def test_a_mapping_kept_while_blocks_moved_still_gives_the_product_exactly(
 
 
 def test_a_kept_mapping_leaves_columns_with_their_clusters_and_a_new_one_does_not() -> None:
-    shape = FabricShape(mesh_rows=1, mesh_columns=4, scus_per_cluster=2)
+    shape = acf.sim.spec("acf-512", mesh_rows=1, mesh_columns=4, scus_per_cluster=2)
     rng = np.random.default_rng(0)
     a = np.ones((2, 256), dtype=bool)  # too few tokens to spread: output columns must be shared
     before, after = (
@@ -166,7 +168,7 @@ def test_a_kept_mapping_leaves_columns_with_their_clusters_and_a_new_one_does_no
 
 
 def test_a_static_mapping_is_the_same_whatever_blocks_are_left() -> None:
-    shape = FabricShape(mesh_rows=2, mesh_columns=4, interconnect="static")
+    shape = acf.sim.spec("acf-512", mesh_rows=2, mesh_columns=4, interconnect="static")
     a, few = np.ones((256, 256), dtype=bool), np.zeros((256, 256), dtype=bool)
     few[:, :64] = True
     full, pruned = (

@@ -2,12 +2,12 @@
 
 import pytest
 
+import acf.sim
 from acf.errors import AcfError
 from acf.reproduce.nm_training import dense_training, training_cycles, training_operations
-from acf.sim.accelerators import Sat
 from acf.zoo.shapes import NETWORK_SHAPES, LayerShape
 
-SAT = Sat()
+SAT = acf.sim.spec("sat")
 DENSE = dense_training(SAT)
 
 

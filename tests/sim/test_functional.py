@@ -5,6 +5,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+import acf.sim
 from acf.errors import ArchitectureError
 from acf.lowering import Gemm
 from acf.sim.accelerators import TensorDash
@@ -12,12 +13,12 @@ from acf.sim.accelerators.functional import multiply, run_tile
 from acf.sim.accelerators.moves import TWO_DEEP_MOVES, WIDE_MOVES
 
 SPECS = [
-    TensorDash(bypass_zeros_share=0.0, cores=1),
-    TensorDash(bypass_zeros_share=0.0, cores=1, sides=2),
-    TensorDash(bypass_zeros_share=0.0, cores=1, scratchpad_banks=2),
-    TensorDash(bypass_zeros_share=0.0, cores=1, rows=2, columns=3, depth=2, moves=TWO_DEEP_MOVES),
-    TensorDash(bypass_zeros_share=0.0, cores=1, lanes=16, depth=3, moves=WIDE_MOVES),
-    TensorDash(bypass_zeros_share=0.0, cores=1, lanes=1, depth=1, moves=((0, 0),)),
+    acf.sim.spec("tensordash", bypass_zeros_share=0.0, cores=1),
+    acf.sim.spec("tensordash", bypass_zeros_share=0.0, cores=1, sides=2),
+    acf.sim.spec("tensordash", bypass_zeros_share=0.0, cores=1, scratchpad_banks=2),
+    acf.sim.spec("tensordash", bypass_zeros_share=0.0, cores=1, rows=2, columns=3, depth=2, moves=TWO_DEEP_MOVES),
+    acf.sim.spec("tensordash", bypass_zeros_share=0.0, cores=1, lanes=16, depth=3, moves=WIDE_MOVES),
+    acf.sim.spec("tensordash", bypass_zeros_share=0.0, cores=1, lanes=1, depth=1, moves=((0, 0),)),
 ]
 
 
@@ -54,4 +55,4 @@ def test_values_and_counts_take_the_same_cycles_between_dense_and_depth_times_as
 
 def test_operands_that_do_not_meet_are_refused() -> None:
     with pytest.raises(ArchitectureError, match=r"a \[2, 3\] and b \[4, 2\] do not multiply"):
-        multiply(np.ones((2, 3), dtype=np.int64), np.ones((4, 2), dtype=np.int64), TensorDash())
+        multiply(np.ones((2, 3), dtype=np.int64), np.ones((4, 2), dtype=np.int64), acf.sim.spec("tensordash"))

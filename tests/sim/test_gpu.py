@@ -2,21 +2,17 @@
 
 from dataclasses import replace
 from math import ceil
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import acf
+import acf.sim
 from acf.errors import AcfError
 from acf.lowering import Gemm
-from acf.sim import ARCHITECTURES
-from acf.sim.accelerators import GPU_H200, GPU_V100
-from acf.sim.registry import load_architecture
 
-CONFIGS = Path(__file__).parents[2] / "configs"
+H200, V100 = acf.sim.spec("gpu-h200"), acf.sim.spec("gpu-v100")
 
 
 def product(m: int, k: int, n: int, density: float = 1.0) -> acf.Trace:
@@ -26,19 +22,19 @@ def product(m: int, k: int, n: int, density: float = 1.0) -> acf.Trace:
 
 @pytest.mark.parametrize(("name", "peak_flops"), [("gpu-v100", 125e12), ("gpu-h200", 989e12)])
 def test_the_peak_is_the_published_one(name: str, peak_flops: float) -> None:
-    assert ARCHITECTURES[name].peak_flops == pytest.approx(peak_flops, rel=0.005)
+    assert acf.sim.spec(name).peak_flops == pytest.approx(peak_flops, rel=0.005)
 
 
 def test_a_large_product_runs_at_the_measured_rate() -> None:
-    result = acf.simulate(product(2048, 2048, 2048), replace(GPU_H200, launch_overhead_s=1e-12))
+    result = acf.simulate(product(2048, 2048, 2048), replace(H200, launch_overhead_s=1e-12))
     assert 2 * 2048**3 / result.seconds == pytest.approx(791e12, rel=0.001)  # docs/results/kernels-h200.md
 
 
 def test_a_thin_product_runs_at_the_rate_of_memory_after_its_launch() -> None:
-    result = acf.simulate(product(1, 2048, 4096), GPU_H200)
-    waited = ceil((2048 * 4096 + 2048) * 2 / 4.2e12 * GPU_H200.clock_hz)
-    assert result.cycles == waited + GPU_H200.launch_cycles
-    assert result.stalls["launch"] == GPU_H200.launch_cycles
+    result = acf.simulate(product(1, 2048, 4096), H200)
+    waited = ceil((2048 * 4096 + 2048) * 2 / 4.2e12 * H200.clock_hz)
+    assert result.cycles == waited + H200.launch_cycles
+    assert result.stalls["launch"] == H200.launch_cycles
 
 
 def test_a_grouped_convolution_is_launched_once() -> None:
@@ -48,7 +44,7 @@ def test_a_grouped_convolution_is_launched_once() -> None:
     model = nn.Conv2d(32, 32, 3, groups=8)
     with acf.capture(model) as trace:
         model(torch.randn(1, 32, 8, 8))
-    assert acf.simulate(trace, "gpu-h200").stalls["launch"] == GPU_H200.launch_cycles
+    assert acf.simulate(trace, "gpu-h200").stalls["launch"] == H200.launch_cycles
 
 
 def test_dense_kernels_gain_nothing_from_zeros() -> None:
@@ -63,16 +59,16 @@ def test_a_sparse_kernel_gains_at_most_twofold(density: float, gain: float) -> N
     a = np.zeros((500, 1000), dtype=bool)
     a.flat[: int(density * a.size)] = True
     gemm = Gemm(a, np.ones((1000, 500), dtype=bool))
-    sparse = load_architecture(CONFIGS / "gpu-h200-tensordash.toml")
-    assert sparse == replace(GPU_H200, sparse_gain_limit=2.0)
-    assert GPU_H200.count(gemm).cycles / sparse.count(gemm).cycles == pytest.approx(gain, rel=0.005)
+    sparse = acf.sim.spec("gpu-h200-tensordash")
+    assert sparse == replace(H200, sparse_gain_limit=2.0)
+    assert H200.count(gemm).cycles / sparse.count(gemm).cycles == pytest.approx(gain, rel=0.005)
 
 
 def test_a_busy_chip_draws_its_board_power_and_a_waiting_one_little_more_than_idle() -> None:
-    busy = acf.simulate(product(2048, 2048, 2048), replace(GPU_V100, launch_overhead_s=1e-12))
+    busy = acf.simulate(product(2048, 2048, 2048), replace(V100, launch_overhead_s=1e-12))
     on_chip_j = busy.energy_j - busy.energy_breakdown_j["dram"]
     assert on_chip_j / busy.seconds == pytest.approx(300, rel=0.01)
-    waiting = acf.simulate(product(1, 8, 8), GPU_V100)
+    waiting = acf.simulate(product(1, 8, 8), V100)
     assert waiting.energy_j / waiting.seconds == pytest.approx(40, rel=0.01)
 
 
@@ -83,8 +79,8 @@ def test_every_slot_is_accounted_for_at_every_gain(
     m, k, n = sizes
     rng = np.random.default_rng(m)
     gemm = Gemm(rng.random((m, k)) < a_density, rng.random((k, n)) < b_density)
-    count = replace(GPU_V100, sparse_gain_limit=limit).count(gemm)
-    assert count.effectual_macs + sum(count.lost_slots.values()) == count.cycles * GPU_V100.macs_per_cycle
+    count = replace(V100, sparse_gain_limit=limit).count(gemm)
+    assert count.effectual_macs + sum(count.lost_slots.values()) == count.cycles * V100.macs_per_cycle
     assert min(count.lost_slots.values()) >= 0
 
 
@@ -100,5 +96,5 @@ def test_every_slot_is_accounted_for_at_every_gain(
 )
 def test_an_impossible_machine_is_refused_in_one_line(values: dict[str, float], message: str) -> None:
     with pytest.raises(AcfError, match=message) as caught:
-        replace(GPU_V100, **values)  # type: ignore[arg-type]
+        replace(V100, **values)  # type: ignore[arg-type]
     assert "\n" not in str(caught.value)

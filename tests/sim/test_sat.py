@@ -11,12 +11,11 @@ from numpy.typing import NDArray
 import acf
 from acf.errors import AcfError
 from acf.lowering import Gemm
-from acf.sim.accelerators import Sat
 from acf.sim.accelerators.sat import Product
 from acf.sim.accelerators.systolic import Array, weight_stationary
 from acf.trace import BitTensor
 
-SAT = Sat()
+SAT = acf.sim.spec("sat")
 DENSE = replace(SAT, group_kept=8)
 
 
@@ -80,7 +79,9 @@ def test_without_interleaving_the_adder_latency_decides(latency: int) -> None:
 
 
 def test_an_output_stationary_product_by_hand() -> None:
-    small = Sat(rows=2, columns=2, adder_latency_cycles=4, interleave=4, update_lanes=64, reduction_lanes=64)
+    small = acf.sim.spec(
+        "sat", rows=2, columns=2, adder_latency_cycles=4, interleave=4, update_lanes=64, reduction_lanes=64
+    )
     mapping = small.map_product(Product("weight_grad", 4, 10, 4))
     # 16 sums on 4 PEs, 4 each in turn: 10 terms x 4 turns; then 2 cycles to cross the array and 4 to add the last.
     assert (mapping.work_cycles, mapping.latency_cycles, mapping.fill_cycles) == (40, 0, 6)
@@ -122,7 +123,8 @@ def test_every_slot_is_accounted_for_in_every_phase(
 ) -> None:
     m, k, n = sizes
     rows, columns, latency, interleave = array
-    machine = Sat(
+    machine = acf.sim.spec(
+        "sat",
         rows=rows,
         columns=columns,
         adder_latency_cycles=latency,
@@ -140,7 +142,7 @@ def test_every_slot_is_accounted_for_in_every_phase(
 def test_simulating_patterns_and_counting_shapes_give_the_same_cycles() -> None:
     weights = nm_pattern(64, 48)
     trace = acf.Trace.from_matmuls([acf.Matmul("fc", "forward", np.ones((100, 64)), weights)])
-    played = acf.simulate(trace, replace(SAT, dram_bytes_per_s=1e15))
+    played = acf.simulate(trace, replace(SAT, dram_pin_bytes_per_s=1e15))
     assert played.cycles == SAT.product_cycles(Product("forward", 100, 64, 48, sparse=True))
 
 
@@ -161,5 +163,5 @@ def test_compact_weights_and_nothing_else_are_small_in_memory() -> None:
 )
 def test_an_impossible_machine_is_refused_in_one_line(values: dict[str, int], message: str) -> None:
     with pytest.raises(AcfError, match=message) as caught:
-        Sat(**values)  # type: ignore[arg-type]
+        acf.sim.spec("sat", **values)
     assert "\n" not in str(caught.value)

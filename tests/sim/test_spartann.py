@@ -13,12 +13,11 @@ import acf
 from acf.cost.spartann import SPARTANN_FIGURES, dram_power_w
 from acf.errors import AcfError
 from acf.lowering import Gemm
-from acf.sim import ARCHITECTURES
 from acf.sim.accelerators import SparTANN
 from acf.sim.result import OpResult
 
 PATIENT = 1e15  # bytes per second: memory never makes compute wait
-SKIPPING = SparTANN(dram_bytes_per_s=PATIENT)
+SKIPPING = acf.sim.spec("spartann", dram_pin_bytes_per_s=PATIENT)
 DENSE = replace(SKIPPING, skips_zeros=False)
 
 # Densities of the output gradient in convolution layers, from GOLDEN row S6: zero skipping alone, and with DTS-0.5.
@@ -95,10 +94,10 @@ def test_power_with_dram_is_the_published_one(network: str, published_w: float) 
 
 @pytest.mark.parametrize(("name", "gops", "gops_per_watt"), [("spartann", 190, 254), ("spartann-bf16", 380, 648)])
 def test_published_efficiency_counts_skipped_operations(name: str, gops: float, gops_per_watt: float) -> None:
-    spec = ARCHITECTURES[name]
+    spec = acf.sim.spec(name)
     assert isinstance(spec, SparTANN)
     effective = spec.peak_flops * 11.87 / 1e9  # the best published speedup, GoogleNet with DTS-0.5
-    ops = acf.simulate(backward_trace(ALEXNET), replace(spec, dram_bytes_per_s=PATIENT)).ops
+    ops = acf.simulate(backward_trace(ALEXNET), replace(spec, dram_pin_bytes_per_s=PATIENT)).ops
     traffic = (1.95e9 + 3.93e9) / 2  # the mean of both networks gives the 0.75 W of Table 2
     power_w = sum(watts(op, spec) for op in ops) / 2 + dram_power_w(traffic)
     assert effective == pytest.approx(gops, rel=0.01)  # S8
@@ -117,11 +116,11 @@ def test_skipping_saves_the_published_share_of_on_chip_energy(density: float, pu
 
 
 def test_area_is_the_published_one() -> None:
-    area = SparTANN().area_mm2
+    area = acf.sim.spec("spartann").area_mm2
     assert area["mac"] == pytest.approx(0.69)  # S10
     assert area["sram"] == pytest.approx(3.56)
     assert sum(area.values()) == pytest.approx(4.74)
-    assert sum(SparTANN(macs=64, value_bytes=2).area_mm2.values()) == pytest.approx(4.32)  # Table 2
+    assert sum(acf.sim.spec("spartann", macs=64, value_bytes=2).area_mm2.values()) == pytest.approx(4.32)  # Table 2
 
 
 def test_channels_that_macs_do_not_divide_lose_slots_for_every_tap() -> None:
@@ -190,5 +189,5 @@ def test_tensors_are_streamed_again_for_every_tile() -> None:
 )
 def test_an_impossible_machine_is_refused_in_one_line(values: dict[str, int], message: str) -> None:
     with pytest.raises(AcfError, match=message) as caught:
-        SparTANN(**values)  # type: ignore[arg-type]
+        acf.sim.spec("spartann", **values)
     assert "\n" not in str(caught.value)

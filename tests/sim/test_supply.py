@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import acf
 from acf.lowering import Gemm, PackedRows
-from acf.sim.accelerators import TensorCore, TensorDash
+from acf.sim.accelerators import TensorCore
 from acf.sim.accelerators.moves import PAPER_MOVES
 from acf.sim.accelerators.scheduler import tile_cycles
 from acf.sim.accelerators.supply import Supply
@@ -36,14 +36,18 @@ def lost(trace: acf.Trace, spec: TensorCore) -> dict[str, float]:
 
 @pytest.mark.parametrize("phase", PHASES)
 @pytest.mark.parametrize("zeros", [0.0, 0.5, 1.0])
-@pytest.mark.parametrize("spec", [TensorCore(), TensorDash(), TensorDash(sides=2)], ids=["dense", "dash", "two-sided"])
+@pytest.mark.parametrize(
+    "spec",
+    [acf.sim.spec("tensorcore"), acf.sim.spec("tensordash"), acf.sim.spec("tensordash", sides=2)],
+    ids=["dense", "dash", "two-sided"],
+)
 def test_the_published_machine_never_waits_for_its_on_chip_memory(phase: str, zeros: float, spec: TensorCore) -> None:
     assert lost(conv_trace(phase, zeros), spec) == {}
 
 
 @pytest.mark.parametrize(("phase", "operands"), [("forward", 0), ("input_grad", 1), ("weight_grad", 2)])
 def test_transposers_work_for_operands_that_are_not_reduced_along_channels(phase: str, operands: int) -> None:
-    few = TensorDash(dram_bytes_per_s=PATIENT, transposers=1)
+    few = acf.sim.spec("tensordash", dram_pin_bytes_per_s=PATIENT, transposers=1)
     enough = replace(few, transposers=0)
     trace = conv_trace(phase)
     waited = lost(trace, few).get("transposers", 0.0)
@@ -58,21 +62,21 @@ def test_transposers_work_for_operands_that_are_not_reduced_along_channels(phase
 
 def test_a_skipping_machine_needs_more_transposers_than_a_dense_one() -> None:
     trace = conv_trace("weight_grad", 0.9)
-    dense_rate = {"transposers": TensorCore().transposer_count // 4, "dram_bytes_per_s": PATIENT}
-    assert lost(trace, TensorCore(**dense_rate)) == {}
-    assert lost(trace, TensorDash(**dense_rate))["transposers"] > 0
-    assert acf.simulate(trace, TensorDash(**dense_rate)).cycles == pytest.approx(
-        acf.simulate(trace, TensorCore(**dense_rate)).cycles, rel=0.1
+    dense_rate = {"transposers": acf.sim.spec("tensorcore").transposer_count // 4, "dram_pin_bytes_per_s": PATIENT}
+    assert lost(trace, acf.sim.spec("tensorcore", **dense_rate)) == {}
+    assert lost(trace, acf.sim.spec("tensordash", **dense_rate))["transposers"] > 0
+    assert acf.simulate(trace, acf.sim.spec("tensordash", **dense_rate)).cycles == pytest.approx(
+        acf.simulate(trace, acf.sim.spec("tensorcore", **dense_rate)).cycles, rel=0.1
     )
 
 
 def test_narrow_on_chip_banks_slow_both_machines() -> None:
     trace = conv_trace("forward", 0.9)
-    narrow = {"bank_blocks_per_cycle": 1, "dram_bytes_per_s": PATIENT}
+    narrow = {"bank_blocks_per_cycle": 1, "dram_pin_bytes_per_s": PATIENT}
     few = narrow | {"on_chip_bytes": 3 * 16 * 128 * 1024}
-    assert lost(trace, TensorCore(**narrow)) == {}
-    assert lost(trace, TensorDash(**narrow))["on_chip_banks"] > 0
-    assert lost(trace, TensorCore(**few))["on_chip_banks"] > 0
+    assert lost(trace, acf.sim.spec("tensorcore", **narrow)) == {}
+    assert lost(trace, acf.sim.spec("tensordash", **narrow))["on_chip_banks"] > 0
+    assert lost(trace, acf.sim.spec("tensorcore", **few))["on_chip_banks"] > 0
 
 
 @given(st.integers(1, 70), st.floats(0, 1), st.integers(0, 99))
@@ -104,7 +108,9 @@ def test_slots_add_up_with_any_number_of_banks(k: int, banks: int, density: floa
     rng = np.random.default_rng(seed)
     a, b = rng.random((9, k)) < density, rng.random((k, 5)) < 0.9
     trace = acf.Trace.from_matmuls([acf.Matmul("fc", "forward", a, b)])
-    spec = TensorDash(cores=2, scratchpad_banks=banks, transposers=1, bank_blocks_per_cycle=1, on_chip_bytes=400_000)
+    spec = acf.sim.spec(
+        "tensordash", cores=2, scratchpad_banks=banks, transposers=1, bank_blocks_per_cycle=1, on_chip_bytes=400_000
+    )
     result = acf.simulate(trace, spec)
     assert result.utilization * result.cycles + sum(result.stalls.values()) == pytest.approx(result.cycles)
     assert all(slots >= 0 for op in result.ops for slots in op.lost_slots.values())
@@ -112,9 +118,10 @@ def test_slots_add_up_with_any_number_of_banks(k: int, banks: int, density: floa
 
 def test_two_scratchpad_banks_halve_what_all_zeros_gain_and_say_so() -> None:
     trace = conv_trace("forward", 1.0)
-    spec = TensorDash(cores=1, dram_bytes_per_s=PATIENT)
+    spec = acf.sim.spec("tensordash", cores=1, dram_pin_bytes_per_s=PATIENT)
     dense, four, two = (
-        acf.simulate(trace, machine) for machine in (TensorCore(cores=1), spec, replace(spec, scratchpad_banks=2))
+        acf.simulate(trace, machine)
+        for machine in (acf.sim.spec("tensorcore", cores=1), spec, replace(spec, scratchpad_banks=2))
     )
     assert four.speedup_over(dense) == pytest.approx(4.0)
     assert two.speedup_over(dense) == pytest.approx(2.0, rel=0.03)
@@ -122,16 +129,18 @@ def test_two_scratchpad_banks_halve_what_all_zeros_gain_and_say_so() -> None:
 
 
 def test_fewer_banks_and_transposers_take_less_area() -> None:
-    spec = TensorDash()
-    assert replace(spec, scratchpad_banks=1).area_mm2["sram"] == pytest.approx(TensorCore().area_mm2["sram"])
+    spec = acf.sim.spec("tensordash")
+    assert replace(spec, scratchpad_banks=1).area_mm2["sram"] == pytest.approx(
+        acf.sim.spec("tensorcore").area_mm2["sram"]
+    )
     assert spec.area_mm2["mac"] - replace(spec, transposers=64).area_mm2["mac"] == pytest.approx(0.37 / 2)
 
 
 def test_the_baseline_has_the_layout_and_transposers_of_tensordash() -> None:
     shared = {item.name for item in fields(TensorCore)}
     assert {"layout_values", "bank_blocks_per_cycle", "transposers", "multicast"} <= shared
-    assert TensorCore().supply == TensorDash().supply
-    assert TensorCore().transposer_count == 128
+    assert acf.sim.spec("tensorcore").supply == acf.sim.spec("tensordash").supply
+    assert acf.sim.spec("tensorcore").transposer_count == 128
 
 
 def test_transposers_are_charged_with_what_they_take_longer_than_the_banks() -> None:

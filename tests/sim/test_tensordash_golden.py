@@ -9,10 +9,8 @@ import pytest
 import acf
 from acf.lowering import matrix_products
 from acf.sim import find_architecture
-from acf.sim.accelerators import TensorCore, TensorDash
 from acf.trace import BitTensor, ConvShape, TracedOp
 
-CONFIGS = Path(__file__).parents[2] / "configs"
 GOLDEN = json.loads((Path(__file__).parent / "golden" / "tensordash_cycles.json").read_text())
 
 
@@ -20,7 +18,7 @@ GOLDEN = json.loads((Path(__file__).parent / "golden" / "tensordash_cycles.json"
 def test_a_fixed_product_takes_the_recorded_cycles(case: dict[str, int | str]) -> None:
     rng = np.random.default_rng(GOLDEN["seed"])
     a, b = rng.random((64, 300)) >= 0.6, rng.random((300, 40)) >= 0.2
-    _, spec = find_architecture(CONFIGS / f"{case['configuration']}.toml")
+    _, spec = find_architecture(case["configuration"])
     count = spec.count(next(_gemms(a, b)))
     assert count.cycles == case["cycles"], case["reason"]
 
@@ -46,13 +44,13 @@ def test_layers_of_nothing_of_zeros_and_of_ones_are_played(phase: str, batch: in
         "input_grad": ("gradient", "weight"),
     }[phase]
     trace = acf.Trace([TracedOp("conv", phase, *operands, conv=conv)], tensors)
-    dense = acf.simulate(trace, TensorCore(cores=1, dram_bytes_per_s=1e15))
-    dash = acf.simulate(trace, TensorDash(cores=1, dram_bytes_per_s=1e15))
+    dense = acf.simulate(trace, acf.sim.spec("tensorcore", cores=1, dram_pin_bytes_per_s=1e15))
+    dash = acf.simulate(trace, acf.sim.spec("tensordash", cores=1, dram_pin_bytes_per_s=1e15))
     assert dash.cycles <= dense.cycles <= 4 * dash.cycles + 36
     assert (dash.cycles == 0) == (batch * channels == 0)
 
 
 def test_one_lane_and_one_step_is_a_dense_machine() -> None:
     a, b = np.eye(8), np.ones((8, 8))
-    spec = TensorDash(cores=1, lanes=1, depth=1, moves=((0, 0),))
+    spec = acf.sim.spec("tensordash", cores=1, lanes=1, depth=1, moves=((0, 0),))
     assert spec.count(next(_gemms(a, b))).cycles == 2 * 2 * 8

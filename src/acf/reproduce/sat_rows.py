@@ -4,11 +4,12 @@ import numpy as np
 
 from acf.reproduce.nm_training import dense_training, training_cycles, training_operations
 from acf.reproduce.row import Check, Row, absolute, at_most, holds
+from acf.sim import spec_of_kind
 from acf.sim.accelerators import Sat
 from acf.sim.accelerators.sore import reduce_groups
 from acf.zoo.shapes import NETWORK_SHAPES
 
-SAT = Sat()
+SAT = spec_of_kind(Sat, "sat")
 BATCH = 32
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields
 from functools import reduce
 from math import ceil
 from operator import add
+from typing import ClassVar
 
 from acf.cost import DRAM_PJ_PER_BIT
 from acf.errors import ArchitectureError
@@ -50,16 +51,23 @@ class ComputeCount:
 class AcceleratorSpec(ABC):
     """Base of the Specs: clock, technology and memory system; subclasses add their compute units.
 
-    ``on_chip_bytes`` hold whole tensors under least-recently-used replacement, ``dram_bytes_per_s`` is the
-    sustained bandwidth, and ``value_bytes`` the size of an operand.
+    Fields have no defaults: a TOML file in ``acf/sim/configs`` gives every one (`acf.sim.registry.spec` loads it).
+    ``on_chip_bytes`` hold whole tensors under least-recently-used replacement. ``value_bytes`` is the size of an
+    operand's value, on chip and off. The DRAM pins carry ``dram_pin_bytes_per_s`` at peak, of which the machine
+    sustains ``dram_sustained_share``. ``name`` labels results; empty: the name of the registered Spec it equals.
     """
+
+    kind: ClassVar[str]
+    """What a TOML file names as its ``kind``."""
 
     clock_hz: float
     technology_nm: int
+    value_bytes: int
     on_chip_bytes: int
-    dram_bytes_per_s: float
     dram_kind: str
-    value_bytes: int = 2
+    dram_pin_bytes_per_s: float
+    dram_sustained_share: float
+    name: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
         for item in fields(self):
@@ -69,6 +77,10 @@ class AcceleratorSpec(ABC):
                 continue
             if value <= 0:
                 raise ArchitectureError(f"{item.name} {value} must be above 0; give a positive number")
+        if self.dram_sustained_share > 1:
+            raise ArchitectureError(
+                f"dram_sustained_share {self.dram_sustained_share} is above 1; give a share of the pins' peak rate"
+            )
         if self.dram_kind not in DRAM_PJ_PER_BIT:
             raise ArchitectureError(
                 f"dram_kind {self.dram_kind!r} is not one of {', '.join(DRAM_PJ_PER_BIT)}; use one of these names"
@@ -111,6 +123,15 @@ class AcceleratorSpec(ABC):
         """
         compressed = bits.nonzeros * self.value_bytes + ceil(bits.size / 8)
         return min(compressed, bits.size * self.value_bytes)
+
+    @property
+    def dram_sustained_bytes_per_s(self) -> float:
+        """Bytes per second that DRAM delivers in the long run."""
+        return self.dram_pin_bytes_per_s * self.dram_sustained_share
+
+    def dram_cycles(self, dram_bytes: int) -> int:
+        """The fewest cycles in which ``dram_bytes`` cross the pins, at the sustained rate."""
+        return ceil(dram_bytes / self.dram_sustained_bytes_per_s * self.clock_hz)
 
     @property
     def keeps_tensors(self) -> bool:

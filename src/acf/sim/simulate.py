@@ -57,8 +57,7 @@ def _play(trace: Trace, op: TracedOp, spec: AcceleratorSpec, memory: OnChipMemor
         count = reduce(add, (spec.count_with_dram(gemm, share) for gemm in gemms), ComputeCount(0, 0, 0))
     _check_slots(op, spec, count)
     dram_bytes = dram_bytes if spec.keeps_tensors else count.streamed_bytes
-    memory_cycles = ceil(dram_bytes / spec.dram_bytes_per_s * spec.clock_hz)
-    waited = max(0, memory_cycles - count.cycles)
+    waited = max(0, spec.dram_cycles(dram_bytes) - count.cycles)
     dram_pj = dram_bytes * 8 * DRAM_PJ_PER_BIT[spec.dram_kind].value
     launch = spec.launch_cycles if count.dense_macs else 0
     cycles = launch + count.cycles + waited

@@ -15,7 +15,6 @@ from acf.bench.fabric.workloads import NETWORKS, StepLayer, StepSpec, layer_trac
 from acf.cli import app
 from acf.errors import ArchitectureError
 from acf.lowering import effectual_macs
-from acf.sim import ARCHITECTURES
 from acf.sim.exact import exact_engine
 from acf.zoo.synthetic import ConvLayer, Zeros
 
@@ -100,7 +99,7 @@ def test_a_step_that_is_none_is_refused(changes: dict[str, object], message: str
 def test_only_fabrics_can_be_stepped() -> None:
     with pytest.raises(ArchitectureError, match="tensorcore is no fabric"):
         exact_engine("tensorcore")
-    assert exact_engine("acf-512") == replace(ARCHITECTURES["acf-512"], engine="exact")  # type: ignore[call-arg]
+    assert exact_engine("acf-512") == replace(acf.sim.spec("acf-512"), engine="exact")  # type: ignore[call-arg]
 
 
 def test_the_command_prints_the_fabric_beside_its_rivals(tiny: StepSpec, tmp_path: Path) -> None:

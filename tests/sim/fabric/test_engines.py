@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import acf.sim
 from acf.errors import ArchitectureError
 from acf.lowering import BALANCERS, FabricShape, Gemm, lower_gemm
 from acf.lowering.fabric_shape import INTERCONNECTS, SKIP_MODES
@@ -16,7 +17,8 @@ from acf.sim.fabric.traffic import REASONS
 @st.composite
 def shapes(draw: st.DrawFn) -> FabricShape:
     accumulator_tiles = draw(st.integers(1, 5))
-    return FabricShape(
+    return acf.sim.spec(
+        "acf-512",
         mesh_rows=draw(st.integers(1, 4)),
         mesh_columns=draw(st.integers(1, 5)),
         scus_per_cluster=draw(st.sampled_from((1, 2, 4, 8))),
@@ -72,7 +74,7 @@ def test_every_unit_accounts_for_every_cycle(gemm: Gemm, shape: FabricShape) -> 
 
 def test_fewer_adders_take_longer_for_the_sums_of_a_column() -> None:
     dense = np.ones((16, 2048), dtype=bool)
-    shapes_by_adders = {adders: FabricShape(sum_adders=adders) for adders in (2, 8, 32)}
+    shapes_by_adders = {adders: acf.sim.spec("acf-512", sum_adders=adders) for adders in (2, 8, 32)}
     cycles = {}
     for adders, shape in shapes_by_adders.items():
         program = lower_gemm(Gemm(dense, dense.T), shape)
@@ -82,7 +84,7 @@ def test_fewer_adders_take_longer_for_the_sums_of_a_column() -> None:
 
 
 def test_memory_that_is_slow_holds_up_the_units_and_is_named() -> None:
-    shape = FabricShape()
+    shape = acf.sim.spec("acf-512")
     program = lower_gemm(Gemm(np.ones((256, 256), dtype=bool), np.ones((256, 256), dtype=bool)), shape)
     quick = play(program, shape, DramPort(1e9, 1), 10**6)
     starved = play(program, shape, DramPort(1.0, 1), 10**6)
@@ -92,6 +94,6 @@ def test_memory_that_is_slow_holds_up_the_units_and_is_named() -> None:
 
 
 def test_an_unknown_engine_is_refused() -> None:
-    program = lower_gemm(Gemm(np.ones((4, 4), dtype=bool), np.ones((4, 4), dtype=bool)), FabricShape())
+    program = lower_gemm(Gemm(np.ones((4, 4), dtype=bool), np.ones((4, 4), dtype=bool)), acf.sim.spec("acf-512"))
     with pytest.raises(ArchitectureError, match="engine 'quick' is not one of fast, exact"):
-        play(program, FabricShape(), engine="quick")
+        play(program, acf.sim.spec("acf-512"), engine="quick")

@@ -5,16 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-import acf
+import acf.sim
 from acf.lowering import Gemm, effectual_macs, lower_gemm
-from acf.sim import ARCHITECTURES
 from acf.sim.dram.spec import dram_spec
 from acf.sim.dram.sustained import sustained_bandwidth
-from acf.sim.fabric import ACF_16384, AdaptiveFabric
-from acf.sim.fabric.spec import SUSTAINED_SHARE, VECTOR_PASSES
+from acf.sim.fabric.spec import VECTOR_PASSES
 
 PATIENT = 1e15  # bytes per second: memory never makes compute wait
-SMALL = AdaptiveFabric(mesh_rows=2, mesh_columns=2, dram_bytes_per_s=PATIENT)
+SMALL = acf.sim.spec("acf-512", mesh_rows=2, mesh_columns=2, dram_pin_bytes_per_s=PATIENT)
 
 
 def trace_of(a: np.ndarray, b: np.ndarray) -> acf.Trace:
@@ -63,8 +61,8 @@ def test_no_work_is_done_for_gradients_nobody_needs() -> None:
 
 def test_waiting_for_memory_is_named() -> None:
     trace = trace_of(np.ones((1024, 128)), np.ones((128, 128)))
-    quick = acf.simulate(trace, AdaptiveFabric(dram_bytes_per_s=PATIENT))
-    starved = acf.simulate(trace, AdaptiveFabric(dram_bytes_per_s=1e6))
+    quick = acf.simulate(trace, acf.sim.spec("acf-512", dram_pin_bytes_per_s=PATIENT))
+    starved = acf.simulate(trace, acf.sim.spec("acf-512", dram_pin_bytes_per_s=1e6))
     assert starved.cycles >= starved.dram_bytes * 250e6 / 1e6
     assert starved.stalls["memory"] > 0.9 * (starved.cycles - quick.cycles)
 
@@ -96,7 +94,7 @@ def test_balancing_anew_beats_a_mapping_that_does_not_know_the_blocks() -> None:
 def test_the_rest_of_the_step_is_timed_beside_the_products() -> None:
     trace = trace_of(np.ones((64, 64)), np.ones((64, 64)))
     result = acf.simulate(trace, "acf-512")
-    lanes = ARCHITECTURES["acf-512"].vector_lanes  # type: ignore[attr-defined]
+    lanes = acf.sim.spec("acf-512").vector_lanes  # type: ignore[attr-defined]
     assert result.step_cycles >= result.cycles + 64 * 64 * VECTOR_PASSES["forward"] / lanes
     assert acf.simulate(trace, "tensorcore").step_cycles == acf.simulate(trace, "tensorcore").cycles
 
@@ -117,18 +115,21 @@ def test_a_new_routing_table_costs_energy_in_proportion_to_how_often_it_is_made(
 
 
 def test_the_large_fabric_has_the_peak_of_the_dense_baseline() -> None:
-    assert ACF_16384.peak_flops == ARCHITECTURES["tensorcore"].peak_flops
+    assert acf.sim.spec("acf-16384").peak_flops == acf.sim.spec("tensorcore").peak_flops
 
 
-@pytest.mark.parametrize(("kind", "memory", "channels"), [("ddr", "ddr4-2400", 4), ("hbm2", "hbm2", 2)])
-def test_dram_gives_the_share_of_its_peak_that_the_dram_model_sustains(kind: str, memory: str, channels: int) -> None:
+@pytest.mark.parametrize(("machine", "memory", "channels"), [("acf-512", "ddr4-2400", 4), ("acf-16384", "hbm2", 2)])
+def test_dram_gives_the_share_of_its_peak_that_the_dram_model_sustains(
+    machine: str, memory: str, channels: int
+) -> None:
     spec = dram_spec(memory, channels)
-    assert sustained_bandwidth(spec, 512) / spec.peak_bytes_per_s == pytest.approx(SUSTAINED_SHARE[kind], rel=0.02)
+    share = acf.sim.spec(machine).dram_sustained_share
+    assert sustained_bandwidth(spec, 512) / spec.peak_bytes_per_s == pytest.approx(share, rel=0.02)
 
 
 @pytest.mark.parametrize("side", [(2, 4), (8, 8), (16, 16)])
 def test_any_number_of_units_runs_the_same_program(side: tuple[int, int]) -> None:
     rng = np.random.default_rng(0)
     trace = trace_of(rng.random((256, 128)) < 0.5, np.ones((128, 128)))
-    spec = AdaptiveFabric(mesh_rows=side[0], mesh_columns=side[1])
+    spec = acf.sim.spec("acf-512", mesh_rows=side[0], mesh_columns=side[1])
     assert sum(op.effectual_macs for op in acf.simulate(trace, spec).ops) == effectual_macs(trace)

@@ -102,7 +102,7 @@ def _play_kept(before: Trace, after: Trace, rebalanced: Result, fabric: Adaptive
             compute += fabric.count_program(gemm, work, program, share).cycles
             update += fabric.update_cycles(work, program.reduces)
             table += fabric.table_cycles(work, program.reduces)
-        cycles += max(compute, ceil(played.dram_bytes / fabric.dram_bytes_per_s * fabric.clock_hz))
+        cycles += max(compute, fabric.dram_cycles(played.dram_bytes))
     return Kept(cycles, update, table)
 
 

@@ -15,7 +15,7 @@ from acf.files import write_whole
 from acf.metrics import MEASURES, AblationPoint, AblationRecord
 from acf.metrics.ablation import written_spread
 from acf.sim.fabric import AdaptiveFabric
-from acf.sim.registry import find_architecture
+from acf.sim.registry import spec_of_kind
 
 OnProgress = Callable[[str, float], None]
 
@@ -59,10 +59,7 @@ class AblationOptions:
     @property
     def fabric(self) -> AdaptiveFabric:
         """The machine that variations change."""
-        name, spec = find_architecture(self.on)
-        if not isinstance(spec, AdaptiveFabric):
-            raise ArchitectureError(f"{name} is no fabric, so it has no such parts; use acf-512 or acf-16384")
-        return spec
+        return spec_of_kind(AdaptiveFabric, self.on)
 
     @property
     def prefixes(self) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from math import ceil, sqrt
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,12 +30,6 @@ forward: a normalisation's sums and its affine map, then the activation; input_g
 sums and their combination; weight_grad: AdamW on every kept weight.
 """
 
-SUSTAINED_SHARE: dict[str, float] = {"ddr": 0.862, "hbm2": 0.870}
-"""Share of the pins' peak that pieces of 512 bytes at random places sustain, by kind of memory.
-
-Measured with `acf.sim.dram.sustained_bandwidth` on DDR4-2400 and HBM2; a test measures them again.
-"""
-
 
 @dataclass(frozen=True, kw_only=True)
 class AdaptiveFabric(FabricShape, AcceleratorSpec):
@@ -46,16 +41,13 @@ class AdaptiveFabric(FabricShape, AcceleratorSpec):
     machine in full. ``engine`` "exact" steps every queue in every cycle and gives the same figures, slowly.
     """
 
-    clock_hz: float = 250e6
-    technology_nm: int = 65
-    on_chip_bytes: int = 32 * 2**20
-    dram_bytes_per_s: float = 76.8e9  # 4 channels of DDR4-2400, 64 bit
-    dram_kind: str = "ddr"
-    dram_latency_s: float = 200e-9  # assumed: a loaded controller
-    bank_bytes: int = 128 * 1024  # a bank of the on-chip memory
-    vector_lanes: int = 256  # values a cycle, over all controllers
-    topology_every_steps: int = 100  # training steps between two updates of blocks and routing table
-    engine: str = "fast"
+    kind: ClassVar[str] = "fabric"
+
+    dram_latency_s: float
+    bank_bytes: int  # of a bank of the on-chip memory
+    vector_lanes: int  # values a cycle, over all controllers
+    topology_every_steps: int  # training steps between two updates of blocks and routing table
+    engine: str
 
     def __post_init__(self) -> None:
         FabricShape.__post_init__(self)
@@ -109,8 +101,12 @@ class AdaptiveFabric(FabricShape, AcceleratorSpec):
     @property
     def dram_port(self) -> DramPort:
         """What memory outside the chip gives to one mesh row."""
-        sustained = self.dram_bytes_per_s * SUSTAINED_SHARE.get(self.dram_kind, 1.0)
-        return DramPort(sustained / self.clock_hz / self.mesh_rows, ceil(self.dram_latency_s * self.clock_hz))
+        bytes_per_cycle = self.dram_sustained_bytes_per_s / self.clock_hz / self.mesh_rows
+        return DramPort(bytes_per_cycle, ceil(self.dram_latency_s * self.clock_hz))
+
+    def dram_cycles(self, dram_bytes: int) -> int:
+        """The fewest cycles at the pins' peak rate: the sustained rate and its stalls are part of `count_with_dram`."""
+        return ceil(dram_bytes / self.dram_pin_bytes_per_s * self.clock_hz)
 
     def _lost_slots(self, played: Played, walked: int, effectual: int) -> dict[str, int]:
         """MAC slots that were no effectual MAC, by reason."""
@@ -275,17 +271,3 @@ class AdaptiveFabric(FabricShape, AcceleratorSpec):
 def _pieces(work: Work) -> int:
     """Pieces of the output that are needed."""
     return work.parallel.tiles * work.serial.tiles if work.needed is None else int(work.needed.sum())
-
-
-ACF_16384 = AdaptiveFabric(
-    mesh_rows=16,
-    mesh_columns=16,
-    lanes=8,
-    link_bytes=128,
-    vector_lanes=4096,
-    clock_hz=500e6,
-    on_chip_bytes=3 * 64 * 128 * 1024,
-    dram_bytes_per_s=1024e9,  # 32 channels of HBM2
-    dram_kind="hbm2",
-)
-"""16,384 MACs at 500 MHz: the peak of 256 tensor cores of the `tensorcore` baseline, and its on-chip memory."""
