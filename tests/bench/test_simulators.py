@@ -14,7 +14,7 @@ def test_the_benchmark_network_is_resnet_50() -> None:
     assert weights == 25_557_032 - 53_120 - 1_000
     # 4.09 GMAC per image
     forward = sum(
-        layer.in_channels * layer.out_channels * layer.kernel**2 * layer.shape.output_size[0] ** 2
+        layer.in_channels * layer.out_channels * layer.kernel**2 * layer.shape.output_map[0] ** 2
         for layer in layers.values()
     )
     assert forward == pytest.approx(4.09e9, rel=0.005)

@@ -12,7 +12,8 @@ from acf.errors import ArchitectureError
 from acf.lowering import BALANCERS, PARALLEL, FabricShape, Gemm, lower_gemm
 from acf.lowering.fabric_shape import SKIP_MODES, TILES
 from acf.lowering.mapping import TokenMapping, choose_mapping, keep_mapping
-from acf.lowering.packing import choose_work, lower_work
+from acf.lowering.packing import lower_product
+from acf.lowering.tiled_product import tile_product
 from acf.sim.fabric.functional import compute
 
 
@@ -61,17 +62,17 @@ def test_only_needed_pieces_are_fetched_and_each_of_them_is(
 ) -> None:
     shape, a, b, needed = case
     gemm = Gemm(a != 0, b != 0, needed)
-    work, _ = choose_work(gemm, shape)
+    product = tile_product(gemm, shape)
     program = lower_gemm(gemm, shape)
     met = compute(program, shape, np.zeros(a.shape), np.zeros(b.shape)).meetings
     fetched = {
         (int(row), int(depth))
         for stream in (program.columns, program.rows)
-        for row, depth, kind in zip(stream.row, stream.depth, stream.kind, strict=True)
+        for row, depth, kind in zip(stream.row_tile, stream.k_tile, stream.kind, strict=True)
         if kind == PARALLEL
     }
     assert fetched == {(block, depth) for _, block, depth in met}
-    assert all(work.present[block, depth] for block, depth in fetched)
+    assert all(product.present[block, depth] for block, depth in fetched)
 
 
 def test_a_step_with_few_tokens_spreads_the_reduction_over_the_mesh() -> None:
@@ -140,10 +141,10 @@ def test_a_mapping_kept_while_blocks_moved_still_gives_the_product_exactly(
     rng = np.random.default_rng(seed)
     moved = rng.integers(1, 4, b.shape) * blocks(rng, *b.shape, shape.tile, 0.3)
     needed_after = None if needed is None else blocks(rng, *needed.shape, shape.tile, 0.4)
-    before, swapped = choose_work(Gemm(a != 0, b != 0, needed), shape)
-    after, _ = choose_work(Gemm(a != 0, moved != 0, needed_after), shape, swapped)
+    before = tile_product(Gemm(a != 0, b != 0, needed), shape)
+    after = tile_product(Gemm(a != 0, moved != 0, needed_after), shape, before.swapped)
     mapping = keep_mapping(choose_mapping(before, shape), before, after, shape)
-    program = lower_work(after, swapped, shape, mapping)
+    program = lower_product(after, shape, mapping)
     computed = compute(program, shape, a.astype(np.float64), moved.astype(np.float64))
     expected = a @ moved if needed_after is None else (a @ moved) * needed_after
     assert (computed.output == expected).all()
@@ -154,7 +155,7 @@ def test_a_kept_mapping_leaves_columns_with_their_clusters_and_a_new_one_does_no
     rng = np.random.default_rng(0)
     a = np.ones((2, 256), dtype=bool)  # too few tokens to spread: output columns must be shared
     before, after = (
-        choose_work(Gemm(a, blocks(rng, 256, 256, 16, 0.3), None), shape, swapped=False)[0] for _ in range(2)
+        tile_product(Gemm(a, blocks(rng, 256, 256, 16, 0.3), None), shape, swapped=False) for _ in range(2)
     )
     old, new = choose_mapping(before, shape), choose_mapping(after, shape)
     kept = keep_mapping(old, before, after, shape)
@@ -172,7 +173,7 @@ def test_a_static_mapping_is_the_same_whatever_blocks_are_left() -> None:
     a, few = np.ones((256, 256), dtype=bool), np.zeros((256, 256), dtype=bool)
     few[:, :64] = True
     full, pruned = (
-        choose_mapping(choose_work(Gemm(a, right, None), shape, swapped=False)[0], shape)
+        choose_mapping(tile_product(Gemm(a, right, None), shape, swapped=False), shape)
         for right in (np.ones_like(few), few)
     )
     assert isinstance(full, TokenMapping)

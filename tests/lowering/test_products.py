@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from acf.lowering import matrix_products
 from acf.sparse import conv_weight_to_matrix
-from acf.trace import BitTensor, ConvShape, Trace, TracedOp
+from acf.trace import BitTensor, Trace, TracedConv, TracedOp
 
 PAIR = st.tuples(st.integers(1, 3), st.integers(1, 3))
 
@@ -17,7 +17,7 @@ def pattern(generator: torch.Generator, *shape: int) -> torch.Tensor:
     return (torch.rand(*shape, generator=generator, dtype=torch.float64) < 0.5).double()
 
 
-def products(phase: str, conv: ConvShape, a: torch.Tensor, b: torch.Tensor) -> list[np.ndarray]:
+def products(phase: str, conv: TracedConv, a: torch.Tensor, b: torch.Tensor) -> list[np.ndarray]:
     """The integer results of all matrix products of one operation."""
     tensors = {"a": BitTensor.from_array(a), "b": BitTensor.from_array(b)}
     gemms = matrix_products(Trace([], tensors), TracedOp("conv", phase, "a", "b", conv=conv))
@@ -35,12 +35,12 @@ def test_every_phase_multiplies_exactly_what_torch_does(
 ) -> None:
     padding = (padding_plus_one[0] - 1, padding_plus_one[1] - 1)
     size = (7, 8)
-    conv = ConvShape(size, kernel, stride, padding, dilation, groups)
+    conv = TracedConv(kernel, stride, padding, dilation, input_size=size, groups=groups)
     generator = torch.Generator().manual_seed(seed)
     x = pattern(generator, 2, 4, *size).requires_grad_()
     weight = pattern(generator, 6, 4 // groups, *kernel).requires_grad_()
     y = torch.nn.functional.conv2d(x, weight, None, stride, padding, dilation, groups)
-    assert tuple(y.shape[2:]) == conv.output_size
+    assert tuple(y.shape[2:]) == conv.output_map
     gradient = pattern(generator, *y.shape)
     y.backward(gradient)
     matrix = conv_weight_to_matrix(weight.detach())
@@ -62,7 +62,7 @@ def test_every_phase_multiplies_exactly_what_torch_does(
 
 
 def test_a_stride_does_not_add_zeros_to_the_input_gradient() -> None:
-    conv = ConvShape((8, 8), (3, 3), (2, 2), (1, 1))
+    conv = TracedConv((3, 3), (2, 2), (1, 1), input_size=(8, 8))
     gradient, weight = torch.ones(1, 16, 4, 4), torch.ones(16, 9 * 8)
     tensors = {"a": BitTensor.from_array(gradient), "b": BitTensor.from_array(weight)}
     gemms = list(matrix_products(Trace([], tensors), TracedOp("conv", "input_grad", "a", "b", conv=conv)))
@@ -85,7 +85,7 @@ def test_effectual_macs_count_only_kept_outputs() -> None:
 
 def test_an_impossible_convolution_is_refused() -> None:
     with pytest.raises(ValueError, match="at least 1"):
-        ConvShape((8, 8), (3, 3), (0, 1))
+        TracedConv((3, 3), (0, 1), input_size=(8, 8))
 
 
 @pytest.mark.parametrize(
@@ -102,13 +102,13 @@ def test_operands_that_do_not_fit_the_geometry_are_refused(
     phase: str, a_shape: tuple[int, ...], b_shape: tuple[int, ...]
 ) -> None:
     tensors = {"a": BitTensor.from_array(np.ones(a_shape)), "b": BitTensor.from_array(np.ones(b_shape))}
-    op = TracedOp("conv", phase, "a", "b", conv=ConvShape((8, 8), (3, 3)))
-    with pytest.raises(ValueError, match="do not fit ConvShape"):
+    op = TracedOp("conv", phase, "a", "b", conv=TracedConv((3, 3), input_size=(8, 8)))
+    with pytest.raises(ValueError, match="do not fit TracedConv"):
         list(matrix_products(Trace([], tensors), op))
 
 
 def test_a_product_says_its_phase_and_how_often_its_channels_repeat() -> None:
-    conv = ConvShape((6, 6), (3, 3), stride=(2, 2), padding=(1, 1))
+    conv = TracedConv((3, 3), stride=(2, 2), padding=(1, 1), input_size=(6, 6))
     tensors = {
         "x": BitTensor.from_array(np.ones((2, 4, 6, 6))),
         "w": BitTensor.from_array(np.ones((8, 9 * 4))),

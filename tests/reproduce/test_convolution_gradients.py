@@ -66,8 +66,8 @@ def test_large_networks_save_the_published_share_of_all_energy(network: str, den
 
 
 def test_a_convolution_has_the_size_its_geometry_says() -> None:
-    assert Convolution(227, 3, 96, 11, stride=4).shape.output_size == (55, 55)
-    assert GOOGLENET[0].shape.output_size == (112, 112)
+    assert Convolution(227, 3, 96, 11, stride=4).shape.output_map == (55, 55)
+    assert GOOGLENET[0].shape.output_map == (112, 112)
 
 
 def test_a_density_that_is_no_share_is_refused() -> None:

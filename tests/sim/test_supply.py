@@ -13,7 +13,7 @@ from acf.sim.accelerators import TensorCore
 from acf.sim.accelerators.moves import PAPER_MOVES
 from acf.sim.accelerators.scheduler import tile_cycles
 from acf.sim.accelerators.supply import Supply
-from acf.trace import PHASES, BitTensor, ConvShape, TracedOp
+from acf.trace import PHASES, BitTensor, TracedConv, TracedOp
 
 PATIENT = 1e15  # bytes per second: DRAM never makes compute wait
 WAITS = {"on_chip_banks", "transposers", "scratchpad_banks"}
@@ -25,7 +25,7 @@ def conv_trace(phase: str, zeros: float = 0.5) -> acf.Trace:
     shares = {"activation": zeros, "weight": 0.0, "gradient": zeros}
     tensors = {name: BitTensor.from_array(rng.random(shape) >= shares[name]) for name, shape in shapes.items()}
     operands = {"forward": ("activation", "weight"), "input_grad": ("gradient", "weight")}
-    conv = ConvShape((16, 16), (3, 3), padding=(1, 1))
+    conv = TracedConv((3, 3), padding=(1, 1), input_size=(16, 16))
     op = TracedOp("conv", phase, *operands.get(phase, ("gradient", "activation")), conv=conv)
     return acf.Trace([op], tensors)
 

@@ -9,7 +9,7 @@ import pytest
 import acf
 from acf.lowering import matrix_products
 from acf.sim import find_architecture
-from acf.trace import BitTensor, ConvShape, TracedOp
+from acf.trace import BitTensor, TracedConv, TracedOp
 
 GOLDEN = json.loads((Path(__file__).parent / "golden" / "tensordash_cycles.json").read_text())
 
@@ -32,7 +32,7 @@ def _gemms(a: np.ndarray, b: np.ndarray):
 @pytest.mark.parametrize(("batch", "channels"), [(0, 8), (2, 0), (1, 3), (2, 8)])
 @pytest.mark.parametrize("value", [0.0, 1.0])
 def test_layers_of_nothing_of_zeros_and_of_ones_are_played(phase: str, batch: int, channels: int, value: float) -> None:
-    conv = ConvShape((6, 6), (3, 3), stride=(2, 2), padding=(1, 1))
+    conv = TracedConv((3, 3), stride=(2, 2), padding=(1, 1), input_size=(6, 6))
     tensors = {
         "activation": BitTensor.from_array(np.full((batch, channels, 6, 6), value)),
         "weight": BitTensor.from_array(np.ones((8, 9 * channels))),

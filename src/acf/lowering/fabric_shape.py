@@ -11,12 +11,12 @@ SKIP_MODES = ("both", "serial", "gate")
 INTERCONNECTS = ("mesh", "static", "crossbar")
 """mesh: work is balanced anew for every topology; static: as if all blocks were present; crossbar: ideal links."""
 
-PIECE_FORMATS = ("bitmap", "csc")
+TILE_FORMATS = ("bitmap", "csc")
 """How pieces travel, where that is shorter than all their values: a bit per value and the non-zeros; or the non-zeros
 column by column, each with the distance from the one above it, and a count per column: shorter below one in eight."""
 
 MAXIMUM_SIDE = 64  # destinations of a packet are the bits of one word
-MAXIMUM_BLOCKS = 32  # and so are the blocks that a serial packet meets in a cluster
+MAXIMUM_ACCUMULATOR_TILES = 32  # and so are the blocks that a serial packet meets in a cluster
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +58,7 @@ class FabricShape:
         named = (
             ("tile", TILES),
             ("skip", SKIP_MODES),
-            ("tile_format", PIECE_FORMATS),
+            ("tile_format", TILE_FORMATS),
             ("interconnect", INTERCONNECTS),
         )
         for name, choices in named:
@@ -75,10 +75,10 @@ class FabricShape:
             raise ArchitectureError(
                 f"lanes {self.lanes} must divide the tile {self.tile}; use 1, 2, 4 or another divisor"
             )
-        if self.accumulator_tiles > MAXIMUM_BLOCKS:
+        if self.accumulator_tiles > MAXIMUM_ACCUMULATOR_TILES:
             raise ArchitectureError(
-                f"accumulator_tiles {self.accumulator_tiles} exceeds {MAXIMUM_BLOCKS}, the blocks a packet can name; "
-                "use fewer"
+                f"accumulator_tiles {self.accumulator_tiles} exceeds {MAXIMUM_ACCUMULATOR_TILES}, the tiles a packet "
+                "can name; use fewer"
             )
         if self.parallel_slots < self.accumulator_tiles:
             raise ArchitectureError(
@@ -92,14 +92,14 @@ class FabricShape:
         return self.mesh_rows * self.mesh_columns
 
     @property
-    def units(self) -> int:
+    def scus(self) -> int:
         """Sparse compute units of the fabric."""
         return self.clusters * self.scus_per_cluster
 
     @property
     def macs_per_cycle(self) -> int:
         """Multiply-accumulate slots in one clock cycle."""
-        return self.units * self.lanes
+        return self.scus * self.lanes
 
     @property
     def scus_per_port(self) -> int:

@@ -9,23 +9,23 @@ from numpy.typing import NDArray
 
 from acf.lowering.packed_rows import PackedRows
 from acf.trace.bits import BoolArray
-from acf.trace.op import ConvShape
+from acf.trace.op import TracedConv
 
 T = TypeVar("T", bound=np.generic)
 
 
-def window_rows(maps: BoolArray, conv: ConvShape) -> PackedRows:
+def window_rows(maps: BoolArray, conv: TracedConv) -> PackedRows:
     """Windows of ``[batch, channels, h, w]`` as rows: ``[batch*oh*ow, kh*kw*channels]``, channels innermost."""
     padding = ((0, 0), *((pad, pad) for pad in conv.padding), (0, 0))
     padded = np.pad(_channel_values(maps), padding)
     return joined_taps(list(_tap_views(padded, conv)), maps.shape[1])
 
 
-def window_columns(maps: BoolArray, conv: ConvShape) -> PackedRows:
+def window_columns(maps: BoolArray, conv: TracedConv) -> PackedRows:
     """The same matrix by columns: ``[kh*kw*channels, batch*oh*ow]``, packed along the output pixels."""
     padding = ((0, 0), (0, 0), *((pad, pad) for pad in conv.padding))
     by_channel = np.pad(maps.transpose(1, 0, 2, 3), padding)
-    height, width = conv.output_size
+    height, width = conv.output_map
     channels, length = maps.shape[1], maps.shape[0] * height * width
     by_map = by_channel.reshape(channels * maps.shape[0], *by_channel.shape[2:], 1)
     taps = [np.packbits(view.reshape(channels, length), axis=1, bitorder="little") for view in _tap_views(by_map, conv)]
@@ -60,9 +60,9 @@ def _channel_values(maps: BoolArray) -> NDArray[np.uint8] | BoolArray:
     return by_pixel if maps.shape[1] % 8 else np.packbits(by_pixel, axis=3, bitorder="little")
 
 
-def _tap_views(padded: NDArray[T], conv: ConvShape) -> Iterator[NDArray[T]]:
+def _tap_views(padded: NDArray[T], conv: TracedConv) -> Iterator[NDArray[T]]:
     """For each tap, the values ``[maps, oh, ow, values]`` that it meets in padded ``[maps, h, w, values]``."""
-    height, width = conv.output_size
+    height, width = conv.output_map
     for row in range(conv.kernel_size[0]):
         for col in range(conv.kernel_size[1]):
             rows = padded[:, row * conv.dilation[0] :: conv.stride[0]]

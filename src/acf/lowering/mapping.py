@@ -9,26 +9,13 @@ from numpy.typing import NDArray
 from acf.errors import ArchitectureError
 from acf.lowering.balance import BALANCERS, Shares, even_order
 from acf.lowering.fabric_shape import FabricShape
+from acf.lowering.tiled_product import TiledProduct
 from acf.lowering.tiles import TiledRows
 
+Presence = NDArray[np.bool_]
+"""Which tiles of the parallel operand hold a non-zero, bool ``[parallel tiles, k_tiles]``."""
+
 ENOUGH_TILES = 4  # of tokens for every cluster: then nothing is gained by spreading the reduction
-
-
-@dataclass(frozen=True, eq=False)
-class Work:
-    """One product in pieces: ``serial`` rows against ``parallel`` columns; ``needed`` pieces of the output, or all.
-
-    ``needed``: bool ``[serial.tiles, parallel.tiles]``.
-    """
-
-    serial: TiledRows
-    parallel: TiledRows
-    needed: NDArray[np.bool_] | None
-
-    @property
-    def present(self) -> NDArray[np.bool_]:
-        """Pieces of the parallel operand that hold a non-zero, bool ``[tiles, steps]``."""
-        return self.parallel.tile_nonzeros > 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +65,7 @@ class ReductionMapping:
     cycles: float
 
 
-def choose_mapping(work: Work, shape: FabricShape) -> TokenMapping | ReductionMapping:
+def choose_mapping(product: TiledProduct, shape: FabricShape) -> TokenMapping | ReductionMapping:
     """The mapping with the fewest estimated cycles.
 
     Fewer mesh columns on a part of the tokens must be better by 3 %, for packets are shared by fewer; a reduction must
@@ -89,17 +76,17 @@ def choose_mapping(work: Work, shape: FabricShape) -> TokenMapping | ReductionMa
             f"balancer {shape.balancer!r} is not one of {', '.join(BALANCERS)}; use one of these names"
         )
     if shape.interconnect == "static":
-        return _static_mapping(work, shape)
-    return _best_mapping(work, shape)
+        return _static_mapping(product, shape)
+    return _best_mapping(product, shape)
 
 
-def _best_mapping(work: Work, shape: FabricShape) -> TokenMapping | ReductionMapping:
+def _best_mapping(product: TiledProduct, shape: FabricShape) -> TokenMapping | ReductionMapping:
     divisors = [count for count in range(shape.mesh_columns, 0, -1) if shape.mesh_columns % count == 0]
-    tokens = [_token_mapping(work, shape, groups) for groups in divisors]
-    if work.needed is None and work.serial.tiles >= ENOUGH_TILES * shape.clusters:
+    tokens = [_token_mapping(product, shape, groups) for groups in divisors]
+    if product.needed is None and product.serial.tiles >= ENOUGH_TILES * shape.clusters:
         reductions = []
     else:
-        reductions = [_reduction_mapping(work, shape, shape.mesh_columns // groups) for groups in divisors]
+        reductions = [_reduction_mapping(product, shape, shape.mesh_columns // groups) for groups in divisors]
     best_tokens = tokens[0]
     for mapping in tokens[1:]:
         if mapping.cycles < 0.97 * best_tokens.cycles:
@@ -110,18 +97,18 @@ def _best_mapping(work: Work, shape: FabricShape) -> TokenMapping | ReductionMap
     return best_tokens
 
 
-def _static_mapping(work: Work, shape: FabricShape) -> TokenMapping | ReductionMapping:
+def _static_mapping(product: TiledProduct, shape: FabricShape) -> TokenMapping | ReductionMapping:
     """What is spread over the mesh, and who owns what, as if every block were present."""
-    full = np.full_like(work.parallel.patterns, np.iinfo(work.parallel.patterns.dtype).max)
-    dense = Work(work.serial, TiledRows(full, work.parallel.tile), None)
+    full = np.full_like(product.parallel.patterns, np.iinfo(product.parallel.patterns.dtype).max)
+    dense = TiledProduct(product.serial, TiledRows(full, product.parallel.tile))
     mapping = _best_mapping(dense, shape)
     if isinstance(mapping, TokenMapping):
-        return _token_mapping_of(work, shape, mapping.groups, mapping.group_of, dense.present)
-    return _reduction_mapping(work, shape, mapping.split)
+        return _token_mapping_of(product, shape, mapping.groups, mapping.group_of, dense.present)
+    return _reduction_mapping(product, shape, mapping.split)
 
 
 def keep_mapping(
-    mapping: TokenMapping | ReductionMapping, before: Work, after: Work, shape: FabricShape
+    mapping: TokenMapping | ReductionMapping, before: TiledProduct, after: TiledProduct, shape: FabricShape
 ) -> TokenMapping | ReductionMapping:
     """``mapping`` of the work ``before`` blocks moved, for the work ``after``, when nothing is shared anew.
 
@@ -152,21 +139,25 @@ def _share(weights: NDArray[np.int64], touches: NDArray[np.bool_], bins: int, sh
     return BALANCERS[shape.balancer].share(weights, touches, bins)
 
 
-def _token_mapping(work: Work, shape: FabricShape, groups: int) -> TokenMapping:
-    present = work.present
+def _token_mapping(product: TiledProduct, shape: FabricShape, groups: int) -> TokenMapping:
+    present = product.present
     weights = present.sum(axis=1, dtype=np.int64)
     if shape.interconnect == "static":
-        return _token_mapping_of(work, shape, groups, _dense_groups(weights.size, groups))
+        return _token_mapping_of(product, shape, groups, _dense_groups(weights.size, groups))
     group_of, filled = np.zeros(weights.size, dtype=np.int64), np.flatnonzero(weights)
     group_of[filled] = _share(weights[filled], present[filled], groups, shape)
-    return _token_mapping_of(work, shape, groups, group_of)
+    return _token_mapping_of(product, shape, groups, group_of)
 
 
 def _token_mapping_of(
-    work: Work, shape: FabricShape, groups: int, group_of: Shares, ordered_by: NDArray[np.bool_] | None = None
+    product: TiledProduct,
+    shape: FabricShape,
+    groups: int,
+    group_of: Shares,
+    ordered_by: NDArray[np.bool_] | None = None,
 ) -> TokenMapping:
     """The mapping when it is known which mesh column of its group owns every output column."""
-    weights = work.present.sum(axis=1, dtype=np.int64)
+    weights = product.present.sum(axis=1, dtype=np.int64)
     columns = weights.size
     filled = np.flatnonzero(weights)
     round_of = np.full(columns, -1, dtype=np.int64)
@@ -176,60 +167,60 @@ def _token_mapping_of(
     per_round = -(-most // rounds)
     round_of[filled] = position // per_round
     parts = shape.mesh_rows * (shape.mesh_columns // groups)
-    if work.needed is None:
+    if product.needed is None:
         heaviest = float(np.bincount(group_of, weights, groups).max()) if columns else 0.0
-        cycles = heaviest * ceil(ceil(work.serial.rows / parts) / shape.scus_per_cluster)
+        cycles = heaviest * ceil(ceil(product.serial.rows / parts) / shape.scus_per_cluster)
     else:
-        part_of = np.arange(work.serial.tiles) % parts
+        part_of = np.arange(product.serial.tiles) % parts
         by_part = np.zeros((parts, columns))
-        np.add.at(by_part, part_of, work.needed * weights)
+        np.add.at(by_part, part_of, product.needed * weights)
         by_cluster = np.zeros((groups, parts))
         np.add.at(by_cluster, group_of, by_part.T)
         cycles = float(by_cluster.max()) * -(-shape.tile // shape.scus_per_cluster) if columns else 0.0
     return TokenMapping(groups, group_of, round_of, shape.accumulator_tiles // per_round, cycles, ordered_by)
 
 
-def _output_pieces(work: Work) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _output_pieces(product: TiledProduct) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Row and column of every output piece that is needed and not empty, by row."""
-    filled = work.present.any(axis=1)
-    needed = np.broadcast_to(filled, (work.serial.tiles, filled.size))
-    if work.needed is not None:
-        needed = needed & work.needed
+    filled = product.present.any(axis=1)
+    needed = np.broadcast_to(filled, (product.serial.tiles, filled.size))
+    if product.needed is not None:
+        needed = needed & product.needed
     output_rows, output_columns = (axis.astype(np.int64) for axis in np.nonzero(needed))
     return output_rows, output_columns
 
 
-def _reduction_mapping(work: Work, shape: FabricShape, split: int) -> ReductionMapping:
+def _reduction_mapping(product: TiledProduct, shape: FabricShape, split: int) -> ReductionMapping:
     groups = shape.mesh_columns // split
-    output_rows, output_columns = _output_pieces(work)
-    pieces, tiles = output_rows.size, work.parallel.tiles
+    output_rows, output_columns = _output_pieces(product)
+    pieces, tiles = output_rows.size, product.parallel.tiles
     if shape.interconnect == "static":
-        column_of = _dense_groups(work.serial.tiles * tiles, groups)[output_rows * tiles + output_columns]
+        column_of = _dense_groups(product.serial.tiles * tiles, groups)[output_rows * tiles + output_columns]
     else:
         touches = np.zeros((pieces, 0), dtype=bool)
         if BALANCERS[shape.balancer].reads_touches:
-            touches = np.zeros((pieces, work.serial.tiles + tiles), dtype=bool)
+            touches = np.zeros((pieces, product.serial.tiles + tiles), dtype=bool)
             touches[np.arange(pieces), output_rows] = True
-            touches[np.arange(pieces), work.serial.tiles + output_columns] = True
-        column_of = _share(work.present.sum(axis=1, dtype=np.int64)[output_columns], touches, groups, shape)
-    return _reduction_mapping_of(work, shape, split, column_of)
+            touches[np.arange(pieces), product.serial.tiles + output_columns] = True
+        column_of = _share(product.present.sum(axis=1, dtype=np.int64)[output_columns], touches, groups, shape)
+    return _reduction_mapping_of(product, shape, split, column_of)
 
 
-def _reduction_mapping_of(work: Work, shape: FabricShape, split: int, column_of: Shares) -> ReductionMapping:
+def _reduction_mapping_of(product: TiledProduct, shape: FabricShape, split: int, column_of: Shares) -> ReductionMapping:
     """The mapping when it is known which mesh column of its group owns every output piece."""
     groups = shape.mesh_columns // split
-    output_rows, output_columns = _output_pieces(work)
+    output_rows, output_columns = _output_pieces(product)
     if not output_rows.size:
         return ReductionMapping(split, output_rows, output_columns, column_of, output_rows, float("inf"))
     round_of = _positions(column_of, groups) // shape.accumulator_tiles
-    steps, spread = work.serial.steps, shape.mesh_rows * split
-    by_place = np.zeros((work.parallel.tiles, spread), dtype=np.int64)  # blocks that each share of the reduction has
-    np.add.at(by_place.T, np.arange(steps) % spread, work.present.T)
+    steps, spread = product.k_tiles, shape.mesh_rows * split
+    by_place = np.zeros((product.parallel.tiles, spread), dtype=np.int64)  # blocks that each share of the reduction has
+    np.add.at(by_place.T, np.arange(steps) % spread, product.present.T)
     by_cluster = np.zeros((groups, spread), dtype=np.int64)
     np.add.at(by_cluster, column_of, by_place[output_columns])
     heaviest = float(by_cluster.max())
     merge = shape.flits(shape.accumulator_tiles * shape.tile**2 * 4) * (1 if split == 1 else 2)
-    density = work.serial.nonzeros / max(1, work.serial.rows * steps * shape.tile)
+    density = product.serial.nonzeros / max(1, product.serial.rows * steps * shape.tile)
     row_cycles = max(1.0, density * shape.tile) * shape.tile / shape.lanes
     rows = -(-shape.tile // shape.scus_per_cluster)
     cycles = heaviest * rows + (int(round_of.max()) + 1) * merge / row_cycles

@@ -14,13 +14,13 @@ class Packets(NamedTuple):
     """The arrays of a stream (`acf.lowering.Stream`) while they are filled."""
 
     kind: NDArray[np.uint8]
-    step: NDArray[np.int32]
+    k_step: NDArray[np.int32]
     flits: NDArray[np.int32]
     destinations: NDArray[np.uint64]
-    row: NDArray[np.int32]
-    depth: NDArray[np.int32]
+    row_tile: NDArray[np.int32]
+    k_tile: NDArray[np.int32]
     round: NDArray[np.int32]
-    blocks: NDArray[np.uint32]
+    parallel_tiles: NDArray[np.uint32]
     item_first: NDArray[np.int64]
     item_cycles: NDArray[np.int32]
 
@@ -134,7 +134,7 @@ def write_packet(
 ) -> None:
     """Fill in one packet; ``place`` is its step, round, row among pieces, and depth."""
     packets.kind[packet] = kind
-    packets.step[packet], packets.round[packet], packets.row[packet], packets.depth[packet] = place
+    packets.k_step[packet], packets.round[packet], packets.row_tile[packet], packets.k_tile[packet] = place
     packets.flits[packet] = flits
     packets.destinations[packet] = destinations
     packets.item_first[packet] = first_item
@@ -157,7 +157,7 @@ def meet(
     packets: Packets, packet: int, mesh_column: int, rank: int, operands: Operands, rows: tuple[int, int], block: int
 ) -> None:
     """A serial packet meets a block, the ``rank``-th of its step there; ``rows`` are its first row and how many."""
-    packets.blocks[packet, mesh_column] |= np.uint32(1) << np.uint32(rank)
+    packets.parallel_tiles[packet, mesh_column] |= np.uint32(1) << np.uint32(rank)
     item = packets.item_first[packet]
     item += count_bits(packets.destinations[packet] & (taker(mesh_column) - np.uint64(1)))
-    add_cycles(operands, rows[0], rows[1], packets.depth[packet], block, packets.item_cycles[item])
+    add_cycles(operands, rows[0], rows[1], packets.k_tile[packet], block, packets.item_cycles[item])

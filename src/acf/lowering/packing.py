@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from acf.lowering import Gemm
 from acf.lowering.fabric_shape import FabricShape
-from acf.lowering.mapping import ReductionMapping, TokenMapping, Work, choose_mapping
+from acf.lowering.mapping import ReductionMapping, TokenMapping, choose_mapping
 from acf.lowering.packets import Operands, Packets, Sizes
 from acf.lowering.program import Program, Stream
 from acf.lowering.reduction_streams import ReductionPlan, reduction_packets
-from acf.lowering.tiles import TiledRows, tiles_any
+from acf.lowering.tiled_product import TiledProduct, tile_product
 from acf.lowering.token_streams import TokenPlan, token_packets
 
 VALUE_BYTES = 2  # bf16, as results are written
@@ -22,69 +22,42 @@ SUM_BYTES = 4  # fp32, as partial sums travel
 
 
 def lower_gemm(gemm: Gemm, shape: FabricShape) -> Program:
-    """The program of one product; the operand walked value by value is the one that takes fewer cycles."""
-    return lower_work(*choose_work(gemm, shape), shape)
+    """The program of one product; the streamed operand is the one that takes fewer cycles."""
+    return lower_product(tile_product(gemm, shape), shape)
 
 
-def lower_work(
-    work: Work, swapped: bool, shape: FabricShape, mapping: TokenMapping | ReductionMapping | None = None
+def lower_product(
+    product: TiledProduct, shape: FabricShape, mapping: TokenMapping | ReductionMapping | None = None
 ) -> Program:
-    """The program of a product in pieces, with the best mapping or with one that is given."""
-    mapping = mapping or choose_mapping(work, shape)
+    """The program of a tiled product, with the best mapping or with one that is given."""
+    mapping = mapping or choose_mapping(product, shape)
     if isinstance(mapping, TokenMapping):
-        return _token_program(work, mapping, shape, swapped)
-    return _reduction_program(work, mapping, shape, swapped)
+        return _token_program(product, mapping, shape)
+    return _reduction_program(product, mapping, shape)
 
 
-def choose_work(gemm: Gemm, shape: FabricShape, swapped: bool | None = None) -> tuple[Work, bool]:
-    """The product in pieces, and whether the right operand is the serial one: where that takes fewer cycles.
-
-    Zeros of both skipped, the cycles are nearly the same either way; then weights are never the serial operand, for
-    full blocks use the ports best, and output rows are the many tokens. ``swapped`` decides it beforehand.
-    """
-    left, right = TiledRows.of(gemm.left, shape.tile), TiledRows.of(gemm.right, shape.tile)
-    needed = None if gemm.needed is None else tiles_any(gemm.needed, shape.tile)
-    if swapped is None:
-        may_swap = shape.skip != "both" or gemm.phase == "weight_grad"
-        swapped = may_swap and _slots(right, left, shape) < _slots(left, right, shape)
-    if swapped:
-        return Work(right, left, None if needed is None else np.ascontiguousarray(needed.T)), True
-    return Work(left, right, needed), False
-
-
-def _slots(serial: TiledRows, parallel: TiledRows, shape: FabricShape) -> float:
-    """MAC slots if ``serial`` is walked: its non-zeros, or all its values where zeros are only gated.
-
-    Where zeros of both are skipped the slots are the same either way, but a piece is dense along the serial walk.
-    """
-    present = ((parallel.tile_nonzeros > 0) * parallel.widths[:, None]).sum(axis=0)
-    if shape.skip == "gate":
-        return float(present.sum()) * serial.rows * shape.tile
-    return float((serial.tile_nonzeros.sum(axis=0) * present).sum())
-
-
-def _operands(work: Work, shape: FabricShape) -> Operands:
+def _operands(product: TiledProduct, shape: FabricShape) -> Operands:
     """The operands as the packets need them: how long a non-zero takes at each place of every parallel piece.
 
     A row of a block comes by a port that several units share, so it takes at least as many cycles as there are of them.
     """
-    present = work.present
-    at_least = np.maximum(-(-work.parallel.widths // shape.lanes), shape.scus_per_port)
+    present = product.present
+    at_least = np.maximum(-(-product.parallel.widths // shape.lanes), shape.scus_per_port)
     widths = np.where(present, at_least[:, None], 0)
     if shape.skip != "both":
         nothing = np.zeros((0, 0, 0), dtype=np.uint8)
         return Operands(
-            work.serial.patterns,
-            work.parallel.tile_nonzeros,
+            product.serial.patterns,
+            product.parallel.tile_nonzeros,
             nothing,
             widths.astype(np.int8),
             shape.skip == "gate",
             shape.tile,
         )
-    cycles = (work.parallel.depth_nonzeros + np.uint8(shape.lanes - 1)) // np.uint8(shape.lanes)
+    cycles = (product.parallel.depth_nonzeros + np.uint8(shape.lanes - 1)) // np.uint8(shape.lanes)
     cycles = np.maximum(cycles, np.uint8(shape.scus_per_port))
     same = np.where((cycles == cycles[:, :, :1]).all(axis=2), cycles[:, :, 0].astype(np.int8), np.int8(-1))
-    return Operands(work.serial.patterns, work.parallel.tile_nonzeros, cycles, same, False, shape.tile)
+    return Operands(product.serial.patterns, product.parallel.tile_nonzeros, cycles, same, False, shape.tile)
 
 
 def _sizes(shape: FabricShape) -> Sizes:
@@ -115,13 +88,13 @@ def _fill(
     return [Stream(first, *filled) for first, filled in zip(firsts, packets, strict=True)]
 
 
-def _token_program(work: Work, mapping: TokenMapping, shape: FabricShape, swapped: bool) -> Program:
+def _token_program(product: TiledProduct, mapping: TokenMapping, shape: FabricShape) -> Program:
     parts = shape.mesh_rows * (shape.mesh_columns // mapping.groups)
-    tile_first_row, tile_rows, part_first = _cut_rows(work, parts, shape)
+    tile_first_row, tile_rows, part_first = _cut_rows(product, parts, shape)
     batches = max(1, -(-int(np.diff(part_first).max()) // mapping.batch))
     column_rounds = int(mapping.round_of.max(initial=0)) + 1
-    needed = np.zeros((0, work.parallel.tiles), dtype=bool) if work.needed is None else work.needed
-    operands, sizes, orders = _operands(work, shape), _sizes(shape), mapping.depth_order(work.present)
+    needed = np.zeros((0, product.parallel.tiles), dtype=bool) if product.needed is None else product.needed
+    operands, sizes, orders = _operands(product, shape), _sizes(shape), mapping.depth_order(product.present)
     pieces, columns_of = (tile_first_row, tile_rows, part_first), (mapping.group_of, mapping.round_of)
     plan = TokenPlan(*pieces, needed, *columns_of, orders, mapping.groups, mapping.batch, batches)
 
@@ -133,25 +106,25 @@ def _token_program(work: Work, mapping: TokenMapping, shape: FabricShape, swappe
     return Program(
         rows=rows,
         columns=columns,
-        round_of_step=np.repeat(np.arange(rounds, dtype=np.int32), work.serial.steps),
-        round_flits=_token_result_flits(work, mapping, part_first, batches, shape),
+        round_of_k_step=np.repeat(np.arange(rounds, dtype=np.int32), product.k_tiles),
+        round_flits=_token_result_flits(product, mapping, part_first, batches, shape),
         reduces=False,
         tile_first_row=tile_first_row,
         tile_rows=tile_rows,
-        swapped=swapped,
+        swapped=product.swapped,
     )
 
 
 def _cut_rows(
-    work: Work, parts: int, shape: FabricShape
+    product: TiledProduct, parts: int, shape: FabricShape
 ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]:
     """First row and length of every piece, part by part, and the first piece of every part of the rows.
 
     Whole tiles are dealt out in turn, so that denser and emptier stretches reach every part; rows that do not fill one
     more tile for everybody are shared out evenly. Where only some output pieces are needed, pieces keep to their tiles.
     """
-    rows, tile = work.serial.rows, shape.tile
-    whole = work.serial.tiles if work.needed is not None else rows // (tile * parts) * parts
+    rows, tile = product.serial.rows, shape.tile
+    whole = product.serial.tiles if product.needed is not None else rows // (tile * parts) * parts
     bounds = whole * tile + np.arange(parts + 1, dtype=np.int64) * max(0, rows - whole * tile) // parts
     firsts, lengths, part_first = [], [], [0]
     for part in range(parts):
@@ -164,7 +137,7 @@ def _cut_rows(
 
 
 def _token_result_flits(
-    work: Work, mapping: TokenMapping, part_first: NDArray[np.int64], batches: int, shape: FabricShape
+    product: TiledProduct, mapping: TokenMapping, part_first: NDArray[np.int64], batches: int, shape: FabricShape
 ) -> NDArray[np.int32]:
     """Flits of results of every round, int32 ``[rounds, mesh_rows, mesh_columns]``; absent output columns send none."""
     column_rounds = int(mapping.round_of.max(initial=0)) + 1
@@ -178,11 +151,11 @@ def _token_result_flits(
     return flits.reshape(column_rounds * batches, shape.mesh_rows, shape.mesh_columns).astype(np.int32)
 
 
-def _reduction_program(work: Work, mapping: ReductionMapping, shape: FabricShape, swapped: bool) -> Program:
+def _reduction_program(product: TiledProduct, mapping: ReductionMapping, shape: FabricShape) -> Program:
     order = np.lexsort((np.arange(mapping.round_of.size), mapping.round_of))
     rounds = int(mapping.round_of.max()) + 1
     round_first = np.searchsorted(mapping.round_of[order], np.arange(rounds + 1)).astype(np.int64)
-    operands, sizes = _operands(work, shape), _sizes(shape)
+    operands, sizes = _operands(product, shape), _sizes(shape)
     places = (mapping.output_rows[order], mapping.output_columns[order], mapping.column_of[order])
     plan = ReductionPlan(*places, round_first, mapping.split)
 
@@ -194,16 +167,16 @@ def _reduction_program(work: Work, mapping: ReductionMapping, shape: FabricShape
     pieces = np.zeros((rounds, groups), dtype=np.int64)
     np.add.at(pieces, (mapping.round_of, mapping.column_of), 1)
     flits = np.tile(-(-pieces * shape.tile**2 * SUM_BYTES // shape.link_bytes), (1, mapping.split)) * mapping.split
-    local_steps = -(-work.serial.steps // (shape.mesh_rows * mapping.split))
+    local_steps = -(-product.k_tiles // (shape.mesh_rows * mapping.split))
     no_packets = Packets.empty(0, 0, shape.mesh_columns, shape.scus_per_cluster)
     return Program(
         rows=rows,
         columns=Stream(np.zeros(shape.mesh_columns + 1, dtype=np.int64), *no_packets),
-        round_of_step=np.repeat(np.arange(rounds, dtype=np.int32), local_steps),
+        round_of_k_step=np.repeat(np.arange(rounds, dtype=np.int32), local_steps),
         round_flits=np.repeat(flits[:, None, :], shape.mesh_rows, axis=1).astype(np.int32),
         reduces=True,
-        tile_first_row=np.arange(0, work.serial.rows, shape.tile, dtype=np.int64),
-        tile_rows=work.serial.widths.astype(np.int32),
-        swapped=swapped,
+        tile_first_row=np.arange(0, product.serial.rows, shape.tile, dtype=np.int64),
+        tile_rows=product.serial.widths.astype(np.int32),
+        swapped=product.swapped,
         split=mapping.split,
     )

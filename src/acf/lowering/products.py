@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from acf.errors import TraceError
 from acf.lowering.gemm import Gemm
 from acf.lowering.im2col import gathered_rows, pixel_columns, window_columns, window_rows
-from acf.trace import ConvShape, Trace, TracedOp
+from acf.trace import Trace, TracedConv, TracedOp
 from acf.trace.bits import BitTensor, BoolArray
 
 
@@ -84,13 +84,13 @@ def _lower_matrices(op: TracedOp, a: BoolArray, b: BoolArray, needed: BoolArray 
     return Gemm(a, b, needed, op.phase, transposed=(op.transpose_a, not op.transpose_b), weighted=op.weighted)
 
 
-def _check_conv(op: TracedOp, conv: ConvShape, a: BoolArray, b: BoolArray) -> None:
+def _check_conv(op: TracedOp, conv: TracedConv, a: BoolArray, b: BoolArray) -> None:
     """Refuse operands that are not what the geometry says; only a damaged or foreign file has such."""
-    taps = conv.kernel_size[0] * conv.kernel_size[1]
+    taps = conv.taps
     if op.phase == "weight_grad":
-        fits = a.ndim == b.ndim == 4 and a.shape[2:] == conv.output_size and b.shape[2:] == conv.input_size
+        fits = a.ndim == b.ndim == 4 and a.shape[2:] == conv.output_map and b.shape[2:] == conv.input_size
     elif a.ndim == 4 and b.ndim == 2:
-        maps = conv.input_size if op.phase == "forward" else conv.output_size
+        maps = conv.input_size if op.phase == "forward" else conv.output_map
         channels = b.shape[1] // taps * conv.groups if op.phase == "forward" else b.shape[0]
         fits = a.shape[2:] == maps and a.shape[1] == channels and b.shape[1] % taps == 0
     else:
@@ -111,8 +111,8 @@ def _group_part(array: BoolArray, group: int, groups: int, axis: int) -> BoolArr
     return np.split(array, groups, axis=axis)[group] if groups > 1 else array
 
 
-def _lower_conv(phase: str, conv: ConvShape, a: BoolArray, b: BoolArray, needed: BoolArray | None) -> Iterator[Gemm]:
-    taps = conv.kernel_size[0] * conv.kernel_size[1]
+def _lower_conv(phase: str, conv: TracedConv, a: BoolArray, b: BoolArray, needed: BoolArray | None) -> Iterator[Gemm]:
+    taps = conv.taps
     if phase == "forward":
         yield Gemm(window_rows(a, conv), b.T, phase=phase, taps=taps)
     elif phase == "weight_grad":
@@ -121,7 +121,7 @@ def _lower_conv(phase: str, conv: ConvShape, a: BoolArray, b: BoolArray, needed:
         yield from _input_gradient(conv, a, b)
 
 
-def _input_gradient(conv: ConvShape, gradient: BoolArray, weight: BoolArray) -> Iterator[Gemm]:
+def _input_gradient(conv: TracedConv, gradient: BoolArray, weight: BoolArray) -> Iterator[Gemm]:
     """One product per residue of the padded input pixel modulo the stride: only taps that can reach it."""
     out_channels, (kernel_height, kernel_width) = weight.shape[0], conv.kernel_size
     by_tap = weight.reshape(out_channels, kernel_height, kernel_width, -1)
@@ -139,13 +139,13 @@ def _input_gradient(conv: ConvShape, gradient: BoolArray, weight: BoolArray) -> 
             yield Gemm(gathered, matrix, phase="input_grad", taps=len(filters), transposed=(False, True))
 
 
-def _taps_of_residue(conv: ConvShape, axis: int, residue: int) -> list[int]:
+def _taps_of_residue(conv: TracedConv, axis: int, residue: int) -> list[int]:
     stride, dilation = conv.stride[axis], conv.dilation[axis]
     return [tap for tap in range(conv.kernel_size[axis]) if (tap * dilation) % stride == residue]
 
 
 def _output_positions(
-    conv: ConvShape, axis: int, residue: int, taps: list[int], outputs: int
+    conv: TracedConv, axis: int, residue: int, taps: list[int], outputs: int
 ) -> list[NDArray[np.int64]]:
     """For each tap, the output index that each real input pixel of the residue meets, -1 where there is none.
 

@@ -30,13 +30,13 @@ class Stream:
 
     first: NDArray[np.int64]
     kind: NDArray[np.uint8]
-    step: NDArray[np.int32]
+    k_step: NDArray[np.int32]
     flits: NDArray[np.int32]
     destinations: NDArray[np.uint64]
-    row: NDArray[np.int32]
-    depth: NDArray[np.int32]
+    row_tile: NDArray[np.int32]
+    k_tile: NDArray[np.int32]
     round: NDArray[np.int32]
-    blocks: NDArray[np.uint32]
+    parallel_tiles: NDArray[np.uint32]
     item_first: NDArray[np.int64]
     item_cycles: NDArray[np.int32]
 
@@ -51,7 +51,7 @@ class Program:
     """One matrix product for a fabric of ``mesh_rows`` x ``mesh_columns`` clusters.
 
     ``rows`` come from the controllers at the left edge, one for each mesh row; ``columns`` from those at the top.
-    ``round_of_step``: int32 ``[steps]``. ``round_flits``: int32 ``[rounds, mesh_rows, mesh_columns]``, the flits of
+    ``round_of_k_step``: int32 ``[steps]``. ``round_flits``: int32 ``[rounds, mesh_rows, mesh_columns]``, the flits of
     results that a cluster sends back after a round. ``reduces``: whether the results of a mesh column are
     partial sums, added on their way to its end, instead of pieces of their own.
 
@@ -62,7 +62,7 @@ class Program:
 
     rows: Stream
     columns: Stream
-    round_of_step: NDArray[np.int32]
+    round_of_k_step: NDArray[np.int32]
     round_flits: NDArray[np.int32]
     reduces: bool
     tile_first_row: NDArray[np.int64]
@@ -71,9 +71,9 @@ class Program:
     split: int = 1
 
     @property
-    def steps(self) -> int:
+    def k_steps(self) -> int:
         """Steps of the reduction over all rounds."""
-        return int(self.round_of_step.size)
+        return int(self.round_of_k_step.size)
 
     @property
     def rounds(self) -> int:

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from acf.jit import compiled
-from acf.lowering import PackedRows
+from acf.lowering.packed_rows import PackedRows
 
 _WORDS: dict[int, type[np.unsignedinteger]] = {8: np.uint8, 16: np.uint16, 32: np.uint32}
 
@@ -34,7 +34,7 @@ class TiledRows:
         return int(self.patterns.shape[0])
 
     @property
-    def steps(self) -> int:
+    def k_tiles(self) -> int:
         """Pieces along the reduction."""
         return int(self.patterns.shape[1])
 
@@ -66,7 +66,7 @@ class TiledRows:
     def tile_nonzeros(self) -> NDArray[np.int64]:
         """Non-zeros of every piece, int64 ``[tiles, steps]``; 0 marks a piece that is absent."""
         if not self.rows:
-            return np.zeros((0, self.steps), dtype=np.int64)
+            return np.zeros((0, self.k_tiles), dtype=np.int64)
         return np.add.reduceat(self.row_nonzeros, np.arange(0, self.rows, self.tile), axis=0, dtype=np.int64)
 
     @cached_property

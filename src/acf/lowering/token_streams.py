@@ -163,7 +163,7 @@ def meet_columns(
     arrived = np.zeros(plan.groups, dtype=np.int64)
     for mesh_row in range(sizes.mesh_rows):
         for packet in range(begin[mesh_row], end[mesh_row]):
-            piece = packets.row[packet]
+            piece = packets.row_tile[packet]
             first, count = plan.tile_first_row[piece], plan.tile_rows[piece]
             part = 0
             while piece >= plan.part_first[mesh_row * parts + part + 1]:

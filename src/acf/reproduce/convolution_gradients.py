@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from acf.errors import TraceError
-from acf.trace import BitTensor, ConvShape, Trace, TracedOp
+from acf.trace import BitTensor, Trace, TracedConv, TracedOp
 
 
 @dataclass(frozen=True)
@@ -23,10 +23,10 @@ class Convolution:
     first: bool = False
 
     @property
-    def shape(self) -> ConvShape:
+    def shape(self) -> TracedConv:
         """The geometry of the convolution."""
         size, kernel, stride, padding = ((edge, edge) for edge in (self.size, self.kernel, self.stride, self.padding))
-        return ConvShape(size, kernel, stride, padding, groups=self.groups)
+        return TracedConv(kernel, stride, padding, input_size=size, groups=self.groups)
 
 
 ALEXNET = (
@@ -88,7 +88,7 @@ def backward_trace(layers: tuple[Convolution, ...], density: float, seed: int = 
 
 def _tensors(layer: Convolution, density: float, rng: np.random.Generator) -> Iterator[tuple[str, BitTensor]]:
     shape = layer.shape
-    gradient = rng.random((1, layer.out_channels, *shape.output_size)) < density
+    gradient = rng.random((1, layer.out_channels, *shape.output_map)) < density
     yield "gradient", BitTensor.from_array(gradient)
     yield "activation", BitTensor.from_array(np.ones((1, layer.in_channels, *shape.input_size), dtype=bool))
     inputs = layer.kernel**2 * layer.in_channels // layer.groups

@@ -2,15 +2,15 @@
 
 from acf.trace.bits import BitTensor
 from acf.trace.capture import capture
-from acf.trace.op import PHASES, ConvShape, Matmul, TracedOp
+from acf.trace.op import PHASES, Matmul, TracedConv, TracedOp
 from acf.trace.trace import Trace
 
 __all__ = [
     "PHASES",
     "BitTensor",
-    "ConvShape",
     "Matmul",
     "Trace",
+    "TracedConv",
     "TracedOp",
     "capture",
 ]

@@ -13,7 +13,7 @@ from acf.nn import BlockSparseConv2d, BlockSparseLayer, BlockSparseLinear, NMCon
 from acf.nn.conv import explicit_padding, geometry_of, pad_explicitly
 from acf.sparse import conv_weight_to_matrix
 from acf.trace.bits import BitTensor
-from acf.trace.op import ConvShape, TracedOp
+from acf.trace.op import TracedConv, TracedOp
 from acf.trace.products import ProductRecorder
 from acf.trace.trace import Trace
 
@@ -146,7 +146,7 @@ class _Recorder:
         name: str,
         module: nn.Module,
         keys: tuple[str, str],
-        conv: ConvShape | None,
+        conv: TracedConv | None,
         x: Tensor,
         gradient: Tensor,
     ) -> None:
@@ -194,7 +194,7 @@ class _Recorder:
         return key
 
 
-def _conv_and_activation(module: nn.Module, x: Tensor) -> tuple[ConvShape | None, Tensor]:
+def _conv_and_activation(module: nn.Module, x: Tensor) -> tuple[TracedConv | None, Tensor]:
     """The geometry of a convolution and its explicitly padded ``[batch, in, h, w]`` input; or tokens ``[t, in]``."""
     if isinstance(module, nn.Linear | BlockSparseLinear | NMLinear):
         return None, x.reshape(-1, x.shape[-1])
@@ -210,7 +210,7 @@ def _conv_and_activation(module: nn.Module, x: Tensor) -> tuple[ConvShape | None
         )
     x = pad_explicitly(_conv_batch(x), explicit, mode)
     pairs = (geometry.kernel_size, geometry.stride, geometry.padding, geometry.dilation)
-    return ConvShape((x.shape[2], x.shape[3]), *pairs, groups), x
+    return TracedConv(*pairs, input_size=(x.shape[2], x.shape[3]), groups=groups), x
 
 
 def _conv_batch(x: Tensor) -> Tensor:

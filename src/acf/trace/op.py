@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from acf.errors import TraceError
+from acf.ops import Conv2dGeometry
 
 PHASES = ("forward", "input_grad", "weight_grad")
 """forward: activations x weights; input_grad: gradients x weights; weight_grad: gradients x activations."""
@@ -26,15 +27,11 @@ class Matmul:
     b: Any
 
 
-@dataclass(frozen=True)
-class ConvShape:
-    """Input and kernel size, stride, zero padding, dilation of a 2-D convolution, (vertical, horizontal); groups."""
+@dataclass(frozen=True, kw_only=True)
+class TracedConv(Conv2dGeometry):
+    """The geometry of a 2-D convolution that ran on feature maps of ``input_size`` (height, width), in ``groups``."""
 
     input_size: tuple[int, int]
-    kernel_size: tuple[int, int]
-    stride: tuple[int, int] = (1, 1)
-    padding: tuple[int, int] = (0, 0)
-    dilation: tuple[int, int] = (1, 1)
     groups: int = 1
 
     def __post_init__(self) -> None:
@@ -46,15 +43,14 @@ class ConvShape:
             )
 
     @property
-    def output_size(self) -> tuple[int, int]:
-        """Height and width of the output."""
-        height, width = (
-            (size + 2 * self.padding[axis] - self.dilation[axis] * (self.kernel_size[axis] - 1) - 1)
-            // self.stride[axis]
-            + 1
-            for axis, size in enumerate(self.input_size)
-        )
-        return height, width
+    def output_map(self) -> tuple[int, int]:
+        """Height and width of the output's feature maps."""
+        return self.output_size(*self.input_size)
+
+    @property
+    def taps(self) -> int:
+        """Positions of the kernel."""
+        return self.kernel_size[0] * self.kernel_size[1]
 
 
 @dataclass(frozen=True)
@@ -78,7 +74,7 @@ class TracedOp:
     b: str
     transpose_a: bool = False
     transpose_b: bool = False
-    conv: ConvShape | None = None
+    conv: TracedConv | None = None
     needed: str | None = None
     external: tuple[str, ...] = ()
     batched: bool = False

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from acf.trace import BitTensor, ConvShape, Trace, TracedOp
+from acf.trace import BitTensor, Trace, TracedConv, TracedOp
 
 
 @dataclass(frozen=True)
@@ -18,10 +18,10 @@ class ConvLayer:
     stride: int = 1
 
     @property
-    def shape(self) -> ConvShape:
+    def shape(self) -> TracedConv:
         """Its geometry."""
-        sides = (self.size, self.size), (self.kernel, self.kernel), (self.stride, self.stride)
-        return ConvShape(*sides, padding=(self.kernel // 2, self.kernel // 2))
+        sides = (self.kernel, self.kernel), (self.stride, self.stride), (self.kernel // 2, self.kernel // 2)
+        return TracedConv(*sides, input_size=(self.size, self.size))
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def conv_step(layers: dict[str, tuple[ConvLayer, Zeros]], batch: int, seed: int)
         shapes = (
             (batch, layer.in_channels, layer.size, layer.size),
             (layer.out_channels, layer.kernel**2 * layer.in_channels),
-            (batch, layer.out_channels, *conv.output_size),
+            (batch, layer.out_channels, *conv.output_map),
         )
         shares = (zeros.activations, zeros.weights, zeros.gradients)
         for key, shape, share in zip(keys, shapes, shares, strict=True):

@@ -67,7 +67,7 @@ def test_both_engines_agree_to_the_cycle_and_on_every_stall(
 @given(gemms(), shapes())
 def test_every_unit_accounts_for_every_cycle(gemm: Gemm, shape: FabricShape) -> None:
     played = play(lower_gemm(gemm, shape), shape)
-    assert played.unit_cycles.shape == (shape.units, len(REASONS))
+    assert played.unit_cycles.shape == (shape.scus, len(REASONS))
     assert (played.unit_cycles >= 0).all()
     assert (played.unit_cycles.sum(axis=1) == played.cycles).all()
 
@@ -89,7 +89,7 @@ def test_memory_that_is_slow_holds_up_the_units_and_is_named() -> None:
     quick = play(program, shape, DramPort(1e9, 1), 10**6)
     starved = play(program, shape, DramPort(1.0, 1), 10**6)
     assert starved.cycles >= 10**6 / shape.mesh_rows
-    assert starved.by_reason["memory"] > 0.5 * starved.cycles * shape.units
+    assert starved.by_reason["memory"] > 0.5 * starved.cycles * shape.scus
     assert quick.cycles < starved.cycles
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from acf.bench.fabric.ablation_figures import Figures, regrow_figures, step_figures, traffic_figures
 from acf.bench.fabric.workloads import StepSpec
 from acf.lowering import BALANCERS
-from acf.lowering.fabric_shape import MAXIMUM_BLOCKS
+from acf.lowering.fabric_shape import MAXIMUM_ACCUMULATOR_TILES
 from acf.sim.fabric import AdaptiveFabric
 
 UNEVEN = 1.0
@@ -55,7 +55,7 @@ def _tile_fields(base: AdaptiveFabric, tile: int) -> dict[str, Any]:
     """Another tile with as many bytes in every memory of a cluster, as far as a packet can name its blocks."""
     names = ("queue_packets", "parallel_slots", "accumulator_tiles", "prefetch_packets")
     sizes = {name: max(1, getattr(base, name) * base.tile**2 // tile**2) for name in names}
-    sizes["accumulator_tiles"] = min(sizes["accumulator_tiles"], MAXIMUM_BLOCKS)
+    sizes["accumulator_tiles"] = min(sizes["accumulator_tiles"], MAXIMUM_ACCUMULATOR_TILES)
     return sizes | {"tile": tile}
 
 

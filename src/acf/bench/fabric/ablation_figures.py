@@ -9,7 +9,8 @@ from typing import NamedTuple
 from acf.bench.fabric.workloads import StepSpec, layer_traces
 from acf.lowering import gemm_count, matrix_products
 from acf.lowering.mapping import choose_mapping, keep_mapping
-from acf.lowering.packing import choose_work, lower_work
+from acf.lowering.packing import lower_product
+from acf.lowering.tiled_product import tile_product
 from acf.sim import simulate
 from acf.sim.fabric import AdaptiveFabric
 from acf.sim.result import Result
@@ -30,10 +31,10 @@ def traffic_figures(fabric: AdaptiveFabric, step: StepSpec, prefixes: tuple[str,
     for trace in layer_traces(step, prefixes):
         results.append(simulate(trace, fabric))
         for gemm in (gemm for op in trace.ops for gemm in matrix_products(trace, op) if gemm.dense_macs):
-            work, swapped = choose_work(gemm, fabric)
-            program = lower_work(work, swapped, fabric)
+            product = tile_product(gemm, fabric)
+            program = lower_product(product, fabric)
             sums["flits"] += int(program.rows.flits.sum()) + int(program.columns.flits.sum())
-            sums["controller_cycles"] += fabric.update_cycles(work, program.reduces)
+            sums["controller_cycles"] += fabric.update_cycles(product, program.reduces)
     totals = _totals(fabric, results)
     return totals | dict(sums) | {"controller_share": _share(fabric, sums["controller_cycles"], totals)}
 
@@ -95,13 +96,13 @@ def _play_kept(before: Trace, after: Trace, rebalanced: Result, fabric: Adaptive
         for gemm_before, gemm in pairs:
             if not gemm.dense_macs:
                 continue
-            work_before, swapped = choose_work(gemm_before, fabric)
-            work, _ = choose_work(gemm, fabric, swapped)
-            mapping = keep_mapping(choose_mapping(work_before, fabric), work_before, work, fabric)
-            program = lower_work(work, swapped, fabric, mapping)
-            compute += fabric.count_program(gemm, work, program, share).cycles
-            update += fabric.update_cycles(work, program.reduces)
-            table += fabric.table_cycles(work, program.reduces)
+            product_before = tile_product(gemm_before, fabric)
+            product = tile_product(gemm, fabric, product_before.swapped)
+            mapping = keep_mapping(choose_mapping(product_before, fabric), product_before, product, fabric)
+            program = lower_product(product, fabric, mapping)
+            compute += fabric.count_program(gemm, product, program, share).cycles
+            update += fabric.update_cycles(product, program.reduces)
+            table += fabric.table_cycles(product, program.reduces)
         cycles += max(compute, fabric.dram_cycles(played.dram_bytes))
     return Kept(cycles, update, table)
 

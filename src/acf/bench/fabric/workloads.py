@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from acf.bench.simulators import resnet50_layers
 from acf.errors import ArchitectureError
 from acf.masks.distribution import LayerShape, kept_blocks
-from acf.trace import BitTensor, ConvShape, Trace, TracedOp
+from acf.trace import BitTensor, Trace, TracedConv, TracedOp
 from acf.zoo.synthetic import ConvLayer, Zeros
 
 RELU_ZEROS = 0.5
@@ -192,12 +192,12 @@ def _layer_trace(layer: StepLayer, weight: NDArray[np.bool_], spec: StepSpec, rn
             return BitTensor.from_array(np.ones(shape, dtype=bool))
         return BitTensor.from_array(rng.random(shape, dtype=np.float32) >= zeros)
 
-    conv: ConvShape | None = None
+    conv: TracedConv | None = None
     input_shape: tuple[int, ...] = (spec.examples, layer.in_features)
     output_shape: tuple[int, ...] = (spec.examples, layer.out_features)
     if layer.convolution is not None:
         conv = layer.convolution.shape
-        input_shape, output_shape = (*input_shape, *conv.input_size), (*output_shape, *conv.output_size)
+        input_shape, output_shape = (*input_shape, *conv.input_size), (*output_shape, *conv.output_map)
     names = [f"{layer.name}.{role}" for role in ("activation", "weight", "output_grad")]
     activation, weights, gradient = names
     tensors = {

@@ -117,13 +117,13 @@ class _Encoder:
         for stream, line, place in ((self.program.columns, column, row), (self.program.rows, row, column)):
             for packet in range(int(stream.first[line]), int(stream.first[line + 1])):
                 if stream.kind[packet] != SERIAL and _takes(stream.destinations[packet], place):
-                    blocks[int(stream.step[packet])].append(int(stream.row[packet]))
+                    blocks[int(stream.k_step[packet])].append(int(stream.row_tile[packet]))
         return blocks
 
     def _met(self, packet: int, cluster: int, blocks: Mapping[int, list[int]]) -> list[tuple[int, int]]:
         """(rank, output column) of the blocks that a packet meets."""
-        bits = self.program.rows.blocks[packet, cluster % self.shape.mesh_columns]
-        columns = blocks[int(self.program.rows.step[packet])]
+        bits = self.program.rows.parallel_tiles[packet, cluster % self.shape.mesh_columns]
+        columns = blocks[int(self.program.rows.k_step[packet])]
         return [(rank, column) for rank, column in enumerate(columns) if _takes(bits, rank)]
 
     def _number_tiles(self, blocks: list[dict[int, list[int]]]) -> dict[tuple[int, int], list[tuple[int, int]]]:
@@ -139,7 +139,7 @@ class _Encoder:
             for packet in self._packets(cluster):
                 key = scope, int(rows.round[packet])
                 met = self._met(packet, cluster, blocks[cluster])
-                pairs[key] |= {(int(rows.row[packet]), column) for _, column in met}
+                pairs[key] |= {(int(rows.row_tile[packet]), column) for _, column in met}
                 for (_, before), (_, after) in pairwise(met):
                     follows[key].add(after, before)
         numbered = {}
@@ -170,7 +170,7 @@ class _Encoder:
         }
         for packet in self._packets(cluster):
             number = numbers[cluster, int(rows.round[packet])]
-            piece = int(rows.row[packet])
+            piece = int(rows.row_tile[packet])
             items.append(
                 Item(packet, {rank: number[piece, column] for rank, column in self._met(packet, cluster, blocks)})
             )
@@ -188,7 +188,7 @@ class _Encoder:
             before = 0
             for index, item in enumerate(place.items):
                 following = place.items[index + 1].packet if index + 1 < len(place.items) else None
-                step, number = int(rows.step[item.packet]), int(rows.round[item.packet])
+                step, number = int(rows.k_step[item.packet]), int(rows.round[item.packet])
                 if local[number] - before >= 2 ** (ROUND_BITS - 1):
                     raise RtlError(
                         f"cluster {cluster} has nothing to do for {local[number] - before} rounds, and tells apart "
@@ -209,7 +209,7 @@ class _Encoder:
                         "edge_valid": int(has_edge),
                         "edge": columns.index(self.last_column) if has_edge else 0,
                         "round": local[number] % 2**ROUND_BITS,
-                        "last_of_step": int(following is None or int(rows.step[following]) != step),
+                        "last_of_step": int(following is None or int(rows.k_step[following]) != step),
                         "last_of_round": int(following is None or int(rows.round[following]) != number),
                         "tiles": result_tiles,
                     },
@@ -227,7 +227,7 @@ class _Encoder:
         flits: list[int] = []
         at: dict[tuple[int, int, int], tuple[int, int]] = {}
         for packet in range(int(stream.first[line]), int(stream.first[line + 1])):
-            kind, piece, depth = int(stream.kind[packet]), int(stream.row[packet]), int(stream.depth[packet])
+            kind, piece, depth = int(stream.kind[packet]), int(stream.row_tile[packet]), int(stream.k_tile[packet])
             if (kind, piece, depth) not in at:
                 payload, packed = self._payload(kind, piece, depth)
                 at[kind, piece, depth] = len(flits), packed

@@ -45,7 +45,7 @@ def device(
         typer.echo(json.dumps({"programs": len(products)} | vars(run) | seconds))
     else:
         typer.echo(
-            f"{run.cycles} cycles on {shape.units} SCUs, {run.commands} commands, {run.read_bytes} bytes read, "
+            f"{run.cycles} cycles on {shape.scus} SCUs, {run.commands} commands, {run.read_bytes} bytes read, "
             f"{run.written_bytes} written, results held {run.held_cycles} cycles"
         )
         typer.echo(f"built or found in {seconds['build_seconds']} s, run in {seconds['seconds']} s")

@@ -51,9 +51,9 @@ def lockstep(
         if both.divergence is not None:
             typer.echo(f"program {seed + number}: {both.divergence}", err=True)
             raise typer.Exit(1)
-    facts = {"programs": programs, "cycles": cycles, "units": shape.units, "backend": fabric.simulation.backend}
+    facts = {"programs": programs, "cycles": cycles, "units": shape.scus, "backend": fabric.simulation.backend}
     text = (
-        f"{programs} programs, {cycles} cycles on {shape.units} SCUs: model and {facts['backend']} agree on every event"
+        f"{programs} programs, {cycles} cycles on {shape.scus} SCUs: model and {facts['backend']} agree on every event"
     )
     typer.echo(json.dumps(facts) if as_json else f"{text}, counter and bit")
 
@@ -83,7 +83,7 @@ def sim(
     both = run_lockstep(product, fabric)
     by_reason = dict(zip(REASONS, both.fabric.unit_cycles.sum(axis=0).tolist(), strict=True))
     facts: dict[str, Any] = {
-        "units": shape.units,
+        "units": shape.scus,
         "cycles": both.fabric.cycles,
         "model_cycles": both.model.cycles,
         "unit_cycles": by_reason,
@@ -96,7 +96,7 @@ def sim(
         typer.echo(json.dumps(facts))
     else:
         typer.echo(
-            f"{facts['cycles']} cycles on {shape.units} SCUs ({facts['backend']}, built or found in "
+            f"{facts['cycles']} cycles on {shape.scus} SCUs ({facts['backend']}, built or found in "
             f"{facts['build_seconds']} s, both sides run in {facts['seconds']} s)"
         )
         typer.echo(", ".join(f"{reason} {count}" for reason, count in by_reason.items()) + " unit cycles")

@@ -56,7 +56,7 @@ class FabricSimulation:
         outputs = self.simulation.run({"run": 1, **held}, steps)
         if not int(outputs["is_done"][-1]):
             raise RtlError(f"the fabric is not done {self.margin} cycles after the model; compare their events")
-        units = self.sizes.shape.units
+        units = self.sizes.shape.scus
         counted = self.simulation.run({"counted_unit": np.repeat(np.arange(units), COUNTERS_CYCLES + 1), **held})
         events = self._events(outputs, program)
         last = slice(COUNTERS_CYCLES, None, COUNTERS_CYCLES + 1)  # when all counters of a unit are there
@@ -99,7 +99,7 @@ class FabricSimulation:
     def _events(self, outputs: Outputs, program: Program) -> dict[str, list[list[int]]]:
         """Cycles of every event; arrivals, ends and empty banks count from the cycle after."""
         shape = self.sizes.shape
-        counts = {"line": shape.mesh_rows + shape.mesh_columns, "cluster": shape.clusters, "unit": shape.units}
+        counts = {"line": shape.mesh_rows + shape.mesh_columns, "cluster": shape.clusters, "unit": shape.scus}
         ports = {
             "send": ("sends", 0),
             "serial_arrival": ("serial_arrives", 1),

@@ -29,7 +29,7 @@ def run_model(
     """Play and compute ``program`` as the fabric does."""
     shape = sizes.shape
     rows, columns = program.rows, program.columns
-    unit_cycles = np.zeros((shape.units, len(REASONS)), dtype=np.int64)
+    unit_cycles = np.zeros((shape.scus, len(REASONS)), dtype=np.int64)
     log = EventLog.of_size(
         rows.packets, columns.packets, shape.mesh_columns, shape.scus_per_cluster, program.rounds, shape.clusters
     )
@@ -41,7 +41,7 @@ def run_model(
 
 def _events(program: Program, sizes: FabricSizes, log: EventLog) -> dict[str, list[list[int]]]:
     shape = sizes.shape
-    counts = {"line": shape.mesh_rows + shape.mesh_columns, "cluster": shape.clusters, "unit": shape.units}
+    counts = {"line": shape.mesh_rows + shape.mesh_columns, "cluster": shape.clusters, "unit": shape.scus}
     events: dict[str, list[list[int]]] = {name: [[] for _ in range(counts[kind])] for name, kind in EVENTS.items()}
     rows, columns = program.rows, program.columns
     for stream, lines, offset in ((rows, shape.mesh_rows, 0), (columns, shape.mesh_columns, rows.packets)):
@@ -168,13 +168,13 @@ def _fill_banks(
         for item in place.items:
             number, depth, piece = (
                 int(rows.round[item.packet]),
-                int(rows.depth[item.packet]),
-                int(rows.row[item.packet]),
+                int(rows.k_tile[item.packet]),
+                int(rows.row_tile[item.packet]),
             )
             bank = banks.setdefault((cluster, number), _empty_bank(sizes))
             first = int(program.tile_first_row[piece])
             left = serial[first : first + int(program.tile_rows[piece]), depth * tile : (depth + 1) * tile]
-            columns = place.blocks[int(rows.step[item.packet])]
+            columns = place.blocks[int(rows.k_step[item.packet])]
             for rank, target in item.sums.items():
                 right = parallel[depth * tile : (depth + 1) * tile, columns[rank] * tile : (columns[rank] + 1) * tile]
                 _accumulate(bank[target], left, right)

@@ -85,11 +85,11 @@ def play_program(traffic: Traffic, timing: Timing, unit_cycles: Int64s) -> int:
         np.zeros(clusters, dtype=np.int64),
     )
     next_packet = traffic.first[:-1].copy()
-    steps, end = traffic.round_of_step.size, 0
+    steps, end = traffic.round_of_k_step.size, 0
     for step in range(steps):
         for turn in range(lines):
             line = line_of_turn(turn, mesh_rows, mesh_columns)
-            while next_packet[line] < traffic.first[line + 1] and traffic.step[next_packet[line]] == step:
+            while next_packet[line] < traffic.first[line + 1] and traffic.k_step[next_packet[line]] == step:
                 packet = next_packet[line]
                 next_packet[line] += 1
                 time, reason = send(traffic, timing, times, line, packet)
@@ -107,8 +107,8 @@ def play_program(traffic: Traffic, timing: Timing, unit_cycles: Int64s) -> int:
                         if arrival > times.blocks_at[cluster]:
                             times.blocks_at[cluster], times.blocks_reason[cluster] = arrival, reason
         close_step(timing, times)
-        if step + 1 == steps or traffic.round_of_step[step + 1] != traffic.round_of_step[step]:
-            end = max(end, close_round(traffic, timing, times, traffic.round_of_step[step]))
+        if step + 1 == steps or traffic.round_of_k_step[step + 1] != traffic.round_of_k_step[step]:
+            end = max(end, close_round(traffic, timing, times, traffic.round_of_k_step[step]))
     latest = times.finish.max()
     end = max(end, latest)
     for who in range(clusters * units):

@@ -29,12 +29,12 @@ def compute(program: Program, shape: FabricShape, a: NDArray[np.float64], b: NDA
             for packet in range(int(program.rows.first[mesh_row]), int(program.rows.first[mesh_row + 1])):
                 if program.rows.kind[packet] != SERIAL or not _takes(program.rows.destinations[packet], mesh_column):
                     continue
-                piece, depth = int(program.rows.row[packet]), int(program.rows.depth[packet])
+                piece, depth = int(program.rows.row_tile[packet]), int(program.rows.k_tile[packet])
                 first = int(program.tile_first_row[piece])
                 rows = slice(first, first + int(program.tile_rows[piece]))
                 along = slice(depth * tile, (depth + 1) * tile)
-                for index, block in enumerate(blocks[int(program.rows.step[packet])]):
-                    if not _takes(program.rows.blocks[packet, mesh_column], index):
+                for index, block in enumerate(blocks[int(program.rows.k_step[packet])]):
+                    if not _takes(program.rows.parallel_tiles[packet, mesh_column], index):
                         continue
                     columns = slice(block * tile, (block + 1) * tile)
                     output[rows, columns] += serial[rows, along] @ parallel[along, columns]
@@ -44,11 +44,11 @@ def compute(program: Program, shape: FabricShape, a: NDArray[np.float64], b: NDA
 
 def _blocks_by_step(program: Program, mesh_row: int, mesh_column: int) -> dict[int, list[int]]:
     """For every step the parallel pieces that reach a cluster, in the order of arrival."""
-    blocks: dict[int, list[int]] = {step: [] for step in range(program.steps)}
+    blocks: dict[int, list[int]] = {step: [] for step in range(program.k_steps)}
     for stream, line, place in ((program.columns, mesh_column, mesh_row), (program.rows, mesh_row, mesh_column)):
         for packet in range(int(stream.first[line]), int(stream.first[line + 1])):
             if stream.kind[packet] != SERIAL and _takes(stream.destinations[packet], place):
-                blocks[int(stream.step[packet])].append(int(stream.row[packet]))
+                blocks[int(stream.k_step[packet])].append(int(stream.row_tile[packet]))
     return blocks
 
 

@@ -50,10 +50,10 @@ def plan_items(traffic: Traffic) -> Plan:
     )
     filled = np.zeros(clusters, dtype=np.int64)
     next_packet = traffic.first[:-1].copy()
-    for step in range(traffic.round_of_step.size):
+    for step in range(traffic.round_of_k_step.size):
         for turn in range(lines):
             line = line_of_turn(turn, mesh_rows, mesh_columns)
-            while next_packet[line] < traffic.first[line + 1] and traffic.step[next_packet[line]] == step:
+            while next_packet[line] < traffic.first[line + 1] and traffic.k_step[next_packet[line]] == step:
                 packet = next_packet[line]
                 next_packet[line] += 1
                 item = traffic.item_first[packet]
@@ -67,8 +67,8 @@ def plan_items(traffic: Traffic) -> Plan:
                     plan.item_of[cluster, filled[cluster]] = item
                     plan.item_packet[cluster, filled[cluster]] = packet
                     plan.item_blocks[cluster, filled[cluster]] = plan.blocks_due[cluster]
-                    plan.item_round[cluster, filled[cluster]] = traffic.round_of_step[step]
-                    plan.has_items[traffic.round_of_step[step], cluster] = True
+                    plan.item_round[cluster, filled[cluster]] = traffic.round_of_k_step[step]
+                    plan.has_items[traffic.round_of_k_step[step], cluster] = True
                     filled[cluster] += 1
                     item += 1
     plan_banks(traffic, plan)

@@ -43,7 +43,7 @@ def play(
     """Play ``program`` on a fabric; ``dram_bytes`` come from outside the chip, spread over the row packets by size."""
     if engine not in ENGINES:
         raise ArchitectureError(f"engine {engine!r} is not one of {', '.join(ENGINES)}; use one of these names")
-    unit_cycles = np.zeros((shape.units, len(REASONS)), dtype=np.int64)
+    unit_cycles = np.zeros((shape.scus, len(REASONS)), dtype=np.int64)
     traffic = Traffic.of(program, _dram_ticks(program, dram, dram_bytes))
     timing = Timing.of(shape, dram.latency_cycles if dram else 0)
     cycles = ENGINES[engine](traffic, timing, unit_cycles)

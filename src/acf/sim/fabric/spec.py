@@ -18,8 +18,8 @@ from acf.cost import (
 from acf.cost.mesh import link_pj, router_mm2, router_pass_pj
 from acf.errors import ArchitectureError
 from acf.lowering import BALANCERS, SERIAL, FabricShape, Gemm, Program, Stream
-from acf.lowering.mapping import Work
-from acf.lowering.packing import choose_work, lower_work
+from acf.lowering.packing import lower_product
+from acf.lowering.tiled_product import TiledProduct, tile_product
 from acf.sim.accelerator import AcceleratorSpec, ComputeCount
 from acf.sim.fabric.play import ENGINES, DramPort, Played, play
 
@@ -62,13 +62,13 @@ class AdaptiveFabric(FabricShape, AcceleratorSpec):
     @property
     def macs_per_cycle(self) -> int:
         """Multiply-accumulate slots in one clock cycle."""
-        return self.units * self.lanes
+        return self.scus * self.lanes
 
     @property
     def notes(self) -> tuple[str, ...]:
         """Assumptions and limits that belong beside every figure."""
         return (
-            f"{self.units} SCUs of {self.lanes} MAC in {self.mesh_rows} x {self.mesh_columns} clusters at "
+            f"{self.scus} SCUs of {self.lanes} MAC in {self.mesh_rows} x {self.mesh_columns} clusters at "
             f"{self.clock_hz / 1e6:.0f} MHz; {self.interconnect} interconnect, {self.balancer} balancer.",
             f"Assumed: energy per operation as published for {self.technology_nm} nm tensor cores, no FPGA's; "
             f"{self.vector_lanes} vector lanes for what is no product, after each product and not overlapped; "
@@ -81,21 +81,21 @@ class AdaptiveFabric(FabricShape, AcceleratorSpec):
 
     def count_with_dram(self, gemm: Gemm, dram_bytes: int) -> ComputeCount:
         """The same when ``dram_bytes`` cross the pins meanwhile."""
-        work, swapped = choose_work(gemm, self)
-        return self.count_program(gemm, work, lower_work(work, swapped, self), dram_bytes)
+        product = tile_product(gemm, self)
+        return self.count_program(gemm, product, lower_product(product, self), dram_bytes)
 
-    def count_program(self, gemm: Gemm, work: Work, program: Program, dram_bytes: int) -> ComputeCount:
+    def count_program(self, gemm: Gemm, product: TiledProduct, program: Program, dram_bytes: int) -> ComputeCount:
         """The same for a ``program`` of the product that is already made, whatever its mapping."""
         played = play(program, self, self.dram_port, dram_bytes, self.engine)
         effectual = gemm.effectual_macs()
-        walked = self._walked_slots(work, effectual)
+        walked = self._walked_slots(product, effectual)
         return ComputeCount(
             cycles=played.cycles,
             dense_macs=gemm.dense_macs,
             effectual_macs=effectual,
             lost_slots=self._lost_slots(played, walked, effectual),
-            energy_j=self._energy_j(program, walked) | {"control": self._control_j(work, program.reduces)},
-            other_cycles=self._other_cycles(gemm, work, program.reduces),
+            energy_j=self._energy_j(program, walked) | {"control": self._control_j(product, program.reduces)},
+            other_cycles=self._other_cycles(gemm, product, program.reduces),
         )
 
     @property
@@ -115,52 +115,52 @@ class AdaptiveFabric(FabricShape, AcceleratorSpec):
         beyond = "gated" if self.skip == "gate" else "edge"
         return {beyond: issued - walked, "ineffectual": walked - effectual} | lost
 
-    def _walked_slots(self, work: Work, effectual: int) -> int:
+    def _walked_slots(self, product: TiledProduct, effectual: int) -> int:
         """MACs of every non-zero of the serial operand against the width of every block it meets.
 
         Where zeros of both are skipped, only the effectual ones.
         """
         if self.skip == "both":
             return effectual
-        widths = work.parallel.widths.astype(np.float64)
-        present = work.present.astype(np.float64)
-        if work.needed is None:
-            return int(np.dot(work.serial.tile_nonzeros.sum(axis=0), present.T @ widths))
-        met: NDArray[np.float64] = work.serial.tile_nonzeros.astype(np.float64) @ present.T
-        columns: NDArray[np.float64] = (met * work.needed).sum(axis=0)
+        widths = product.parallel.widths.astype(np.float64)
+        present = product.present.astype(np.float64)
+        if product.needed is None:
+            return int(np.dot(product.serial.tile_nonzeros.sum(axis=0), present.T @ widths))
+        met: NDArray[np.float64] = product.serial.tile_nonzeros.astype(np.float64) @ present.T
+        columns: NDArray[np.float64] = (met * product.needed).sum(axis=0)
         return int(np.dot(columns, widths))
 
-    def _other_cycles(self, gemm: Gemm, work: Work, reduces: bool) -> int:
+    def _other_cycles(self, gemm: Gemm, product: TiledProduct, reduces: bool) -> int:
         """Cycles of the vector unit on the outputs, and this step's share of working out a new routing table."""
         kept = gemm.m * gemm.n if gemm.needed is None else int(gemm.needed.sum())
         vector = ceil(kept * VECTOR_PASSES[gemm.phase] / self.vector_lanes)
-        return vector + ceil(self.update_cycles(work, reduces) / self.topology_every_steps)
+        return vector + ceil(self.update_cycles(product, reduces) / self.topology_every_steps)
 
-    def _control_j(self, work: Work, reduces: bool) -> float:
+    def _control_j(self, product: TiledProduct, reduces: bool) -> float:
         """Joules of this step's share of a new routing table: a word read and one written in each of its cycles."""
         access_pj = 4 * (self._sram_pj(self._queue_bytes) + self._sram_pj(self._queue_bytes, True))
-        return self.update_cycles(work, reduces) / self.topology_every_steps * access_pj * 1e-12
+        return self.update_cycles(product, reduces) / self.topology_every_steps * access_pj * 1e-12
 
-    def update_cycles(self, work: Work, reduces: bool) -> int:
+    def update_cycles(self, product: TiledProduct, reduces: bool) -> int:
         """Cycles of the small controller when blocks have moved: sharing the work anew and writing the table.
 
         A cycle per compare, add or access. The order of the reduction compares all bins at once; an entry of the table
         is one depth for one mesh row, as wide as the mesh. Every block is entered in the index by columns, and a
         prefix-sum unit sums ``tile`` pointers at a time, twice.
         """
-        columns, steps = (int(size) for size in work.present.shape)
+        columns, steps = (int(size) for size in product.present.shape)
         share = BALANCERS[self.balancer].controller_cycles
-        table = self.table_cycles(work, reduces)
+        table = self.table_cycles(product, reduces)
         if reduces:
-            return share(_pieces(work), columns + work.serial.tiles, self.mesh_columns) + table
+            return share(_output_tiles(product), columns + product.serial.tiles, self.mesh_columns) + table
         return share(columns, steps, self.mesh_columns) + steps**2 + table
 
-    def table_cycles(self, work: Work, reduces: bool) -> int:
+    def table_cycles(self, product: TiledProduct, reduces: bool) -> int:
         """Those of `update_cycles` that write the routing table: spent even if the sharing is kept."""
         if reduces:
-            return _pieces(work)
-        columns, steps = (int(size) for size in work.present.shape)
-        index = int(work.present.sum()) + ceil(columns / self.tile) + ceil(steps / self.tile)
+            return _output_tiles(product)
+        columns, steps = (int(size) for size in product.present.shape)
+        index = int(product.present.sum()) + ceil(columns / self.tile) + ceil(steps / self.tile)
         return index + steps * self.mesh_rows
 
     def _energy_j(self, program: Program, slots: int) -> dict[str, float]:
@@ -181,7 +181,7 @@ class AdaptiveFabric(FabricShape, AcceleratorSpec):
         return {name: value * 1e-12 for name, value in picojoules.items()}
 
     def _compute_pj(self, program: Program, slots: int) -> dict[str, float]:
-        met = int(np.bitwise_count(program.rows.blocks).sum())  # a serial piece and a parallel one in a cluster
+        met = int(np.bitwise_count(program.rows.parallel_tiles).sum())  # a serial piece and a parallel one in a cluster
         sums_pj = (
             met
             * self.tile**2
@@ -214,7 +214,7 @@ class AdaptiveFabric(FabricShape, AcceleratorSpec):
     @property
     def area_mm2(self) -> dict[str, float]:
         """Square millimetres by component: published MACs, memories of the SRAM table, routers as derived."""
-        accumulators = sram_mm2(self.technology_nm, self._accumulator_bytes) * self.units
+        accumulators = sram_mm2(self.technology_nm, self._accumulator_bytes) * self.scus
         on_chip = sram_mm2(self.technology_nm, self.bank_bytes) * self.on_chip_bytes / self.bank_bytes
         routers = router_mm2(self.link_bytes, virtual_channels=1, queue_flits=self.hop_cycles, groups=0)
         return {
@@ -228,7 +228,7 @@ class AdaptiveFabric(FabricShape, AcceleratorSpec):
         """Watts that leak from the memories."""
         cluster = sram_leakage_mw(self.technology_nm, self._queue_bytes)
         cluster += sram_leakage_mw(self.technology_nm, self._block_store_bytes)
-        accumulators = sram_leakage_mw(self.technology_nm, self._accumulator_bytes) * self.units
+        accumulators = sram_leakage_mw(self.technology_nm, self._accumulator_bytes) * self.scus
         on_chip = sram_leakage_mw(self.technology_nm, self.bank_bytes) * self.on_chip_bytes / self.bank_bytes
         return (cluster * self.clusters + accumulators + on_chip) * 1e-3
 
@@ -268,6 +268,6 @@ class AdaptiveFabric(FabricShape, AcceleratorSpec):
         return sram_pj_per_byte(self.technology_nm, size_bytes, write)
 
 
-def _pieces(work: Work) -> int:
-    """Pieces of the output that are needed."""
-    return work.parallel.tiles * work.serial.tiles if work.needed is None else int(work.needed.sum())
+def _output_tiles(product: TiledProduct) -> int:
+    """Tiles of the output that are needed."""
+    return product.parallel.tiles * product.serial.tiles if product.needed is None else int(product.needed.sum())

@@ -30,13 +30,13 @@ class Traffic(NamedTuple):
 
     first: NDArray[np.int64]
     serial: NDArray[np.bool_]
-    step: NDArray[np.int32]
+    k_step: NDArray[np.int32]
     flits: NDArray[np.int32]
     destinations: NDArray[np.uint64]
     item_first: NDArray[np.int64]
     item_cycles: NDArray[np.int32]
     dram_ticks: NDArray[np.int64]
-    round_of_step: NDArray[np.int32]
+    round_of_k_step: NDArray[np.int32]
     round_flits: NDArray[np.int32]
     reduces: bool
 
@@ -47,13 +47,13 @@ class Traffic(NamedTuple):
         return cls(
             first=np.concatenate((rows.first, columns.first[1:] + rows.packets)),
             serial=np.concatenate((rows.kind, columns.kind)) == SERIAL,
-            step=np.concatenate((rows.step, columns.step)),
+            k_step=np.concatenate((rows.k_step, columns.k_step)),
             flits=np.concatenate((rows.flits, columns.flits)),
             destinations=np.concatenate((rows.destinations, columns.destinations)),
             item_first=np.concatenate((rows.item_first[:-1], np.zeros(columns.packets, dtype=np.int64))),
             item_cycles=rows.item_cycles,
             dram_ticks=np.concatenate((dram_ticks, np.zeros(columns.packets, dtype=np.int64))),
-            round_of_step=program.round_of_step,
+            round_of_k_step=program.round_of_k_step,
             round_flits=program.round_flits,
             reduces=program.reduces,
         )
