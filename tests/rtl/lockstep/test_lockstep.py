@@ -57,7 +57,7 @@ def test_the_simulator_plays_the_cycles_that_the_gates_take(four_units: FabricSi
     both = run_lockstep(product, four_units)
     played = play(both.program, four_units.sizes.shape)
     assert both.fabric.cycles == played.cycles > 0
-    assert (both.fabric.unit_cycles == played.unit_cycles).all()
+    assert (both.fabric.unit_cycles == played.scu_cycles).all()
 
 
 def test_amaranths_simulator_runs_a_small_program_as_the_model_does() -> None:

@@ -61,15 +61,15 @@ def test_both_engines_agree_to_the_cycle_and_on_every_stall(
     fast = play(program, shape, port, dram_bytes)
     exact = play(program, shape, port, dram_bytes, "exact")
     assert fast.cycles == exact.cycles
-    assert (fast.unit_cycles == exact.unit_cycles).all()
+    assert (fast.scu_cycles == exact.scu_cycles).all()
 
 
 @given(gemms(), shapes())
 def test_every_unit_accounts_for_every_cycle(gemm: Gemm, shape: FabricShape) -> None:
     played = play(lower_gemm(gemm, shape), shape)
-    assert played.unit_cycles.shape == (shape.scus, len(REASONS))
-    assert (played.unit_cycles >= 0).all()
-    assert (played.unit_cycles.sum(axis=1) == played.cycles).all()
+    assert played.scu_cycles.shape == (shape.scus, len(REASONS))
+    assert (played.scu_cycles >= 0).all()
+    assert (played.scu_cycles.sum(axis=1) == played.cycles).all()
 
 
 def test_fewer_adders_take_longer_for_the_sums_of_a_column() -> None:
