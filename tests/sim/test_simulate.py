@@ -176,6 +176,7 @@ def test_an_unknown_architecture_is_refused_with_the_nearest_name() -> None:
         ('base = "tensordsh"\n', "base 'tensordsh' is not known; did you mean 'tensordash'"),
         ('base = "machine.toml"\n', "base leads back to this file"),
         ('kind = "sat"\nrows = 4\n', r'columns, .*not given for Sat; give each, or start from .*base = "sat"'),
+        ('base = "acf-512"\nvalue_bytes = 4\n', "packets carry bf16 values of 2 bytes; use 2"),
         ('base = "acf-512"\ndram_sustained_share = 1.1\n', "dram_sustained_share 1.1 is above 1"),
     ],
 )

@@ -9,7 +9,7 @@ import acf.sim
 from acf.lowering import Gemm, effectual_macs, lower_gemm
 from acf.sim.dram.spec import dram_spec
 from acf.sim.dram.sustained import sustained_bandwidth
-from acf.sim.fabric.spec import VECTOR_PASSES
+from acf.sim.fabric.runner import VECTOR_PASSES
 
 PATIENT = 1e15  # bytes per second: memory never makes compute wait
 SMALL = acf.sim.spec("acf-512", mesh_rows=2, mesh_columns=2, dram_pin_bytes_per_s=PATIENT)
