@@ -49,7 +49,7 @@ class Result:
 
     @property
     def cycles(self) -> int:
-        """Clock cycles of all matrix products of the step, stalls and launches included; one operation after another."""
+        """Clock cycles of all matrix products of the step, stalls and launches included; operations run in sequence."""
         return sum(op.cycles for op in self.ops)
 
     @property

@@ -9,7 +9,7 @@ from acf.sim.dram.spec import DramSpec
 
 Int64s = NDArray[np.int64]
 
-NEVER = -(10**9)
+LONG_AGO = -(10**9)
 """A cycle so long ago that no command still waits for it."""
 
 ACTIVATES, READS, WRITES, REFRESHES, HITS, ACTIVE_CYCLES, COUNTERS = range(7)
@@ -122,7 +122,7 @@ def empty_state(spec: DramSpec) -> DramState:
         group_activate_ready=zeros(spec.bank_groups + 1),
         group_read_ready=zeros(spec.bank_groups + 1),
         group_write_ready=zeros(spec.bank_groups + 1),
-        activates=np.full((channels, 4), NEVER, dtype=np.int64),
+        activates=np.full((channels, 4), LONG_AGO, dtype=np.int64),
         next_activate=zeros(),
         open_banks=zeros(),
         bank_queue=zeros(banks, spec.bank_queue_depth, 3),

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from acf.sim.mesh.routing import RoutingTable
-from acf.sim.mesh.spec import LOCAL, OPPOSITE, PORTS, MeshSpec
+from acf.sim.mesh.spec import LOCAL, PORTS, MeshSpec
 
 Int32s = NDArray[np.int32]
 Int64s = NDArray[np.int64]
@@ -62,6 +62,57 @@ class MeshState(NamedTuple):
     winners: Int32s  # [port, virtual channel]: queue that is given an output queue, -1 for none
     granted: Int32s  # [port]: queue that an output grants, -1 for none
     offers: Int32s  # [port]: outputs that grant a queue of this input, as bits
+
+
+class Routing(NamedTuple):
+    """Where packets go: constant while they are played."""
+
+    ports: Int32s  # [routers, ids]: the routing table, output ports as bits
+    neighbours: Int32s  # [routers, ports]: the router behind each port
+    place: Int32s  # [ids, routers]: position of an endpoint among the destinations of an id
+    route_of: Int32s  # [packets]: the id of every packet
+
+    @classmethod
+    def of(cls, table: RoutingTable, route_of: Int32s) -> "Routing":
+        """The routes of packets with these ids."""
+        return cls(ports_of(table), neighbours_of(table.spec), table.place, route_of)
+
+
+class Packets(NamedTuple):
+    """Packets that wait in their endpoints, router by router and by time."""
+
+    order: Int64s  # [packets]: their numbers, by router and then by time
+    first_of_router: Int64s  # [routers + 1]: where each router's begin in ``order``
+    inject_cycle: Int64s  # [packets]: when each is made
+    flits: Int64s  # [packets]
+    cursor: Int64s  # [routers]: place in ``order`` of the packet that is sent next or now
+    flits_sent: Int64s  # [routers]: flits of that packet which were injected
+
+    @classmethod
+    def of(cls, source: Int64s, inject_cycle: Int64s, flits: Int64s, routers: int) -> "Packets":
+        """Packets of which nothing has been sent."""
+        order = np.lexsort((inject_cycle, source)).astype(np.int64)
+        first_of_router = np.searchsorted(source[order], np.arange(routers + 1)).astype(np.int64)
+        return cls(
+            order, first_of_router, inject_cycle, flits, first_of_router[:-1].copy(), np.zeros(routers, dtype=np.int64)
+        )
+
+
+class Deliveries(NamedTuple):
+    """What became of packets. Those to the destinations of packet p lie from ``first[p]`` to ``first[p + 1]``."""
+
+    entry_cycle: Int64s  # [packets]: the first flit enters the queue of its router
+    first: Int64s  # [packets + 1]
+    cycle: Int64s  # [deliveries]: the last flit is at the destination
+    flits: Int64s  # [deliveries]: flits that arrived there
+
+    @classmethod
+    def of(cls, table: RoutingTable, route_of: Int32s) -> "Deliveries":
+        """Nothing delivered yet."""
+        fan_out = np.array([len(table.destinations(name)) for name in range(table.ports.shape[1])], dtype=np.int64)
+        first = np.concatenate([[0], np.cumsum(fan_out[route_of])]).astype(np.int64)
+        cycle, flits = np.zeros((2, int(first[-1])), dtype=np.int64)
+        return cls(np.zeros(route_of.size, dtype=np.int64), first, cycle, flits)
 
 
 def rules_of(spec: MeshSpec) -> MeshRules:
@@ -124,11 +175,6 @@ def empty_state(spec: MeshSpec) -> MeshState:
         granted=nothing(PORTS),
         offers=nothing(PORTS),
     )
-
-
-def opposite_ports() -> Int32s:
-    """The input port behind each output port, as the compiled step takes it."""
-    return np.array(OPPOSITE, dtype=np.int32)
 
 
 def ports_of(table: RoutingTable) -> Int32s:
