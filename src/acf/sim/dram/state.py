@@ -75,6 +75,16 @@ class DramState(NamedTuple):
     counts: Int64s  # [channel, COUNTERS]
 
 
+class Requests(NamedTuple):
+    """Bursts to be read or written, of several sources: source ``s`` owns ``places`` from ``first_of_source[s]`` on."""
+
+    places: Int64s  # [request, 4]: number, bank, row, column, by source and then by time
+    channels: Int64s  # [request], by number, as the next two
+    is_write: Int64s
+    arrival: Int64s  # the cycle from which the request is offered
+    first_of_source: Int64s  # [sources + 1]
+
+
 def rules_of(spec: DramSpec) -> DramRules:
     """The numbers of a Spec as the compiled step takes them."""
     timing = spec.timing
