@@ -38,10 +38,10 @@ FEEDING_RATE = 4
 
 @dataclass(frozen=True, kw_only=True)
 class TensorCore(AcceleratorSpec):
-    """``cores`` tiles of ``rows`` x ``columns`` PEs with ``lanes`` MACs each, all adding to one output.
+    """``cores`` of ``rows`` x ``columns`` PEs with ``lanes`` MACs each, all adding to one output.
 
-    A tile computes a ``rows`` x ``columns`` piece of the output, ``lanes`` steps of the reduction per cycle, and
-    takes the next piece when done; nothing is skipped.
+    A core computes a ``rows`` x ``columns`` tile of the output, ``lanes`` steps of the reduction per cycle, and takes
+    the next tile when done; nothing is skipped.
 
     Tensors lie in on-chip memory as groups of ``layout_values`` x ``layout_values``: blocks of consecutive channels,
     side by side along a row of the image. A bank gives ``bank_blocks_per_cycle`` of them; an operand that is reduced
