@@ -1,4 +1,4 @@
-"""Playing a trace on modelled hardware."""
+"""Simulating a trace on modelled accelerators."""
 
 from acf.sim.registry import ARCHITECTURES, architectures, find_architecture, spec, spec_of_kind
 from acf.sim.result import OpResult, Result

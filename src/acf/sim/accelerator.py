@@ -1,4 +1,4 @@
-"""What every modelled accelerator is: a frozen Spec that can count the cycles of one matrix product."""
+"""The base of every modelled accelerator: a frozen Spec that counts the cycles of one matrix product."""
 
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -17,11 +17,11 @@ from acf.trace import BitTensor
 
 @dataclass(frozen=True)
 class ComputeCount:
-    """Counts of one matrix product when memory never makes it wait; ``lost_slots`` and ``energy_j`` by reason.
+    """Counts of one matrix product without stalls for DRAM; ``lost_slots`` by reason, ``energy_j`` by component.
 
-    ``effectual_macs + sum(lost_slots.values()) == cycles * macs_per_cycle``, checked when they are added up.
-    ``streamed_bytes`` cross the DRAM pins on a machine that keeps no tensors on chip. ``other_cycles`` go to what is
-    no matrix product: normalisation, activation, optimizer, mask; 0 on machines that do not model it.
+    ``effectual_macs + sum(lost_slots.values()) == cycles * macs_per_cycle``, which `acf.sim.simulate` checks.
+    ``streamed_bytes`` cross the DRAM pins on a machine that keeps no tensors on chip. ``other_cycles`` come
+    besides matrix products: normalisation, activation, optimizer, topology update; 0 where they are not modelled.
     """
 
     cycles: int
@@ -113,11 +113,11 @@ class AcceleratorSpec(ABC):
         return self.count(gemm)
 
     def count_batch(self, gemms: Iterable[Gemm], dram_bytes: int) -> ComputeCount:
-        """Independent products, ``dram_bytes`` each; one after another where a machine does not share its units."""
+        """Independent products of ``dram_bytes`` each; in sequence, unless a machine spreads its cores over them."""
         return reduce(add, (self.count_with_dram(gemm, dram_bytes) for gemm in gemms), ComputeCount(0, 0, 0))
 
     def stored_bytes(self, bits: BitTensor, role: str) -> int:
-        """Bytes of a tensor in memory: its non-zero values and one bit per element to say where they are.
+        """Bytes of a tensor in memory: its non-zero values and a bitmap, or all values where that is less.
 
         ``role`` is "activation", "weight" or "gradient", for machines that compress only some of them.
         """
@@ -134,18 +134,23 @@ class AcceleratorSpec(ABC):
         return ceil(dram_bytes / self.dram_sustained_bytes_per_s * self.clock_hz)
 
     @property
+    def dram_pj_per_bit(self) -> float:
+        """Picojoules of one bit to or from DRAM."""
+        return DRAM_PJ_PER_BIT[self.dram_kind].value
+
+    @property
     def keeps_tensors(self) -> bool:
         """Whether on-chip memory keeps whole tensors; where it only holds tiles, ``count`` says what is streamed."""
         return True
 
     @property
     def launch_cycles(self) -> int:
-        """Cycles before an operation starts, which nothing overlaps; 0 where a machine runs through its program."""
+        """Cycles to launch an operation, overlapped by nothing; 0 where a machine runs one program throughout."""
         return 0
 
     @property
     def static_power_w(self) -> float:
-        """Watts drawn as long as the step lasts, whatever is computed; 0 where cycles are charged with them."""
+        """Watts drawn throughout, idle or not; 0 where the energy per cycle includes them."""
         return 0.0
 
     @property
@@ -155,7 +160,7 @@ class AcceleratorSpec(ABC):
 
     @property
     def leakage_w(self) -> float:
-        """Watts lost while powered, whatever is computed; 0 where no figure is known."""
+        """Watts of leakage; 0 where no figure is known."""
         return 0.0
 
     @property

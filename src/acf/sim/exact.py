@@ -1,4 +1,4 @@
-"""A fabric with the engine that steps every queue in every cycle."""
+"""A fabric on the exact engine, which steps every queue in every cycle."""
 
 from pathlib import Path
 
@@ -7,5 +7,5 @@ from acf.sim.registry import spec_of_kind
 
 
 def exact_engine(architecture: str | Path) -> AdaptiveFabric:
-    """The fabric of that name or TOML file, stepped; other machines have no such engine."""
+    """The fabric of that name or TOML file with the exact engine; other machines have none and are refused."""
     return spec_of_kind(AdaptiveFabric, architecture, engine="exact")

@@ -1,4 +1,4 @@
-"""GPUs as rooflines: tensor cores at their sustained rate, or memory, and a launch for every operation."""
+"""GPUs as rooflines: compute at the sustained rate or DRAM, whichever is slower, and a launch per operation."""
 
 from dataclasses import dataclass, field
 from math import ceil
@@ -10,7 +10,7 @@ from acf.sim.accelerator import AcceleratorSpec, ComputeCount
 from acf.trace import BitTensor
 
 MAXIMUM_SPARSE_GAIN = 2.0
-"""A TensorDash-like kernel on a GPU gains at most this: seed 000's second baseline."""
+"""The most that a TensorDash-like kernel on a GPU gains: the second baseline of the fabric."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,8 +76,8 @@ class GpuRoofline(AcceleratorSpec):
             f"Roofline: {self.peak_flops / 1e12:.0f} TFLOP/s peak, {self.sustained_share:.0%} of it sustained, "
             f"{self.dram_sustained_bytes_per_s / 1e12:.2g} TB/s, {self.technology_nm} nm; {kernel}.",
             f"Assumed: {self.launch_overhead_s * 1e6:g} us to launch an operation, {self.idle_power_w:g} W idle, "
-            f"{self.board_power_w:g} W at the sustained rate, memory at 3.9 pJ/bit as HBM2, tensors kept in the cache "
-            "where they fit.",
+            f"{self.board_power_w:g} W at the sustained rate, memory at {self.dram_pj_per_bit:g} pJ/bit as HBM2, "
+            "tensors kept in the cache where they fit.",
             "Not counted: tiles that small products leave idle, normalisation, activation, weight update.",
         )
 

@@ -1,7 +1,6 @@
 """SAT: a systolic array of unified PEs for N:M sparse training (Fang et al., 2023, arXiv 2309.13015).
 
-The seed is a summary of the paper: array size, clock, adder latency and memory are named assumptions, not figures of
-the authors.
+Array size, clock, adder latency and memory are named assumptions, not figures of the authors.
 """
 
 from dataclasses import dataclass
@@ -88,7 +87,7 @@ class Sat(AcceleratorSpec):
             f"{self.group_kept}:{self.group_size} weights.",
             f"Assumed: array size, clock, an adder of {self.adder_latency_cycles} stages with {self.interleave} "
             f"accumulations in turn, {self.update_lanes} update lanes, memory; energy per operation as published for "
-            f"{self.technology_nm} nm tensor cores, not that of an FPGA; DRAM at 20 pJ/bit.",
+            f"{self.technology_nm} nm tensor cores, not that of an FPGA; DRAM at {self.dram_pj_per_bit:g} pJ/bit.",
             "Not counted: energy and area of the reduction and update engines and of registers, traffic of master "
             "weights, normalisation, activation.",
         )

@@ -18,7 +18,13 @@ from acf.cost import (
     sram_mm2,
     sram_pj_per_byte,
 )
-from acf.cost.figures import PUBLISHED_CLOCK_HZ, PUBLISHED_CORES, PUBLISHED_MACS_PER_CORE, PUBLISHED_ON_CHIP_BYTES
+from acf.cost.figures import (
+    PUBLISHED_CLOCK_HZ,
+    PUBLISHED_CORES,
+    PUBLISHED_MACS_PER_CORE,
+    PUBLISHED_ON_CHIP_BYTES,
+    PUBLISHED_TRANSPOSERS,
+)
 from acf.errors import ArchitectureError
 from acf.lowering import Gemm
 from acf.sim.accelerator import AcceleratorSpec, ComputeCount
@@ -26,14 +32,11 @@ from acf.sim.accelerators.supply import Supply
 from acf.sim.accelerators.tiles import TileWork, pooled_cycles
 from acf.trace import BitTensor
 
-PUBLISHED_TRANSPOSERS = 128
-"""Assumed of the published chip, see `TensorCore.transposers`."""
-
 TECHNOLOGY_NODES = tuple(node for node in LOGIC_ENERGY if node >= 22)
-"""Nodes that the machine can be asked for; it is published at 65 nm, and CACTI's figures end at 22 nm."""
+"""Technology nodes with figures for logic and SRAM; the machine is published at 65 nm, CACTI's table ends at 22 nm."""
 
 FEEDING_RATE = 4
-"""Times the dense rate that transposers can feed by default: the depth of TensorDash's staging buffers."""
+"""Multiple of the dense rate that transposers feed by default: the depth of TensorDash's staging buffers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +46,7 @@ class TensorCore(AcceleratorSpec):
     A core computes a ``rows`` x ``columns`` tile of the output, ``lanes`` steps of the reduction per cycle, and takes
     the next tile when done; nothing is skipped.
 
-    Tensors lie in on-chip memory as groups of ``layout_values`` x ``layout_values``: blocks of consecutive channels,
+    Tensors are stored on chip as groups of ``layout_values`` x ``layout_values``: blocks of consecutive channels,
     side by side along a row of the image. A bank gives ``bank_blocks_per_cycle`` of them; an operand that is reduced
     along another axis than its channels goes through ``transposers`` (0: enough for four times the dense rate), each of
     which takes in and gives out a group in a cycle. Where either is slower than compute, averaged over a product, the

@@ -1,9 +1,8 @@
-"""One cycle of a DRAM channel, compiled: refresh, a column and a row command, and what moves between its queues.
+"""One cycle of a DRAM channel, compiled: refresh, one column and one row command, and the queues.
 
 In every cycle of a channel, in this order: a request is accepted (`offer`); then `step` lets the refresh counter count,
 issues at most one column and one row command (one of the two where there is one command bus), and hands one waiting
-request to the queue of its bank. Banks are asked in turn, beginning after the one that had the last command of either
-kind.
+request to the queue of its bank. Arbitration among banks is round-robin, beginning after the bank of the last command.
 """
 
 from acf.jit import compiled, inlined

@@ -1,4 +1,4 @@
-"""The Adaptive Compute Fabric: sparse compute units in clusters on a mesh, fed by memory controllers that walk indices."""
+"""The Adaptive Compute Fabric: clusters of sparse compute units on a mesh, and index-aware controllers."""
 
 from acf.sim.fabric.play import ENGINES, Played, play
 from acf.sim.fabric.spec import AdaptiveFabric

@@ -1,4 +1,4 @@
-"""The values a program computes: every packet multiplied at its destinations, to check that none is lost or repeated."""
+"""The values a program computes: each packet multiplied at its destinations, to check that none is lost or repeated."""
 
 from collections import Counter
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The controller that recomputes the routing table, what that takes, and the two banks it is written to."""
+"""The controller that recomputes the routing table: its cycles, and the two banks it writes."""
 
 from dataclasses import dataclass, field
 
@@ -18,7 +18,7 @@ ENTRY_CYCLES = 1
 
 @dataclass(frozen=True)
 class TableUpdate:
-    """What one recomputation takes."""
+    """The work of one recomputation, and its cycles."""
 
     groups: int
     destinations: int

@@ -1,15 +1,15 @@
-"""One cycle of a mesh, compiled. `docs/mesh.md` says what happens in a cycle, in the same order as here."""
+"""One cycle of a mesh, compiled, in the order of `docs/mesh.md`."""
 
 from acf.jit import compiled, inlined
 from acf.sim.mesh.spec import LOCAL, OPPOSITE, PORTS
 from acf.sim.mesh.state import LINK_SLOTS, Deliveries, Int32s, MeshRules, MeshState, Packets, Routing
 
-LINK_CYCLES = 2  # from winning the crossbar to the queue of the next router: crossbar and link
+LINK_CYCLES = 2  # from winning the crossbar to the downstream queue: crossbar and link
 
 
 @compiled
 def inject(state: MeshState, rules: MeshRules, routing: Routing, router: int, packet: int) -> bool:
-    """Put a flit of a packet into the local input of a router at the end of a cycle, after `step`, once per cycle.
+    """Inject a flit of a packet into the local input of a router, at the end of a cycle, at most once per cycle.
 
     The virtual channel is the next in turn that has a credit; False where none has.
     """
@@ -27,7 +27,7 @@ def inject(state: MeshState, rules: MeshRules, routing: Routing, router: int, pa
 
 @inlined
 def enqueue(state: MeshState, rules: MeshRules, routing: Routing, router: int, queue: int, packet: int) -> None:
-    """Write a flit into a queue; if it is the first there, look up where it goes."""
+    """Write a flit into a queue; at its head, look up its outputs."""
     count = state.filled[router, queue]
     place = (state.first[router, queue] + count) % rules.queue_flits
     state.queue[router, queue, place] = packet
@@ -49,7 +49,7 @@ def step(state: MeshState, rules: MeshRules, routing: Routing, cycle: int) -> No
 
 @inlined
 def receive_credits(state: MeshState, rules: MeshRules, cycle: int) -> None:
-    """Count the credits that have come to the end of their wire."""
+    """Count the credits that arrive."""
     slot = (cycle + 1) % state.credit_wire.shape[0]
     for router in range(rules.routers):
         channel = state.inject_wire[slot, router]
@@ -94,7 +94,7 @@ def first_from(bits: int, turn: int, size: int) -> int:
 
 @inlined
 def allocate(state: MeshState, rules: MeshRules, routing: Routing, router: int, cycle: int) -> None:
-    """Both allocations of one router, on what was there when the cycle began."""
+    """Virtual-channel and switch allocation of one router, on the state at the beginning of the cycle."""
     channels = rules.virtual_channels
     wants, sends, winners = state.wants, state.sends, state.winners
     for port in range(PORTS):
@@ -128,7 +128,7 @@ def allocate(state: MeshState, rules: MeshRules, routing: Routing, router: int, 
 
 @inlined
 def choose_queues(state: MeshState, rules: MeshRules, router: int, port: int, wants: int, winners: Int32s) -> None:
-    """Every free output queue of a port grants an input queue; an input queue that has two grants takes one."""
+    """Virtual-channel allocation: each free one grants an input queue; a queue with two grants accepts one."""
     queues, channels = PORTS * rules.virtual_channels, rules.virtual_channels
     for channel in range(channels):
         winners[port, channel] = -1
@@ -160,7 +160,7 @@ def grant_and_send(
     sends: Int32s,
     cycle: int,
 ) -> None:
-    """Every output grants one queue; every input accepts one of its queues, at all outputs that grant it."""
+    """Switch allocation: every output grants one queue; every input accepts one queue, at all outputs that grant it."""
     channels = rules.virtual_channels
     granted, offers = state.granted, state.offers
     for port in range(PORTS):
@@ -193,7 +193,7 @@ def grant_and_send(
 
 @inlined
 def send(state: MeshState, router: int, queue: int, port: int, cycle: int) -> None:
-    """Pass the first flit of a queue through the crossbar to one output and free the output queue for the next."""
+    """Pass the head flit of a queue through the crossbar to one output, and free its virtual channel."""
     channel = state.holding[router, queue, port]
     packet = state.queue[router, queue, state.first[router, queue]]
     slot = (cycle + LINK_CYCLES) % LINK_SLOTS
@@ -217,7 +217,7 @@ def dequeue(
     queue: int,
     cycle: int,
 ) -> None:
-    """Take the first flit, of which all copies have left, out of a queue and return its credit."""
+    """Remove the head flit, all of whose copies have left, and return its credit."""
     source, channel = queue // rules.virtual_channels, queue % rules.virtual_channels
     first = (state.first[router, queue] + 1) % rules.queue_flits
     state.first[router, queue] = first

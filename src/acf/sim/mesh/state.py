@@ -1,4 +1,4 @@
-"""The state of all routers of a mesh, as arrays that compiled loops share."""
+"""The state of all routers of a mesh, and the packets they carry, as arrays that compiled loops share."""
 
 from typing import NamedTuple
 
@@ -36,17 +36,17 @@ class MeshState(NamedTuple):
     queue: Int32s  # [router, queue, flits], a ring
     first: Int32s  # [router, queue]
     filled: Int32s  # [router, queue]: flits in it
-    wanted: Int32s  # [router, queue]: ports that the first flit has no output queue for yet, as bits
-    held: Int32s  # [router, queue]: ports that it has one for and has not yet left by, as bits
-    holding: Int32s  # [router, queue, port]: which virtual channel that is
-    taken: Int32s  # [router, port, virtual channel]: 1 while an output queue is allocated
+    wanted: Int32s  # [router, queue]: outputs for which the head flit has no virtual channel yet, as bits
+    held: Int32s  # [router, queue]: outputs for which it has one and has not yet left, as bits
+    holding: Int32s  # [router, queue, port]: that virtual channel
+    taken: Int32s  # [router, port, virtual channel]: 1 while it is allocated
     credits: Int32s  # [router, port, virtual channel]
-    queue_turn: Int32s  # [router, port, virtual channel]: input queue that an output queue asks first
-    channel_turn: Int32s  # [router, queue]: output queue that an input queue takes first
+    queue_turn: Int32s  # [router, port, virtual channel]: input queue that it grants first
+    channel_turn: Int32s  # [router, queue]: virtual channel that it accepts first
     send_turn: Int32s  # [router, port]: virtual channel that an input offers first
     grant_turn: Int32s  # [router, port]: input that an output grants first
-    accept_turn: Int32s  # [router, port]: output asked first when an input accepts
-    link_packet: Int32s  # [LINK_SLOTS, router, port]: what enters the queue behind that output, -1 for nothing
+    accept_turn: Int32s  # [router, port]: output that an input accepts first
+    link_packet: Int32s  # [LINK_SLOTS, router, port]: packet of the flit in flight behind that output, -1: none
     link_channel: Int32s  # [LINK_SLOTS, router, port]: into which virtual channel
     credit_wire: Int32s  # [slots, router, port]: virtual channel of a credit for that output, -1 for nothing
     inject_credits: Int32s  # [router, virtual channel]
@@ -56,10 +56,10 @@ class MeshState(NamedTuple):
     delivered: Int32s  # [router]: packet of the flit its endpoint was given in the last step, -1 for none
     flits_sent: Int64s  # [router, port]: flits that left by each output
     in_flight: Int64s  # [1]: flits in queues and on links
-    # Of one router and cycle only, here so that no step has to allocate them:
-    wants: Int32s  # [port]: queues whose first flit needs an output queue there, as bits
-    sends: Int32s  # [port]: queues whose first flit has one, with a credit, as bits
-    winners: Int32s  # [port, virtual channel]: queue that is given an output queue, -1 for none
+    # Scratch of one router and cycle, so that no step allocates:
+    wants: Int32s  # [port]: queues whose head flit needs a virtual channel there, as bits
+    sends: Int32s  # [port]: queues whose head flit has one, with a credit, as bits
+    winners: Int32s  # [port, virtual channel]: queue that it is allocated to, -1: none
     granted: Int32s  # [port]: queue that an output grants, -1 for none
     offers: Int32s  # [port]: outputs that grant a queue of this input, as bits
 
