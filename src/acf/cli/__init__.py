@@ -82,16 +82,22 @@ def simulate(
     trace: TraceFile,
     on: Annotated[str, typer.Option("--on", help="An architecture's name, or a .toml file.")] = "acf-512",
     exact: Annotated[bool, typer.Option("--exact", help="Fabrics: step every queue in every cycle.")] = False,
+    dump: Annotated[str, typer.Option(help="Only print a lowering of the trace: products or program.")] = "",
     save: SaveFile = None,
     as_json: Json = False,
 ) -> None:
     """Play a trace on one architecture and show every operation."""
+    from acf.lowering.pipeline import dump as dump_lowering
     from acf.sim import simulate as play
     from acf.sim.exact import exact_engine
+    from acf.sim.registry import find_architecture
     from acf.tables import result_table
     from acf.terminal import show
     from acf.trace import Trace
 
+    if dump:
+        typer.echo(dump_lowering(Trace.load(trace), dump, find_architecture(on)[1]))
+        return
     result = play(Trace.load(trace), exact_engine(on) if exact else on)
     _save_results([result], save)
     if as_json:

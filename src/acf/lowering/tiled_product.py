@@ -9,6 +9,9 @@ from acf.lowering.fabric_shape import FabricShape
 from acf.lowering.gemm import Gemm
 from acf.lowering.tiles import TiledRows, tiles_any
 
+Presence = NDArray[np.bool_]
+"""Which tiles of the parallel operand hold a non-zero, bool ``[parallel tiles, k_tiles]``."""
+
 
 @dataclass(frozen=True, eq=False)
 class TiledProduct:
@@ -25,9 +28,18 @@ class TiledProduct:
     swapped: bool = False
 
     @property
-    def present(self) -> NDArray[np.bool_]:
+    def present(self) -> Presence:
         """Tiles of the parallel operand that hold a non-zero, bool ``[parallel.tiles, k_tiles]``."""
         return self.parallel.tile_nonzeros > 0
+
+    def __str__(self) -> str:
+        serial, parallel = ("right", "left") if self.swapped else ("left", "right")
+        kept = "" if self.needed is None else f", {self.needed.mean():.1%} of the output tiles kept"
+        return (
+            f"{self.serial.tiles} x {self.k_tiles} serial tiles ({serial} operand) against "
+            f"{self.parallel.tiles} x {self.k_tiles} parallel tiles ({parallel}), "
+            f"{self.present.mean():.1%} of them present{kept}"
+        )
 
     @property
     def k_tiles(self) -> int:

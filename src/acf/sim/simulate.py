@@ -8,7 +8,7 @@ from operator import add
 from pathlib import Path
 
 from acf.errors import ArchitectureError
-from acf.lowering import gemm_count, matrix_products
+from acf.lowering import matrix_products
 from acf.sim.accelerator import AcceleratorSpec, ComputeCount
 from acf.sim.memory import OnChipMemory
 from acf.sim.registry import find_architecture
@@ -48,8 +48,9 @@ def simulate_parts(traces: Iterable[Trace], architecture: str | Path | Accelerat
 
 def _play(trace: Trace, op: TracedOp, spec: AcceleratorSpec, memory: OnChipMemory) -> OpResult:
     dram_bytes = _touch_operands(trace, op, spec, memory) if spec.keeps_tensors else 0
-    share = ceil(dram_bytes / gemm_count(op, trace.tensors))
-    gemms = (gemm for gemm in matrix_products(trace, op) if gemm.dense_macs)
+    products = matrix_products(trace, op)
+    share = ceil(dram_bytes / max(1, len(products)))
+    gemms = (gemm for gemm in products if gemm.dense_macs)
     if op.batched:
         count = spec.count_batch(gemms, share)
     else:

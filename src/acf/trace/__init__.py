@@ -1,4 +1,4 @@
-"""A real training step as data: the zero patterns and shapes of the operands of all three passes."""
+"""A training step as data: the zero patterns and shapes of the operands of all three passes."""
 
 from acf.trace.bits import BitTensor
 from acf.trace.capture import capture

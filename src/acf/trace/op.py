@@ -1,4 +1,4 @@
-"""One matrix product of a training step, and how its operands are found among a trace's tensors."""
+"""A traced operation: one product of a training step, and the names of its operands among the trace's tensors."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +19,7 @@ ROLES: dict[str, tuple[str, str]] = {
 
 @dataclass(frozen=True)
 class Matmul:
-    """A product ``a [m, k] @ b [k, n]`` given as arrays, for `Trace.from_matmuls`; only zeros matter."""
+    """A product ``a [m, k] @ b [k, n]`` given as arrays, for `Trace.from_matmuls`; only zero patterns are kept."""
 
     name: str
     phase: str
@@ -57,15 +57,15 @@ class TracedConv(Conv2dGeometry):
 class TracedOp:
     """A matrix product over named tensors of the trace.
 
-    Without ``conv`` the operands are matrices: ``a`` and ``b``, transposed where the flags say so. With ``conv``:
-    ``[batch, channels, h, w]`` activations and gradients and an ``[out, kh*kw*in]`` weight, and the phase says how
-    they meet (`acf.lowering.products`). ``needed`` names the mask of output elements that are kept, where
-    not all are: the weight gradient of a block-sparse layer. ``external`` names operands that
-    come from outside the step (input data, weights); the others were made during it.
+    Without ``conv`` the operands are matrices ``a`` and ``b``, transposed where the flags say so. With ``conv`` they
+    are ``[batch, channels, h, w]`` activations and gradients and an ``[out, kh*kw*in]`` weight, and `acf.lowering`
+    turns them into matrices as the phase requires. ``needed`` names the mask of kept output elements where not all
+    are kept, as in the weight gradient of a block-sparse layer. ``external`` names operands that come from outside the
+    training step (input data, weights); the others were computed during it.
 
-    ``batched`` operands are ``[batch, rows, columns]``, a matrix product for every index. In a product of activations,
-    as attention has them, ``weighted`` is False: "weight_grad" is then the gradient of ``b``, and nothing is updated.
-    ``operand_roles`` says what the operands are where that is not as the phase has it.
+    ``batched`` operands are ``[batch, rows, columns]``: one matrix product for every index. In a product of
+    activations, as in attention, ``weighted`` is False; "weight_grad" is then the gradient of ``b``, and nothing is
+    updated. ``operand_roles`` overrides the phase's `ROLES`.
     """
 
     name: str

@@ -25,7 +25,7 @@ def test_a_fixed_product_takes_the_recorded_cycles(case: dict[str, int | str]) -
 
 def _gemms(a: np.ndarray, b: np.ndarray):
     trace = acf.Trace.from_matmuls([acf.Matmul("fc", "forward", a, b)])
-    return matrix_products(trace, trace.ops[0])
+    return iter(matrix_products(trace, trace.ops[0]))
 
 
 @pytest.mark.parametrize("phase", ["forward", "weight_grad", "input_grad"])

@@ -7,7 +7,7 @@ from math import ceil
 from typing import NamedTuple
 
 from acf.bench.fabric.workloads import StepSpec, layer_traces
-from acf.lowering import gemm_count, matrix_products
+from acf.lowering import matrix_products
 from acf.lowering.mapping import choose_mapping, keep_mapping
 from acf.lowering.packing import lower_product
 from acf.lowering.tiled_product import tile_product
@@ -92,10 +92,10 @@ def _play_kept(before: Trace, after: Trace, rebalanced: Result, fabric: Adaptive
     """``after`` with the mappings of ``before``; DRAM moves the same bytes as in the ``rebalanced`` result."""
     cycles, update, table = 0, 0, 0
     for op_before, op, played in zip(before.ops, after.ops, rebalanced.ops, strict=True):
-        share = ceil(played.dram_bytes / gemm_count(op, after.tensors))
+        products = matrix_products(after, op)
+        share = ceil(played.dram_bytes / max(1, len(products)))
         compute = 0
-        pairs = zip(matrix_products(before, op_before), matrix_products(after, op), strict=True)
-        for gemm_before, gemm in pairs:
+        for gemm_before, gemm in zip(matrix_products(before, op_before), products, strict=True):
             if not gemm.dense_macs:
                 continue
             product_before = tile_product(gemm_before, fabric)

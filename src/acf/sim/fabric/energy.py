@@ -12,13 +12,11 @@ import numpy as np
 from acf.cost import MAC_65NM_PJ, REGISTER_65NM_PJ_PER_BYTE, sram_pj_per_byte
 from acf.cost.mesh import link_pj, router_pass_pj
 from acf.lowering import SERIAL, Program, Stream
+from acf.lowering.fabric_shape import SUM_BYTES
 from acf.sim.fabric.area import cluster_side_mm
 
 if TYPE_CHECKING:
     from acf.sim.fabric.spec import AdaptiveFabric
-
-SUM_BYTES = 4
-"""Bytes of an fp32 partial sum."""
 
 
 def product_j(spec: "AdaptiveFabric", program: Program, slots: int) -> dict[str, float]:

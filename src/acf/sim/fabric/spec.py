@@ -6,11 +6,11 @@ from typing import ClassVar
 
 from acf.errors import ArchitectureError
 from acf.lowering import BALANCERS, FabricShape, Gemm
-from acf.lowering.packing import VALUE_BYTES, lower_product
+from acf.lowering.fabric_shape import SUM_BYTES, VALUE_BYTES
+from acf.lowering.packing import lower_product
 from acf.lowering.tiled_product import tile_product
 from acf.sim.accelerator import AcceleratorSpec, ComputeCount
 from acf.sim.fabric import area
-from acf.sim.fabric.energy import SUM_BYTES
 from acf.sim.fabric.play import ENGINES, DramPort
 from acf.sim.fabric.runner import run_product
 

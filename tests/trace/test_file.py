@@ -7,11 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from safetensors import safe_open
 from safetensors.numpy import save_file
 from torch import nn
 
 import acf
 from acf.lowering import effectual_macs
+from acf.trace import TracedConv
 from acf.trace.file import FORMAT
 
 
@@ -121,12 +123,26 @@ def test_a_failing_save_keeps_the_old_file(trace: acf.Trace, tmp_path: Path, mon
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_matmuls_that_do_not_multiply_are_refused() -> None:
-    with pytest.raises(acf.AcfError, match=r"fc: a \[2, 3\] and b \[4, 2\] do not multiply"):
-        acf.Trace.from_matmuls([acf.Matmul("fc", "forward", np.ones((2, 3)), np.ones((4, 2)))])
+def test_a_convolution_is_stored_under_the_names_of_the_first_format(trace: acf.Trace, tmp_path: Path) -> None:
+    trace.save(tmp_path / "step.safetensors")
+    with safe_open(tmp_path / "step.safetensors", framework="numpy") as file:
+        stored = json.loads(file.metadata()[FORMAT])["ops"][0]["conv"]
+    assert stored == {
+        "input_size": [8, 8],
+        "kernel_size": [3, 3],
+        "stride": [2, 2],
+        "padding": [1, 1],
+        "dilation": [1, 1],
+        "groups": 1,
+    }
 
 
-def test_matmuls_with_one_name_do_not_share_operands() -> None:
-    ones, zeros = np.ones((2, 2)), np.zeros((2, 2))
-    trace = acf.Trace.from_matmuls([acf.Matmul("fc", "forward", ones, ones), acf.Matmul("fc", "forward", zeros, ones)])
-    assert effectual_macs(trace) == 8
+def test_a_convolution_of_an_old_file_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "old.safetensors"
+    conv = {"input_size": [4, 4], "kernel_size": [3, 3], "stride": [1, 1], "padding": [1, 1], "dilation": [1, 1]}
+    op = {"name": "conv", "phase": "forward", "a": "a", "b": "b", "conv": conv | {"groups": 1}}
+    text = header(ops=[op], shapes={"a": [1, 1, 4, 4], "b": [8, 9]})
+    bits = {"a": np.zeros(2, dtype=np.uint8), "b": np.zeros(9, dtype=np.uint8)}
+    save_file(bits, path, metadata={FORMAT: text})
+    (loaded,) = acf.Trace.load(path).ops
+    assert loaded.conv == TracedConv((3, 3), padding=(1, 1), input_size=(4, 4))
