@@ -1,4 +1,4 @@
-"""A sequence of layers in which two block-sparse linear layers and the GELU between them run as one."""
+"""A sequence of layers that fuses two block-sparse linear layers and the GELU between them."""
 
 from typing import NamedTuple
 
@@ -10,15 +10,16 @@ from acf.nn.linear import BlockSparseLinear
 from acf.ops import block_gelu_mlp
 
 FUSED_BLOCKS = (32, 64, 128)
-"""Blocks whose fastest kernels can take the GELU in."""
+"""Block sizes whose fastest kernels have a fused GELU."""
 
 
 class FusedSequential(nn.Sequential):
-    """An `nn.Sequential` that takes the GELU between two block-sparse linear layers into their products on a GPU.
+    """An `nn.Sequential` that fuses the GELU between two block-sparse linear layers into their products on a GPU.
 
     Names, parameters and checkpoints are those of `nn.Sequential`, and so is the result, to the accuracy of the dtype.
-    Where the three layers cannot run as one (dense layers, a CPU, float32, a hook on one of them) they run one by one.
-    On Hopper large layers in bfloat16 keep the GELU's slope for the backward pass as bytes, off by 1/400 at most.
+    Where the three layers cannot be fused (dense layers, a CPU, float32, a hook on one of them) they run one by one.
+    On Hopper, large layers in bfloat16 save the GELU's slope for the backward pass in 8 bits, with an error of at most
+    1/400.
 
     >>> mlp = FusedSequential(nn.Linear(64, 256), nn.GELU(), nn.Linear(256, 64))
     >>> mlp(torch.randn(8, 64)).shape
@@ -54,7 +55,7 @@ class GeluMlp(NamedTuple):
 
 
 def _gelu_mlp(layers: list[nn.Module]) -> GeluMlp | None:
-    """The three layers as one, or None where they are others, or someone listens to one of them."""
+    """The three layers fused, or None if they are others or one of them has hooks."""
     if len(layers) < 3 or any(_has_hooks(layer) for layer in layers):
         return None
     first, activation, second = layers

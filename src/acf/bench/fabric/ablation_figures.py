@@ -1,4 +1,4 @@
-"""What an ablation measures of one step on one fabric: time, slots, traffic, energy and the controller's cycles."""
+"""What an ablation measures of one step on one fabric: time, MAC slots, traffic, energy and controller cycles."""
 
 from collections import Counter
 from dataclasses import replace
@@ -28,7 +28,7 @@ def step_figures(fabric: AdaptiveFabric, step: StepSpec, prefixes: tuple[str, ..
 
 
 def traffic_figures(fabric: AdaptiveFabric, step: StepSpec, prefixes: tuple[str, ...]) -> Figures:
-    """The same, and the flits that controllers send and the cycles in which the small controller shares work anew."""
+    """`step_figures`, and the flits that controllers send and the cycles the controller needs to rebalance the work."""
     results, sums = [], Counter[str]()
     for trace in layer_traces(step, prefixes):
         results.append(simulate(trace, fabric))
@@ -42,11 +42,11 @@ def traffic_figures(fabric: AdaptiveFabric, step: StepSpec, prefixes: tuple[str,
 
 
 def regrow_figures(fabric: AdaptiveFabric, step: StepSpec, prefixes: tuple[str, ...]) -> Figures:
-    """A step after blocks moved: shared anew, against the mapping of before, and when the controller's work pays.
+    """A step after blocks moved: rebalanced, against the mapping from before, and when rebalancing pays.
 
-    With the mapping kept, the controller only writes the table of the new blocks.
+    With the old mapping, the controller only writes the table of the new blocks.
     """
-    fabric_alone = replace(fabric, topology_every_steps=1)  # how often blocks move changes no product
+    fabric_alone = replace(fabric, topology_every_steps=1)  # the update interval changes no product
     totals, kept = _rebalanced_and_kept(fabric_alone, step, prefixes)
     every = fabric.topology_every_steps
     saved = kept.cycles - totals["cycles"]
@@ -69,7 +69,7 @@ def regrow_figures(fabric: AdaptiveFabric, step: StepSpec, prefixes: tuple[str, 
 
 
 class Kept(NamedTuple):
-    """A step whose mapping is the one of before blocks moved: cycles of its products and of the small controller."""
+    """A step with the mapping from before blocks moved: cycles of its products and of the controller."""
 
     cycles: int
     update_cycles: int
@@ -89,7 +89,7 @@ def _rebalanced_and_kept(fabric: AdaptiveFabric, step: StepSpec, prefixes: tuple
 
 
 def _play_kept(before: Trace, after: Trace, rebalanced: Result, fabric: AdaptiveFabric) -> Kept:
-    """``after`` with the mappings of ``before``; DRAM moves the same bytes as in the ``rebalanced`` result."""
+    """Simulate ``after`` with the mappings of ``before``; DRAM traffic is that of the ``rebalanced`` result."""
     cycles, update, table = 0, 0, 0
     for op_before, op, played in zip(before.ops, after.ops, rebalanced.ops, strict=True):
         products = matrix_products(after, op)
@@ -110,7 +110,7 @@ def _play_kept(before: Trace, after: Trace, rebalanced: Result, fabric: Adaptive
 
 
 def _totals(fabric: AdaptiveFabric, results: list[Result]) -> Figures:
-    """Sums over layers, and shares of all MAC slots."""
+    """Sums over layers; losses as fractions of all MAC slots."""
     cycles, step_cycles = (sum(getattr(result, name) for result in results) for name in ("cycles", "step_cycles"))
     lost: Counter[str] = Counter()
     for result in results:
