@@ -82,7 +82,7 @@ def _cpu() -> Finding:
 
 def _cpu_consequence() -> str:
     """Which instruction set the native kernels use; builds them if they are not in the cache."""
-    from acf.ops.cpu_call import instruction_set
+    from acf.ops.cpu.call import instruction_set
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the compiler's row says what is missing

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from acf.masks import NEVER, Candidates, LayerState, Move, Shrink, TopologyPolicy, plan, top_blocks
+from acf.masks import NEVER_REGROWN, Candidates, LayerState, Move, Shrink, TopologyPolicy, plan, top_blocks
 
 few_scores = st.integers(0, 3).map(float)  # few values, so that ties are common
 grids = st.tuples(st.integers(1, 6), st.integers(1, 6))
@@ -36,7 +36,7 @@ def scores_of(data: st.DataObject, size: int) -> Tensor:
 
 
 def layer_state(present: Tensor, rows: Tensor, cols: Tensor, candidates: Candidates, **others) -> LayerState:
-    never = torch.full(present.shape, NEVER, dtype=torch.int32)
+    never = torch.full(present.shape, NEVER_REGROWN, dtype=torch.int32)
     fields = {"grown_at": never, "grid_shape": (SIZE, SIZE), "target": present.numel(), "balanced": False}
     return LayerState(
         rows=rows.int(),
@@ -96,7 +96,7 @@ def test_blocks_whose_weights_or_gradients_are_not_numbers_leave_the_count_right
 
 
 def test_a_protected_block_keeps_its_slot_and_its_place():
-    grown_at = torch.tensor([4, NEVER, 4, NEVER], dtype=torch.int32)
+    grown_at = torch.tensor([4, NEVER_REGROWN, 4, NEVER_REGROWN], dtype=torch.int32)
     policy = MoveExactly(3, grace_steps=2)
     index = torch.arange(5, dtype=torch.int32)
     state = layer_state(
@@ -165,7 +165,7 @@ def test_a_balanced_move_drops_no_protected_block(grid, data):
     mask = top_blocks(scores_of(data, grid[0] * grid[1]).reshape(grid), data.draw(st.integers(0, 36)), balanced=True)
     size = int(mask.sum())
     protected = torch.tensor(data.draw(st.lists(st.booleans(), min_size=size, max_size=size)), dtype=torch.bool)
-    grown_at = torch.where(protected, 4, NEVER).int()
+    grown_at = torch.where(protected, 4, NEVER_REGROWN).int()
     state = balanced_state(mask, scores_of(data, size), scores_of(data, int((~mask).sum())), grown_at)
     move = plan(MoveExactly(data.draw(st.integers(0, 36)), grace_steps=2), state, step=5)
     assert not (move.dropped(size) & protected).any()

@@ -101,6 +101,6 @@ def test_erk_keeps_between_one_block_and_all_of_them(layers, sparsity):
 
 def test_an_unknown_distribution_is_refused_with_the_names_there_are():
     with pytest.raises(
-        SparsityError, match=r"distribution 'erdos' is not one of uniform, erk, balanced; use one of these"
+        SparsityError, match=r"distribution 'erdos' is not one of uniform, erk, balanced, cost; use one of these"
     ):
         kept_blocks([layer("fc", 64, 64)], 0.5, "erdos")

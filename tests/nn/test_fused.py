@@ -13,7 +13,7 @@ from acf.train import TopologyController
 
 
 def layers() -> list[nn.Module]:
-    return [nn.LayerNorm(32), nn.Linear(32, 64), nn.GELU(), nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 16)]
+    return [nn.LayerNorm(32), nn.Linear(32, 64), nn.GELU(), nn.Linear(64, 32), nn.Tanh(), nn.Linear(32, 16)]
 
 
 def pair() -> tuple[FusedSequential, nn.Sequential]:
@@ -35,13 +35,13 @@ def on_any_device(monkeypatch: pytest.MonkeyPatch) -> None:
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[torch.Size]:
     """The inputs of the fused function, as it is called."""
     seen: list[torch.Size] = []
-    whole = acf.ops.block_gelu_mlp
+    whole = acf.ops.block_mlp
 
     def listening(x: torch.Tensor, *rest: Any) -> torch.Tensor:
         seen.append(x.shape)
         return whole(x, *rest)
 
-    monkeypatch.setattr("acf.nn.fused.block_gelu_mlp", listening)
+    monkeypatch.setattr("acf.nn.fused.block_mlp", listening)
     return seen
 
 
@@ -58,17 +58,27 @@ def test_result_and_gradients_are_those_of_a_plain_sequence(calls: list[torch.Si
 
 
 @pytest.mark.usefixtures("on_any_device")
+@pytest.mark.parametrize("activation", [nn.GELU(approximate="tanh"), nn.SiLU(), nn.ReLU()], ids=str)
+def test_other_common_activations_run_within_the_products_too(calls: list[torch.Size], activation: nn.Module) -> None:
+    fused, plain = pair()
+    fused[2] = plain[2] = activation
+    x = torch.randn(4, 32)
+    torch.testing.assert_close(fused(x), plain(x))
+    assert calls == [(4, 32)]
+
+
+@pytest.mark.usefixtures("on_any_device")
 @pytest.mark.parametrize(
     "change",
     [
         lambda model: model[1].register_forward_hook(lambda *_: None),
         lambda model: model[2].register_forward_pre_hook(lambda *_: None),
         lambda model: model[3].register_full_backward_hook(lambda *_: None),
-        lambda model: setattr(model[2], "approximate", "tanh"),
+        lambda model: model.__setitem__(2, nn.Mish()),
         lambda model: sparsify_(model, acf.GradientSparsity(0.5)),
         acf.densify_,
     ],
-    ids=["hook", "pre-hook", "backward hook", "other GELU", "gradient sparsity", "dense"],
+    ids=["hook", "pre-hook", "backward hook", "another activation", "gradient sparsity", "dense"],
 )
 def test_layers_that_someone_listens_to_or_that_differ_run_one_by_one(
     calls: list[torch.Size], change: Callable[[nn.Module], object]

@@ -100,7 +100,7 @@ def test_a_second_sparsify_is_refused_and_points_to_densify():
 
 @pytest.mark.parametrize("spec", ["2:8", None, BlockSparsity, 0.9])
 def test_what_is_no_specification_is_refused_with_the_kinds_there_are(spec):
-    with pytest.raises(SparsityError, match="is no kind of sparsity; pass one of BlockSparsity, NMSparsity"):
+    with pytest.raises(SparsityError, match="no kind of sparsity; pass one of BlockSparsity, SparsityPlan, NMSparsity"):
         sparsify_(nn.Sequential(nn.Linear(8, 8)), spec)
 
 

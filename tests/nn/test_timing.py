@@ -6,7 +6,7 @@ from torch import nn
 
 from acf.errors import SparsityError
 from acf.nn import BlockSparsity, faster_layers, sparsify_, time_layers
-from acf.nn.timing import _step_of
+from acf.nn.timing import layer_step
 
 SPEC = BlockSparsity(0.75, block=16)
 
@@ -40,7 +40,7 @@ def test_the_filter_takes_exactly_the_layers_that_pay(monkeypatch):
     seconds = iter(
         [1.0, 1.0, 4.0, 2.0, *[1.0, 1.0, 4.0, 8.0]]
     )  # rounds=1: warm up, then dense and sparse of each layer
-    monkeypatch.setattr("acf.nn.timing._seconds_of", lambda step, x, calls: next(seconds))
+    monkeypatch.setattr("acf.nn.timing.seconds_of", lambda step, x, calls: next(seconds))
     monkeypatch.setattr("acf.nn.timing.time_layers.__defaults__", (1, False))
     takes = faster_layers(model, example, SPEC)
     summary = sparsify_(model, SPEC, filter_fn=takes)
@@ -64,7 +64,7 @@ def test_a_layer_that_the_example_does_not_reach_is_said_to_be_so():
 def test_a_step_gives_the_gradients_of_the_input_and_of_every_trained_parameter():
     layer, x = nn.Linear(3, 2), torch.ones(4, 3)
     layer.bias.requires_grad_(False)
-    input_grad, weight_grad = _step_of(layer, x)()
+    input_grad, weight_grad = layer_step(layer, x)()
     torch.testing.assert_close(input_grad, layer.weight.sum(0).expand(4, 3))
     torch.testing.assert_close(weight_grad, torch.full((2, 3), 4.0))
     assert layer.weight.grad is None

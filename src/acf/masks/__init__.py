@@ -1,6 +1,6 @@
 """Which weight blocks are present and when that changes: score x schedule x distribution x pattern, set by a policy."""
 
-from acf.masks.algorithm1 import NEVER, Candidates, LayerState, Move, Shrink, plan
+from acf.masks.algorithm1 import NEVER_REGROWN, Candidates, LayerState, Move, Shrink, plan
 from acf.masks.block_dst import SCORES, BlockDST
 from acf.masks.distribution import DISTRIBUTIONS, LayerShape, kept_blocks
 from acf.masks.gradual import GradualPruning
@@ -21,7 +21,7 @@ POLICIES: dict[str, type[TopologyPolicy]] = {
 
 __all__ = [
     "DISTRIBUTIONS",
-    "NEVER",
+    "NEVER_REGROWN",
     "POLICIES",
     "SCHEDULES",
     "SCORES",

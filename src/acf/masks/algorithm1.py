@@ -29,7 +29,7 @@ from acf.masks.selection import Selection, first_in_row_turns, first_in_turns, h
 
 CANDIDATES_AT_ONCE = 1 << 12  # candidates written to a grid at a time, where memory is at its peak
 
-NEVER = -(2**31)
+NEVER_REGROWN = -(2**31)
 """Sentinel in `LayerState.grown_at`: this block was never regrown."""
 
 
@@ -51,9 +51,9 @@ class LayerState:
     """What step 4 knows of a layer with ``nnz`` packed blocks in a grid of ``grid_shape`` (block rows, columns).
 
     ``rows``, ``cols`` int32 ``[nnz]``: the block in every slot. ``magnitudes`` float32 ``[nnz]``: its score, low goes
-    first. ``grown_at`` int32 ``[nnz]``: the step at which it was regrown, or `NEVER`. ``target``: the number of blocks
-    to end with. ``balanced``: every block row keeps its number of blocks. ``generator``: of all random choices, the
-    same in every process (`TopologyPolicy.generator`).
+    first. ``grown_at`` int32 ``[nnz]``: the step at which it was regrown, or `NEVER_REGROWN`. ``target``: the number
+    of blocks to end with. ``balanced``: every block row keeps its number of blocks. ``generator``: of all random
+    choices, the same in every process (`TopologyPolicy.generator`).
     """
 
     rows: Tensor

@@ -57,8 +57,8 @@ def measured_densities(layers: Sequence[LayerShape], density: float) -> list[flo
 DISTRIBUTIONS: dict[str, Callable[[Sequence[LayerShape], float], list[float]]] = {
     "uniform": uniform_densities,
     "erk": erk_densities,
-    "cost": measured_densities,  # see `acf.masks.cost`
     "balanced": uniform_densities,  # and the same number of blocks in every block row, see `acf.masks.selection`
+    "cost": measured_densities,  # see `acf.masks.cost`
 }
 
 

@@ -89,9 +89,8 @@ class BlockSparseConv2d(BlockSparseLayer):
         if x.dim() == 3:
             y: Tensor = self.forward(x.unsqueeze(0)).squeeze(0)
             return y
-        x, weight = cast_for_autocast(self.settings.pad(x), self.weight)
-        y = block_conv2d(x, weight, self.topology, self.settings.geometry)
-        return y if self.bias is None else y + self.bias.to(y.dtype)[:, None, None]
+        (x,) = cast_for_autocast(self.settings.pad(x))
+        return block_conv2d(x, self.weight, self.topology, self.settings.geometry, self.bias)
 
     def gradient_norms(self, output_grad: Tensor, x: Tensor, rows: Tensor, cols: Tensor) -> Tensor:
         """Norms of the weight-gradient blocks at ``(rows, cols)``, float32; present or absent alike."""

@@ -29,9 +29,8 @@ class BlockSparseLinear(BlockSparseLayer):
 
     def forward(self, x: Tensor) -> Tensor:
         """``x [..., in]`` to ``[..., out]``."""
-        x, weight = cast_for_autocast(x, self.weight)
-        y = block_linear(x, weight, self.topology)
-        return y if self.bias is None else y + self.bias.to(y.dtype)
+        (x,) = cast_for_autocast(x)
+        return block_linear(x, self.weight, self.topology, self.bias)
 
     def gradient_norms(self, output_grad: Tensor, x: Tensor, rows: Tensor, cols: Tensor) -> Tensor:
         """Norms of the weight-gradient blocks at ``(rows, cols)``, float32; present or absent alike."""

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from acf.masks import NEVER, Candidates, LayerState, Move, Shrink, TopologyPolicy, plan
+from acf.masks import NEVER_REGROWN, Candidates, LayerState, Move, Shrink, TopologyPolicy, plan
 from acf.nn import BlockSparseLayer
 from acf.sparse import frobenius_norms, whole
 from acf.train.changes import LayerChange
@@ -26,7 +26,7 @@ class ControlledLayer:
     def __init__(self, layer: BlockSparseLayer, policy: TopologyPolicy) -> None:
         self.layer = layer
         self.policy = policy
-        self.grown_at = torch.full_like(layer.block_rows, NEVER)
+        self.grown_at = torch.full_like(layer.block_rows, NEVER_REGROWN)
         self.explored = layer.mask()
         self.flip_rate = 0.0
         self.scores: AbsentBlockScores | None = None

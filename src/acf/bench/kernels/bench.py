@@ -14,12 +14,12 @@ from acf.bench.kernels import cpu
 from acf.bench.kernels.roofline import Ceilings, roofline_page
 from acf.errors import MissingDependencyError, SparsityError
 from acf.files import write_whole
-from acf.ops.cpu_call import INSTRUCTION_SETS
+from acf.ops.cpu.call import INSTRUCTION_SETS
 from acf.options import option
 from acf.terminal import progress, show
 
 KINDS = ("linear", "conv", "step")
-SECTIONS = ("correctness", "layers", "norms", "conv", "overhead", "steps")
+SECTIONS = ("correctness", "layers", "norms", "conv", "overhead", "steps", "bias", "narrow")
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 T = TypeVar("T")

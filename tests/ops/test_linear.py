@@ -73,6 +73,47 @@ def test_numerical_gradients_agree():
     assert torch.autograd.gradcheck(lambda x, weight: block_linear(x, weight, topology), (x, weight))
 
 
+@pytest.mark.parametrize("batch", [(3,), (2, 3)], ids=str)
+def test_a_bias_and_its_gradient_are_those_of_adding_it(batch):
+    topology = BlockTopology.build(BlockLayout(8, 12, 4, 3), torch.tensor([1, 0]), torch.tensor([3, 0]))
+    leaves = [torch.randn(shape, dtype=torch.float64, requires_grad=True) for shape in ((*batch, 12), (2, 4, 3), (8,))]
+    y, expected = block_linear(*leaves[:2], topology, leaves[2]), block_linear(*leaves[:2], topology) + leaves[2]
+    torch.testing.assert_close(y, expected)
+    gradient = torch.randn_like(y)
+    for ours, theirs in zip(*(torch.autograd.grad(out, leaves, gradient) for out in (y, expected)), strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
+def test_a_bias_in_float32_keeps_its_dtype_beside_bfloat16_operands():
+    topology = BlockTopology.build(BlockLayout(32, 16, 16, 16), torch.tensor([1]), torch.tensor([0]))
+    x, weight = torch.randn(5, 16).bfloat16(), torch.randn(1, 16, 16).bfloat16()
+    bias = torch.randn(32, requires_grad=True)
+    y = block_linear(x, weight, topology, bias)
+    assert y.dtype == torch.bfloat16
+    torch.testing.assert_close(y[:, :16], bias[:16].expand(5, 16).bfloat16())  # a block row without blocks
+    y.sum().backward()
+    torch.testing.assert_close(bias.grad, torch.full((32,), 5.0))
+
+
+def test_a_weight_in_float32_beside_a_bfloat16_input_is_cast_and_its_gradient_is_not_rounded():
+    topology = BlockTopology.build(BlockLayout(32, 16, 16, 16), torch.tensor([1, 0]), torch.tensor([0, 0]))
+    weight = torch.randn(2, 16, 16, requires_grad=True)
+    x = torch.randn(64, 16).bfloat16()
+    y = block_linear(x, weight, topology)
+    torch.testing.assert_close(y, block_linear(x, weight.bfloat16(), topology))
+    y.sum().backward()
+    assert weight.grad.dtype == torch.float32
+    torch.testing.assert_close(weight.grad[0], x.float().sum(0).expand(16, 16), rtol=1e-2, atol=1e-2)
+
+
+@pytest.mark.parametrize("wanted", ["bias", "weight and bias"])
+def test_only_the_parameters_gradients_that_are_asked_for_are_computed(wanted, gradient_ops_of):
+    topology = BlockTopology.build(BlockLayout(4, 4, 2, 2), torch.tensor([1, 0]), torch.tensor([0, 0]))
+    weight, bias = torch.randn(2, 2, 2, requires_grad="weight" in wanted), torch.randn(4, requires_grad=True)
+    ops = gradient_ops_of(lambda: block_linear(torch.randn(3, 4), weight, topology, bias).sum().backward())
+    assert ops == {"acf::block_linear_weight_and_bias_grad" if "weight" in wanted else "acf::bias_grad"}
+
+
 @pytest.mark.parametrize("wanted", ["input", "weight"])
 def test_only_the_gradient_that_is_asked_for_is_computed(wanted, gradient_ops_of):
     layout = BlockLayout(rows=4, cols=4, block_height=2, block_width=2)

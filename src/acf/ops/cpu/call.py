@@ -1,7 +1,7 @@
-"""One call of a native pass: describing the layer as ``struct Problem`` of ``native/problem.h``, and running it.
+"""One call of a native pass: filling ``struct Problem`` of ``native/problem.h``, and running it.
 
-A pass of a small layer takes as long as a few hundred cache misses of the interpreter, which large products leave
-cold: so the sizes are put together once per layer shape, and a call packs them and its pointers in one step.
+For a small layer the interpreter's own time counts, so the sizes are assembled once per layer shape and a call packs
+them with its pointers in one step.
 """
 
 import os
@@ -9,12 +9,14 @@ import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from acf.errors import MissingDependencyError, TopologyError
-from acf.ops.cpu_build import load_library
+from acf.ops.cpu.build import load_library
+from acf.ops.geometry import Conv2dGeometry
 from acf.sparse import BlockTopology
 
 INSTRUCTION_SETS = ("portable", "avx2", "avx512", "avx512bf16")  # in the order of dispatch.cpp
@@ -29,14 +31,14 @@ SIZE_FIELDS = (
     *("input_image_stride", "input_channel_stride", "input_y_stride", "input_x_stride"),
     *("output_image_stride", "output_channel_stride", "output_y_stride", "output_x_stride"),
 )
-# The sizes; input, output and weight; the number of blocks; the topology's arrays.
-PROBLEM = struct.Struct(f"{len(SIZE_FIELDS)}q3Pq{len(BlockTopology._fields)}P")
+# The sizes; input, output and weight; the number of blocks; the topology's arrays; the bias.
+PROBLEM = struct.Struct(f"{len(SIZE_FIELDS)}q3Pq{len(BlockTopology._fields)}PP")
 
 Sizes = tuple[int, ...]
 
 
 class _Cap:
-    """The best instruction set that may be used, for the whole process: backward passes run in threads of their own."""
+    """The best instruction set allowed, for the whole process: autograd runs backward passes in threads of its own."""
 
     name = os.environ.get("ACF_CPU_ISA", "")
 
@@ -62,41 +64,64 @@ def with_instruction_set(name: str) -> Iterator[None]:
         _Cap.name = before
 
 
-def run_linear(name: str, x: Tensor, y: Tensor, weight: Tensor, topology: BlockTopology) -> None:
-    """Run pass ``name`` for ``x [tokens, in]`` and ``y [tokens, out]``; the result among the three is contiguous."""
-    sizes = _linear_sizes(x.dtype, weight.shape[1], torch.get_num_threads(), x.shape, x.stride(), y.shape, y.stride())
-    _run(name, sizes, x, y, weight, topology)
+class Setting(NamedTuple):
+    """How a pass computes: number format, block size and threads."""
+
+    dtype: torch.dtype
+    block: int
+    threads: int
 
 
-def run_conv2d(
-    name: str, x: Tensor, y: Tensor, weight: Tensor, topology: BlockTopology, geometry: Sequence[Sequence[int]]
-) -> None:
+class Operands(NamedTuple):
+    """Input, output and weight of a layer, of which a pass writes one, and the bias that a forward pass adds."""
+
+    x: Tensor
+    y: Tensor
+    weight: Tensor
+    bias: Tensor | None = None
+
+
+class TensorLayout(NamedTuple):
+    """Shape and strides of an operand, in elements."""
+
+    shape: Sizes
+    strides: Sizes
+
+
+def run_linear(name: str, operands: Operands, topology: BlockTopology) -> None:
+    """Run pass ``name`` for ``x [tokens, in]`` and ``y [tokens, out]``; the operand that it writes is contiguous."""
+    _run(name, _linear_sizes(*_shapes(operands)), operands, topology)
+
+
+def run_conv2d(name: str, operands: Operands, topology: BlockTopology, geometry: Conv2dGeometry) -> None:
     """Run pass ``name`` for ``x [batch, in, h, w]`` and ``y [batch, out, oh, ow]`` in any memory format."""
-    pairs = tuple((pair[0], pair[1]) for pair in geometry)
-    threads = torch.get_num_threads()
-    sizes = _conv_sizes(x.dtype, weight.shape[1], threads, x.shape, x.stride(), y.shape, y.stride(), pairs)
-    _run(name, sizes, x, y, weight, topology)
+    _run(name, _conv_sizes(*_shapes(operands), geometry), operands, topology)
+
+
+def _shapes(operands: Operands) -> tuple[Setting, TensorLayout, TensorLayout]:
+    x, y = operands.x, operands.y
+    setting = Setting(x.dtype, operands.weight.shape[1], torch.get_num_threads())
+    return setting, TensorLayout(x.shape, x.stride()), TensorLayout(y.shape, y.stride())
 
 
 @lru_cache(maxsize=SHAPES_KEPT)
-def _linear_sizes(
-    dtype: torch.dtype, block: int, threads: int, x_size: Sizes, x_strides: Sizes, y_size: Sizes, y_strides: Sizes
-) -> Sizes:
+def _linear_sizes(setting: Setting, x: TensorLayout, y: TensorLayout) -> Sizes:
     """A 1x1 convolution over images one row high: strips of tokens."""
-    tokens = x_size[0]
-    strip = strip_tokens(tokens, threads)
+    tokens = x.shape[0]
+    strip = strip_tokens(tokens, setting.threads)
     sizes = dict.fromkeys(("kernel_height", "kernel_width", "stride_y", "stride_x", "dilation_y", "dilation_x"), 1)
     sizes |= {"padding_y": 0, "padding_x": 0, "batch": -(-tokens // strip), "missing_cols": -tokens % strip}
-    for image, size, (token_stride, channel_stride) in (("input", x_size, x_strides), ("output", y_size, y_strides)):
-        sizes |= _image_sizes(image, (size[1], 1, strip))
+    for image, operand in (("input", x), ("output", y)):
+        token_stride, channel_stride = operand.strides
+        sizes |= _image_sizes(image, (operand.shape[1], 1, strip))
         sizes |= _image_strides(image, (strip * token_stride, channel_stride, 0, token_stride))
-    return _in_order(sizes, dtype, block, threads)
+    return _in_order(sizes, setting)
 
 
 def strip_tokens(tokens: int, threads: int) -> int:
     """Tokens per strip, a multiple of 8: two strips per thread where there are tokens enough for that.
 
-    Kernels that multiply pairs take strips two by two, so few strips had better be an even number.
+    Kernels that multiply pairs take strips two by two, so a small number of strips is made even.
     """
     strips = max(2 * threads, -(-tokens // STRIP_TOKENS))
     share = -(-tokens // (strips + strips % 2))
@@ -104,23 +129,14 @@ def strip_tokens(tokens: int, threads: int) -> int:
 
 
 @lru_cache(maxsize=SHAPES_KEPT)
-def _conv_sizes(
-    dtype: torch.dtype,
-    block: int,
-    threads: int,
-    x_size: Sizes,
-    x_strides: Sizes,
-    y_size: Sizes,
-    y_strides: Sizes,
-    geometry: tuple[tuple[int, int], ...],
-) -> Sizes:
-    sizes = {"batch": x_size[0], "missing_cols": 0}
-    sizes["kernel_height"], sizes["kernel_width"] = geometry[0]
-    for name, pair in zip(("stride", "padding", "dilation"), geometry[1:], strict=True):
-        sizes |= {f"{name}_y": pair[0], f"{name}_x": pair[1]}
-    for image, size, strides in (("input", x_size, x_strides), ("output", y_size, y_strides)):
-        sizes |= _image_sizes(image, size[1:]) | _image_strides(image, strides)
-    return _in_order(sizes, dtype, block, threads)
+def _conv_sizes(setting: Setting, x: TensorLayout, y: TensorLayout, geometry: Conv2dGeometry) -> Sizes:
+    sizes = {"batch": x.shape[0], "missing_cols": 0}
+    sizes["kernel_height"], sizes["kernel_width"] = geometry.kernel_size
+    for name in ("stride", "padding", "dilation"):
+        sizes[f"{name}_y"], sizes[f"{name}_x"] = getattr(geometry, name)
+    for image, operand in (("input", x), ("output", y)):
+        sizes |= _image_sizes(image, operand.shape[1:]) | _image_strides(image, operand.strides)
+    return _in_order(sizes, setting)
 
 
 def _image_sizes(image: str, sizes: Sequence[int]) -> dict[str, int]:
@@ -132,8 +148,9 @@ def _image_strides(image: str, strides: Sequence[int]) -> dict[str, int]:
     return {f"{image}_{axis}_stride": stride for axis, stride in zip(axes, strides, strict=True)}
 
 
-def _in_order(sizes: dict[str, int], dtype: torch.dtype, block: int, threads: int) -> Sizes:
-    sizes |= {"bfloat16": int(dtype == torch.bfloat16), "threads": threads, "block": block}
+def _in_order(sizes: dict[str, int], setting: Setting) -> Sizes:
+    bfloat16 = int(setting.dtype == torch.bfloat16)
+    sizes |= {"bfloat16": bfloat16, "threads": setting.threads, "block": setting.block}
     return tuple(sizes[name] for name in SIZE_FIELDS)
 
 
@@ -145,10 +162,12 @@ def _instruction_set() -> int | None:
     return min(best, INSTRUCTION_SETS.index(_Cap.name)) if _Cap.name in INSTRUCTION_SETS else best
 
 
-def _run(name: str, sizes: Sizes, x: Tensor, y: Tensor, weight: Tensor, topology: BlockTopology) -> None:
-    weight, indices = weight.contiguous(), [tensor.contiguous() for tensor in topology]
-    pointers = (x.data_ptr(), y.data_ptr(), weight.data_ptr(), weight.shape[0])
-    problem = PROBLEM.pack(*sizes, *pointers, *(tensor.data_ptr() for tensor in indices))
+def _run(name: str, sizes: Sizes, operands: Operands, topology: BlockTopology) -> None:
+    weight, indices = operands.weight.contiguous(), [tensor.contiguous() for tensor in topology]
+    bias = None if operands.bias is None else operands.bias.float().contiguous()
+    pointers = (operands.x.data_ptr(), operands.y.data_ptr(), weight.data_ptr(), weight.shape[0])
+    bias_pointer = 0 if bias is None else bias.data_ptr()
+    problem = PROBLEM.pack(*sizes, *pointers, *(tensor.data_ptr() for tensor in indices), bias_pointer)
     status = getattr(load_library(), name)(problem, _instruction_set())
     if status == 1:
         raise MemoryError(f"{name} found no memory for its packed operands; use a smaller batch")

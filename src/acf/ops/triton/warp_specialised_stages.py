@@ -1,7 +1,7 @@
-"""What the warps of a specialised kernel share: a ring of stages in shared memory, and messages about output tiles.
+"""What producer and consumers of a warp-specialised kernel share: a ring of stages, and a queue of output tiles.
 
-A stage is free while its barrier ``empty`` is ahead of ``full``; barriers count phases, of which only the last bit is
-kept.
+Each stage has two mbarriers: the producer waits for ``empty`` and the copy engine completes ``full``. An mbarrier's
+phase is one bit, which flips each time the ring wraps.
 """
 
 from triton.experimental.gluon import language as gl
@@ -10,18 +10,18 @@ from triton.experimental.gluon.language.nvidia.hopper import mbarrier
 from acf.ops.triton.jit import gluon_jit
 
 OUTPUTS: gl.constexpr = gl.constexpr(64)
-"""Outputs of one group of warps: the matrix unit's fixed dimension."""
+"""Outputs of one consumer: M of a wgmma instruction."""
 
 TOKENS: gl.constexpr = gl.constexpr(256)
-"""Tokens of one group of warps: the matrix unit's widest dimension."""
+"""Tokens of one consumer: the largest N of a wgmma instruction."""
 
-PIECE: gl.constexpr = gl.constexpr(64)
-"""Tokens of a quarter of what a group of warps sums: pieces are finished one after the other."""
+QUARTER: gl.constexpr = gl.constexpr(64)
+"""Tokens of a quarter of a consumer's accumulator: the epilogue takes quarters one after the other."""
 
 
 @gluon_jit
 def following(stage: gl.tensor, phase: gl.tensor, stages: gl.constexpr) -> gl.tensor:
-    """The next stage of a ring, and its phase."""
+    """The next stage of the ring, and its phase."""
     wraps = stage + 1 == stages
     return gl.where(wraps, 0, stage + 1), gl.where(wraps, phase ^ 1, phase)
 
@@ -36,7 +36,7 @@ def preceding(stage: gl.tensor, stages: gl.constexpr) -> gl.tensor:
 def send_job(
     jobs: gl.tensor, slot: gl.tensor, phase: gl.tensor, token: gl.tensor, output: gl.tensor, steps: gl.tensor
 ) -> gl.tensor:
-    """Tell both groups of warps which output tile comes next; ``steps`` below zero when none does."""
+    """Send both consumers the next output tile; a negative ``steps`` ends them."""
     messages, full, empty = jobs
     field = gl.arange(0, 4, gl.BlockedLayout([1], [32], [1], [0]))
     mbarrier.wait(empty.index(slot), phase ^ 1)
@@ -48,7 +48,7 @@ def send_job(
 
 @gluon_jit
 def receive_job(jobs: gl.tensor, slot: gl.tensor, phase: gl.tensor) -> gl.tensor:
-    """First token, first output and number of steps of the next output tile, and the slot after it."""
+    """First token, first output and number of k-steps of the next output tile, and the queue slot after it."""
     messages, full, empty = jobs
     layout: gl.constexpr = gl.BlockedLayout([4], [32], [4], [0])
     field = gl.arange(0, 4, layout)
@@ -64,18 +64,18 @@ def receive_job(jobs: gl.tensor, slot: gl.tensor, phase: gl.tensor) -> gl.tensor
 
 
 @gluon_jit
-def pieces_of(tile: gl.tensor) -> gl.tensor:
-    """``tile [outputs, tokens]`` in four, by tokens."""
+def quarters_of(tile: gl.tensor) -> gl.tensor:
+    """``tile [outputs, tokens]`` as four quarters, by tokens."""
     half: gl.constexpr = TOKENS // 2
     left, right = tile.reshape([OUTPUTS, 2, half]).permute((0, 2, 1)).split()
-    first, second = left.reshape([OUTPUTS, 2, PIECE]).permute((0, 2, 1)).split()
-    third, fourth = right.reshape([OUTPUTS, 2, PIECE]).permute((0, 2, 1)).split()
+    first, second = left.reshape([OUTPUTS, 2, QUARTER]).permute((0, 2, 1)).split()
+    third, fourth = right.reshape([OUTPUTS, 2, QUARTER]).permute((0, 2, 1)).split()
     return first, second, third, fourth
 
 
 @gluon_jit
 def make_jobs() -> gl.tensor:
-    """Two messages from the copying warp to the groups that multiply, with the barriers that guard them."""
+    """A queue of two output tiles from the producer to the consumers, with its barriers."""
     messages = gl.allocate_shared_memory(gl.int32, [2, 4], gl.SwizzledSharedLayout(1, 1, 1, [0]))
     full = gl.allocate_shared_memory(gl.int64, [2, 1], mbarrier.MBarrierLayout())
     empty = gl.allocate_shared_memory(gl.int64, [2, 1], mbarrier.MBarrierLayout())
@@ -87,7 +87,7 @@ def make_jobs() -> gl.tensor:
 
 @gluon_jit
 def make_stages(stages: gl.constexpr) -> gl.tensor:
-    """The barriers of a ring of stages: those that tiles have arrived, and those that both groups are done."""
+    """The barriers of the ring: ``full`` (operands have arrived) and ``empty`` (both consumers are done)."""
     full = gl.allocate_shared_memory(gl.int64, [stages, 1], mbarrier.MBarrierLayout())
     empty = gl.allocate_shared_memory(gl.int64, [stages, 1], mbarrier.MBarrierLayout())
     for stage in gl.static_range(stages):
@@ -105,7 +105,7 @@ def make_ring(
     stages: gl.constexpr,
     forward: gl.constexpr,
 ) -> gl.tensor:
-    """The stages of a product: tiles of x for 256 tokens, one or two, a tile of the weight, and the barriers."""
+    """The ring of a product: per stage one or two x tiles of 256 tokens, a weight tile, and the barriers."""
     parts: gl.constexpr = 128 // block
     xs = gl.allocate_shared_memory(x.dtype, [stages * parts, TOKENS, depth], x.layout)
     weight_shape: gl.constexpr = [stages, block, depth] if forward else [stages, depth, block]

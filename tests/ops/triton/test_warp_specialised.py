@@ -1,4 +1,4 @@
-"""The product whose warps are divided by what they do: compiled here, and taken where it can run and pays."""
+"""The warp-specialised products: compiled here for Hopper, and chosen where they can run and pay."""
 
 import importlib.util
 from typing import Any
@@ -14,9 +14,9 @@ from torch import Tensor
 from triton.backends.compiler import GPUTarget
 
 from acf.ops import dense_products
-from acf.ops.gelu import packed_slopes
-from acf.ops.triton import specialised
-from acf.ops.triton.configs import SPECIALISED_PRODUCT
+from acf.ops.mlp import packed_slopes
+from acf.ops.triton import warp_specialised
+from acf.ops.triton.configs import WARP_SPECIALISED_PRODUCT
 
 SHARED_MEMORY_BYTES = 232_448
 """What a program may use of a Hopper multiprocessor's shared memory."""
@@ -24,19 +24,19 @@ SHARED_MEMORY_BYTES = 232_448
 
 @pytest.fixture(autouse=True)
 def _nothing_remembered():
-    specialised.has_specialised.cache_clear()
+    warp_specialised.has_warp_specialisation.cache_clear()
     yield
-    specialised.has_specialised.cache_clear()
+    warp_specialised.has_warp_specialisation.cache_clear()
 
 
-def compiled_for_hopper(name: str, block: int, boxes: dict[str, Any], **constants: bool) -> Any:
-    """A kernel of `specialised_kernels`, whose operands are pointers to integers but for ``boxes`` in bfloat16."""
+def compiled_for_hopper(name: str, block: int, boxes: dict[str, Any], **constants: bool | str) -> Any:
+    """A kernel of `warp_specialised_kernels`, whose operands are pointers to integers but for ``boxes`` in bfloat16."""
     from triton.experimental.gluon._runtime import GluonASTSource
     from triton.experimental.gluon.language import NVMMASharedLayout
 
-    from acf.ops.triton import specialised_kernels
+    from acf.ops.triton import warp_specialised_kernels
 
-    kernel, config = getattr(specialised_kernels, name), SPECIALISED_PRODUCT[block]
+    kernel, config = getattr(warp_specialised_kernels, name), WARP_SPECIALISED_PRODUCT[block]
     layout = NVMMASharedLayout(128, 16, rank=2)
     values = constants | {"block": block, "depth": config.depth, "stages": config.stages}
     boxes = boxes | {"x": (256, config.depth)}
@@ -48,33 +48,38 @@ def compiled_for_hopper(name: str, block: int, boxes: dict[str, Any], **constant
     return triton.compile(
         GluonASTSource(kernel, signature, places, aligned),
         target=GPUTarget("cuda", 90, 32),
-        options={"num_warps": config.warps, "maxnreg": specialised.REGISTERS},
+        options={"num_warps": config.warps, "maxnreg": warp_specialised.REGISTERS},
     )
 
 
 needs_its_gluon = pytest.mark.skipif(
-    not triton.__version__.startswith(specialised.GLUON_VERSIONS), reason="written for another version of Gluon"
+    not triton.__version__.startswith(warp_specialised.GLUON_VERSIONS), reason="written for another version of Gluon"
 )
 
 
 @needs_its_gluon
-@pytest.mark.parametrize(("block", "forward"), [(128, True), (64, False)])
-def test_the_product_compiles_for_hopper_to_its_widest_matrix_instruction(block: int, forward: bool):
+@pytest.mark.parametrize(
+    ("block", "forward", "has_bias"), [(128, True, True), (64, True, True), (64, False, False), (128, True, False)]
+)
+def test_the_product_compiles_for_hopper_to_its_widest_matrix_instruction(block: int, forward: bool, has_bias: bool):
     boxes = {"out": (128 if block == 128 else 256, 64), "weight": (block, 64) if forward else (64, block)}
-    compiled = compiled_for_hopper("product_specialised_kernel", block, boxes, forward=forward)
+    compiled = compiled_for_hopper("product_warp_specialised_kernel", block, boxes, forward=forward, has_bias=has_bias)
     assert "wgmma.mma_async.sync.aligned.m64n256k16" in compiled.asm["ptx"]
     assert "cp.async.bulk.tensor.2d.shared" in compiled.asm["ptx"]
     assert compiled.metadata.shared <= SHARED_MEMORY_BYTES
 
 
 @needs_its_gluon
-@pytest.mark.parametrize("block", [128, 64])
-def test_slopes_leave_and_come_back_in_whole_lines_without_changing_threads(block: int):
+@pytest.mark.parametrize(
+    ("block", "activation"), [(128, "gelu"), (64, "gelu"), (128, "silu"), (64, "gelu_tanh"), (128, "relu")]
+)
+def test_slopes_leave_and_come_back_in_whole_lines_without_changing_threads(block: int, activation: str):
     box = (128 if block == 128 else 256, 64)
+    boxes = {"activated": box, "weight": (block, 64)}
     leaving = compiled_for_hopper(
-        "gelu_specialised_kernel", block, {"activated": box, "weight": (block, 64)}, has_bias=True
+        "activation_warp_specialised_kernel", block, boxes, has_bias=True, activation=activation
     )
-    coming = compiled_for_hopper("scaled_specialised_kernel", block, {"out": box, "weight": (64, block)})
+    coming = compiled_for_hopper("scaled_warp_specialised_kernel", block, {"out": box, "weight": (64, block)})
     assert "st.global.v4.b32" in leaving.asm["ptx"]
     assert "ld.global.v4.b32" in coming.asm["ptx"]
     for compiled in (leaving, coming):
@@ -104,14 +109,14 @@ def test_only_hopper_with_the_gluon_it_is_written_for_has_it(
     monkeypatch.setattr(torch.version, "hip", hip)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
     monkeypatch.setattr(triton, "__version__", version)
-    assert specialised.has_specialised(device) is taken
+    assert warp_specialised.has_warp_specialisation(device) is taken
 
 
 def test_small_products_are_not_specialised(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(specialised, "has_specialised", lambda device: True)
+    monkeypatch.setattr(warp_specialised, "has_warp_specialisation", lambda device: True)
     x, weight = torch.empty(8192, 2048, device="meta"), torch.empty(410, 128, 128, device="meta")
-    assert specialised.gains_by_specialising(x, weight)
-    assert not specialised.gains_by_specialising(x[:1024], weight)
+    assert warp_specialised.gains_by_warp_specialisation(x, weight)
+    assert not warp_specialised.gains_by_warp_specialisation(x[:1024], weight)
 
 
 @pytest.mark.parametrize(
@@ -128,13 +133,13 @@ def test_small_products_are_not_specialised(monkeypatch: pytest.MonkeyPatch):
 def test_slopes_are_bytes_between_two_specialised_products_in_bfloat16(
     monkeypatch: pytest.MonkeyPatch, blocks: tuple[int, int], dtype: torch.dtype, packed: bool
 ):
-    monkeypatch.setattr(specialised, "has_specialised", lambda device: True)
+    monkeypatch.setattr(warp_specialised, "has_warp_specialisation", lambda device: True)
     x = torch.empty(8192, 2048, device="meta", dtype=dtype)
     weights = [torch.empty(2**23 // block**2, block, block, device="meta", dtype=dtype) for block in blocks]
-    assert specialised.has_packed_slopes(x, *weights) is packed
-    assert not specialised.has_packed_slopes(x[:512], *weights)
+    assert warp_specialised.has_packed_slopes(x, *weights) is packed
+    assert not warp_specialised.has_packed_slopes(x[:512], *weights)
     with dense_products():
-        assert not specialised.has_packed_slopes(x, *weights)
+        assert not warp_specialised.has_packed_slopes(x, *weights)
 
 
 def test_there_is_a_byte_for_every_output_of_whole_tiles_of_tokens():
@@ -150,7 +155,7 @@ def test_a_known_product_gets_a_schedule_of_its_own_at_every_launch():
         launched.append(operands)
         return True
 
-    known = specialised.PreparedSpecialised(prepared, prepared)
+    known = warp_specialised.PreparedWarpSpecialised(prepared, prepared)
     operands = [torch.zeros(4, dtype=torch.int32) for _ in range(6)]
     assert known(*operands)
     assert known(*operands)

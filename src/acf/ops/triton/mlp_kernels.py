@@ -1,10 +1,13 @@
-"""Products with the GELU between two layers in them: its value and slope leave with the first layer's product, and the
-slope is multiplied into the second layer's input gradient, so that neither is a pass over memory of its own."""
+"""Products with the activation between two layers in their epilogues.
+
+The first layer's product stores the activation's value and slope; the second layer's input gradient is multiplied by
+that slope. Neither takes a pass over memory of its own. The activations are those of `acf.ops.activation`.
+"""
 
 import triton.language as tl
 
 from acf.ops.triton.jit import jit
-from acf.ops.triton.product_kernels import sum_blocks
+from acf.ops.triton.product_kernels import add_bias, sum_blocks
 
 
 @jit
@@ -35,6 +38,30 @@ def short_gelu_and_slope(x: tl.tensor) -> tl.tensor:
 
 
 @jit
+def value_and_slope(x: tl.tensor, activation: tl.constexpr, short: tl.constexpr) -> tl.tensor:
+    """Value and slope of an activation; with ``short`` as exact as bfloat16 needs it."""
+    if activation == "gelu":
+        if short:
+            value, slope = short_gelu_and_slope(x)
+        else:
+            value, slope = gelu_and_slope(x)
+    elif activation == "relu":
+        value, slope = tl.where(x <= 0, 0.0, x), tl.where(x <= 0, 0.0, 1.0)
+    else:
+        tl.static_assert(activation == "silu" or activation == "gelu_tanh", "no kernel has this activation")
+        # x times the logistic function of x, or of a polynomial; exponents are scaled by log2(e).
+        if activation == "silu":
+            exponent, rise = 1.4426950408889634 * x, 1.0
+        else:
+            exponent = 2.302208198144325 * x * (1.0 + 0.044715 * x * x)
+            rise = 1.5957691216057308 + 0.21406859366286157 * x * x
+        gate = 1.0 / (1.0 + tl.exp2(-exponent))
+        value = x * gate
+        slope = gate + value * (1.0 - gate) * rise
+    return value, slope
+
+
+@jit
 def sum_tile(
     x: tl.tensor,
     weight: tl.tensor,
@@ -60,7 +87,7 @@ def sum_tile(
 
 
 @jit
-def product_gelu_kernel(
+def product_activation_kernel(
     x: tl.tensor,
     weight: tl.tensor,
     activated: tl.tensor,
@@ -75,22 +102,19 @@ def product_gelu_kernel(
     depth: tl.constexpr,
     swap: tl.constexpr,
     has_bias: tl.constexpr,
+    activation: tl.constexpr,
     precision: tl.constexpr,
 ) -> None:
-    """GELU and its slope of ``x [tokens, in]`` times the weight, plus ``bias [out]``; both ``[tokens, out]``.
+    """Activation and its slope of ``x [tokens, in]`` times the weight, plus ``bias [out]``; both ``[tokens, out]``.
 
-    Operands as in `product_descriptor_kernel`; the value before the GELU is rounded nowhere.
+    Operands as in `product_descriptor_kernel`; the value before the activation stays in float32.
     """
     group, token, hidden = sum_tile(
         x, weight, offsets, slots, indices, groups, block, token_tile, depth, True, swap, precision
     )
     if has_bias:
-        shift = tl.load(bias + group * block + tl.arange(0, block)).to(tl.float32)
-        hidden += shift[:, None] if swap else shift[None, :]
-    if activated.dtype == tl.bfloat16:
-        value, rise = short_gelu_and_slope(hidden)
-    else:
-        value, rise = gelu_and_slope(hidden)
+        hidden = add_bias(hidden, bias, group * block, block, swap)
+    value, rise = value_and_slope(hidden, activation, activated.dtype == tl.bfloat16)
     value, rise = value.to(activated.dtype), rise.to(slope.dtype)
     if swap:
         value = value.T

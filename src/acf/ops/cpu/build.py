@@ -18,7 +18,7 @@ from threading import Lock
 
 from acf.files import cache_directory
 
-NATIVE_DIRECTORY = Path(__file__).parent / "native"
+NATIVE_DIRECTORY = Path(__file__).parents[1] / "native"
 COMMON_FLAGS = ("-std=c++17", "-O3", "-fPIC", "-fno-math-errno", "-fvisibility=hidden", "-w")
 AVX512_FLAGS = (
     "-DACF_ISA_AVX512",

@@ -26,22 +26,27 @@ def conv_topology(geometry: Conv2dGeometry) -> BlockTopology:
 def linear_samples(dtype: torch.dtype) -> dict[str, tuple[Any, ...]]:
     x, output_grad, weight = (torch.randn(shape, dtype=dtype) for shape in ((5, 12), (5, 8), (3, 4, 3)))
     trainable_x, trainable_weight = x.clone().requires_grad_(), weight.clone().requires_grad_()
+    trainable_bias = torch.randn(8, requires_grad=True)
     candidates = (torch.tensor([0, 1], dtype=torch.int32), torch.tensor([2, 0], dtype=torch.int32))
     return {
-        "block_linear": (trainable_x, trainable_weight, *LINEAR_TOPOLOGY),
-        "block_linear_forward": (x, weight, *LINEAR_TOPOLOGY),
+        "block_linear": (trainable_x, trainable_weight, trainable_bias, *LINEAR_TOPOLOGY),
+        "block_linear_forward": (x, weight, None, *LINEAR_TOPOLOGY),
         "block_linear_input_grad": (output_grad, weight, *LINEAR_TOPOLOGY),
-        "block_linear_weight_grad": (output_grad, x, *LINEAR_TOPOLOGY),
+        "block_linear_weight_grad": (output_grad, x, *LINEAR_TOPOLOGY, torch.float32),
+        "block_linear_weight_and_bias_grad": (output_grad, x, *LINEAR_TOPOLOGY, dtype, torch.float32),
+        "bias_grad": (output_grad, torch.float32),
         "block_gradient_norms": (output_grad, x, *candidates, [4, 3]),
-        "block_linear_gelu": (x, weight, torch.randn(8, dtype=dtype), False, *LINEAR_TOPOLOGY),
+        "block_linear_activation": (x, weight, torch.randn(8, dtype=dtype), "silu", False, *LINEAR_TOPOLOGY),
         "block_linear_scaled_input_grad": (output_grad, weight, x, *LINEAR_TOPOLOGY),
-        "block_gelu_mlp": (
+        "block_mlp": (
             trainable_x,
             trainable_weight,
             None,
             torch.randn(2, 4, 4, dtype=dtype, requires_grad=True),
+            torch.randn(4, requires_grad=True),
             list(LINEAR_TOPOLOGY),
             list(SECOND_TOPOLOGY),
+            "gelu",
         ),
     }
 
@@ -54,12 +59,13 @@ def conv_samples(
     output_grad = torch.randn(2, 8, *geometry.output_size(6, 5), dtype=dtype).to(memory_format=memory_format)
     weight = torch.randn(3, 4, 2, dtype=dtype)
     trainable_x, trainable_weight = x.clone().requires_grad_(), weight.clone().requires_grad_()
+    trainable_bias = torch.randn(8, requires_grad=True)
     candidates = (torch.tensor([0, 1], dtype=torch.int32), torch.tensor([2, 0], dtype=torch.int32))
     return {
-        "block_conv2d": (trainable_x, trainable_weight, *topology, *lists),
-        "block_conv2d_forward": (x, weight, *topology, *lists),
+        "block_conv2d": (trainable_x, trainable_weight, trainable_bias, *topology, *lists),
+        "block_conv2d_forward": (x, weight, None, *topology, *lists),
         "block_conv2d_input_grad": (output_grad, weight, *topology, list(x.shape), *lists),
-        "block_conv2d_weight_grad": (output_grad, x, *topology, *lists),
+        "block_conv2d_weight_grad": (output_grad, x, *topology, *lists, torch.float32),
         "block_conv2d_gradient_norms": (output_grad, x, *candidates, [4, 2], *lists),
     }
 
@@ -69,10 +75,12 @@ LINEAR_OPS = [
     "block_linear_forward",
     "block_linear_input_grad",
     "block_linear_weight_grad",
+    "block_linear_weight_and_bias_grad",
+    "bias_grad",
     "block_gradient_norms",
-    "block_linear_gelu",
+    "block_linear_activation",
     "block_linear_scaled_input_grad",
-    "block_gelu_mlp",
+    "block_mlp",
 ]
 CONV_OPS = [
     "block_conv2d",
@@ -112,7 +120,7 @@ def test_convolution_ops_keep_their_rules_in_float64(name):
 
 def test_a_linear_op_keeps_its_rules_for_an_input_that_is_not_contiguous():
     x = torch.randn(12, 5).T.requires_grad_()
-    check("block_linear", (x, torch.randn(3, 4, 3, requires_grad=True), *LINEAR_TOPOLOGY))
+    check("block_linear", (x, torch.randn(3, 4, 3, requires_grad=True), None, *LINEAR_TOPOLOGY))
 
 
 GRADIENTS = {

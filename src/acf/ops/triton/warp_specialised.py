@@ -1,4 +1,4 @@
-"""Launching the kernels whose warps are divided by what they do, on the chips that can run them."""
+"""Launching the persistent, warp-specialised kernels, on the chips that can run them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,20 +16,20 @@ from acf.ops.triton.support import ceil_div, next_power_of_two
 from acf.ops.triton.tuning import LaunchConfig
 
 GLUON_VERSIONS = ("3.6.",)
-"""Versions of Triton whose Gluon the kernels are written for; it is experimental and changes with each."""
+"""Versions of Triton whose Gluon the kernels are written for: it is experimental and changes with each release."""
 
 REGISTERS = 168
-"""Registers of a thread: 384 threads leave no more."""
+"""Registers per thread: a multiprocessor has no more for 384 threads."""
 
 SORTED_TILES = 1
-"""The last tiles, so many for each program, are taken by falling size."""
+"""The last tiles, this many per program, are taken longest first (LPT), so that all programs end together."""
 
 LEAST_OPERATIONS = 2e10
-"""What takes the device 40 us at 500 TFLOP/s. The host takes 32 us for a call with one launch, and this has two."""
+"""Work of 40 us at 500 TFLOP/s: below it the second launch, of the schedule, takes the host longer than it saves."""
 
 
 @cache
-def has_specialised(device: int) -> bool:
+def has_warp_specialisation(device: int) -> bool:
     """Whether ``device`` is a Hopper chip and Triton has the Gluon that the kernels are written in."""
     return (
         device >= 0
@@ -40,20 +40,20 @@ def has_specialised(device: int) -> bool:
     )
 
 
-def gains_by_specialising(x: Tensor, weight: Tensor) -> bool:
-    """Whether the product of ``x [tokens, width]`` with blocks ``weight`` can be specialised and is large enough."""
-    return 2 * x.shape[0] * weight.numel() >= LEAST_OPERATIONS and has_specialised(x.get_device())
+def gains_by_warp_specialisation(x: Tensor, weight: Tensor) -> bool:
+    """Whether the product of ``x [tokens, width]`` with blocks ``weight`` is large enough for such a kernel."""
+    return 2 * x.shape[0] * weight.numel() >= LEAST_OPERATIONS and has_warp_specialisation(x.get_device())
 
 
 def has_packed_slopes(x: Tensor, first_weight: Tensor, second_weight: Tensor) -> bool:
-    """Whether the two products around a GELU, the first of ``x [tokens, in]``, both run in these kernels."""
+    """Whether the two products around an activation, the first of ``x [tokens, in]``, both run in these kernels."""
     shapes = {weight.shape[1:] for weight in (first_weight, second_weight)}
     return (
         not dense_chosen()
         and all(tensor.dtype == torch.bfloat16 for tensor in (x, first_weight, second_weight))
         and shapes in ({(64, 64)}, {(128, 128)})
-        and gains_by_specialising(x, first_weight)
-        and gains_by_specialising(x, second_weight)
+        and gains_by_warp_specialisation(x, first_weight)
+        and gains_by_warp_specialisation(x, second_weight)
     )
 
 
@@ -62,7 +62,7 @@ class Swizzled(Tiled):
     """A `Tiled` operand of a Gluon kernel, which has to know how a box lies in shared memory."""
 
     def descriptor(self) -> Any:
-        """Rows of up to 128 bytes, their pieces of 16 bytes exchanged such that columns are read without conflicts."""
+        """Rows of up to 128 bytes, swizzled in chunks of 16 bytes so that columns are read without bank conflicts."""
         from triton.experimental.gluon.language import NVMMASharedLayout
         from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
@@ -72,7 +72,7 @@ class Swizzled(Tiled):
 
 
 @dataclass(frozen=True)
-class PreparedSpecialised:
+class PreparedWarpSpecialised:
     """The launches of one problem: the schedule of its output tiles, and the product."""
 
     schedule: PreparedLaunch
@@ -92,29 +92,32 @@ def launch_product(
     out: Tensor,
     walk: tuple[Tensor, Tensor, Tensor],
     forward: bool,
-) -> PreparedSpecialised | None:
+    bias: Tensor | None,
+) -> PreparedWarpSpecialised | None:
     """`acf.ops.triton.product.launch_product` for blocks of 128 or 64 in 16 bits."""
-    from acf.ops.triton.specialised_kernels import product_specialised_kernel
+    from acf.ops.triton.warp_specialised_kernels import product_warp_specialised_kernel
 
-    results, constants = (_output(out, weight),), {"forward": forward}
-    return _launch(product_specialised_kernel, config, (x, weight, forward), results, walk, constants)
+    results = (_output(out, weight), weight if bias is None else bias)
+    constants = {"forward": forward, "has_bias": bias is not None}
+    return _launch(product_warp_specialised_kernel, config, (x, weight, forward), results, walk, constants)
 
 
-def launch_gelu(
+def launch_activation(
     config: LaunchConfig,
     x: Tensor,
     weight: Tensor,
     bias: Tensor | None,
-    activated: Tensor,
-    slope: Tensor,
+    results: tuple[Tensor, Tensor],
     walk: tuple[Tensor, Tensor, Tensor],
-) -> PreparedSpecialised | None:
-    """`acf.ops.triton.gelu.launch_gelu` for blocks of 128 or 64 in bfloat16, ``slope`` packed."""
-    from acf.ops.triton.specialised_kernels import gelu_specialised_kernel
+    activation: str,
+) -> PreparedWarpSpecialised | None:
+    """`acf.ops.triton.mlp.launch_activation` for blocks of 128 or 64 in bfloat16, the slope packed."""
+    from acf.ops.triton.warp_specialised_kernels import activation_warp_specialised_kernel
 
-    results = (_output(activated, weight), slope, weight if bias is None else bias)
-    constants = {"has_bias": bias is not None}
-    return _launch(gelu_specialised_kernel, config, (x, weight, True), results, walk, constants)
+    activated, slope = results
+    operands = (_output(activated, weight), slope, weight if bias is None else bias)
+    constants = {"has_bias": bias is not None, "activation": activation}
+    return _launch(activation_warp_specialised_kernel, config, (x, weight, True), operands, walk, constants)
 
 
 def launch_scaled(
@@ -124,16 +127,16 @@ def launch_scaled(
     slope: Tensor,
     out: Tensor,
     walk: tuple[Tensor, Tensor, Tensor],
-) -> PreparedSpecialised | None:
-    """`acf.ops.triton.gelu.launch_scaled` for blocks of 128 or 64 in bfloat16, by a packed ``slope``."""
-    from acf.ops.triton.specialised_kernels import scaled_specialised_kernel
+) -> PreparedWarpSpecialised | None:
+    """`acf.ops.triton.mlp.launch_scaled` for blocks of 128 or 64 in bfloat16, by a packed ``slope``."""
+    from acf.ops.triton.warp_specialised_kernels import scaled_warp_specialised_kernel
 
     results = (slope, _output(out, weight))
-    return _launch(scaled_specialised_kernel, config, (output_grad, weight, False), results, walk, {})
+    return _launch(scaled_warp_specialised_kernel, config, (output_grad, weight, False), results, walk, {})
 
 
 def _output(out: Tensor, weight: Tensor) -> Swizzled:
-    """As much of a result as goes through shared memory at a time."""
+    """The part of the result that passes through shared memory at a time."""
     return Swizzled(out, [128 if weight.shape[1] == 128 else 256, 64])
 
 
@@ -144,9 +147,9 @@ def _launch(
     results: Sequence[Tensor | Tiled],
     walk: tuple[Tensor, Tensor, Tensor],
     constants: dict[str, Any],
-) -> PreparedSpecialised | None:
+) -> PreparedWarpSpecialised | None:
     """Order the output tiles and launch ``kernel`` on x, the weight (``forward`` or not) and what its results need."""
-    from acf.ops.triton.specialised_kernels import schedule_kernel
+    from acf.ops.triton.warp_specialised_kernels import schedule_kernel
 
     x, weight, forward = factors
     block, groups, panels = weight.shape[1], walk[0].numel() - 1, ceil_div(x.shape[0], config.tile)
@@ -165,4 +168,4 @@ def _launch(
         **constants, block=block, depth=config.depth, stages=config.stages,
         num_warps=config.warps, maxnreg=REGISTERS,
     )  # fmt: skip
-    return None if ordered is None or product is None else PreparedSpecialised(ordered, product)
+    return None if ordered is None or product is None else PreparedWarpSpecialised(ordered, product)

@@ -111,3 +111,17 @@ def test_only_the_gradient_that_is_asked_for_is_computed(wanted, gradient_ops_of
     weight = torch.randn(2, 2, 2, requires_grad=wanted == "weight")
     ops = gradient_ops_of(lambda: block_conv2d(x, weight, topology, Conv2dGeometry((1, 1))).sum().backward())
     assert ops == {f"acf::block_conv2d_{wanted}_grad"}
+
+
+@pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last], ids=str)
+def test_a_bias_and_its_gradient_are_those_of_adding_it(memory_format):
+    geometry = Conv2dGeometry((3, 2), stride=(2, 1), padding=(1, 0))
+    topology = BlockTopology.build(BlockLayout(8, 24, 4, 4), torch.tensor([1, 0]), torch.tensor([3, 0]))
+    x = torch.randn(2, 4, 6, 5, dtype=torch.float64).contiguous(memory_format=memory_format).requires_grad_()
+    weight, bias = (torch.randn(shape, dtype=torch.float64, requires_grad=True) for shape in ((2, 4, 4), (8,)))
+    y = block_conv2d(x, weight, topology, geometry, bias)
+    expected = block_conv2d(x, weight, topology, geometry) + bias[:, None, None]
+    torch.testing.assert_close(y, expected)
+    gradient, leaves = torch.randn_like(y), (x, weight, bias)
+    for ours, theirs in zip(*(torch.autograd.grad(out, leaves, gradient) for out in (y, expected)), strict=True):
+        torch.testing.assert_close(ours, theirs)

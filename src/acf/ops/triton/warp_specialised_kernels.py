@@ -1,9 +1,9 @@
-"""The product of a dense matrix with a block-sparse weight for Hopper, its warps divided by what they do.
+"""The product of a dense matrix with a block-sparse weight for Hopper: persistent, warp-specialised kernels.
 
-One warp of a program copies tiles into a ring of stages in shared memory; two groups of four warps multiply them.
-Programs are as many as multiprocessors, and each takes output tiles until none is left: the tiles of the next output
-are on their way while the last output is stored. Which tile is next, a counter says: groups have different numbers of
-blocks, and programs that took every n-th tile would end far apart.
+The producer, one warp, copies tiles into a ring of stages in shared memory; the consumers, two warp groups, multiply
+them. There is one program per multiprocessor, and it takes output tiles until none is left: the operands of the next
+tile are copied during the epilogue of the last. An atomic counter hands out the tiles, because block groups differ in
+length and a static assignment would leave programs idle at the end (wave quantisation).
 
 Written in Gluon, where layouts, barriers and copies are explicit.
 """
@@ -19,16 +19,16 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 )
 
 from acf.ops.triton.jit import gluon_jit, gluon_kernel, jit
-from acf.ops.triton.specialised_slopes import WORDS, activate, load_slopes, scale, slope_place
-from acf.ops.triton.specialised_stages import (
+from acf.ops.triton.warp_specialised_epilogue import WORDS, activate, load_bias, load_slopes, scale, slope_place
+from acf.ops.triton.warp_specialised_stages import (
     OUTPUTS,
-    PIECE,
+    QUARTER,
     TOKENS,
     following,
     make_jobs,
     make_ring,
-    pieces_of,
     preceding,
+    quarters_of,
     receive_job,
     send_job,
 )
@@ -36,7 +36,7 @@ from acf.ops.triton.specialised_stages import (
 
 @jit
 def schedule_kernel(offsets: tl.tensor, schedule: tl.tensor, groups: tl.tensor, span: tl.constexpr) -> None:
-    """``schedule [1 + groups]``: the counter at zero, then the groups by falling number of blocks."""
+    """``schedule [1 + groups]``: the counter, zeroed, then the groups by descending number of blocks."""
     ids = tl.arange(0, span)
     inside = ids < groups
     starts = tl.load(offsets + ids, mask=inside, other=0)
@@ -48,12 +48,12 @@ def schedule_kernel(offsets: tl.tensor, schedule: tl.tensor, groups: tl.tensor, 
 
 @gluon_jit
 def next_tile(tile: gl.tensor, schedule: gl.tensor, sizes: gl.tensor) -> gl.tensor:
-    """Block group and panel of tokens of the ``tile``-th output tile."""
+    """Block group and token panel of the ``tile``-th output tile."""
     groups, panels, sorted_panels = sizes
     first_sorted = (panels - sorted_panels) * groups
     group, panel = tile % groups, tile // groups
     if tile >= first_sorted:
-        # Towards the end large groups come first, so that no program is left with one when the others are done.
+        # The last panels go longest first (LPT): no program is left with a long group when the others are done.
         group = gl.load(schedule + 1 + (tile - first_sorted) // sorted_panels)
         panel = panels - sorted_panels + (tile - first_sorted) % sorted_panels
     return group, panel
@@ -73,7 +73,7 @@ def copy_tiles(
     stages: gl.constexpr,
     forward: gl.constexpr,
 ) -> None:
-    """The part of the copying warp: all tiles of all steps of this program's outputs, as stages get free."""
+    """The producer: all tiles of all k-steps of this program's outputs, as stages become free."""
     offsets, slots, indices = walk
     xs, weights, full, empty = ring
     parts: gl.constexpr = 128 // block
@@ -105,7 +105,7 @@ def copy_tiles(
             slot = next_slot
             column = next_column
         if parts == 2:
-            # A stage without tiles: the output passes through it.
+            # A stage without operands: the consumers stage their output in it.
             mbarrier.wait(empty.index(stage), phase ^ 1)
             mbarrier.arrive(full.index(stage), count=1)
             stage, phase = following(stage, phase, stages)
@@ -126,10 +126,10 @@ def sum_steps(
     stages: gl.constexpr,
     forward: gl.constexpr,
 ) -> gl.tensor:
-    """Multiply and add the next ``steps`` stages: 64 outputs of 256 tokens, and the stage after them.
+    """Multiply and accumulate the next ``steps`` stages: 64 outputs of 256 tokens; also gives the stage after them.
 
-    Of blocks of 128 each group of warps takes half of the outputs for the same tokens, of blocks of 64 all of them for
-    its own. ``held`` is the stage that the output before still passes through, or below zero.
+    With blocks of 128 each consumer takes half of the outputs of the same tokens, with blocks of 64 all outputs of its
+    own tokens. ``held`` is the stage that the previous output still occupies, or negative.
     """
     xs, weights, full, empty = ring
     parts: gl.constexpr = 128 // block
@@ -145,7 +145,7 @@ def sum_steps(
             weight_tile = weights.index(stage).slice(first_output, OUTPUTS, dim=1).permute((1, 0))
         x_tile = xs.index(stage * parts + part).permute((1, 0))
         accumulator = warpgroup_mma(weight_tile, x_tile, accumulator, is_async=True)
-        accumulator = warpgroup_mma_wait(1, deps=[accumulator])  # the step before: its stage is free
+        accumulator = warpgroup_mma_wait(1, deps=[accumulator])  # the previous step is done: its stage is free
         mbarrier.arrive(empty.index(preceding(stage, stages)), count=1, pred=step > 0)
         if (step == 0) & (held >= 0):
             tma.store_wait(0)
@@ -159,7 +159,7 @@ def sum_steps(
 
 @gluon_jit
 def let_go(ring: gl.tensor, held: gl.tensor) -> None:
-    """Wait until outputs have left shared memory, and give back the stage that they passed through."""
+    """Wait until the last output has left shared memory, and release the stage that it occupied."""
     tma.store_wait(0)
     gl.thread_barrier()
     mbarrier.arrive(ring[3].index(gl.maximum(held, 0)), count=1, pred=held >= 0)
@@ -177,32 +177,35 @@ def multiply_tiles(
     depth: gl.constexpr,
     stages: gl.constexpr,
     forward: gl.constexpr,
+    has_bias: gl.constexpr,
     finish: gl.constexpr,
 ) -> None:
-    """The part of one of the two groups of warps: sums of every output tile, stored as ``finish`` makes them.
+    """One of the two consumers: accumulates every output tile and stores it through the epilogue ``finish``.
 
-    "plain" leaves them as they are; "gelu", "gelu with bias" and "scaled" are those of `specialised_slopes`, and take
-    ``extras``. Sums of blocks of 64 leave through a stage of the ring, of 128 in two turns through ``staging``.
+    "plain" stores the sums, "scaled" multiplies them by the slope, and the name of an activation stores that and its
+    slope. ``extras`` are the bias, added first with ``has_bias``, the slope and the number of groups. Outputs of blocks
+    of 64 are staged in the ring, those of 128 in two turns in ``staging``.
     """
     _, _, full, _ = ring
     parts: gl.constexpr = 128 // block
     part: gl.constexpr = member if parts == 2 else 0
     first_output: gl.constexpr = 0 if parts == 2 else member * OUTPUTS
     buffers = ring[0] if parts == 2 else staging
-    count: gl.constexpr = buffers.shape[1] // PIECE
+    count: gl.constexpr = buffers.shape[1] // QUARTER
     stage, phase, held = gl.to_tensor(0), gl.to_tensor(0), gl.to_tensor(-1)
     token, output, steps, job, job_phase = receive_job(jobs, gl.to_tensor(0), gl.to_tensor(0))
     while steps >= 0:
         corner_token, corner_output = token + part * TOKENS, output + first_output
         if finish != "plain":
-            start = slope_place(extras[1], token, output, member, block)
+            start = slope_place(extras[2], token, output, member, block)
         if finish == "scaled":
-            slopes = load_slopes(extras[0], start)
+            slopes = load_slopes(extras[1], start)
+        if has_bias:
+            shift = load_bias(extras[0], corner_output)
         sums, stage, phase, held = sum_steps(member, ring, stage, phase, held, steps, block, depth, stages, forward)
-        if finish == "gelu with bias":
-            lanes = gl.arange(0, OUTPUTS, gl.SliceLayout(1, sums.type.layout))
-            sums += gl.load(extras[2] + corner_output + lanes).to(gl.float32)[:, None]
-        pieces = scale(sums, slopes, out.dtype) if finish == "scaled" else pieces_of(sums.to(out.dtype))
+        if has_bias:
+            sums += shift[:, None]
+        quarters = scale(sums, slopes, out.dtype) if finish == "scaled" else quarters_of(sums.to(out.dtype))
         for turn in gl.static_range(4 // count):
             let_go(ring, held)
             if parts == 2:
@@ -213,14 +216,14 @@ def multiply_tiles(
             else:
                 number = gl.to_tensor(member)
             buffer = buffers.index(number)
-            for piece in gl.static_range(count):
-                buffer.slice(piece * PIECE, PIECE, dim=0).store(pieces[turn * count + piece].permute((1, 0)))
-            if finish == "gelu" or finish == "gelu with bias":
+            for quarter in gl.static_range(count):
+                buffer.slice(quarter * QUARTER, QUARTER, dim=0).store(quarters[turn * count + quarter].permute((1, 0)))
+            if finish != "plain" and finish != "scaled":
                 gl.thread_barrier()
-                activate(buffers, number, extras[0], start + turn * count * WORDS, out.dtype)
+                activate(buffers, number, extras[1], start + turn * count * WORDS, out.dtype, finish)
             fence_async_shared()
             gl.thread_barrier()
-            tma.async_copy_shared_to_global(out, [corner_token + turn * count * PIECE, corner_output], buffer)
+            tma.async_copy_shared_to_global(out, [corner_token + turn * count * QUARTER, corner_output], buffer)
         token, output, steps, job, job_phase = receive_job(jobs, job, job_phase)
     tma.store_wait(0)
 
@@ -238,20 +241,21 @@ def run_product(
     depth: gl.constexpr,
     stages: gl.constexpr,
     forward: gl.constexpr,
+    has_bias: gl.constexpr,
     finish: gl.constexpr,
 ) -> None:
-    """Make the ring, and let all warps begin."""
+    """Allocate the ring and start the producer and the consumers."""
     ring = make_ring(x, weight, block, depth, stages, forward)
     jobs = make_jobs()
     staging = ring[0]
     if block == 128:
         staging = gl.allocate_shared_memory(x.dtype, [2, TOKENS // 2, OUTPUTS], out.layout)
     fence_async_shared()
-    # Registers: 168 for each of 12 warps, of which 4 hardly need any.
+    # Registers: 168 per thread of 12 warps, reallocated from the producer's 4 to the consumers' 8.
     gl.warp_specialize(
         [
-            (multiply_tiles, (0, out, extras, ring, jobs, staging, block, depth, stages, forward, finish)),
-            (multiply_tiles, (1, out, extras, ring, jobs, staging, block, depth, stages, forward, finish)),
+            (multiply_tiles, (0, out, extras, ring, jobs, staging, block, depth, stages, forward, has_bias, finish)),
+            (multiply_tiles, (1, out, extras, ring, jobs, staging, block, depth, stages, forward, has_bias, finish)),
             (copy_tiles, (x, weight, walk, schedule, sizes, ring, jobs, block, depth, stages, forward)),
         ],
         [4, 1],
@@ -260,10 +264,11 @@ def run_product(
 
 
 @gluon_kernel("groups", "panels", "sorted_panels")
-def product_specialised_kernel(
+def product_warp_specialised_kernel(
     x: gl.tensor,
     weight: gl.tensor,
     out: gl.tensor,
+    bias: gl.tensor,
     offsets: gl.tensor,
     slots: gl.tensor,
     indices: gl.tensor,
@@ -271,6 +276,7 @@ def product_specialised_kernel(
     groups: gl.tensor,
     panels: gl.tensor,
     sorted_panels: gl.tensor,
+    has_bias: gl.constexpr,
     block: gl.constexpr,
     depth: gl.constexpr,
     stages: gl.constexpr,
@@ -278,14 +284,14 @@ def product_specialised_kernel(
 ) -> None:
     """As `product_descriptor_kernel`, for blocks of 128 and tiles of 256 tokens, or blocks of 64 and tiles of 512.
 
-    ``panels`` counts the tiles of tokens; within the last ``sorted_panels`` of them large groups come first.
+    ``panels`` counts the token tiles; the last ``sorted_panels`` of them are taken longest group first.
     """
-    walk, sizes = (offsets, slots, indices), (groups, panels, sorted_panels)
-    run_product(x, weight, out, (), walk, schedule, sizes, block, depth, stages, forward, "plain")
+    walk, sizes, extras = (offsets, slots, indices), (groups, panels, sorted_panels), (bias, bias, groups)
+    run_product(x, weight, out, extras, walk, schedule, sizes, block, depth, stages, forward, has_bias, "plain")
 
 
 @gluon_kernel("groups", "panels", "sorted_panels")
-def gelu_specialised_kernel(
+def activation_warp_specialised_kernel(
     x: gl.tensor,
     weight: gl.tensor,
     activated: gl.tensor,
@@ -299,18 +305,18 @@ def gelu_specialised_kernel(
     panels: gl.tensor,
     sorted_panels: gl.tensor,
     has_bias: gl.constexpr,
+    activation: gl.constexpr,
     block: gl.constexpr,
     depth: gl.constexpr,
     stages: gl.constexpr,
 ) -> None:
-    """As `product_gelu_kernel` in the tiles of `product_specialised_kernel`; ``slope`` in words of four bytes."""
-    walk, sizes, extras = (offsets, slots, indices), (groups, panels, sorted_panels), (slope, groups, bias)
-    finish: gl.constexpr = "gelu with bias" if has_bias else "gelu"
-    run_product(x, weight, activated, extras, walk, schedule, sizes, block, depth, stages, True, finish)
+    """As `product_activation_kernel`, in the tiles of the product above; ``slope`` in words of four bytes."""
+    walk, sizes, extras = (offsets, slots, indices), (groups, panels, sorted_panels), (bias, slope, groups)
+    run_product(x, weight, activated, extras, walk, schedule, sizes, block, depth, stages, True, has_bias, activation)
 
 
 @gluon_kernel("groups", "panels", "sorted_panels")
-def scaled_specialised_kernel(
+def scaled_warp_specialised_kernel(
     x: gl.tensor,
     weight: gl.tensor,
     slope: gl.tensor,
@@ -326,6 +332,6 @@ def scaled_specialised_kernel(
     depth: gl.constexpr,
     stages: gl.constexpr,
 ) -> None:
-    """As `product_scaled_kernel`, by the ``slope`` that `gelu_specialised_kernel` left."""
-    walk, sizes = (offsets, slots, indices), (groups, panels, sorted_panels)
-    run_product(x, weight, out, (slope, groups), walk, schedule, sizes, block, depth, stages, False, "scaled")
+    """As `product_scaled_kernel`, by the ``slope`` that `activation_warp_specialised_kernel` stored."""
+    walk, sizes, extras = (offsets, slots, indices), (groups, panels, sorted_panels), (slope, slope, groups)
+    run_product(x, weight, out, extras, walk, schedule, sizes, block, depth, stages, False, False, "scaled")

@@ -146,10 +146,12 @@ def test_a_known_weight_gradient_is_launched_with_the_operands_of_the_first(
     monkeypatch.setattr(weight_grad, "transposed", lambda tensor: tensor)
     config = LaunchConfig(kernel, by_input=by_input)
     launched: list[tuple[Tensor, ...]] = []
-    known = weight_grad.PreparedWeightGrad(config, 1, lambda *operands: launched.append(operands) or True, None)
+    launch_parts = lambda *operands: launched.append(operands) or True  # noqa: E731
+    known = weight_grad.PreparedWeightGrad(config, 1, False, launch_parts, None, None)
     output_grad, x, out = torch.zeros(8, 64), torch.zeros(8, 32), torch.zeros(3, 16, 16)
-    assert known(output_grad, x, out, TOPOLOGY)
+    assert known(output_grad, x, out, None, TOPOLOGY)
     first = weight_grad.owners_of(TOPOLOGY, output_grad, x, config).operands(out)
+    first += (out,) if kernel == "gather" else ()  # in the place of a bias gradient
     assert [id(operand) for operand in launched[0]] == [id(operand) for operand in first]
 
 
@@ -158,13 +160,13 @@ def test_a_known_product_is_launched_with_the_walk_of_its_pass(monkeypatch: pyte
     launched: list[tuple[Tensor, ...]] = []
     x, weight = torch.zeros(8, 32 if forward else 64), torch.zeros(3, 16, 16)
     groups = 4 if forward else 2
-    key = (forward, x.shape, weight.shape, groups, x.dtype, weight.dtype, "ieee", -1)
+    key = (forward, x.shape, weight.shape, groups, x.dtype, weight.dtype, None, "ieee", -1)
     known = product.PreparedProduct(lambda *operands: launched.append(operands) or True, transposes=False)
     monkeypatch.setattr(product, "_PREPARED", {key: known})
     run = product.linear if forward else product.linear_input_grad
-    assert run(x, weight, *TOPOLOGY).shape == (8, 16 * groups)
+    assert run(x, weight, *((None,) if forward else ()), *TOPOLOGY).shape == (8, 16 * groups)
     walk = product.walk_of(TOPOLOGY, forward)
-    assert [id(operand) for operand in launched[0][3:]] == [id(tensor) for tensor in walk]
+    assert [id(operand) for operand in launched[0][4:]] == [id(tensor) for tensor in walk]
 
 
 def convolution_passes() -> dict[str, tuple[Any, tuple[Any, ...]]]:
@@ -176,9 +178,9 @@ def convolution_passes() -> dict[str, tuple[Any, tuple[Any, ...]]]:
     )
     weight, pairs = torch.zeros(3, 16, 16), ([3, 3], [1, 1], [1, 1], [1, 1])
     return {
-        "forward": (conv.conv2d, (x, weight, *topology, *pairs)),
+        "forward": (conv.conv2d, (x, weight, None, *topology, *pairs)),
         "input_grad": (conv.conv2d_input_grad, (output_grad, weight, *topology, list(x.shape), *pairs)),
-        "weight_grad": (conv.conv2d_weight_grad, (output_grad, x, *topology, *pairs)),
+        "weight_grad": (conv.conv2d_weight_grad, (output_grad, x, *topology, *pairs, x.dtype)),
     }
 
 

@@ -5,8 +5,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acf.ops import cpu, reference
-from acf.ops.cpu_call import STRIP_TOKENS, strip_tokens
+from acf.ops import reference
+from acf.ops.cpu import kernels
+from acf.ops.cpu.call import STRIP_TOKENS, strip_tokens
 from acf.ops.linear import block_linear_forward
 from acf.sparse import BlockLayout, BlockTopology
 
@@ -27,8 +28,8 @@ def test_what_the_kernels_do_not_know_takes_the_reference(dtype: torch.dtype, bl
     layout = BlockLayout(3 * height, 2 * width, height, width)
     topology = BlockTopology.from_mask(layout, torch.tensor([[1, 0], [0, 1], [1, 1]], dtype=torch.bool))
     x, weight = torch.randn(9, layout.cols, dtype=dtype), torch.randn(4, height, width, dtype=dtype)
-    torch.testing.assert_close(block_linear_forward(x, weight, *topology), reference.linear(x, weight, topology))
-    norms = cpu.block_gradient_norms(
+    torch.testing.assert_close(block_linear_forward(x, weight, None, *topology), reference.linear(x, weight, topology))
+    norms = kernels.block_gradient_norms(
         torch.randn(9, layout.rows, dtype=dtype), x, topology.block_rows, topology.block_cols, [height, width]
     )
     assert norms.dtype == torch.float32
@@ -51,20 +52,20 @@ def test_dense_layers_take_the_dense_product_where_that_is_quicker(
     dense_density: float,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(cpu, "_multiplies_bfloat16", lambda: True)
-    monkeypatch.setattr(cpu, "instruction_set", lambda: instructions)
+    monkeypatch.setattr(kernels, "_multiplies_bfloat16", lambda: True)
+    monkeypatch.setattr(kernels, "instruction_set", lambda: instructions)
     layout = BlockLayout(8 * block, 8 * block, block, block)
-    assert cpu._pays(block, dtype, topology_of(layout, native_density))
-    assert not cpu._pays(block, dtype, topology_of(layout, dense_density))
+    assert kernels._pays(block, dtype, topology_of(layout, native_density))
+    assert not kernels._pays(block, dtype, topology_of(layout, dense_density))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_layers_of_larger_blocks_run_natively_at_any_density(
     dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cpu, "instruction_set", lambda: "avx512bf16")
+    monkeypatch.setattr(kernels, "instruction_set", lambda: "avx512bf16")
     topology = topology_of(BlockLayout(64, 64, 16, 16), 1.0)
-    assert cpu._pays(16, dtype, topology)
+    assert kernels._pays(16, dtype, topology)
 
 
 @given(tokens=st.integers(0, 5000), threads=st.integers(1, 16))

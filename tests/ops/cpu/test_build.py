@@ -13,8 +13,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from acf.ops import cpu, cpu_build, cpu_call, reference
-from acf.ops.cpu_call import INSTRUCTION_SETS
+from acf.ops import reference
+from acf.ops.cpu import build as cpu_build
+from acf.ops.cpu import call as cpu_call
+from acf.ops.cpu import kernels
+from acf.ops.cpu.call import INSTRUCTION_SETS
 from acf.ops.linear import block_linear_forward
 from acf.sparse import BlockLayout, BlockTopology
 
@@ -25,20 +28,21 @@ pytestmark = pytest.mark.skipif(
 
 
 def run_python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    source = str(Path(cpu.__file__).parents[2])
+    source = str(Path(kernels.__file__).parents[3])
     variables = {**os.environ, "PYTHONPATH": source, **environment}
     return subprocess.run([sys.executable, "-c", code], env=variables, capture_output=True, text=True, check=False)
 
 
 # Compiled without optimising, which is sooner done.
 CALL = (
-    "from acf.ops import cpu_build\n"
+    "from acf.ops.cpu import build as cpu_build\n"
     "cpu_build.COMMON_FLAGS = tuple('-O0' if flag == '-O3' else flag for flag in cpu_build.COMMON_FLAGS)\n"
-    "import torch, acf.ops; from acf.ops import cpu_call; from acf.sparse import BlockLayout, BlockTopology\n"
+    "import torch, acf.ops; from acf.ops.cpu import call\n"
+    "from acf.sparse import BlockLayout, BlockTopology\n"
     "topology = BlockTopology.from_mask(BlockLayout(16, 16, 8, 8), torch.ones(2, 2, dtype=torch.bool))\n"
     "y = [acf.ops.block_linear(torch.ones(3, 16), torch.ones(4, 8, 8), topology) for _ in range(3)]\n"
     "assert bool((y[-1] == 16).all())\n"
-    "print(cpu_call.instruction_set())\n"
+    "print(call.instruction_set())\n"
 )
 
 
@@ -123,11 +127,11 @@ def test_a_compiler_without_bfloat16_instructions_builds_the_rest(
     cpu_build.build(cpu_build.Compiler(str(old), real.version), tmp_path / "library.so")
     monkeypatch.setattr(cpu_build, "_loaded", [ctypes.CDLL(str(tmp_path / "library.so"))])
     assert cpu_call.instruction_set() in INSTRUCTION_SETS[:-1]
-    monkeypatch.setattr(cpu, "_pays", lambda *arguments: True)  # not the dense product
+    monkeypatch.setattr(kernels, "_pays", lambda *arguments: True)  # not the dense product
     topology = BlockTopology.from_mask(BlockLayout(16, 16, 8, 8), torch.ones(2, 2, dtype=torch.bool))
     x, weight = torch.randn(5, 16).bfloat16(), torch.randn(4, 8, 8).bfloat16()
     expected = reference.linear(x.double(), weight.double(), topology)
-    error = (block_linear_forward(x, weight, *topology).double() - expected).norm() / expected.norm()
+    error = (block_linear_forward(x, weight, None, *topology).double() - expected).norm() / expected.norm()
     assert float(error) < 8e-3
 
 

@@ -5,7 +5,8 @@ import torch
 from torch import Tensor, nn
 
 from acf.nn import BlockSparsity, sparsify_
-from acf.ops import cpu, dense_products, reference
+from acf.ops import dense_products, reference
+from acf.ops.cpu import kernels
 from acf.ops.dense import dense_chosen
 
 
@@ -42,7 +43,7 @@ def test_every_pass_is_the_same_through_dense_products(kind, memory_format):
 
 def test_no_sparse_kernel_runs_within_the_context_and_they_come_back_after_it(monkeypatch):
     called = []
-    monkeypatch.setattr(cpu, "run_linear", lambda *args: called.append(args))
+    monkeypatch.setattr(kernels, "run_linear", lambda *args: called.append(args))
     layer, x = layer_and_input("linear", torch.contiguous_format)
     with dense_products():
         passes(layer, x)
@@ -59,5 +60,5 @@ def test_the_context_ends_with_an_error_too():
 
 def test_the_reference_gives_the_dense_library_weights_in_the_format_of_the_images():
     layer, _ = layer_and_input("conv", torch.channels_last)
-    weight = reference._conv_weight(layer.weight.detach(), layer.topology, [3, 3], torch.channels_last)
+    weight = reference._conv_weight(layer.weight.detach(), layer.topology, layer.geometry, torch.channels_last)
     assert weight.is_contiguous(memory_format=torch.channels_last)
