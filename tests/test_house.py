@@ -17,7 +17,7 @@ from acf.sim.registry import ARCHITECTURES, load_architecture
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "acf"
-CONFIGS = sorted((ROOT / "configs").rglob("*.toml"))
+CONFIGS = sorted((ROOT / "src" / "acf" / "sim" / "configs").rglob("*.toml"))
 
 # The path of the data, left to right. A room may import itself and what stands before it, nothing else.
 ROOMS = (
@@ -193,8 +193,10 @@ def test_every_shipped_configuration_loads(path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ARCHITECTURES)
-def test_a_configuration_named_like_an_architecture_is_that_architecture(name: str) -> None:
-    assert load_architecture(ROOT / "configs" / f"{name}.toml") == ARCHITECTURES[name]
+def test_an_architecture_is_what_the_file_of_its_name_says(name: str) -> None:
+    loaded = load_architecture(ROOT / "src" / "acf" / "sim" / "configs" / f"{name}.toml")
+    assert loaded == acf.sim.spec(name)
+    assert type(loaded) is ARCHITECTURES[name]
 
 
 def public_objects() -> list[tuple[str, object]]:

@@ -2,13 +2,13 @@
 
 import pytest
 
+import acf.sim
 from acf.errors import AcfError
 from acf.reproduce.sat import SAT_NETWORKS
 from acf.reproduce.sat_training import dense_training, training_cycles, training_operations
-from acf.sim.accelerators import Sat
 from acf.zoo.shapes import AttentionShape, NetworkShapes, network_shapes
 
-SAT = Sat()
+SAT = acf.sim.spec("sat")
 DENSE = dense_training(SAT)
 
 

@@ -7,10 +7,9 @@ import pytest
 import acf
 from acf.errors import AcfError
 from acf.reproduce.spartann_workloads import alexnet, backward_trace, googlenet
-from acf.sim.accelerators import SparTANN
 from acf.sim.result import Result
 
-SKIPPING = SparTANN()
+SKIPPING = acf.sim.spec("spartann")
 DENSE = replace(SKIPPING, skips_zeros=False)
 NETWORKS = {"alexnet": alexnet(), "googlenet": googlenet()}
 

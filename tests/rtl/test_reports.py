@@ -14,10 +14,10 @@ from amaranth.lib.wiring import Component, In, Out
 from rich.console import Console
 from typer.testing import CliRunner
 
+import acf.sim
 from acf.cli import app, main
 from acf.cost import MAC_65NM_PJ
 from acf.errors import RtlError
-from acf.lowering.fabric_shape import FabricShape
 from acf.rtl.area import AreaReport, ModuleArea, measure_area
 from acf.rtl.costs import compare_costs
 from acf.rtl.devices import DEVICES
@@ -35,7 +35,6 @@ from acf.rtl.simulation import Simulation
 from acf.rtl.synthesis import Resources, synthesise
 from acf.rtl.tables import cost_table, synthesis_table
 from acf.rtl.units.fifo import BoundedFifo, CreditCounter
-from acf.sim.fabric.spec import AdaptiveFabric
 
 LIBERTY = Path(__file__).parent / "cells" / "small.lib"
 
@@ -76,7 +75,7 @@ def test_synthesis_counts_every_instance_of_a_merged_module() -> None:
 
 
 def test_a_module_that_abc9_does_not_bear_loses_nothing() -> None:
-    text = to_rtlil(CreditLine(FabricSizes(FabricShape()), places=8, width=1), "credits")
+    text = to_rtlil(CreditLine(FabricSizes(acf.sim.spec("acf-512")), places=8, width=1), "credits")
     clashing = re.sub(r"(\\\w+)__(\d+)(?=\s)", r"\1[\2]", text)  # wires that are called like bits of the ports
     mapped = synthesise_module("credits", clashing.replace("attribute \\top 1\n", ""), "xcup")
     assert mapped["cells"] == {"FDRE": 1, "SRL16E": 7}  # delays of 1, 3, 5 to 15 cycles
@@ -180,7 +179,7 @@ def test_power_is_that_of_one_part_in_the_recorded_run(verilator: None) -> None:
 
 
 def test_every_module_of_a_fabric_can_be_read_alone() -> None:
-    sizes = FabricSizes(FabricShape(mesh_rows=2, mesh_columns=1, scus_per_cluster=1, tile=8, link_bytes=16))
+    sizes = FabricSizes(acf.sim.spec("acf-512", mesh_rows=2, mesh_columns=1, scus_per_cluster=1, tile=8, link_bytes=16))
     modules = split_modules(to_rtlil(Fabric(sizes), "fabric"))
     assert {"cluster", "row_controller", "row_line"} <= set(modules_in(modules, "fabric"))
     for name in ("fabric", "cluster"):
@@ -201,7 +200,7 @@ def test_costs_are_brought_to_the_node_of_the_simulators_tables(monkeypatch: pyt
 
     monkeypatch.setattr("acf.rtl.costs.measure_area", area)
     monkeypatch.setattr("acf.rtl.costs.measure_power", power)
-    table = compare_costs(AdaptiveFabric(), Liberty.read(LIBERTY), node_nm=130)
+    table = compare_costs(acf.sim.spec("acf-512"), Liberty.read(LIBERTY), node_nm=130)
     costs = {cost.name: cost for cost in table.costs}
     logic = costs["logic of the fabric"]
     assert logic.synthesised == pytest.approx(0.64)

@@ -4,12 +4,11 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from acf.sim import OpResult, Result, simulate
-from acf.sim.accelerators import SparTANN, TensorCore
+from acf.sim import OpResult, Result, simulate, spec
 from acf.trace import PHASES, Trace
 
-TENSORCORE_512 = TensorCore(cores=8, clock_hz=250e6, multicast=4, dram_bytes_per_s=76.8e9, dram_kind="ddr")
-"""Dense tensor cores with the peak of acf-512; the same as ``configs/tensorcore-512.toml``."""
+TENSORCORE_512 = spec("tensorcore-512")
+"""Dense tensor cores with the peak of acf-512."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +33,7 @@ class TraceFigures:
 def figures_of(trace: Trace) -> TraceFigures:
     """Count zeros and simulate ``trace`` on six machines."""
     tensorcore, tensordash = simulate(trace, "tensorcore"), simulate(trace, "tensordash")
-    spartann, plain = simulate(trace, "spartann"), simulate(trace, replace(SparTANN(), skips_zeros=False))
+    spartann, plain = simulate(trace, "spartann"), simulate(trace, spec("spartann", skips_zeros=False))
     backward = ("input_grad", "weight_grad")
     return TraceFigures(
         label=trace.label,

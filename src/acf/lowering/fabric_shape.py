@@ -35,24 +35,24 @@ class FabricShape:
     has a latency of ``sram_cycles``.
     """
 
-    mesh_rows: int = 8
-    mesh_columns: int = 8
-    scus_per_cluster: int = 8
-    lanes: int = 1
-    tile: int = 16
-    queue_packets: int = 16
-    parallel_slots: int = 64
-    accumulator_tiles: int = 16
-    store_ports: int = 1
-    sum_adders: int = 32
-    prefetch_packets: int = 32
-    link_bytes: int = 32
-    hop_cycles: int = 2
-    sram_cycles: int = 4
-    skip: str = "both"
-    tile_format: str = "bitmap"
-    interconnect: str = "mesh"
-    balancer: str = "longest-first"
+    mesh_rows: int
+    mesh_columns: int
+    scus_per_cluster: int
+    lanes: int
+    tile: int
+    queue_packets: int
+    parallel_slots: int
+    accumulator_tiles: int
+    store_ports: int
+    sum_adders: int
+    prefetch_packets: int
+    link_bytes: int
+    hop_cycles: int
+    sram_cycles: int
+    skip: str
+    tile_format: str
+    interconnect: str
+    balancer: str
 
     def __post_init__(self) -> None:
         for item in fields(self):

@@ -4,11 +4,12 @@ import numpy as np
 
 from acf.reproduce.row import Check, Row, absolute, at_most, holds
 from acf.reproduce.sat_training import dense_training, training_cycles, training_operations
+from acf.sim import spec_of_kind
 from acf.sim.accelerators import Sat
 from acf.sim.accelerators.sore import reduce_groups
 from acf.zoo.shapes import network_shapes
 
-SAT = Sat()
+SAT = spec_of_kind(Sat, "sat")
 BATCH = 32
 SAT_NETWORKS = ("resnet50", "vgg16", "vit-b16")
 """The networks that are counted, on images of 224 x 224."""

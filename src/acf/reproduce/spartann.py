@@ -7,14 +7,14 @@ import numpy as np
 from acf.cost.spartann import SPARTANN_FIGURES, dram_power_w
 from acf.reproduce.row import Check, Row, absolute, relative
 from acf.reproduce.spartann_workloads import alexnet, backward_trace, googlenet
-from acf.sim import simulate
+from acf.sim import simulate, spec_of_kind
 from acf.sim.accelerators import SparTANN
 from acf.trace import Matmul, Trace
 
 QUICK_MEMORY_BYTES_PER_S = 1e15  # the published speedups are of compute: DRAM never stalls
-SKIPPING = SparTANN(dram_bytes_per_s=QUICK_MEMORY_BYTES_PER_S)
+SKIPPING = spec_of_kind(SparTANN, "spartann", dram_pin_bytes_per_s=QUICK_MEMORY_BYTES_PER_S)
 DENSE = replace(SKIPPING, skips_zeros=False)
-BF16 = SparTANN(macs=64, value_bytes=2, dram_bytes_per_s=QUICK_MEMORY_BYTES_PER_S)
+BF16 = spec_of_kind(SparTANN, "spartann-bf16", dram_pin_bytes_per_s=QUICK_MEMORY_BYTES_PER_S)
 
 # Density of the output gradients and the published speedup: zero skipping alone, then with DTS at 0.5.
 PUBLISHED_SPEEDUPS = {
@@ -112,7 +112,7 @@ def s9() -> Row:
 
 def s10() -> Row:
     """Area."""
-    area = SparTANN().area_mm2
+    area = spec_of_kind(SparTANN, "spartann").area_mm2
     return Row(
         "4.74 mm2 = 0.69 MACs + 3.56 buffers + rest",
         "65 nm; the published split is an input of the model, the sum is the check",
@@ -140,7 +140,7 @@ def s11() -> Row:
         absolute("on chip, skipping", 78, saved_on_chip(PUBLISHED_SPEEDUPS["AlexNet"][0]), 3, " %"),
         absolute("on chip, DTS", 85, saved_on_chip(PUBLISHED_SPEEDUPS["AlexNet, DTS"][0]), 3, " %"),
     ]
-    machine = SparTANN()
+    machine = spec_of_kind(SparTANN, "spartann")
     for name, layers in (("AlexNet", alexnet()), ("GoogLeNet", googlenet())):
         trace = backward_trace(layers, PUBLISHED_SPEEDUPS[f"{name}, DTS"][0])
         dense = simulate(trace, replace(machine, skips_zeros=False))

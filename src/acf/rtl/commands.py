@@ -19,7 +19,7 @@ UnitName = Annotated[str, typer.Argument(help="A component's name; `acf rtl unit
 UnitOrConfig = Annotated[
     str | None, typer.Argument(help="A component's name; `acf rtl units` lists them. Or --config.", show_default=False)
 ]
-Config = Annotated[Path | None, typer.Option(help="A fabric's TOML file, for example configs/acf-512.toml.")]
+Config = Annotated[Path | None, typer.Option(help="A fabric by name or TOML file, for example acf-512.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of a table.")]
 
 
@@ -111,7 +111,7 @@ def area(
 def costs(
     liberty: Annotated[Path, typer.Option(help="The liberty file of a cell library; areas in square micrometres.")],
     node: Annotated[int, typer.Option(min=1, help="The library's technology node in nm, for example 180.")],
-    config: Annotated[Path, typer.Option(help="A fabric's TOML file, for example configs/acf-512.toml.")],
+    config: Annotated[Path, typer.Option(help="A fabric by name or TOML file, for example acf-512.")],
     as_json: Json = False,
 ) -> None:
     """Area and energy per operation as synthesised, beside what the simulator charges."""

@@ -131,10 +131,8 @@ class _LayerCall:
         traced = self.kind.traced_input(module, x.detach())
         self.conv: TracedConv | None = None
         if traced.geometry is not None:
-            kernel_size, stride, padding, dilation = astuple(traced.geometry)
             height, width = traced.values.shape[2:]
-            size = (height, width)
-            self.conv = TracedConv(kernel_size, stride, padding, dilation, input_size=size, groups=traced.groups)
+            self.conv = TracedConv(*astuple(traced.geometry), input_size=(height, width), groups=traced.groups)
         self.activation_key, self.weight_key = f"{name}.activation", f"{layer_name}.weight"
         trace.tensors[self.activation_key] = BitTensor.from_array(traced.values)
         if self.weight_key not in trace.tensors:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import acf.sim
 from acf.bench.fabric import ablation_runs
 from acf.bench.fabric.ablation import ABLATIONS, Ablation, Variation
 from acf.bench.fabric.ablation_figures import regrow_figures, step_figures
@@ -13,12 +14,11 @@ from acf.bench.fabric.ablation_runs import SAMPLES, AblationOptions, chosen_abla
 from acf.bench.fabric.workloads import WORKLOADS, StepSpec, layer_traces
 from acf.errors import ArchitectureError
 from acf.metrics import AblationPoint, AblationRecord
-from acf.sim import ARCHITECTURES
 from acf.sim.fabric import AdaptiveFabric
 
 TINY = AblationOptions(examples=16, sparsities=(0.9,), seeds=2)
 ATTENTION = ("encoder.0.self_attention.query",)
-FABRIC = ARCHITECTURES["acf-512"]
+FABRIC = acf.sim.spec("acf-512")
 assert isinstance(FABRIC, AdaptiveFabric)
 
 

@@ -7,13 +7,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-import acf
+import acf.sim
 from acf.bench.fabric.comparison import compare_steps, play_step
 from acf.bench.fabric.workloads import StepSpec, layer_traces, step_traces
 from acf.cli import app
 from acf.errors import ArchitectureError
 from acf.lowering import effectual_macs
-from acf.sim import ARCHITECTURES
 from acf.sim.exact import exact_engine
 
 
@@ -41,7 +40,7 @@ def test_parts_of_a_step_share_one_memory(tiny: StepSpec) -> None:
 def test_only_fabrics_can_be_stepped() -> None:
     with pytest.raises(ArchitectureError, match="tensorcore is no fabric"):
         exact_engine("tensorcore")
-    assert exact_engine("acf-512") == replace(ARCHITECTURES["acf-512"], engine="exact")  # type: ignore[call-arg]
+    assert exact_engine("acf-512") == replace(acf.sim.spec("acf-512"), engine="exact")  # type: ignore[call-arg]
 
 
 def test_the_command_prints_the_fabric_beside_its_rivals(tiny: StepSpec, tmp_path: Path) -> None:

@@ -6,7 +6,8 @@ from itertools import count
 import numpy as np
 from numpy.typing import NDArray
 
-from acf.lowering import FabricShape, Program
+import acf.sim
+from acf.lowering import Program
 from acf.rtl.axi.spec import AxiSpec
 from acf.rtl.fabric.sizes import FabricSizes
 from acf.rtl.fabric.words import Bits, Encoded, encode
@@ -16,7 +17,8 @@ from acf.rtl.lockstep.run import Product, random_product
 from acf.sim.fabric.traffic import WORK
 
 SIZES = FabricSizes(
-    FabricShape(
+    acf.sim.spec(
+        "acf-512",
         mesh_rows=2,
         mesh_columns=2,
         scus_per_cluster=1,

@@ -5,12 +5,13 @@ import pytest
 pytest.importorskip("amaranth")
 pytest.importorskip("pyosys")
 
-from acf.lowering import FabricShape
+import acf.sim
 from acf.rtl.fabric.sizes import FabricSizes
 from acf.rtl.flow.verilator import VerilatorUnavailableError
 from acf.rtl.lockstep.fabric import FabricSimulation
 
-FOUR_UNITS = FabricShape(
+FOUR_UNITS = acf.sim.spec(
+    "acf-512",
     mesh_rows=2,
     mesh_columns=2,
     scus_per_cluster=1,
@@ -21,7 +22,8 @@ FOUR_UNITS = FabricShape(
     accumulator_tiles=4,
     prefetch_packets=4,
 )
-SIXTY_FOUR_UNITS = FabricShape(
+SIXTY_FOUR_UNITS = acf.sim.spec(
+    "acf-512",
     mesh_rows=2,
     mesh_columns=4,
     scus_per_cluster=8,

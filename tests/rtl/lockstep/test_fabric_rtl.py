@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+import acf.sim
 from acf.cli import app
 from acf.errors import RtlError
-from acf.lowering import FabricShape
 from acf.rtl.fabric.describe import describe
 from acf.rtl.fabric.device import DEVICE_FLITS, Device
 from acf.rtl.fabric.sizes import FabricSizes
@@ -16,7 +16,8 @@ from acf.rtl.flow.lint import lint
 from acf.rtl.flow.verilator import VerilatorUnavailableError, find_verilator
 from acf.rtl.flow.verilog import emit_verilog
 
-SMALL = FabricShape(
+SMALL = acf.sim.spec(
+    "acf-512",
     mesh_rows=2,
     mesh_columns=2,
     scus_per_cluster=2,
@@ -48,7 +49,7 @@ def test_a_shape_that_cannot_be_built_is_refused(change: dict[str, object], mess
 
 
 def test_the_shape_of_acf_512_can_be_built() -> None:
-    assert FabricSizes(FabricShape()).ports == 1
+    assert FabricSizes(acf.sim.spec("acf-512")).ports == 1
 
 
 def test_the_verilog_is_the_same_every_time_and_without_warnings() -> None:
@@ -70,7 +71,7 @@ def test_the_page_shows_modules_fields_and_registers_as_they_are() -> None:
 
 def test_the_documented_fields_are_those_of_the_design() -> None:
     page = Path(__file__).parents[3].joinpath("docs", "rtl-fabric.md").read_text(encoding="utf-8")
-    sizes = FabricSizes(FabricShape(), memory_flits=DEVICE_FLITS)
+    sizes = FabricSizes(acf.sim.spec("acf-512"), memory_flits=DEVICE_FLITS)
     for layout in (sizes.header, sizes.command(8, serial=True), sizes.command(8, serial=False)):
         for name, field in layout:
             top = field.offset + field.width - 1

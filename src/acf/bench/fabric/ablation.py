@@ -108,7 +108,7 @@ def vary_prefetch(base: AdaptiveFabric, step: StepSpec) -> list[Variation]:
 
     On-chip memory is off and DRAM has a quarter of its bandwidth, or neither depth would matter.
     """
-    streaming = {"on_chip_bytes": 1, "dram_bytes_per_s": base.dram_bytes_per_s / 4}
+    streaming = {"on_chip_bytes": 1, "dram_pin_bytes_per_s": base.dram_pin_bytes_per_s / 4}
     return [
         Variation(name.removesuffix("_packets"), str(2**power), streaming | {name: 2**power})
         for name in ("prefetch_packets", "queue_packets")
@@ -142,7 +142,7 @@ def _scaled_fields(base: AdaptiveFabric, rows: int, columns: int, lanes: int) ->
         "lanes": lanes,
         "link_bytes": max(32, 16 * lanes),
         "vector_lanes": max(1, round(base.vector_lanes * scale)),
-        "dram_bytes_per_s": base.dram_bytes_per_s * scale,
+        "dram_pin_bytes_per_s": base.dram_pin_bytes_per_s * scale,
     }
 
 

@@ -13,6 +13,8 @@ from acf.lowering.packing import lower_product
 from acf.lowering.tiled_product import tile_product
 from acf.sim import simulate
 from acf.sim.fabric import AdaptiveFabric
+from acf.sim.fabric.runner import run_product
+from acf.sim.fabric.topology_update import table_cycles, topology_update_cycles
 from acf.sim.result import Result
 from acf.trace import Trace
 
@@ -34,7 +36,7 @@ def traffic_figures(fabric: AdaptiveFabric, step: StepSpec, prefixes: tuple[str,
             product = tile_product(gemm, fabric)
             program = lower_product(product, fabric)
             sums["flits"] += int(program.rows.flits.sum()) + int(program.columns.flits.sum())
-            sums["controller_cycles"] += fabric.update_cycles(product, program.reduces)
+            sums["controller_cycles"] += topology_update_cycles(fabric, product, program.reduces)
     totals = _totals(fabric, results)
     return totals | dict(sums) | {"controller_share": _share(fabric, sums["controller_cycles"], totals)}
 
@@ -100,10 +102,10 @@ def _play_kept(before: Trace, after: Trace, rebalanced: Result, fabric: Adaptive
             product = tile_product(gemm, fabric, product_before.swapped)
             mapping = keep_mapping(choose_mapping(product_before, fabric), product_before, product, fabric)
             program = lower_product(product, fabric, mapping)
-            compute += fabric.count_program(gemm, product, program, share).cycles
-            update += fabric.update_cycles(product, program.reduces)
-            table += fabric.table_cycles(product, program.reduces)
-        cycles += max(compute, ceil(played.dram_bytes / fabric.dram_bytes_per_s * fabric.clock_hz))
+            compute += run_product(fabric, gemm, product, program, share).cycles
+            update += topology_update_cycles(fabric, product, program.reduces)
+            table += table_cycles(fabric, product, program.reduces)
+        cycles += max(compute, fabric.dram_cycles(played.dram_bytes))
     return Kept(cycles, update, table)
 
 

@@ -17,7 +17,7 @@ from acf.metrics import MEASURES, AblationPoint, AblationRecord
 from acf.metrics.ablation import written_spread
 from acf.options import option
 from acf.sim.fabric import AdaptiveFabric
-from acf.sim.registry import find_architecture
+from acf.sim.registry import spec_of_kind
 
 SAMPLES: dict[str, tuple[str, ...]] = {
     "transformer-base": ("encoder.0.",),
@@ -59,10 +59,7 @@ class AblationOptions:
     @property
     def fabric(self) -> AdaptiveFabric:
         """The machine before variation."""
-        name, spec = find_architecture(self.on)
-        if not isinstance(spec, AdaptiveFabric):
-            raise ArchitectureError(f"{name} is no fabric, so it has no such parts; use acf-512 or acf-16384")
-        return spec
+        return spec_of_kind(AdaptiveFabric, self.on)
 
     @property
     def prefixes(self) -> tuple[str, ...]:

@@ -12,18 +12,14 @@ from acf.bench.fabric.workloads import EXAMPLES, StepSpec, step_traces
 from acf.bench.traces import TENSORCORE_512
 from acf.errors import ArchitectureError
 from acf.options import option
-from acf.sim import ARCHITECTURES, Result, simulate_parts
+from acf.sim import Result, simulate_parts, spec
 from acf.sim.accelerator import AcceleratorSpec
-from acf.sim.accelerators import TensorCore, TensorDash
 
-TENSORDASH_512 = TensorDash(cores=8, clock_hz=250e6, multicast=4, dram_bytes_per_s=76.8e9, dram_kind="ddr")
-"""TensorDash with the MACs, clock and DRAM of acf-512."""
-
-_LARGE_DRAM = {"dram_bytes_per_s": 1024e9, "dram_kind": "hbm2"}
+_LARGE_DRAM = {"dram_pin_bytes_per_s": 1024e9, "dram_kind": "hbm2"}
 
 PEERS: dict[str, dict[str, AcceleratorSpec]] = {
-    "acf-512": {"tensorcore": TENSORCORE_512, "tensordash": TENSORDASH_512},
-    "acf-16384": {"tensorcore": TensorCore(**_LARGE_DRAM), "tensordash": TensorDash(**_LARGE_DRAM)},  # type: ignore[arg-type]
+    "acf-512": {"tensorcore": TENSORCORE_512, "tensordash": spec("tensordash-512")},
+    "acf-16384": {"tensorcore": spec("tensorcore", **_LARGE_DRAM), "tensordash": spec("tensordash", **_LARGE_DRAM)},
 }
 """For each fabric, machines with the same MACs, clock and DRAM."""
 
@@ -127,13 +123,13 @@ def compare_steps(steps: Sequence[StepSpec], fabric: str, gpus: bool, on_progres
     """Simulate every step on ``fabric``, on its peers and, with ``gpus``, on the GPU rooflines."""
     if fabric not in PEERS:
         raise ArchitectureError(f"fabric {fabric!r} is not one of {', '.join(PEERS)}; use one of these names")
-    machines: dict[str, AcceleratorSpec | str] = {fabric: ARCHITECTURES[fabric], **PEERS[fabric]}
+    machines: dict[str, AcceleratorSpec | str] = {fabric: fabric, **PEERS[fabric]}
     if gpus:
         machines |= {name: name for name in GPUS}
     played = []
     for index, step in enumerate(steps):
-        for place, (name, spec) in enumerate(machines.items()):
+        for place, (name, machine) in enumerate(machines.items()):
             on_progress(f"{step.label} on {name}", (index + place / len(machines)) / len(steps))
-            played.append(play_step(step, name, spec))
+            played.append(play_step(step, name, machine))
     on_progress("done", 1.0)
     return played

@@ -10,7 +10,7 @@ import typer
 from acf.rtl.requirements import require
 
 Config = Annotated[
-    Path | None, typer.Option(help="A fabric's TOML file, for example configs/acf-512.toml; else a small fabric.")
+    Path | None, typer.Option(help="A fabric by name or TOML file, for example acf-512; else a small fabric.")
 ]
 Backend = Annotated[str, typer.Option(help="verilator, pysim, or auto: the first that works.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
@@ -122,15 +122,16 @@ def describe(config: Config = None) -> None:
 
 
 def load_shape(config: Path | None) -> Any:
-    """The shape in a TOML file, or the small one."""
+    """The shape of a named fabric or a TOML file, or the small one."""
     require("amaranth")
     from acf.errors import RtlError
     from acf.lowering import FabricShape
-    from acf.sim.registry import load_architecture
+    from acf.sim.fabric import AdaptiveFabric
+    from acf.sim.registry import find_architecture, spec_of_kind
 
     if config is None:
-        return FabricShape(**SMALL)  # type: ignore[arg-type]
-    spec = load_architecture(config)
+        return spec_of_kind(AdaptiveFabric, "acf-512", **SMALL)
+    _, spec = find_architecture(config)
     if not isinstance(spec, FabricShape):
         raise RtlError(f"{config} is no fabric; name one of kind fabric")
     return spec

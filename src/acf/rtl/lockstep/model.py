@@ -11,7 +11,8 @@ from acf.rtl.arithmetic.model import QUIET_NAN, bf16_bits, bf16_values
 from acf.rtl.fabric.sizes import FabricSizes
 from acf.rtl.fabric.words import Bits, Encoded
 from acf.rtl.lockstep.record import EVENTS, Record
-from acf.sim.fabric.stepper import EventLog, step_and_log
+from acf.sim.fabric.event_log import EventLog
+from acf.sim.fabric.stepper import step_and_log
 from acf.sim.fabric.traffic import REASONS, Timing, Traffic
 
 
@@ -28,11 +29,8 @@ def run_model(
 ) -> Record:
     """Play and compute ``program`` as the fabric does."""
     shape = sizes.shape
-    rows, columns = program.rows, program.columns
     unit_cycles = np.zeros((shape.scus, len(REASONS)), dtype=np.int64)
-    log = EventLog.of_size(
-        rows.packets, columns.packets, shape.mesh_columns, shape.scus_per_cluster, program.rounds, shape.clusters
-    )
+    log = EventLog.of(program, shape)
     traffic, timing = Traffic.of(program, stalls.ticks), Timing.of(shape, stalls.latency_cycles)
     cycles = step_and_log(traffic, timing, unit_cycles, log)
     output = ordered_output(program, sizes, encoded, serial, parallel)
