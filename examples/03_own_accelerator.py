@@ -29,9 +29,11 @@ class GroupSkipper(AcceleratorSpec):
     group: int = 16
     clock_hz: float = 250e6
     technology_nm: int = 65
+    value_bytes: int = 2
     on_chip_bytes: int = 32 << 20
-    dram_bytes_per_s: float = 76.8e9
     dram_kind: str = "ddr"
+    dram_pin_bytes_per_s: float = 76.8e9
+    dram_sustained_share: float = 0.862
 
     @property
     def macs_per_cycle(self) -> int:
@@ -63,7 +65,7 @@ def main() -> None:
     with acf.capture(model) as trace:
         (model(x) - x).square().mean().backward()
     dense = acf.simulate(trace, "tensorcore-512")
-    for machine in ("tensorcore-512", GroupSkipper(), "acf-512"):
+    for machine in ("tensorcore-512", GroupSkipper(name="group skipper"), "acf-512"):
         result = acf.simulate(trace, machine)
         print(
             f"{result.architecture:15} {result.cycles:8,} cycles, {result.speedup_over(dense):.2f}x, "

@@ -2,17 +2,16 @@
 
     python examples/05_sweep.py
 
-A Spec is a frozen dataclass, so a variant is `dataclasses.replace`. A variant that cannot be built fails alone.
+A Spec is a frozen dataclass; `acf.sim.spec` gives a variant of a shipped one. A variant that cannot be built fails alone.
 """
 
-from dataclasses import replace
 from itertools import product
 
 import torch
 from torch import nn
 
 import acf
-from acf.sim import find_architecture
+from acf.sim import spec
 
 QUEUES = (2, 4, 16)
 LINK_BYTES = (16, 32, 48)
@@ -32,12 +31,11 @@ def capture_step() -> acf.Trace:
 def main() -> None:
     """Every combination of queue length and link width."""
     trace = capture_step()
-    _, spec = find_architecture("acf-512")
-    usual = acf.simulate(trace, spec)
+    usual = acf.simulate(trace, "acf-512")
     print(f"{'queue':>6} {'link':>5} {'cycles':>9} {'to acf-512':>10} {'U':>6} {'energy':>9}")
     for queue_packets, link_bytes in product(QUEUES, LINK_BYTES):
         try:
-            result = acf.simulate(trace, replace(spec, queue_packets=queue_packets, link_bytes=link_bytes))
+            result = acf.simulate(trace, spec("acf-512", queue_packets=queue_packets, link_bytes=link_bytes))
         except acf.AcfError as error:
             print(f"{queue_packets:6} {link_bytes:5} {error}")
             continue

@@ -14,7 +14,7 @@ from pathlib import Path
 
 SMALL_FABRIC = """\
 # 2 SCUs with shallow queues, so that every kind of stall occurs in short programs.
-kind = "fabric"
+base = "acf-512"
 mesh_rows = 1
 mesh_columns = 2
 scus_per_cluster = 1
