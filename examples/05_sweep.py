@@ -2,7 +2,8 @@
 
     python examples/05_sweep.py
 
-A Spec is a frozen dataclass; `acf.sim.spec` gives a variant of a shipped one. A variant that cannot be built fails alone.
+A Spec is a frozen dataclass; `acf.sim.spec` gives a variant of a shipped one. A variant that cannot be built fails
+alone.
 """
 
 from itertools import product
