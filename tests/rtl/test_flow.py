@@ -132,9 +132,7 @@ def test_without_verilator_amaranth_simulates_after_one_notice(monkeypatch: pyte
 
 def test_a_missing_package_is_named_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(requirements, "find_spec", lambda name: None)
-    with pytest.raises(
-        MissingDependencyError, match=r"amaranth is not installed .* pip install 'adaptive-compute-fabric\[rtl\]'"
-    ):
+    with pytest.raises(MissingDependencyError, match=r"amaranth is not installed .* pip install 'acf\[rtl\]'"):
         requirements.require("amaranth")
 
 

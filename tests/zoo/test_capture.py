@@ -18,7 +18,7 @@ PAIRS = TrainingData("pairs", torch.arange(64).reshape(32, 2), torch.arange(32) 
 
 
 def test_the_command_captures_a_trace_without_a_data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("sklearn", reason="the digits come with it: pip install 'adaptive-compute-fabric[demo]'")
+    pytest.importorskip("sklearn", reason="the digits come with scikit-learn: pip install 'acf[demo]'")
     monkeypatch.delenv("ACF_DATA", raising=False)
     path = tmp_path / "squeezenet.safetensors"
     done = RUNNER.invoke(app, ["capture", "squeezenet", "--steps", "1", "--batch", "2", "--json", "-o", str(path)])

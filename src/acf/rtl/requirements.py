@@ -9,6 +9,5 @@ def require(package: str, extra: str = "rtl") -> None:
     """Refuse to go on without ``package``, with the remedy: the ``extra`` that it comes with."""
     if find_spec(package) is None:
         raise MissingDependencyError(
-            f"{package} is not installed and the RTL flow needs it; install it with: "
-            f"pip install 'adaptive-compute-fabric[{extra}]'"
+            f"{package} is not installed and the RTL flow needs it; install it with: pip install 'acf[{extra}]'"
         )

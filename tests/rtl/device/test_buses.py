@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("cocotb", reason="install it with: pip install 'adaptive-compute-fabric[rtl-test]'")
-pytest.importorskip("cocotbext.axi", reason="install it with: pip install 'adaptive-compute-fabric[rtl-test]'")
+pytest.importorskip("cocotb", reason="install it with: pip install 'acf[rtl-test]'")
+pytest.importorskip("cocotbext.axi", reason="install it with: pip install 'acf[rtl-test]'")
 
 from acf.rtl.fabric.device import Device
 from acf.rtl.flow.cocotb import CocotbUnavailableError, build, check_verilator, run

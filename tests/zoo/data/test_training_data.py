@@ -73,7 +73,7 @@ def test_sentences_of_a_batch_are_cut_to_its_longest() -> None:
 
 
 def test_the_real_colour_images_are_those_of_the_data_set() -> None:
-    pytest.importorskip("PIL", reason="cifar10-jpeg needs Pillow: pip install 'adaptive-compute-fabric[data]'")
+    pytest.importorskip("PIL", reason="cifar10-jpeg needs Pillow: pip install 'acf[data]'")
     folder = Path(os.environ.get("ACF_DATA", ""))
     if not (folder / "cifar10-jpeg").is_dir():
         pytest.skip("no folder cifar10-jpeg in $ACF_DATA")

