@@ -76,4 +76,36 @@ def test_a_number_as_learning_rate_is_refused_before_the_capture() -> None:
     model = sparse_model()
     step = GraphedStep(lambda x: model(x).sum(), torch.optim.SGD(model.parameters(), lr=0.1))
     with pytest.raises(acf.AcfError, match=r"lr=torch\.tensor"):
-        step._capture((torch.randn(4, 32),))
+        step._capture((torch.randn(4, 32),), None)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="CUDA graphs need a GPU")
+def test_replayed_steps_train_and_move_blocks_like_eager_ones() -> None:
+    results = []
+    for graphed in (False, True):
+        model = sparse_model_of(256).cuda()
+        optimizer = torch.optim.SGD(model.parameters(), lr=torch.tensor(0.05, device="cuda"), momentum=0.9, fused=True)
+        topology = acf.attach(model, optimizer, acf.BlockDST(total_steps=60, every=5))
+
+        def loss_fn(x: Tensor, y: Tensor, model: nn.Module = model) -> Tensor:
+            return nn.functional.mse_loss(model(x), y)
+
+        step = GraphedStep(loss_fn, optimizer, topology)
+        generator = torch.Generator().manual_seed(0)
+        for _ in range(40):
+            x, y = (torch.randn(64, 256, generator=generator).cuda() for _ in range(2))
+            step(x, y) if graphed else step._run_eagerly((x, y))
+        assert step.eager_steps == (3 if graphed else 40)
+        results.append((model.state_dict(), [(change.step, change.layer) for change in topology.changes]))
+    (eager, eager_changes), (replayed, replayed_changes) = results
+    assert eager_changes == replayed_changes
+    assert len(eager_changes) == 2 * 8
+    for name, value in eager.items():
+        assert torch.allclose(value.float(), replayed[name].float(), atol=1e-4), name
+
+
+def sparse_model_of(width: int) -> nn.Sequential:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(width, 2 * width), nn.ReLU(), nn.Linear(2 * width, width))
+    acf.sparsify_(model, acf.BlockSparsity(0.75, block=32))
+    return model

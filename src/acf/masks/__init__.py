@@ -1,6 +1,6 @@
 """Which weight blocks are present and when that changes: score x schedule x distribution x pattern, set by a policy."""
 
-from acf.masks.algorithm1 import NEVER_REGROWN, Candidates, LayerState, Move, Shrink, plan
+from acf.masks.algorithm1 import NEVER_REGROWN, Candidates, LayerState, Move, MoveSize, Shrink, plan, plan_move
 from acf.masks.block_dst import SCORES, BlockDST
 from acf.masks.distribution import DISTRIBUTIONS, LayerShape, kept_blocks
 from acf.masks.gradual import GradualPruning
@@ -32,6 +32,7 @@ __all__ = [
     "LayerShape",
     "LayerState",
     "Move",
+    "MoveSize",
     "PeriodicPolicy",
     "Shrink",
     "StaticTopology",
@@ -41,5 +42,6 @@ __all__ = [
     "kept_blocks",
     "nm_mask",
     "plan",
+    "plan_move",
     "top_blocks",
 ]

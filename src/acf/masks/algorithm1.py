@@ -5,8 +5,8 @@
 | 1-3. forward, backward, weight update on present blocks | the user's training loop over `acf.nn` layers |
 | 4. if t is in {t_k} | `TopologyPolicy.moves_at` |
 | 4a. block l2 norms of W | `LayerState.magnitudes` |
-| 4b, 4c. threshold theta_t; prune the blocks below it | ``drop`` in `_move`; ``keep_strongest`` in `_shrink` |
-| 4d. regrow the top k pruned blocks by gradient norm | ``grow`` in `_move`; ``keep_strongest`` in `_shrink` |
+| 4b, 4c. threshold theta_t; prune the blocks below it | ``drop`` in `plan_move`; ``keep_strongest`` in `_shrink` |
+| 4d. regrow the top k pruned blocks by gradient norm | ``grow`` in `plan_move`; ``keep_strongest`` in `_shrink` |
 
 Step 4 as printed has two holes. First, pruning exactly a fraction s and then regrowing k blocks ends below s; here k
 blocks more are pruned than the ratio asks for and k regrown, so the ratio holds exactly. Second, step 4d ranks
@@ -90,6 +90,23 @@ class Move:
 
 
 @dataclass(frozen=True)
+class MoveSize:
+    """What a move takes from the step it follows: up to ``capacity`` blocks, of which ``count`` move, at ``step``.
+
+    In a CUDA graph ``count`` and ``step`` are tensors of one element, set before every replay: the graph selects
+    ``capacity`` blocks and masks the rest.
+    """
+
+    capacity: int
+    count: int | Tensor
+    step: int | Tensor
+
+    def moving(self, device: torch.device) -> Tensor:
+        """Bool ``[capacity]``: the first ``count``."""
+        return torch.arange(self.capacity, device=device) < self.count
+
+
+@dataclass(frozen=True)
 class Shrink:
     """``kept_slots`` int64 ``[kept]``, ascending, stay; ``regrown`` of them were pruned and came back at once."""
 
@@ -100,34 +117,37 @@ class Shrink:
 def plan(policy: TopologyPolicy, state: LayerState, step: int) -> Move | Shrink:
     """Step 4 of Algorithm 1 for one layer after the weight update of ``step``; ``policy`` says how many and by what."""
     present, (grid_rows, grid_cols) = state.magnitudes.numel(), state.grid_shape
-    growth = policy.growth_scores(state.candidates.gradient_squares, state.generator)
     kept = policy.blocks_kept(step, present, state.target, grid_rows * grid_cols)
-    return _shrink(policy, state, step, kept, growth) if kept < present else _move(policy, state, step, growth)
+    if kept < present:
+        return _shrink(policy, state, step, kept)
+    absent = state.candidates.gradient_squares.numel()
+    count = min(policy.blocks_to_move(step, present, absent), present, absent)
+    return plan_move(policy, state, MoveSize(count, count, step))
 
 
-def _shrink(policy: TopologyPolicy, state: LayerState, step: int, kept: int, growth: Tensor) -> Shrink:
+def _shrink(policy: TopologyPolicy, state: LayerState, step: int, kept: int) -> Shrink:
     """Prune all but the ``kept - k`` blocks of greatest magnitude (4b, 4c); regrow the best k of the pruned (4d)."""
+    growth = policy.growth_scores(state.candidates.gradient_squares, state.generator)
     regrown = policy.blocks_to_move(step, kept, state.magnitudes.numel() - kept)
     rows = state.rows if state.balanced else None
     return Shrink(keep_strongest(state.magnitudes, growth, kept, regrown, rows), regrown)
 
 
-def _move(policy: TopologyPolicy, state: LayerState, step: int, growth: Tensor) -> Move:
+def plan_move(policy: TopologyPolicy, state: LayerState, size: MoveSize) -> Move:
     """Drop the k blocks of least magnitude (4b, 4c) and grow the k candidates of greatest score (4d).
 
     A block dropped now cannot come back now: only absent blocks are candidates. A block regrown less than the policy's
     grace ago is not dropped; fewer than k blocks move where too few are left.
     """
-    present, grid_cols = state.magnitudes.numel(), state.grid_shape[1]
-    count = min(policy.blocks_to_move(step, present, growth.numel()), present, growth.numel())
-    droppable = state.grown_at < step - policy.grace_steps
+    growth = policy.growth_scores(state.candidates.gradient_squares, state.generator)
+    grid_cols, moving = state.grid_shape[1], size.moving(growth.device)
+    droppable = state.grown_at < size.step - policy.grace_steps
     drop_scores = -state.magnitudes.masked_fill(~droppable, torch.inf)
     if state.balanced:
-        grow, drop = _select_in_rows(state, growth, drop_scores, droppable, count)
+        grow, drop = _select_in_rows(state, growth, drop_scores, droppable, moving)
     else:
-        chosen = highest(growth, count)
-        grow = Selection(_places(state, chosen), torch.ones_like(chosen, dtype=torch.bool))
-        slots = highest(drop_scores, count)
+        grow = Selection(_places(state, highest(growth, size.capacity)), moving)
+        slots = highest(drop_scores, size.capacity)
         drop = Selection(slots, droppable[slots])
     taken, scored = grow.valid & drop.valid, None
     if policy.grows_by_gradient:
@@ -139,11 +159,11 @@ def _move(policy: TopologyPolicy, state: LayerState, step: int, growth: Tensor) 
 
 
 def _select_in_rows(
-    state: LayerState, growth: Tensor, drop_scores: Tensor, droppable: Tensor, count: int
+    state: LayerState, growth: Tensor, drop_scores: Tensor, droppable: Tensor, moving: Tensor
 ) -> tuple[Selection, Selection]:
     """Places to grow and slots to drop in balance: every block row drops as many as it grows, and rows take turns.
 
-    Fewer than ``count`` are valid where rows have no more to swap.
+    ``moving`` bool ``[capacity]`` says how many at most; fewer are valid where rows have no more to swap.
     """
     (grid_rows, grid_cols), rows = state.grid_shape, state.rows.long()
     scores = growth.new_full((grid_rows * grid_cols,), -torch.inf)
@@ -152,7 +172,9 @@ def _select_in_rows(
         scores[_places(state, chunk)] = growth[chunk]
     none = torch.zeros(grid_rows, dtype=torch.int64, device=rows.device)
     capacity = none.index_add(0, rows, droppable.long())
+    count = moving.numel()
     grow = first_in_row_turns(scores.reshape(grid_rows, grid_cols), capacity, count)
+    grow = Selection(grow.indices, grow.valid & moving)
     quota = none.index_add(0, grow.indices // grid_cols, grow.valid.long())
     return grow, first_in_turns(drop_scores, rows, quota, count)
 

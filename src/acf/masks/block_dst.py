@@ -47,6 +47,11 @@ class BlockDST(SET):
         return True
 
     @property
+    def moves_on_device(self) -> bool:
+        """True unless candidates are drawn on the host, or the scores of several steps are added up."""
+        return self.candidates is None and self.score_steps == 1 and self.input_momentum is None
+
+    @property
     def input_momentum(self) -> float | None:
         """``momentum`` where the score is input-aware."""
         return self.momentum if self.score == "input_aware" else None

@@ -40,6 +40,15 @@ class TopologyPolicy:
         """How many of a layer's ``present`` blocks change places at ``step``."""
         return 0
 
+    def most_blocks_to_move(self, present: int, absent: int) -> int:
+        """An upper bound of `blocks_to_move` over all steps."""
+        return min(present, absent)
+
+    @property
+    def moves_on_device(self) -> bool:
+        """Whether a move needs nothing from the host but its size, so that a CUDA graph can contain it."""
+        return False
+
     @property
     def grows_by_gradient(self) -> bool:
         """Whether absent blocks must be scored by their gradients in the backward pass before a move."""

@@ -36,7 +36,13 @@ def top_blocks(scores: Tensor, count: int, balanced: bool = False) -> Tensor:
 
 
 def first_true(mask: Tensor, count: int) -> Selection:
-    """Ascending indices of the first ``count`` true elements of ``mask [n]``; what is missing is not valid."""
+    """Ascending indices of the first ``count`` true elements of ``mask [n]``; what is missing is not valid.
+
+    On a GPU by a stable sort, which every version of torch can capture in a CUDA graph.
+    """
+    if mask.is_cuda:
+        first = torch.sort(mask.byte(), descending=True, stable=True).indices[:count]
+        return Selection(first, mask[first])
     indices = torch.nonzero_static(mask, size=count, fill_value=-1).squeeze(1)
     return Selection(indices.clamp(min=0), indices >= 0)
 

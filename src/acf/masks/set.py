@@ -76,6 +76,10 @@ class SET(PeriodicPolicy):
         share = self.fraction * SCHEDULES[self.schedule](min(1.0, step / self.last_step))
         return min(round(share * present), present, absent)
 
+    def most_blocks_to_move(self, present: int, absent: int) -> int:
+        """An upper bound of `blocks_to_move`: no schedule exceeds its start."""
+        return min(round(self.fraction * present), present, absent)
+
     def growth_scores(self, gradient_squares: Tensor, generator: torch.Generator) -> Tensor:
         """A uniform random number per candidate."""
         return copy_to_device(torch.rand(gradient_squares.shape, generator=generator), gradient_squares.device)

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from acf.masks import NEVER_REGROWN, Candidates, LayerState, Move, Shrink, TopologyPolicy, plan
+from acf.masks import NEVER_REGROWN, Candidates, LayerState, Move, MoveSize, Shrink, TopologyPolicy, plan, plan_move
 from acf.nn import BlockSparseLayer
 from acf.sparse import frobenius_norms, whole
 from acf.train.changes import LayerChange
@@ -49,9 +49,9 @@ class ControlledLayer:
         return self.policy.blocks_kept(step, present, target, self.layer.layout.block_count) < present
 
     def explore(self) -> None:
-        """Count the present blocks as explored."""
+        """Count the present blocks as explored, in place, as CUDA graphs need it."""
         mask = self.layer.mask()
-        self.explored = self.explored.to(mask.device) | mask
+        self.explored = self.explored.to(mask.device).logical_or_(mask)
 
     @torch.no_grad()
     def change(self, optimizer: torch.optim.Optimizer, step: int) -> LayerChange | None:
@@ -61,7 +61,24 @@ class ControlledLayer:
         candidates = self._present_candidates() if self.shrinks_at(step) else self._absent_candidates()
         if candidates is None or self.scores is None:
             return None
-        state = LayerState(
+        planned = plan(self.policy, self._state(candidates, self.scores.generator), step)
+        moved = (
+            self._shrink(planned, optimizer) if isinstance(planned, Shrink) else self._move(planned, optimizer, step)
+        )
+        return LayerChange(moved, layer.present_blocks, present - layer.present_blocks)
+
+    @torch.no_grad()
+    def move(self, optimizer: torch.optim.Optimizer, size: MoveSize) -> LayerChange | None:
+        """Plan and carry out a move whose size may be known on the device alone; None if the layer took no part."""
+        candidates = self._absent_candidates()
+        if candidates is None or self.scores is None:
+            return None
+        planned = plan_move(self.policy, self._state(candidates, self.scores.generator), size)
+        return LayerChange(self._move(planned, optimizer, size.step), self.layer.present_blocks, 0)
+
+    def _state(self, candidates: Candidates, generator: torch.Generator) -> LayerState:
+        layer = self.layer
+        return LayerState(
             rows=layer.block_rows,
             cols=layer.block_cols,
             magnitudes=self._magnitudes(),
@@ -70,15 +87,10 @@ class ControlledLayer:
             grid_shape=(layer.layout.grid_rows, layer.layout.grid_cols),
             target=layer.target_blocks,
             balanced=layer.balanced,
-            generator=self.scores.generator,
+            generator=generator,
         )
-        planned = plan(self.policy, state, step)
-        moved = (
-            self._shrink(planned, optimizer) if isinstance(planned, Shrink) else self._move(planned, optimizer, step)
-        )
-        return LayerChange(moved, layer.present_blocks, present - layer.present_blocks)
 
-    def _move(self, move: Move, optimizer: torch.optim.Optimizer, step: int) -> Tensor:
+    def _move(self, move: Move, optimizer: torch.optim.Optimizer, step: int | Tensor) -> Tensor:
         """Carry out a move in weight, topology and optimizer state; the number of moved blocks, -1 if not scored."""
         dropped = self.layer.move_blocks(move)
         zero_optimizer_state(optimizer, self.layer.weight, dropped)

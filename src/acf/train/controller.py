@@ -13,10 +13,11 @@ from acf.errors import TopologyError
 from acf.masks import TopologyPolicy
 from acf.nn import BlockSparseLayer, block_sparse_layers
 from acf.sparse import whole
+from acf.train.captured_move import CapturedMove
 from acf.train.changes import ChangeLog, TopologyChange
 from acf.train.controlled_layer import ControlledLayer
 from acf.train.controller_state import check_state, policy_state
-from acf.train.distributed import check_can_shrink, unwrapped
+from acf.train.distributed import check_can_shrink, process_count, unwrapped
 from acf.train.figures import LayerFigures, OnMove
 from acf.train.observers import AbsentBlockScores, LayerListener, fold_inputs
 
@@ -96,6 +97,34 @@ class TopologyController:
     def count_step(self) -> None:
         """Count an optimizer step that ran without Python, as a replayed CUDA graph does."""
         self._after_step()
+
+    def rehearse(self) -> None:
+        """Let the coming backward pass score absent blocks without effect, so that the kernels compile and tune early.
+
+        The step after it observes what it must, as if nothing had been.
+        """
+        if not self.policy.grows_by_gradient:
+            return
+        for index, each in enumerate(self._controlled.values()):
+            scores = AbsentBlockScores(each.layer, self.policy, self.policy.generator(0, index))
+            self._listeners.append(LayerListener(each.layer, [*each.observers, scores]))
+
+    def captured_move(self) -> CapturedMove | None:
+        """What a CUDA graph of a step that scores and moves needs; None where moving needs the host."""
+        shrinks = any(layer.present_blocks > layer.target_blocks for layer in self.layers.values())
+        if shrinks or not self.policy.moves_on_device or process_count() > 1:
+            return None
+        return CapturedMove(self._controlled, self.policy, self.optimizer)
+
+    def count_captured_move(self, move: CapturedMove) -> None:
+        """Count a replayed step in whose graph the blocks moved."""
+        self.step += 1
+        self._log.append(self.step, move.changes())
+        for each in self._controlled.values():
+            each.scores = None
+        if self.on_move is not None:
+            self.on_move(self.step, self.figures())
+        self._observe_next_step()
 
     @contextmanager
     def paused(self) -> Iterator[None]:

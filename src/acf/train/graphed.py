@@ -1,12 +1,13 @@
-"""A training step as a CUDA graph, replayed without the host, and run eagerly where blocks are scored and moved."""
+"""A training step as a CUDA graph, replayed without the host; a second graph scores and moves blocks."""
 
 from collections.abc import Callable
-from typing import Any
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from torch import Tensor
 
 from acf.errors import TopologyError
+from acf.train.captured_move import CapturedMove
 from acf.train.controller import TopologyController
 
 EAGER_STEPS = 3
@@ -14,13 +15,15 @@ EAGER_STEPS = 3
 
 
 class GraphedStep:
-    """Forward, loss, backward and optimizer step, captured once and replayed.
+    """Forward, loss, backward and optimizer step, captured and replayed; steps that move blocks have a second graph.
 
     ``loss_fn(*batch)`` returns the loss; it may call a `torch.compile`d model. The first steps run eagerly and train
-    like any other. Batches must keep shape, dtype and device. With ``topology``, steps whose backward pass scores
-    absent blocks run eagerly, because a replay runs no Python; moving blocks writes weights and indices in place, so
-    the captured graph stays valid. Learning rates must be tensors (``lr=torch.tensor(0.1)``), or the graph would keep
-    the rate of the moment it was captured. On a CPU every step is eager.
+    like any other; one of them scores absent blocks without effect, so that the first move finds its kernels tuned.
+    Batches must keep shape, dtype and device, and learning rates must be tensors (``lr=torch.tensor(0.1)``), or the
+    graph would keep the rate of the moment it was captured. On a CPU every step is eager.
+
+    Blocks move by writing weights and indices in place, so captured graphs stay valid. Where a policy needs the host
+    (random growth, a dense start that shrinks, several processes), the steps that score and move run eagerly.
 
     A call returns the loss as a tensor that the next call overwrites.
     """
@@ -35,56 +38,86 @@ class GraphedStep:
         self.optimizer = optimizer
         self.topology = topology
         self.eager_steps = 0
-        self._graph: torch.cuda.CUDAGraph | None = None
-        self._batch: tuple[Tensor, ...] = ()
-        self._loss: Tensor | None = None
+        self._plain: _Capture | None = None
+        self._moving: _Capture | None = None
 
     def __call__(self, *batch: Tensor) -> Tensor:
         """Train on one batch; the loss, detached."""
-        scores = self.topology is not None and self.topology.scores_next
-        if not batch[0].is_cuda or scores or self.eager_steps < EAGER_STEPS:
+        if not batch[0].is_cuda or self.eager_steps < EAGER_STEPS:
             return self._run_eagerly(batch)
-        if self._graph is None:
-            self._capture(batch)
-        return self._replay(batch)
+        if self.topology is not None and self.topology.scores_next:
+            return self._move(batch)
+        if self._plain is None:
+            self._plain = self._capture(batch, None)
+        loss = self._plain.replay(batch)
+        if self.topology is not None:
+            self.topology.count_step()
+        return loss
 
     def _run_eagerly(self, batch: tuple[Tensor, ...]) -> Tensor:
         self.eager_steps += 1
+        if self.topology is not None and self.eager_steps == EAGER_STEPS and not self.topology.scores_next:
+            self.topology.rehearse()
         self.optimizer.zero_grad(set_to_none=True)
         loss = self.loss_fn(*batch)
         loss.backward()  # type: ignore[no-untyped-call]
         self.optimizer.step()
         return loss.detach()
 
-    def _capture(self, batch: tuple[Tensor, ...]) -> None:
-        for group in self.optimizer.param_groups:
-            if not isinstance(group["lr"], Tensor):
-                raise TopologyError(
-                    f"the learning rate {group['lr']} is a number, which a CUDA graph would keep for good; build the "
-                    "optimizer with lr=torch.tensor(...) on the GPU and fused=True or capturable=True"
-                )
-        self._batch = tuple(tensor.clone() for tensor in batch)
+    def _move(self, batch: tuple[Tensor, ...]) -> Tensor:
+        """A step that scores absent blocks and moves some, from its graph where the policy allows one."""
+        assert self.topology is not None
+        if self._moving is None:
+            move = self.topology.captured_move()
+            if move is None or not self.topology.moves_next:
+                return self._run_eagerly(batch)
+            self._moving = self._capture(batch, move)
+        assert self._moving.move is not None
+        self._moving.move.prepare(self.topology.step + 1)
+        loss = self._moving.replay(batch)
+        self.topology.count_captured_move(self._moving.move)
+        return loss
+
+    def _capture(self, batch: tuple[Tensor, ...], move: CapturedMove | None) -> "_Capture":
+        _require_tensor_rates(self.optimizer)
+        static = tuple(tensor.clone() for tensor in batch)
         self.optimizer.zero_grad(set_to_none=True)
         torch.cuda.synchronize()
         graph = torch.cuda.CUDAGraph()
-        with self._uncounted(), torch.cuda.graph(graph):
-            loss = self.loss_fn(*self._batch)
+        other = self._plain or self._moving
+        with self._uncounted(), torch.cuda.graph(graph, pool=other.graph.pool() if other else None):
+            loss = self.loss_fn(*static)
             loss.backward()  # type: ignore[no-untyped-call]
             self.optimizer.step()
-        self._graph, self._loss = graph, loss.detach()
+            if move is not None:
+                move.record()
+        return _Capture(graph, static, loss.detach(), move)
 
-    def _replay(self, batch: tuple[Tensor, ...]) -> Tensor:
-        assert self._graph is not None
-        assert self._loss is not None
-        for static, tensor in zip(self._batch, batch, strict=True):
-            static.copy_(tensor)
-        self._graph.replay()
-        if self.topology is not None:
-            self.topology.count_step()
-        return self._loss
-
-    def _uncounted(self) -> Any:
-        """While the step is captured it does not run, so the controller must not count it."""
-        from contextlib import nullcontext
-
+    def _uncounted(self) -> AbstractContextManager[None]:
+        """A captured step does not run, so the controller must not count it."""
         return nullcontext() if self.topology is None else self.topology.paused()
+
+
+class _Capture:
+    """A captured step: its graph, the batch it reads, the loss it writes, and the move in it."""
+
+    def __init__(
+        self, graph: torch.cuda.CUDAGraph, batch: tuple[Tensor, ...], loss: Tensor, move: CapturedMove | None
+    ) -> None:
+        self.graph, self.batch, self.loss, self.move = graph, batch, loss, move
+
+    def replay(self, batch: tuple[Tensor, ...]) -> Tensor:
+        """Run the step on ``batch``."""
+        for static, tensor in zip(self.batch, batch, strict=True):
+            static.copy_(tensor)
+        self.graph.replay()
+        return self.loss
+
+
+def _require_tensor_rates(optimizer: torch.optim.Optimizer) -> None:
+    for group in optimizer.param_groups:
+        if not isinstance(group["lr"], Tensor):
+            raise TopologyError(
+                f"the learning rate {group['lr']} is a number, which a CUDA graph would keep for good; build the "
+                "optimizer with lr=torch.tensor(...) on the GPU and fused=True or capturable=True"
+            )
