@@ -10,9 +10,9 @@ import typer
 from acf import __version__
 from acf.cli.bench import bench
 from acf.cli.options import Json, print_json
+from acf.cli.rtl import app as rtl
 from acf.errors import AcfError, ArchitectureError
 from acf.files import write_whole
-from acf.rtl.commands import app as rtl
 
 if TYPE_CHECKING:
     from acf.nn import LayerTiming

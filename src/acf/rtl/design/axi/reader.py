@@ -1,0 +1,79 @@
+"""Reads over AXI4: transfers of any length in bursts, several under way, beats in the order of asking."""
+
+from amaranth.hdl import Module, Signal
+from amaranth.lib import data
+from amaranth.lib.wiring import Component, In, Out
+
+from acf.rtl.design.axi.bursts import next_burst
+from acf.rtl.design.axi.spec import INCREMENTING, AxiSpec
+from acf.rtl.design.primitives.fifo import BoundedFifo
+
+
+class BurstReader(Component):
+    """Takes a transfer where ``valid`` meets ``ready``: ``beats`` from beat ``address`` on, for whom ``tag`` names.
+
+    Who asks has room for all of it: every beat is taken in the cycle in which it comes, and is at ``beat`` then, with
+    its ``beat_tag``; ``beat_last`` ends a transfer. One identity for all bursts, so answers come in order. ``failed``
+    is 1 with a beat whose response is an error.
+    """
+
+    def __init__(self, spec: AxiSpec, beats_bits: int, tag_bits: int) -> None:
+        self.spec = spec
+        super().__init__(
+            {
+                "valid": In(1),
+                "ready": Out(1),
+                "address": In(spec.beat_address_bits),
+                "beats": In(beats_bits),
+                "tag": In(tag_bits),
+                "beat_valid": Out(1),
+                "beat": Out(spec.data_bits),
+                "beat_tag": Out(tag_bits),
+                "beat_last": Out(1),
+                "failed": Out(1),
+                "is_idle": Out(1),
+                **spec.read_ports(),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        """A transfer in registers, cut into bursts; a queue of those that are under way."""
+        m, spec = Module(), self.spec
+        layout = data.StructLayout({"tag": self.tag.shape(), "last": 1})
+        m.submodules.open = under_way = BoundedFifo(layout.size, spec.outstanding_reads)
+        active, address = Signal(), Signal.like(self.address)
+        left, tag = Signal.like(self.beats), Signal.like(self.tag)
+        burst = next_burst(m, spec, address, left, "burst")
+        asks, is_final = Signal(), Signal()
+        entry, oldest = Signal(layout), Signal(layout)
+        m.d.comb += [
+            self.arvalid.eq(active & under_way.write_ready),
+            self.araddr.eq(address << spec.size_code),
+            self.arlen.eq(burst - 1),
+            self.arsize.eq(spec.size_code),
+            self.arburst.eq(INCREMENTING),
+            self.arcache.eq(0b0011),
+            asks.eq(self.arvalid & self.arready),
+            is_final.eq(left == burst),
+            entry.tag.eq(tag),
+            entry.last.eq(is_final),
+            under_way.write_valid.eq(asks),
+            under_way.write_data.eq(entry),
+            self.ready.eq(~active | (asks & is_final)),
+        ]
+        with m.If(self.valid & self.ready):
+            m.d.sync += [active.eq(1), address.eq(self.address), left.eq(self.beats), tag.eq(self.tag)]
+        with m.Elif(asks):
+            m.d.sync += [active.eq(~is_final), address.eq(address + burst), left.eq(left - burst)]
+        m.d.comb += [
+            self.rready.eq(1),
+            self.beat_valid.eq(self.rvalid),
+            oldest.eq(under_way.read_data),
+            self.beat.eq(self.rdata),
+            self.beat_tag.eq(oldest.tag),
+            self.beat_last.eq(self.rlast & oldest.last),
+            self.failed.eq(self.rvalid & self.rresp[1]),
+            under_way.read_ready.eq(self.rvalid & self.rlast),
+            self.is_idle.eq(~active & (under_way.level == 0)),
+        ]
+        return m

@@ -1,0 +1,90 @@
+"""What a unit does with its cycles, counted under the simulator's names."""
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import Component, In, Out
+from amaranth.utils import bits_for
+
+from acf.rtl.design.primitives.bits import masked
+from acf.sim.fabric.traffic import DRAIN, REASONS, SCAN, WORK
+
+COUNTER_BITS = 32
+REASON_NUMBER_BITS = bits_for(len(REASONS) - 1)
+
+
+class StallCounters(Component):
+    """A counter for each of `REASONS`, in one small memory; cycles are added when the unit turns to something else.
+
+    All of a wait goes to what ended it: the piece, if it came last; else the last block of its step; else, with both
+    there, the bank that was full. ``counted`` is the counter of ``counted_reason`` while ``counted_valid``; it is 0
+    unless ``is_counted``. A wait or a stretch of work that has not ended is not yet in it. ``since`` and ``turned`` add
+    up to the cycles since the unit last turned to something else; after its last piece these are the idle ones.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(
+            {
+                "enable": In(1),
+                "item_there": In(1),
+                "blocks_there": In(1),
+                "item_reason": In(3),
+                "block_reason": In(3),
+                "begins": In(1),
+                "works": In(1),
+                "scans": In(1),
+                "counted_reason": In(REASON_NUMBER_BITS),
+                "counted": Out(COUNTER_BITS),
+                "is_counted": Out(1),
+                "counted_valid": Out(1),
+                "since": Out(COUNTER_BITS),
+                "turned": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        """The reason of a wait is known when it ends. The memory has no reset: a bit tells what was written since."""
+        m = Module()
+        item_was_there, blocks_were_there, worked, scanned = Signal(), Signal(), Signal(), Signal()
+        m.d.sync += [
+            item_was_there.eq(self.item_there),
+            blocks_were_there.eq(self.blocks_there),
+            worked.eq(self.works),
+            scanned.eq(self.scans),
+        ]
+        waited_for, reason, turns = Signal(3), Signal(3), Signal()
+        m.d.comb += [
+            waited_for.eq(Mux(item_was_there, Mux(blocks_were_there, DRAIN, self.block_reason), self.item_reason)),
+            reason.eq(Mux(worked, WORK, Mux(scanned, SCAN, waited_for))),
+            turns.eq((worked != self.works) | (scanned != self.scans)),
+        ]
+        with m.If(turns):
+            m.d.sync += [self.since.eq(0), self.turned.eq(1)]
+        with m.Elif(worked | scanned | self.enable):
+            m.d.sync += self.since.eq(self.since + 1)
+        # A cycle later what has ended is added to its counter.
+        adds, added_reason, added, has_more = Signal(), Signal(3), Signal(COUNTER_BITS), Signal()
+        written, is_written = Signal(1 << REASON_NUMBER_BITS), Signal()
+        m.d.sync += [
+            adds.eq(turns),
+            added_reason.eq(reason),
+            added.eq(self.since),
+            has_more.eq(self.turned),
+            is_written.eq(written.bit_select(reason, 1)),
+        ]
+        with m.If(turns):
+            m.d.sync += written.bit_select(reason, 1).eq(1)
+        m.submodules.memory = memory = Memory(shape=COUNTER_BITS, depth=1 << REASON_NUMBER_BITS, init=[])
+        write, read = memory.write_port(), memory.read_port(domain="comb")
+        total = Signal(1 + COUNTER_BITS)
+        m.d.comb += [
+            # The sum of both and of has_more, which keeps a borrow from coming out of the lowest place.
+            total.eq(Cat(has_more, added) - Cat(Const(1, 1), ~masked(read.data, is_written))),
+            read.addr.eq(Mux(adds, added_reason, self.counted_reason)),
+            write.addr.eq(added_reason),
+            write.en.eq(adds),
+            write.data.eq(total[1:]),
+            self.counted.eq(read.data),
+            self.is_counted.eq(written.bit_select(self.counted_reason, 1)),
+            self.counted_valid.eq(~adds),
+        ]
+        return m

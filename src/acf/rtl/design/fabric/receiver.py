@@ -1,0 +1,58 @@
+"""Pieces as they arrive: flit by flit into a store, and their pattern of non-zeros once they are whole."""
+
+from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.lib.wiring import Component, In, Out
+from amaranth.utils import bits_for
+
+from acf.rtl.design.fabric.sizes import FabricSizes
+from acf.rtl.design.primitives.bits import wrapped
+
+
+class PieceReceiver(Component):
+    """Counts the flits of a piece and the places of a ring of ``places`` pieces.
+
+    ``word`` is the address of the flit in a store. With a piece's last flit ``whole`` is 1, ``place`` says where the
+    piece lies and ``pattern`` which of its values are no zeros: sent along where the piece is packed, seen else.
+    """
+
+    def __init__(self, sizes: FabricSizes, places: int) -> None:
+        self.sizes, self.places = sizes, places
+        super().__init__(
+            {
+                "valid": In(1),
+                "last": In(1),
+                "packed": In(1),
+                "data": In(sizes.flit_bits),
+                "word": Out(bits_for(places * sizes.piece_flits - 1)),
+                "whole": Out(1),
+                "place": Out(bits_for(places - 1)),
+                "pattern": Out(sizes.piece_values),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        """The pattern is gathered in parts of as many bits as a flit has values."""
+        m, sizes = Module(), self.sizes
+        flit, place = Signal(range(max(2, sizes.piece_flits))), Signal(range(max(2, self.places)))
+        m.d.comb += [
+            self.word.eq(place * sizes.piece_flits + flit),
+            self.place.eq(place),
+            self.whole.eq(self.valid & self.last),
+        ]
+        with m.If(self.valid):
+            m.d.sync += flit.eq(Mux(self.last, 0, flit + 1))
+            with m.If(self.last):
+                m.d.sync += place.eq(wrapped(place + 1, self.places))
+        width = sizes.flit_values
+        seen = Cat(*(self.data[16 * index : 16 * index + 15].any() for index in range(width)))
+        for part in range(sizes.piece_flits):
+            kept = Signal(width, name=f"part_{part}")
+            sent = self.data[part % 16 * width :][:width]
+            now = self.pattern[part * width :][:width]
+            m.d.comb += now.eq(kept)
+            with m.If(self.valid & self.packed & (flit == part // 16)):
+                m.d.comb += now.eq(sent)
+            with m.If(self.valid & ~self.packed & (flit == part)):
+                m.d.comb += now.eq(seen)
+            m.d.sync += kept.eq(now)
+        return m

@@ -1,0 +1,183 @@
+"""A read port of a cluster's stores: its units take turns, and each turn fetches a value and a row of a block."""
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
+from amaranth.lib import data
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import Component, In, Out
+from amaranth.utils import bits_for
+
+from acf.rtl.design.fabric.sizes import FabricSizes
+from acf.rtl.design.primitives.bits import below, count_ones, delayed, word_of
+from acf.rtl.design.primitives.popcount import CountOnes
+
+
+class StorePort(Component):
+    """Stores of queued pieces and of blocks, and the pipeline that unpacks one value and one row in every cycle.
+
+    Unit ``i`` of the port has the cycles ``i`` modulo ``scus_per_port`` (``turns``). In its turn it learns, as
+    ``last_cycle``, how long the pair that it requests takes, counted from 0; ``FETCH_CYCLES`` later the row is in its
+    buffer. A unit holds a request for a turn at least, so each is met; those of idle units are fetched for nothing.
+    """
+
+    def __init__(self, sizes: FabricSizes) -> None:
+        self.sizes = sizes
+        shape = sizes.shape
+        members: dict[str, In | Out] = {
+            "requests": In(data.ArrayLayout(sizes.request, shape.scus_per_port)),
+            "turns": Out(shape.scus_per_port),
+            "last_cycle": Out(bits_for(sizes.chunks - 1)),
+            "fetched_valid": Out(shape.scus_per_port),
+            "fetched": Out(sizes.fetched),
+        }
+        for name, places in (("serial", shape.queue_packets), ("parallel", shape.parallel_slots)):
+            members |= {
+                f"{name}_write": In(1),
+                f"{name}_word": In(bits_for(places * sizes.piece_flits - 1)),
+                f"{name}_data": In(sizes.flit_bits),
+                f"{name}_whole": In(1),
+                f"{name}_place": In(bits_for(places - 1)),
+                f"{name}_packed": In(1),
+                f"{name}_pattern": In(sizes.piece_values),
+            }
+        super().__init__(members)
+
+    def elaborate(self, platform: object) -> Module:
+        """Turn and patterns; addresses; words; row."""
+        m, sizes, shape = Module(), self.sizes, self.sizes.shape
+        tile = shape.tile
+        chosen = self._turn(m)
+        serial_pattern, serial_packed = self._patterns(m, "serial", shape.queue_packets, chosen.place)
+        block_pattern, block_packed = self._patterns(m, "parallel", shape.parallel_slots, chosen.slot)
+        row_pattern = Signal(tile)
+        m.d.comb += row_pattern.eq(word_of(block_pattern, chosen.step, tile))
+        count, least = count_ones(row_pattern), shape.scus_per_port
+        m.d.comb += self.last_cycle.eq(Mux(count > least, count - 1, least - 1))
+        asked = delayed(m, chosen, 1, "asked")
+        mask = delayed(m, row_pattern if sizes.skips_both else Mux(block_packed, row_pattern, ~0), 4, "mask")
+        kept_block, kept_packed = delayed(m, block_pattern, 1, "block"), delayed(m, block_packed, 1, "block_packed")
+        kept_serial, serial_is_packed = delayed(m, serial_pattern, 1, "piece"), delayed(m, serial_packed, 1, "packed")
+        serial_at = self._start(m, kept_serial, serial_is_packed, asked.row, asked.step, "value")
+        block_at = self._start(m, kept_block, kept_packed, asked.step, None, "row")
+        located = delayed(m, asked, 1, "located")
+        row = self._row(m, located, block_at)
+        lane_of_row = delayed(m, block_at[: bits_for(sizes.flit_values - 1)], 2, "lane_of_row")
+        if not sizes.skips_both:
+            row = _expanded(_rotated(row, lane_of_row, tile), mask, tile)
+        m.d.comb += [
+            self.fetched.row.eq(row),
+            self.fetched.first.eq(lane_of_row),
+            self.fetched.mask.eq(mask),
+            self.fetched.packed.eq(delayed(m, kept_packed, 3, "packed_row")),
+            self.fetched.value.eq(self._value(m, located, serial_at)),
+            self.fetched_valid.eq(delayed(m, self.turns, 4, "unit")),
+        ]
+        return m
+
+    def _turn(self, m: Module) -> data.View:
+        """The request of the unit whose turn it is."""
+        units = self.sizes.shape.scus_per_port
+        turn, chosen = Signal(range(max(2, units))), Signal(self.sizes.request)
+        m.d.sync += turn.eq(Mux(turn == units - 1, 0, turn + 1))
+        for unit in range(units):
+            m.d.comb += self.turns[unit].eq(turn == unit)
+        m.d.comb += chosen.eq(self.requests[turn] if units > 1 else self.requests[0])
+        return chosen
+
+    def _patterns(self, m: Module, name: str, places: int, place: Value) -> tuple[Value, Value]:
+        """Pattern of a piece and whether it is packed."""
+        values = self.sizes.piece_values
+        m.submodules[f"{name}_patterns"] = memory = Memory(shape=values + 1, depth=max(2, places), init=[])
+        write, read = memory.write_port(), memory.read_port(domain="comb")
+        m.d.comb += [
+            write.en.eq(getattr(self, f"{name}_whole")),
+            write.addr.eq(getattr(self, f"{name}_place")),
+            write.data.eq(Cat(getattr(self, f"{name}_pattern"), getattr(self, f"{name}_packed"))),
+            read.addr.eq(place),
+        ]
+        return read.data[:values], read.data[values]
+
+    def _start(self, m: Module, pattern: Value, packed: Value, row: Value, step: Value | None, name: str) -> Signal:
+        """Where in its piece the value at ``step`` of a row lies, or the row's first, counted in values; a cycle later.
+
+        In a packed piece that is the number of non-zeros before it, after the pattern.
+        """
+        sizes, tile = self.sizes, self.sizes.shape.tile
+        counter = CountOnes(m, name)
+        rows_before = below(row, tile)
+        for index in range(tile - 1):
+            counter.add(pattern[index * tile : (index + 1) * tile], rows_before[index])
+        if step is not None:
+            counter.add(word_of(pattern, row, tile) & below(step, tile))
+        at = Signal(range(sizes.piece_values + sizes.pattern_values), name=f"{name}_at")
+        index = Cat(Const(0, bits_for(tile - 1)) if step is None else step, row)
+        m.d.sync += at.eq(Mux(packed, sizes.pattern_values + counter.total(), index))
+        return at
+
+    def _value(self, m: Module, located: data.View, at: Signal) -> Signal:
+        """The value, two cycles after its place is known."""
+        sizes = self.sizes
+        depth = sizes.shape.queue_packets * sizes.piece_flits
+        m.submodules.serial_store = memory = Memory(shape=sizes.flit_bits, depth=max(2, depth), init=[])
+        write, read = memory.write_port(), memory.read_port()
+        value = Signal(16)
+        lane_bits = bits_for(sizes.flit_values - 1)
+        m.d.comb += [
+            write.en.eq(self.serial_write),
+            write.addr.eq(self.serial_word),
+            write.data.eq(self.serial_data),
+            read.addr.eq(Cat(at[lane_bits:][: sizes.flit_number_bits], located.place)),
+        ]
+        lane = delayed(m, at[:lane_bits], 1, "lane_of_value")
+        m.d.sync += value.eq(word_of(read.data, lane, 16))
+        return value
+
+    def _row(self, m: Module, located: data.View, at: Signal) -> Signal:
+        """``tile`` values from the place on, two cycles after it is known.
+
+        Each lane of the flits has a memory of its own, and those before the place read the following flit. So value
+        ``n`` of the piece comes out at place ``n`` modulo ``tile``. What is read beyond the end of a piece is masked.
+        """
+        sizes, tile = self.sizes, self.sizes.shape.tile
+        depth = sizes.shape.parallel_slots * sizes.piece_flits
+        lane_bits, number_bits = bits_for(sizes.flit_values - 1), sizes.flit_number_bits
+        lane, flit, following = at[:lane_bits], at[lane_bits:][:number_bits], Signal(number_bits)
+        m.d.comb += following.eq(flit + 1)
+        takes_following = below(lane, sizes.flit_values)
+        values = []
+        for index in range(sizes.flit_values):
+            m.submodules[f"block_store_{index}"] = memory = Memory(shape=16, depth=max(2, depth), init=[])
+            write, read = memory.write_port(), memory.read_port()
+            m.d.comb += [
+                write.en.eq(self.parallel_write),
+                write.addr.eq(self.parallel_word),
+                write.data.eq(self.parallel_data[16 * index : 16 * index + 16]),
+                read.addr.eq(Cat(Mux(takes_following[index], following, flit), located.slot)),
+            ]
+            values.append(read.data)
+        # Of lanes that are a tile apart the row goes through one.
+        came = delayed(m, lane, 1, "lane_of_words")
+        row, bits = Signal(16 * tile), bits_for(tile - 1)
+        came_before = below(came[:bits], tile)
+        for place in range(tile):
+            lanes = Cat(*values[place::tile])
+            part = (came[bits:] + came_before[place])[: len(came) - bits]
+            m.d.sync += row[16 * place : 16 * place + 16].eq(word_of(lanes, part, 16))
+        return row
+
+
+def _rotated(row: Value, first: Value, tile: int) -> Value:
+    """The row from place ``first`` on, around its end."""
+    return Cat(row, row).bit_select(first[: bits_for(tile - 1)] << 4, 16 * tile)
+
+
+def _expanded(packed: Value, mask: Value, tile: int) -> Value:
+    """Values in their columns: the n-th of ``packed`` where the n-th bit of ``mask`` is set, else zero."""
+    columns = []
+    for column in range(tile):
+        if column == 0:
+            value = packed[:16]
+        else:
+            before = count_ones(mask[:column])
+            value = packed[: 16 * (column + 1)].word_select(before, 16)
+        columns.append(value & mask[column].replicate(16))
+    return Cat(*columns)
