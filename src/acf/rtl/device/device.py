@@ -3,22 +3,23 @@
 from typing import Any
 
 from amaranth.hdl import Module, Signal
-from amaranth.lib.wiring import Component, Member, Out
+from amaranth.lib.wiring import Component, In, Out
 
 from acf.lowering import FabricShape
+from acf.rtl.design.axi.signatures import axi4, axi4_lite
 from acf.rtl.design.axi.spec import AxiSpec
 from acf.rtl.design.axi.writer import BurstWriter
 from acf.rtl.design.fabric.sizes import FabricSizes
 from acf.rtl.design.fabric.top import Fabric
 from acf.rtl.design.primitives.bits import all_of, any_of
 from acf.rtl.design.primitives.shared_modules import place
+from acf.rtl.design.primitives.wires import forward
 from acf.rtl.device.collector import ResultCollector
 from acf.rtl.device.fetcher import Fetcher, Slots
-from acf.rtl.device.registers import RegisterFile, slave_ports
+from acf.rtl.device.registers import ADDRESS_BITS, RegisterFile
 from acf.rtl.device.sequencer import Sequencer
 from acf.sim.fabric.traffic import REASONS
 
-SLAVE, MASTER = "s_axi_", "m_axi_"
 DEVICE_FLITS = 1 << 22
 """Flits in memory that the commands of a line can address, in an emitted device."""
 
@@ -34,8 +35,8 @@ def device_sizes(shape: FabricShape, command_depth: int = 512, products: bool = 
 class Device(Component):
     """A `Fabric` whose programs and results lie in memory, and whose control and counters are registers.
 
-    Registers are at ``s_axi_`` (AXI4-Lite), memory at ``m_axi_`` (AXI4). ``interrupt_request`` is 1 while the device is
-    done or stopped, if the host wants it.
+    Registers are at ``s_axi`` (AXI4-Lite slave), memory at ``m_axi`` (AXI4 master). ``interrupt_request`` is 1 while
+    the device is done or stopped, if the host has enabled interrupts.
     """
 
     def __init__(self, sizes: FabricSizes, axi: AxiSpec | None = None) -> None:
@@ -44,8 +45,8 @@ class Device(Component):
         Slots(sizes, self.axi)  # refuses a bus that does not fit
         super().__init__(
             {
-                **{SLAVE + name: port for name, port in slave_ports().items()},
-                **{MASTER + name: port for name, port in (self.axi.read_ports() | self.axi.write_ports()).items()},
+                "s_axi": In(axi4_lite(ADDRESS_BITS)),
+                "m_axi": Out(axi4(self.axi)),
                 "interrupt_request": Out(1),
             }
         )
@@ -57,8 +58,8 @@ class Device(Component):
         fabric = place(m, "fabric", Fabric(sizes), "fabric", sequencer.reset)
         fetcher = place(m, "fetcher", Fetcher(sizes, axi, fabric.command_bits), "fetcher", sequencer.reset)
         m.submodules.registers = registers = RegisterFile(sizes, fetcher.page_bits)
-        self._bring_out(m, SLAVE, registers, slave_ports())
-        self._bring_out(m, MASTER, fetcher, axi.read_ports())
+        forward(m, self.s_axi, registers.bus)
+        forward(m, self.m_axi, fetcher.bus)
         for name in ("reduces", "edge_cycles", "counted_unit"):
             m.d.comb += getattr(fabric, name).eq(getattr(registers, name))
         for name in (*REASONS, "idle"):
@@ -79,11 +80,6 @@ class Device(Component):
         self._feed(m, fabric, fetcher, registers, sequencer)
         self._write_back(m, fabric, fetcher, registers, sequencer)
         return m
-
-    def _bring_out(self, m: Module, prefix: str, component: Any, ports: dict[str, Member]) -> None:
-        for name, port in ports.items():
-            inner, outer = getattr(component, name), getattr(self, prefix + name)
-            m.d.comb += outer.eq(inner) if port.flow.name == "Out" else inner.eq(outer)
 
     def _feed(self, m: Module, fabric: Any, fetcher: Any, registers: RegisterFile, sequencer: Sequencer) -> None:
         """Counts of every line before the run; in it commands and packets as they come."""
@@ -117,7 +113,7 @@ class Device(Component):
         collectors = self._collectors(m, fabric, sequencer)
         burst = collectors[0].burst
         writer = place(m, "writer", BurstWriter(axi, len(collectors), burst, sizes.flit_bits), "writer")
-        self._bring_out(m, MASTER, writer, axi.write_ports())
+        forward(m, self.m_axi, writer.bus)
         page, first_beat = Signal(fetcher.page_bits), Signal(axi.beat_address_bits)
         m.d.comb += first_beat.eq(page << (axi.page_beats.bit_length() - 1))
         m.d.sync += page.eq(page + registers.result_pages)
@@ -145,7 +141,7 @@ class Device(Component):
             sequencer.bus_is_idle.eq(fetcher.is_idle & writer.is_idle),
             registers.write_failed.eq(writer.failed),
             registers.overflowed.eq(any_of([collector.overflows for collector in collectors])),
-            registers.written_beats.eq(self.m_axi_wvalid & self.m_axi_wready),
+            registers.written_beats.eq(self.m_axi.wvalid & self.m_axi.wready),
             registers.held_cycles.eq(any_of([collector.hold for collector in collectors])),
         ]
 

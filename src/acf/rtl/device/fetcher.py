@@ -7,12 +7,14 @@ from amaranth.utils import bits_for
 
 from acf.errors import RtlError
 from acf.rtl.design.axi.reader import BurstReader
+from acf.rtl.design.axi.signatures import axi4_read
 from acf.rtl.design.axi.spec import PAGE_BYTES, AxiSpec
 from acf.rtl.design.fabric.controller import COUNT_BITS
 from acf.rtl.design.fabric.sizes import FabricSizes
 from acf.rtl.design.primitives.fifo import BoundedFifo
 from acf.rtl.design.primitives.round_robin import after, first_from, index_of, select
 from acf.rtl.design.primitives.shared_modules import place
+from acf.rtl.design.primitives.wires import forward
 
 CHUNK_BYTES = 512
 """Bytes of commands that are fetched at once, at most."""
@@ -72,7 +74,7 @@ class Fetcher(Component):
                 "operand_failed": Out(1),
                 "command_failed": Out(1),
                 "is_idle": Out(1),
-                **spec.read_ports(),
+                "bus": Out(axi4_read(spec)),
             }
         )
 
@@ -80,9 +82,7 @@ class Fetcher(Component):
         """Who wants what, one of them in turn, the reader, and beats put together."""
         m, spec, slots = Module(), self.spec, self.slots
         m.submodules.reader = reader = BurstReader(spec, bits_for(slots.most_beats), bits_for(self.lines - 1) + 1)
-        for name, port in spec.read_ports().items():
-            inner, outer = getattr(reader, name), getattr(self, name)
-            m.d.comb += outer.eq(inner) if port.flow.name == "Out" else inner.eq(outer)
+        forward(m, self, reader, ["bus"])
         packets, commands = self._packets(m), self._commands(m)
         turn, wants = Signal(range(2 * self.lines)), Signal(2 * self.lines)
         m.d.comb += wants.eq(Cat(*(want.wanted for want in (*packets, *commands))))

@@ -4,9 +4,10 @@ from typing import Any
 
 from amaranth.hdl import Array, Cat, Module, Mux, Signal
 from amaranth.lib import data
-from amaranth.lib.wiring import Component, In, Member, Out
+from amaranth.lib.wiring import Component, In, Out
 from amaranth.utils import bits_for
 
+from acf.rtl.design.axi.signatures import axi4_lite
 from acf.rtl.design.fabric.controller import COUNT_BITS
 from acf.rtl.design.fabric.counters import COUNTER_BITS
 from acf.rtl.design.fabric.sizes import FabricSizes
@@ -70,7 +71,7 @@ class RegisterFile(Component):
         pages = data.ArrayLayout(page_bits, lines)
         super().__init__(
             {
-                **slave_ports(),
+                "bus": In(axi4_lite(ADDRESS_BITS)),
                 "start": Out(1),
                 "reduces": Out(1),
                 "edge_cycles": Out(bits_for(sizes.chunks)),
@@ -95,16 +96,16 @@ class RegisterFile(Component):
         m = Module()
         writes, is_whole = Signal(), Signal()
         m.d.comb += [
-            is_whole.eq(self.wstrb.all()),
-            writes.eq(self.awvalid & self.wvalid & (~self.bvalid | self.bready)),
-            self.awready.eq(writes),
-            self.wready.eq(writes),
-            self.arready.eq(~self.rvalid | self.rready),
+            is_whole.eq(self.bus.wstrb.all()),
+            writes.eq(self.bus.awvalid & self.bus.wvalid & (~self.bus.bvalid | self.bus.bready)),
+            self.bus.awready.eq(writes),
+            self.bus.wready.eq(writes),
+            self.bus.arready.eq(~self.bus.rvalid | self.bus.rready),
         ]
         with m.If(writes):
-            m.d.sync += [self.bvalid.eq(1), self.bresp.eq(Mux(is_whole, 0, 0b10))]
-        with m.Elif(self.bready):
-            m.d.sync += self.bvalid.eq(0)
+            m.d.sync += [self.bus.bvalid.eq(1), self.bus.bresp.eq(Mux(is_whole, 0, 0b10))]
+        with m.Elif(self.bus.bready):
+            m.d.sync += self.bus.bvalid.eq(0)
         registers = self._registers(m)
         self._write(m, writes & is_whole, registers)
         self._read(m, registers)
@@ -139,7 +140,7 @@ class RegisterFile(Component):
         }
 
     def _write(self, m: Module, writes: Any, registers: dict[str, Any]) -> None:
-        place, value = self.awaddr, self.wdata
+        place, value = self.bus.awaddr, self.bus.wdata
         m.d.sync += self.start.eq(writes & (place == REGISTERS["control"][0]) & value[0])
         with m.If(writes):
             for name, (offset, access, _) in REGISTERS.items():
@@ -154,35 +155,10 @@ class RegisterFile(Component):
     def _read(self, m: Module, registers: dict[str, Any]) -> None:
         words = [registers[name] for name in REGISTERS]
         words += [0] * ((1 << (ADDRESS_BITS - 2)) - len(words))
-        with m.If(self.arvalid & self.arready):
-            m.d.sync += [self.rvalid.eq(1), self.rdata.eq(Array(words)[self.araddr[2:]])]
-        with m.Elif(self.rready):
-            m.d.sync += self.rvalid.eq(0)
-
-
-def slave_ports() -> dict[str, Member]:
-    """The five channels of an AXI4-Lite slave of 32 bits."""
-    return {
-        "awvalid": In(1),
-        "awready": Out(1),
-        "awaddr": In(ADDRESS_BITS),
-        "awprot": In(3),
-        "wvalid": In(1),
-        "wready": Out(1),
-        "wdata": In(32),
-        "wstrb": In(4),
-        "bvalid": Out(1),
-        "bready": In(1),
-        "bresp": Out(2),
-        "arvalid": In(1),
-        "arready": Out(1),
-        "araddr": In(ADDRESS_BITS),
-        "arprot": In(3),
-        "rvalid": Out(1),
-        "rready": In(1),
-        "rdata": Out(32),
-        "rresp": Out(2),
-    }
+        with m.If(self.bus.arvalid & self.bus.arready):
+            m.d.sync += [self.bus.rvalid.eq(1), self.bus.rdata.eq(Array(words)[self.bus.araddr[2:]])]
+        with m.Elif(self.bus.rready):
+            m.d.sync += self.bus.rvalid.eq(0)
 
 
 def register_table() -> str:

@@ -5,6 +5,7 @@ from amaranth.lib import data
 from amaranth.lib.wiring import Component, In, Out
 
 from acf.rtl.design.axi.bursts import next_burst
+from acf.rtl.design.axi.signatures import axi4_read
 from acf.rtl.design.axi.spec import INCREMENTING, AxiSpec
 from acf.rtl.design.primitives.fifo import BoundedFifo
 
@@ -32,7 +33,7 @@ class BurstReader(Component):
                 "beat_last": Out(1),
                 "failed": Out(1),
                 "is_idle": Out(1),
-                **spec.read_ports(),
+                "bus": Out(axi4_read(spec)),
             }
         )
 
@@ -47,13 +48,13 @@ class BurstReader(Component):
         asks, is_final = Signal(), Signal()
         entry, oldest = Signal(layout), Signal(layout)
         m.d.comb += [
-            self.arvalid.eq(active & under_way.write_ready),
-            self.araddr.eq(address << spec.size_code),
-            self.arlen.eq(burst - 1),
-            self.arsize.eq(spec.size_code),
-            self.arburst.eq(INCREMENTING),
-            self.arcache.eq(0b0011),
-            asks.eq(self.arvalid & self.arready),
+            self.bus.arvalid.eq(active & under_way.write_ready),
+            self.bus.araddr.eq(address << spec.size_code),
+            self.bus.arlen.eq(burst - 1),
+            self.bus.arsize.eq(spec.size_code),
+            self.bus.arburst.eq(INCREMENTING),
+            self.bus.arcache.eq(0b0011),
+            asks.eq(self.bus.arvalid & self.bus.arready),
             is_final.eq(left == burst),
             entry.tag.eq(tag),
             entry.last.eq(is_final),
@@ -66,14 +67,14 @@ class BurstReader(Component):
         with m.Elif(asks):
             m.d.sync += [active.eq(~is_final), address.eq(address + burst), left.eq(left - burst)]
         m.d.comb += [
-            self.rready.eq(1),
-            self.beat_valid.eq(self.rvalid),
+            self.bus.rready.eq(1),
+            self.beat_valid.eq(self.bus.rvalid),
             oldest.eq(under_way.read_data),
-            self.beat.eq(self.rdata),
+            self.beat.eq(self.bus.rdata),
             self.beat_tag.eq(oldest.tag),
-            self.beat_last.eq(self.rlast & oldest.last),
-            self.failed.eq(self.rvalid & self.rresp[1]),
-            under_way.read_ready.eq(self.rvalid & self.rlast),
+            self.beat_last.eq(self.bus.rlast & oldest.last),
+            self.failed.eq(self.bus.rvalid & self.bus.rresp[1]),
+            under_way.read_ready.eq(self.bus.rvalid & self.bus.rlast),
             self.is_idle.eq(~active & (under_way.level == 0)),
         ]
         return m

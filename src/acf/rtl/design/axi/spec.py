@@ -2,8 +2,6 @@
 
 from dataclasses import dataclass
 
-from amaranth.lib.wiring import In, Member, Out
-
 from acf.errors import RtlError
 
 PAGE_BYTES = 4096
@@ -66,41 +64,3 @@ class AxiSpec:
     def beat_address_bits(self) -> int:
         """Bits of the number of a beat in memory."""
         return self.address_bits - self.size_code
-
-    def read_ports(self) -> dict[str, Member]:
-        """Channels AR and R of a master."""
-        return {**self._address_ports("ar"), **_answer("r", 1), "rdata": In(self.data_bits), "rlast": In(1)}
-
-    def write_ports(self) -> dict[str, Member]:
-        """Channels AW, W and B of a master."""
-        return {
-            **self._address_ports("aw"),
-            "wvalid": Out(1),
-            "wready": In(1),
-            "wdata": Out(self.data_bits),
-            "wstrb": Out(self.beat_bytes),
-            "wlast": Out(1),
-            **_answer("b", 1),
-        }
-
-    def _address_ports(self, channel: str) -> dict[str, Member]:
-        widths = {
-            "valid": 1,
-            "id": 1,
-            "addr": self.address_bits,
-            "len": 8,
-            "size": 3,
-            "burst": 2,
-            "cache": 4,
-            "prot": 3,
-        }
-        return {**{channel + name: Out(width) for name, width in widths.items()}, f"{channel}ready": In(1)}
-
-
-def _answer(channel: str, id_bits: int) -> dict[str, Member]:
-    return {
-        f"{channel}valid": In(1),
-        f"{channel}ready": Out(1),
-        f"{channel}id": In(id_bits),
-        f"{channel}resp": In(2),
-    }

@@ -5,6 +5,7 @@ from amaranth.lib import data
 from amaranth.lib.wiring import Component, In, Out
 from amaranth.utils import bits_for
 
+from acf.rtl.design.axi.signatures import axi4_write
 from acf.rtl.design.axi.spec import INCREMENTING, AxiSpec
 from acf.rtl.design.primitives.round_robin import after, first_from, select
 
@@ -29,7 +30,7 @@ class BurstWriter(Component):
                 "next": Out(senders),
                 "failed": Out(1),
                 "is_idle": Out(1),
-                **spec.write_ports(),
+                "bus": Out(axi4_write(spec)),
             }
         )
 
@@ -48,24 +49,24 @@ class BurstWriter(Component):
         m.d.comb += [
             starts.eq(((state == 0) | ends) & self.offers.any() & (awaited != spec.outstanding_writes)),
             self.granted.eq(Mux(starts, chosen, 0)),
-            self.awvalid.eq(state == 1),
-            self.awaddr.eq(address << spec.size_code),
-            self.awlen.eq(left * beats_of_word - 1),
-            self.awsize.eq(spec.size_code),
-            self.awburst.eq(INCREMENTING),
-            self.awcache.eq(0b0011),
-            self.wvalid.eq(state == 2),
-            self.wdata.eq(select(sender, [self.word[place] for place in places]).word_select(beat, spec.data_bits)),
-            self.wstrb.eq(-1),
-            self.wlast.eq((left == 1) & (beat == beats_of_word - 1)),
-            word_ends.eq(self.wvalid & self.wready & (beat == beats_of_word - 1)),
+            self.bus.awvalid.eq(state == 1),
+            self.bus.awaddr.eq(address << spec.size_code),
+            self.bus.awlen.eq(left * beats_of_word - 1),
+            self.bus.awsize.eq(spec.size_code),
+            self.bus.awburst.eq(INCREMENTING),
+            self.bus.awcache.eq(0b0011),
+            self.bus.wvalid.eq(state == 2),
+            self.bus.wdata.eq(select(sender, [self.word[place] for place in places]).word_select(beat, spec.data_bits)),
+            self.bus.wstrb.eq(-1),
+            self.bus.wlast.eq((left == 1) & (beat == beats_of_word - 1)),
+            word_ends.eq(self.bus.wvalid & self.bus.wready & (beat == beats_of_word - 1)),
             ends.eq(word_ends & (left == 1)),
             self.next.eq(Mux(word_ends, sender, 0)),
-            self.bready.eq(1),
-            self.failed.eq(self.bvalid & self.bresp[1]),
+            self.bus.bready.eq(1),
+            self.failed.eq(self.bus.bvalid & self.bus.bresp[1]),
             self.is_idle.eq((state == 0) & (awaited == 0)),
         ]
-        m.d.sync += awaited.eq(awaited + starts - self.bvalid)
+        m.d.sync += awaited.eq(awaited + starts - self.bus.bvalid)
         with m.If(ends):
             m.d.sync += state.eq(0)
         with m.If(starts):
@@ -76,9 +77,9 @@ class BurstWriter(Component):
                 address.eq(select(chosen, [self.addresses[place] for place in places])),
                 left.eq(select(chosen, [self.words[place] for place in places])),
             ]
-        with m.If(self.awvalid & self.awready):
+        with m.If(self.bus.awvalid & self.bus.awready):
             m.d.sync += state.eq(2)
-        with m.If(self.wvalid & self.wready):
+        with m.If(self.bus.wvalid & self.bus.wready):
             m.d.sync += beat.eq(Mux(beat == beats_of_word - 1, 0, beat + 1))
         with m.If(word_ends & ~starts):
             m.d.sync += left.eq(left - 1)

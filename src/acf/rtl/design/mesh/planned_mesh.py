@@ -8,7 +8,7 @@ from amaranth.lib.wiring import Component, In, Out
 from acf.rtl.design.mesh.network import MeshNetwork, MeshNetworkSpec
 from acf.rtl.design.mesh.route_planner import PlannerSpec, RoutePlanner
 from acf.rtl.design.mesh.router import RouterSpec
-from acf.rtl.design.primitives.wires import pass_on
+from acf.rtl.design.primitives.wires import forward
 
 
 class PlannedMesh(Component):
@@ -41,9 +41,7 @@ class PlannedMesh(Component):
             self.swap.eq(planner.swap),
         ]
         for part in (planner, mesh):
-            for name, member in part.signature.members.items():
-                if name not in _INNER:
-                    pass_on(m, getattr(self, name), getattr(part, name), member.flow.name == "In")
+            forward(m, self, part, [name for name in part.signature.members if name not in _INNER])
         return m
 
 

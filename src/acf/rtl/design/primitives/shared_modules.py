@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-from acf.rtl.design.primitives.ports import ports_of
+from acf.rtl.design.primitives.ports import convert_component, ports_of
 
 _PARTS: ContextVar[dict[str, str] | None] = ContextVar("parts", default=None)
 
@@ -39,7 +39,7 @@ def place(m: Any, name: str, component: Any, module: str, reset: Any = None) -> 
 
     ports = {f"{'i' if port.is_input else 'o'}_{port.name}": port.signal for port in ports_of(component)}
     if module not in parts:
-        parts[module] = _text(component, module)
+        parts[module] = convert_component(component, module).replace("attribute \\top 1\n", "")
     component._MustUse__used = True  # its ports are, and one like it has been elaborated
     head = parts[module].rsplit(f"\nmodule \\{module}\n", 1)[1]
     resets = ResetSignal() if reset is None else ResetSignal() | reset
@@ -48,10 +48,3 @@ def place(m: Any, name: str, component: Any, module: str, reset: Any = None) -> 
             ports[f"i_{wire}"] = signal
     m.submodules[name] = Instance(module, **ports)
     return component
-
-
-def _text(component: Any, module: str) -> str:
-    from amaranth.back import rtlil
-
-    text: str = rtlil.convert(component, name=module, emit_src=False)
-    return text.replace("attribute \\top 1\n", "")

@@ -1,17 +1,22 @@
-"""Passing the ports of a component on to the one around it."""
+"""Wiring the ports of a submodule to those of the component around it."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from amaranth.hdl import Module
+from amaranth.lib.wiring import In, Signature
 
 
-def pass_on(m: Module, outer: Any, inner: Any, is_input: bool) -> None:
-    """Connect a port of a component to the same port of one inside it; arrays and interfaces part by part."""
-    if isinstance(outer, list):
-        for one, other in zip(outer, inner, strict=True):
-            pass_on(m, one, other, is_input)
-    elif hasattr(outer, "signature"):
-        for name in outer.signature.members:
-            pass_on(m, getattr(outer, name), getattr(inner, name), is_input)
-    else:
-        m.d.comb += inner.eq(outer) if is_input else outer.eq(inner)
+def forward(m: Module, outer: Any, inner: Any, names: Iterable[str] | None = None) -> None:
+    """Connect ports of ``inner`` with the members of ``outer`` that have the same names, each in its own direction.
+
+    Both are components or interfaces; arrays and nested interfaces are connected element by element. ``names``: the
+    ports to connect, all of ``inner`` where it is None.
+    """
+    members = inner.signature.members
+    forwarded = Signature({name: members[name] for name in (members if names is None else names)})
+    for path, member, value in forwarded.flatten(inner):
+        peer = outer
+        for part in path:
+            peer = peer[part] if isinstance(part, int) else getattr(peer, part)
+        m.d.comb += value.eq(peer) if member.flow == In else peer.eq(value)

@@ -8,6 +8,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import Component, In, Out
 from amaranth.utils import bits_for
 
+from acf.rtl.design.axi.signatures import axi4
 from acf.rtl.design.axi.spec import AxiSpec
 from acf.rtl.design.primitives.fifo import BoundedFifo
 
@@ -24,7 +25,6 @@ class AxiMemory(Component):
     def __init__(self, spec: AxiSpec, beats: int) -> None:
         self.spec, self.beats = spec, beats
         place = bits_for(beats - 1)
-        bus = spec.read_ports() | spec.write_ports()
         super().__init__(
             {
                 "latency": In(16),
@@ -33,7 +33,7 @@ class AxiMemory(Component):
                 "load_data": In(spec.data_bits),
                 "peek_address": In(place),
                 "peek": Out(spec.data_bits),
-                **{name: port.flip() for name, port in bus.items()},
+                "bus": In(axi4(spec)),
             }
         )
 
@@ -55,24 +55,24 @@ class AxiMemory(Component):
         address = Signal(place)
         m.d.sync += now.eq(now + 1)
         m.d.comb += [
-            self.arready.eq(queue.write_ready),
-            queue.write_valid.eq(self.arvalid),
-            asked.address.eq(self.araddr >> spec.size_code),
-            asked.length.eq(self.arlen),
+            self.bus.arready.eq(queue.write_ready),
+            queue.write_valid.eq(self.bus.arvalid),
+            asked.address.eq(self.bus.araddr >> spec.size_code),
+            asked.length.eq(self.bus.arlen),
             asked.due.eq(now + self.latency),
             queue.write_data.eq(asked),
             oldest.eq(queue.read_data),
-            goes_on.eq(~self.rvalid | self.rready),
+            goes_on.eq(~self.bus.rvalid | self.bus.rready),
             reads.eq(queue.read_valid & (now >= oldest.due) & goes_on),
             queue.read_ready.eq(reads & (beat == oldest.length)),
             address.eq(oldest.address + beat),
             port.addr.eq(Mux(reads, address, self.peek_address)),
             port.en.eq(goes_on),
-            self.rdata.eq(port.data),
+            self.bus.rdata.eq(port.data),
             self.peek.eq(port.data),
         ]
         with m.If(goes_on):
-            m.d.sync += [self.rvalid.eq(reads), self.rlast.eq(beat == oldest.length)]
+            m.d.sync += [self.bus.rvalid.eq(reads), self.bus.rlast.eq(beat == oldest.length)]
         with m.If(reads):
             m.d.sync += beat.eq(Mux(beat == oldest.length, 0, beat + 1))
 
@@ -81,16 +81,16 @@ class AxiMemory(Component):
         address, is_open = Signal(self.peek_address.shape()), Signal()
         takes = Signal()
         m.d.comb += [
-            self.awready.eq(~is_open),
-            self.wready.eq(is_open & (~self.bvalid | self.bready)),
-            takes.eq(self.wvalid & self.wready),
+            self.bus.awready.eq(~is_open),
+            self.bus.wready.eq(is_open & (~self.bus.bvalid | self.bus.bready)),
+            takes.eq(self.bus.wvalid & self.bus.wready),
             port.en.eq(takes | self.load),
             port.addr.eq(Mux(takes, address, self.load_address)),
-            port.data.eq(Mux(takes, self.wdata, self.load_data)),
+            port.data.eq(Mux(takes, self.bus.wdata, self.load_data)),
         ]
-        with m.If(self.awvalid & self.awready):
-            m.d.sync += [address.eq(self.awaddr >> self.spec.size_code), is_open.eq(1)]
+        with m.If(self.bus.awvalid & self.bus.awready):
+            m.d.sync += [address.eq(self.bus.awaddr >> self.spec.size_code), is_open.eq(1)]
         with m.If(takes):
-            m.d.sync += [address.eq(address + 1), is_open.eq(~self.wlast), self.bvalid.eq(self.wlast)]
-        with m.Elif(self.bready):
-            m.d.sync += self.bvalid.eq(0)
+            m.d.sync += [address.eq(address + 1), is_open.eq(~self.bus.wlast), self.bus.bvalid.eq(self.bus.wlast)]
+        with m.Elif(self.bus.bready):
+            m.d.sync += self.bus.bvalid.eq(0)

@@ -7,6 +7,7 @@ from amaranth.utils import bits_for
 from acf.rtl.design.fabric.sizes import FabricSizes
 from acf.rtl.design.fabric.top import Fabric
 from acf.rtl.design.primitives.shared_modules import place
+from acf.rtl.design.primitives.wires import forward
 from acf.rtl.verify.benches.flit_memory import FlitMemory
 
 
@@ -59,9 +60,5 @@ class FabricBench(Component):
                 fabric.memory_outside[line].eq(memory.outside),
                 fabric.memory_data[line].eq(memory.data),
             ]
-        for name, member in fabric.signature.members.items():
-            if name.startswith("memory_"):
-                continue
-            outer, inner = getattr(self, name), getattr(fabric, name)
-            m.d.comb += inner.eq(outer) if member.flow.name == "In" else outer.eq(inner)
+        forward(m, self, fabric, [name for name in fabric.signature.members if not name.startswith("memory_")])
         return m

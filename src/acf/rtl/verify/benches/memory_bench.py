@@ -7,7 +7,7 @@ from amaranth.hdl import Module
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import Component
 
-from acf.rtl.design.primitives.wires import pass_on
+from acf.rtl.design.primitives.wires import forward
 
 
 class WithMemory(Component):
@@ -30,6 +30,5 @@ class WithMemory(Component):
         m.submodules.memory = memory = Memory(shape=width, depth=depth, init=self._contents)
         port = memory.read_port()
         m.d.comb += [port.addr.eq(inner.memory_address), inner.memory_data.eq(port.data)]
-        for name, member in self.signature.members.items():
-            pass_on(m, getattr(self, name), getattr(inner, name), member.flow.name == "In")
+        forward(m, self, inner, self.signature.members)
         return m
