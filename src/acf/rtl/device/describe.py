@@ -12,7 +12,7 @@ from acf.rtl.tools.hierarchy import count_instances, count_submodules, split_mod
 from acf.rtl.tools.verilog import to_rtlil
 
 MEANINGS: dict[str, str] = {
-    "parallel": "0: a serial piece, 1: a block",
+    "parallel": "0: a serial tile, 1: a block",
     "packed": "a bit per value and the values that are no zeros follow; else all values",
     "flits": "flits of the packet",
     "address": "its first flit in the memory behind the controller",
@@ -21,15 +21,15 @@ MEANINGS: dict[str, str] = {
     "sum_flits": "reduction: flits of partial sums of this round",
     "sum_stride": "reduction: cycles from one of them to the next",
     "sum_cycles": "reduction: cycles until the banks are empty",
-    "blocks": "blocks of the step that the piece meets, in the order of their arrival",
-    "sums": "pieces of the bank that they add to, in the same order",
+    "blocks": "blocks of the step that the tile meets, in the order of their arrival",
+    "sums": "tiles of the bank that they add to, in the same order",
     "count": "blocks of the step in this cluster",
     "edge_valid": "one of them is narrower than a tile",
     "edge": "which one",
     "round": "round of the cluster, modulo 256; its lowest bit is the bank",
-    "last_of_step": "the step's blocks are free once this piece is done",
-    "last_of_round": "the bank is closed once this piece is done",
-    "tiles": "pieces of results that leave then",
+    "last_of_k_step": "the step's blocks are free once this tile is done",
+    "last_of_round": "the bank is closed once this tile is done",
+    "tiles": "tiles of results that leave then",
 }
 """What the fields of command words mean."""
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from amaranth.hdl import Module, Signal
-from amaranth.lib.wiring import Component, In, Out
+from amaranth.lib.wiring import Component, In, Out, connect
 
 from acf.lowering import FabricShape
 from acf.rtl.design.axi.signatures import axi4, axi4_lite
@@ -60,7 +60,7 @@ class Device(Component):
         m.submodules.registers = registers = RegisterFile(sizes, fetcher.page_bits)
         forward(m, self.s_axi, registers.bus)
         forward(m, self.m_axi, fetcher.bus)
-        for name in ("reduces", "edge_cycles", "counted_unit"):
+        for name in ("reduces", "edge_cycles", "counted_scu"):
             m.d.comb += getattr(fabric, name).eq(getattr(registers, name))
         for name in (*REASONS, "idle"):
             m.d.comb += getattr(registers, name).eq(getattr(fabric, name))
@@ -83,27 +83,20 @@ class Device(Component):
 
     def _feed(self, m: Module, fabric: Any, fetcher: Any, registers: RegisterFile, sequencer: Sequencer) -> None:
         """Counts of every line before the run; in it commands and packets as they come."""
-        lines = range(len(fabric.memory_ask))
         m.d.comb += [
             fabric.run.eq(sequencer.run),
             fabric.refill.eq(1),
             fabric.load.eq(fetcher.load),
             fabric.load_word.eq(fetcher.load_word),
-            fabric.memory_valid.eq(fetcher.memory_valid),
-            fabric.memory_first.eq(fetcher.memory_first),
-            fabric.memory_outside.eq(-1),
             fetcher.start.eq(sequencer.begins),
             fetcher.enable.eq(sequencer.run),
             fetcher.counts.eq(registers.counts),
             fetcher.command_pages.eq(registers.command_pages),
             fetcher.data_pages.eq(registers.data_pages),
-            fetcher.asks.eq(fabric.memory_ask),
-            fetcher.addresses.eq(fabric.memory_address),
-            fetcher.flits.eq(fabric.memory_flits),
             fetcher.takes.eq(fabric.takes),
         ]
-        for line in lines:
-            m.d.comb += fabric.memory_data[line].eq(fetcher.memory_data)
+        for line, port in enumerate(fabric.memories):
+            connect(m, port, fetcher.memories[line])
             with m.If(sequencer.counts & (sequencer.place == line)):
                 m.d.comb += [fabric.load_count[line].eq(1), fabric.load_address.eq(registers.counts[line])]
 

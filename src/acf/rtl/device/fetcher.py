@@ -10,6 +10,7 @@ from acf.rtl.design.axi.reader import BurstReader
 from acf.rtl.design.axi.signatures import axi4_read
 from acf.rtl.design.axi.spec import PAGE_BYTES, AxiSpec
 from acf.rtl.design.fabric.controller import COUNT_BITS
+from acf.rtl.design.fabric.memory_port import memory_port
 from acf.rtl.design.fabric.sizes import FabricSizes
 from acf.rtl.design.primitives.fifo import BoundedFifo
 from acf.rtl.design.primitives.round_robin import after, first_from, index_of, select
@@ -37,7 +38,7 @@ class Slots:
             max(1, min(sizes.command_depth // 2, CHUNK_BYTES // (beats * spec.beat_bytes)))
             for beats in (self.row, self.column)
         )
-        self.most_beats = max(sizes.piece_flits * self.flit, self.row_chunk * self.row, self.column_chunk * self.column)
+        self.most_beats = max(sizes.tile_flits * self.flit, self.row_chunk * self.row, self.column_chunk * self.column)
 
 
 class Fetcher(Component):
@@ -61,13 +62,8 @@ class Fetcher(Component):
                 "counts": In(data.ArrayLayout(COUNT_BITS, lines)),
                 "command_pages": In(pages),
                 "data_pages": In(pages),
-                "asks": In(lines),
-                "addresses": In(data.ArrayLayout(bits_for(sizes.memory_flits - 1), lines)),
-                "flits": In(data.ArrayLayout(bits_for(sizes.piece_flits), lines)),
+                "memories": In(memory_port(sizes)).array(lines),
                 "takes": In(lines),
-                "memory_valid": Out(lines),
-                "memory_first": Out(lines),
-                "memory_data": Out(sizes.flit_bits),
                 "load": Out(lines),
                 "load_word": Out(command_bits),
                 "beat_valid": Out(1),
@@ -113,15 +109,15 @@ class Fetcher(Component):
 
     def _packets(self, m: Module) -> list["_Want"]:
         """For every line the oldest packet that was asked for and not fetched yet."""
-        address_bits, flit_bits = len(self.addresses[0]), len(self.flits[0])
+        address_bits, flit_bits = len(self.memories[0].address), len(self.memories[0].flits)
         wants = []
         for line in range(self.lines):
             fifo = BoundedFifo(address_bits + flit_bits, self.sizes.shape.prefetch_packets)
             place(m, f"asks_{line}", fifo, "ask_queue")
             want = _Want(self, f"packet_{line}")
             m.d.comb += [
-                fifo.write_valid.eq(self.asks[line]),
-                fifo.write_data.eq(Cat(self.addresses[line], self.flits[line])),
+                fifo.write_valid.eq(self.memories[line].ask),
+                fifo.write_data.eq(Cat(self.memories[line].address, self.memories[line].flits)),
                 fifo.read_ready.eq(want.granted),
                 want.wanted.eq(fifo.read_valid),
                 want.page.eq(self.data_pages[line]),
@@ -176,23 +172,20 @@ class Fetcher(Component):
             self.operand_failed.eq(reader.failed & ~is_command),
             self.command_failed.eq(reader.failed & is_command),
         ]
-        m.d.sync += [self.memory_valid.eq(0), self.memory_first.eq(0), self.load.eq(0)]
         with m.If(reader.beat_valid):
             m.d.sync += [word.eq(Cat(word, reader.beat)[spec.data_bits :]), beat.eq(Mux(ends, 0, beat + 1))]
         was_row = Signal()
         m.d.sync += was_row.eq(line < rows)
-        for index in range(self.lines):
+        for index, port in enumerate(self.memories):
             mine = ends & (line == index)
             m.d.sync += [
-                self.memory_valid[index].eq(mine & ~is_command),
-                self.memory_first[index].eq(mine & ~is_command & reader.beat_last),
+                port.valid.eq(mine & ~is_command),
+                port.first.eq(mine & ~is_command & reader.beat_last),
                 self.load[index].eq(mine & is_command),
             ]
+            m.d.comb += [port.data.eq(word[-self.sizes.flit_bits :]), port.outside.eq(1)]
         row_word, column_word = word[-slots.row * spec.data_bits :], word[-slots.column * spec.data_bits :]
-        m.d.comb += [
-            self.memory_data.eq(word[-self.sizes.flit_bits :]),
-            self.load_word.eq(Mux(was_row, row_word, column_word)),
-        ]
+        m.d.comb += self.load_word.eq(Mux(was_row, row_word, column_word))
 
 
 class _Want:

@@ -44,8 +44,8 @@ _ORDER: tuple[tuple[str, str, str], ...] = (
     ("commands", _BOTH, f"number of commands of the line, below 2^{COUNT_BITS}"),
     ("command_page", _BOTH, "page where its commands begin"),
     ("data_page", _BOTH, "page where its flits begin"),
-    ("counted_unit", _BOTH, "the unit whose counters are read"),
-    *((reason, _READ, f"cycles of that unit: {reason}") for reason in (*REASONS, "idle")),
+    ("counted_scu", _BOTH, "the SCU whose counters are read"),
+    *((reason, _READ, f"cycles of that SCU: {reason}") for reason in (*REASONS, "idle")),
     *((name, _READ, text) for name, text in COUNTS.items()),
 )
 
@@ -80,7 +80,7 @@ class RegisterFile(Component):
                 "counts": Out(data.ArrayLayout(COUNT_BITS, lines)),
                 "command_pages": Out(pages),
                 "data_pages": Out(pages),
-                "counted_unit": Out(bits_for(shape.units - 1)),
+                "counted_scu": Out(bits_for(shape.units - 1)),
                 "is_done": In(1),
                 "is_busy": In(1),
                 "is_running": In(1),
@@ -134,7 +134,7 @@ class RegisterFile(Component):
             "result_pages": self.result_pages,
             "line": line,
             **{name: Array(getattr(self, table))[line] for name, table in _LINE_REGISTERS.items()},
-            "counted_unit": self.counted_unit,
+            "counted_scu": self.counted_scu,
             **{reason: getattr(self, reason) for reason in (*REASONS, "idle")},
             **counts,
         }

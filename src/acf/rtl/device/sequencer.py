@@ -32,7 +32,7 @@ class Sequencer(Component):
         shape = sizes.shape
         hops = shape.hop_cycles * (shape.mesh_rows + shape.mesh_columns + 2)
         pipelines = sizes.datapath_delay + hops + 2 * shape.result_flit_cycles + 2 * shape.sum_flit_cycles
-        self.settle_cycles = 1 << (pipelines + 2 * sizes.piece_flits + 16).bit_length()
+        self.settle_cycles = 1 << (pipelines + 2 * sizes.tile_flits + 16).bit_length()
         self.places = max(shape.mesh_rows + shape.mesh_columns, shape.clusters)
         super().__init__(
             {

@@ -28,7 +28,7 @@ SMALL = FabricShape(
         ({"lanes": 2}, "with skip 'both' the 2 lanes"),
         ({"interconnect": "crossbar"}, "a crossbar has ideal links"),
         ({"scus_per_cluster": 3}, "scus_per_cluster 3 must divide the tile 8"),
-        ({"link_bytes": 8}, "link_bytes 8 must be a power of two from a row of values, 16, to a piece, 128"),
+        ({"link_bytes": 8}, "link_bytes 8 must be a power of two from a row of values, 16, to a tile, 128"),
         ({"sum_adders": 3}, "sum_adders 3 must be a power of two"),
         ({"sram_cycles": 2}, "sram_cycles 2 must be at least 3"),
         ({"hop_cycles": 3}, "with hop_cycles 3 results of two clusters meet"),

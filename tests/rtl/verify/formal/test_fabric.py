@@ -7,15 +7,15 @@ from amaranth.hdl import Module, Signal
 
 from acf.lowering import FabricShape
 from acf.rtl.design.fabric.line import CreditLine, PacketLine, ResultLine
-from acf.rtl.design.fabric.receiver import PieceReceiver
+from acf.rtl.design.fabric.receiver import TileReceiver
 from acf.rtl.design.fabric.sizes import FabricSizes
 from acf.rtl.design.primitives.bits import delayed
 from acf.rtl.verify.formal.fabric import (
-    CopiesReachTheirTakers,
+    BitmapsShowTheValues,
+    CopiesReachTheirDestinations,
     CreditsComeBackOnce,
     CreditsKeepQueuesFromOverflowing,
     FlitsFillTheRing,
-    PatternsShowTheValues,
     ResultsNeverMeet,
 )
 from acf.rtl.verify.formal.prove import prove_by_induction, prove_within
@@ -29,8 +29,8 @@ def sizes(**changes: Any) -> FabricSizes:
 
 
 @pytest.mark.parametrize(("places", "serial"), [(2, True), (3, False)], ids=["row", "column"])
-def test_a_line_gives_every_taker_one_copy_and_nobody_else(places: int, serial: bool) -> None:
-    property_ = CopiesReachTheirTakers(sizes(mesh_columns=3, hop_cycles=1), places, serial)
+def test_a_line_gives_every_destination_one_copy_and_nobody_else(places: int, serial: bool) -> None:
+    property_ = CopiesReachTheirDestinations(sizes(mesh_columns=3, hop_cycles=1), places, serial)
     assert prove_by_induction(property_, property_.longest + 2).holds
 
 
@@ -45,7 +45,7 @@ class GreedyLine(PacketLine):
 
 def test_a_line_that_copies_too_much_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("acf.rtl.verify.formal.fabric.PacketLine", GreedyLine)
-    assert not prove_within(CopiesReachTheirTakers(sizes(), 2, serial=False), cycles=5).holds
+    assert not prove_within(CopiesReachTheirDestinations(sizes(), 2, serial=False), cycles=5).holds
 
 
 def test_credits_come_back_once() -> None:
@@ -101,7 +101,7 @@ def test_flits_fill_the_ring_of_places(places: int) -> None:
     assert prove_by_induction(FlitsFillTheRing(sizes(), places)).holds
 
 
-class Overwriting(PieceReceiver):
+class Overwriting(TileReceiver):
     """Has a place less than it should."""
 
     def __init__(self, sizes: FabricSizes, places: int) -> None:
@@ -110,34 +110,34 @@ class Overwriting(PieceReceiver):
 
 
 def test_a_ring_with_a_place_too_few_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("acf.rtl.verify.formal.fabric.PieceReceiver", Overwriting)
+    monkeypatch.setattr("acf.rtl.verify.formal.fabric.TileReceiver", Overwriting)
     assert not prove_within(FlitsFillTheRing(sizes(), 3), cycles=8).holds
 
 
-def test_a_pattern_shows_every_value_of_two_pieces() -> None:
-    assert prove_within(PatternsShowTheValues(sizes(link_bytes=32)), cycles=9).holds
+def test_a_bitmap_shows_every_value_of_two_tiles() -> None:
+    assert prove_within(BitmapsShowTheValues(sizes(link_bytes=32)), cycles=9).holds
 
 
-class Forgetful(PieceReceiver):
-    """Takes every flit for one of a packed piece."""
+class Forgetful(TileReceiver):
+    """Takes every flit for one of a packed tile."""
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.inner = inner = PieceReceiver(self.sizes, self.places)
+        m.submodules.inner = inner = TileReceiver(self.sizes, self.places)
         m.d.comb += [
             inner.valid.eq(self.valid),
             inner.last.eq(self.last),
             inner.packed.eq(1),
             inner.data.eq(self.data),
             self.whole.eq(inner.whole),
-            self.pattern.eq(inner.pattern),
+            self.bitmap.eq(inner.bitmap),
         ]
         return m
 
 
-def test_a_receiver_that_misreads_full_pieces_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("acf.rtl.verify.formal.fabric.PieceReceiver", Forgetful)
-    assert not prove_within(PatternsShowTheValues(sizes(link_bytes=32)), cycles=5).holds
+def test_a_receiver_that_misreads_full_tiles_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("acf.rtl.verify.formal.fabric.TileReceiver", Forgetful)
+    assert not prove_within(BitmapsShowTheValues(sizes(link_bytes=32)), cycles=5).holds
 
 
 def test_no_queue_and_no_store_overflows() -> None:

@@ -1,4 +1,4 @@
-"""A cluster: units, the queue and the stores they share, and the banks they fill by turns."""
+"""A cluster: SCUs, the queue and the stores they share, and the banks they fill by turns."""
 
 from amaranth.hdl import Array, Cat, Module, Mux, Signal
 from amaranth.lib import data
@@ -8,7 +8,7 @@ from amaranth.utils import bits_for
 
 from acf.rtl.design.fabric.counters import COUNTER_BITS, REASON_NUMBER_BITS, StallCounters
 from acf.rtl.design.fabric.datapath import SumDatapath
-from acf.rtl.design.fabric.receiver import PieceReceiver
+from acf.rtl.design.fabric.receiver import TileReceiver
 from acf.rtl.design.fabric.results import FlitGatherer, SumChain, SumReader, rounded_bf16
 from acf.rtl.design.fabric.sizes import REASON_BITS, ROUND_BITS, FabricSizes
 from acf.rtl.design.fabric.store_port import StorePort
@@ -23,14 +23,14 @@ class Cluster(Component):
     ``queue_credit`` is 1 in the cycle in which a queue place becomes free, ``slot_credits`` tells how many slots do.
     ``reduces``: blocks come along the row, and results wait for ``sums_start`` (the datapath's time) and
     ``sums_done``. ``slot_is_mine``: results may leave in this cycle. ``is_first_row``: nothing to add sums to.
-    With ``counts`` the counter of ``counted_unit`` for ``counted_reason`` can be read a cycle later, if it is valid
-    then, and how long the unit has been idle; 0 unless ``is_counted``.
+    With ``counts`` the counter of ``counted_scu`` for ``counted_reason`` can be read a cycle later, if it is valid
+    then, and how long the SCU has been idle; 0 unless ``is_counted``.
     """
 
     def __init__(self, sizes: FabricSizes, is_first_row: bool, counts: bool = True) -> None:
         self.sizes, self.is_first_row, self.counts = sizes, is_first_row, counts
         shape = sizes.shape
-        units, tiles = shape.scus_per_cluster, shape.accumulator_tiles
+        scus, tiles = shape.scus_per_cluster, shape.accumulator_tiles
         members: dict[str, In | Out] = {
             "enable": In(1),
             "reduces": In(1),
@@ -52,8 +52,8 @@ class Cluster(Component):
             "result": Out(sizes.flit_bits),
             "serial_arrives": Out(1),
             "parallel_arrives": Out(1),
-            "begins": Out(units),
-            "ends": Out(units),
+            "begins": Out(scus),
+            "ends": Out(scus),
             "leaves": Out(1),
             "empties": Out(1),
             "is_quiet": Out(1),
@@ -61,7 +61,7 @@ class Cluster(Component):
         if counts:
             members |= {
                 "is_counted": In(1),
-                "counted_unit": In(bits_for(units - 1)),
+                "counted_scu": In(bits_for(scus - 1)),
                 "counted_reason": In(REASON_NUMBER_BITS),
                 "counted": Out(COUNTER_BITS),
                 "counted_valid": Out(1),
@@ -72,14 +72,14 @@ class Cluster(Component):
     def elaborate(self, platform: object) -> Module:
         """Receive, walk, fetch and accumulate, close, drain."""
         m, sizes, shape = Module(), self.sizes, self.sizes.shape
-        units = shape.scus_per_cluster
-        walkers = [Walker(sizes) for _ in range(units)]
-        paths = [SumDatapath(sizes) for _ in range(units)]
+        scus = shape.scus_per_cluster
+        walkers = [Walker(sizes) for _ in range(scus)]
+        paths = [SumDatapath(sizes) for _ in range(scus)]
         ports = [StorePort(sizes) for _ in range(sizes.ports)]
-        for unit, (walker, path) in enumerate(zip(walkers, paths, strict=True)):
-            place(m, f"walker_{unit}", walker, "walker")
-            place(m, f"datapath_{unit}", path, "datapath")
-            port, turn = ports[unit // shape.scus_per_port], unit % shape.scus_per_port
+        for scu, (walker, path) in enumerate(zip(walkers, paths, strict=True)):
+            place(m, f"walker_{scu}", walker, "walker")
+            place(m, f"datapath_{scu}", path, "datapath")
+            port, turn = ports[scu // shape.scus_per_port], scu % shape.scus_per_port
             m.d.comb += [
                 path.operation.eq(walker.operation),
                 port.requests[turn].eq(walker.request),
@@ -87,10 +87,10 @@ class Cluster(Component):
                 walker.last_cycle.eq(port.last_cycle),
                 path.fetched_valid.eq(port.fetched_valid[turn]),
                 path.fetched.eq(port.fetched),
-                walker.unit.eq(unit),
+                walker.scu.eq(scu),
                 walker.edge_cycles.eq(self.edge_cycles),
-                self.begins[unit].eq(walker.begins),
-                self.ends[unit].eq(walker.ends),
+                self.begins[scu].eq(walker.begins),
+                self.ends[scu].eq(walker.ends),
             ]
         for index, port in enumerate(ports):
             place(m, f"port_{index}", port, "port")
@@ -108,7 +108,7 @@ class Cluster(Component):
     def _receive_blocks(self, m: Module, ports: list[StorePort]) -> tuple[Signal, Signal]:
         """Blocks that have come, and why the last of them came when it did."""
         sizes = self.sizes
-        m.submodules.block_receiver = receiver = PieceReceiver(sizes, sizes.shape.parallel_slots)
+        m.submodules.block_receiver = receiver = TileReceiver(sizes, sizes.shape.parallel_slots)
         row, column = self.row_in, self.column_in
         flit = Signal(data.StructLayout({"last": 1, "packed": 1, "reason": REASON_BITS, "data": sizes.flit_bits}))
         valid = Signal()
@@ -129,9 +129,9 @@ class Cluster(Component):
         return arrived, reason
 
     def _receive_items(self, m: Module, walkers: list[Walker], ports: list[StorePort]) -> data.View:
-        """Hand every serial piece to all units; the header of the oldest that is not done yet."""
+        """Hand every serial tile to all SCUs; the header of the oldest that is not done yet."""
         sizes, shape = self.sizes, self.sizes.shape
-        m.submodules.item_receiver = receiver = PieceReceiver(sizes, shape.queue_packets)
+        m.submodules.item_receiver = receiver = TileReceiver(sizes, shape.queue_packets)
         row = self.row_in
         m.d.comb += [
             receiver.valid.eq(row.valid & ~row.parallel),
@@ -146,11 +146,11 @@ class Cluster(Component):
         due, base = Signal(sizes.due_bits), Signal(range(max(2, shape.parallel_slots)))
         after = Signal(sizes.due_bits)
         m.d.comb += after.eq(due + header.count)
-        with m.If(receiver.whole & header.last_of_step):
+        with m.If(receiver.whole & header.last_of_k_step):
             m.d.sync += [due.eq(after), base.eq(wrapped(Cat(base, 0) + header.count, shape.parallel_slots))]
-        for unit, walker in enumerate(walkers):
+        for scu, walker in enumerate(walkers):
             item = walker.write_item
-            own_rows = range(unit, shape.tile, shape.scus_per_cluster)
+            own_rows = range(scu, shape.tile, shape.scus_per_cluster)
             m.d.comb += [
                 walker.write.eq(receiver.whole),
                 walker.write_place.eq(receiver.place),
@@ -159,7 +159,7 @@ class Cluster(Component):
                 item.due.eq(after),
                 item.base.eq(base),
                 item.reason.eq(row.reason),
-                item.pattern.eq(Cat(*(receiver.pattern[index * shape.tile :][: shape.tile] for index in own_rows))),
+                item.bitmap.eq(Cat(*(receiver.bitmap[index * shape.tile :][: shape.tile] for index in own_rows))),
             ]
         m.submodules.headers = memory = Memory(shape=sizes.header, depth=max(2, shape.queue_packets), init=[])
         write, read = memory.write_port(), memory.read_port(domain="comb")
@@ -167,7 +167,7 @@ class Cluster(Component):
         self._done_place = read.addr
         return read.data
 
-    def _write_ports(self, m: Module, name: str, ports: list[StorePort], receiver: PieceReceiver) -> None:
+    def _write_ports(self, m: Module, name: str, ports: list[StorePort], receiver: TileReceiver) -> None:
         for port in ports:
             m.d.comb += [
                 getattr(port, f"{name}_write").eq(receiver.valid),
@@ -176,13 +176,13 @@ class Cluster(Component):
                 getattr(port, f"{name}_whole").eq(receiver.whole),
                 getattr(port, f"{name}_place").eq(receiver.place),
                 getattr(port, f"{name}_packed").eq(receiver.packed),
-                getattr(port, f"{name}_pattern").eq(receiver.pattern),
+                getattr(port, f"{name}_bitmap").eq(receiver.bitmap),
             ]
 
     def _finish_items(self, m: Module, walkers: list[Walker], header: data.View) -> Signal:
-        """A piece is done when every unit has ended it; its place, and after a step its blocks, are free again."""
+        """A tile is done when every SCU has ended it; its place, and after a step its blocks, are free again."""
         queue = self.sizes.shape.queue_packets
-        ahead = [Signal(range(queue + 1), name=f"ended_{unit}") for unit in range(len(walkers))]
+        ahead = [Signal(range(queue + 1), name=f"ended_{scu}") for scu in range(len(walkers))]
         done, oldest = Signal(), Signal(range(max(2, queue)))
         self._queued = queued = Signal(range(queue + 1))
         m.d.sync += queued.eq(queued + self.serial_arrives - done)
@@ -190,7 +190,7 @@ class Cluster(Component):
             done.eq(all_of([count != 0 for count in ahead])),
             self._done_place.eq(oldest),
             self.queue_credit.eq(done),
-            self.slot_credits.eq(masked(header["count"], done & header.last_of_step)),
+            self.slot_credits.eq(masked(header["count"], done & header.last_of_k_step)),
             self.closes.eq(done & header.last_of_round),
         ]
         for count, walker in zip(ahead, walkers, strict=True):
@@ -223,9 +223,9 @@ class Cluster(Component):
         result_ends = delayed(m, is_last, delay + results.cycles - 1, "bank_drained")
         sum_ends = delayed(m, self.sums_start & self.sums_last, sums.cycles - 1, "sums_drained")
         m.d.sync += bank.eq(bank ^ (result_ends | sum_ends))
-        for unit, path in enumerate(paths):
+        for scu, path in enumerate(paths):
             m.d.comb += [
-                path.drain.eq(results.read | sums.drains[unit]),
+                path.drain.eq(results.read | sums.drains[scu]),
                 path.drain_bank.eq(bank),
                 path.drain_address.eq(Mux(results.read, results.address, sums.address)),
             ]
@@ -252,7 +252,7 @@ class Cluster(Component):
     ) -> tuple[Signal, Signal, Signal]:
         """Flit that leaves, whether one does, whether it is the round's last; and banks that become empty."""
         sizes = self.sizes
-        piece_flits = sizes.piece_values // sizes.flit_values
+        tile_flits = sizes.tile_values // sizes.flit_values
         waiting, tiles = (
             Signal(range(3)),
             [Signal(range(self.sizes.shape.accumulator_tiles + 1), name=f"tiles_{i}") for i in (0, 1)],
@@ -273,7 +273,7 @@ class Cluster(Component):
         m.d.comb += [
             ready.eq(((waiting != 0) | closes) & (rest == 0)),
             active.eq(ready & self.slot_is_mine & self.enable),
-            limit.eq(Mux(waiting != 0, Mux(oldest, tiles[1], tiles[0]), header.tiles) * piece_flits),
+            limit.eq(Mux(waiting != 0, Mux(oldest, tiles[1], tiles[0]), header.tiles) * tile_flits),
         ]
         leaves, is_last = Signal(), Signal()
         m.d.comb += [leaves.eq(active), is_last.eq(active & (flit == limit - 1))]
@@ -293,8 +293,8 @@ class Cluster(Component):
 
     def _count(self, m: Module, walkers: list[Walker], block_reason: Signal) -> None:
         all_counters = []
-        for unit, walker in enumerate(walkers):
-            counters = place(m, f"counters_{unit}", StallCounters(), "counters")
+        for scu, walker in enumerate(walkers):
+            counters = place(m, f"counters_{scu}", StallCounters(), "counters")
             m.d.comb += [
                 counters.enable.eq(self.enable),
                 counters.item_there.eq(walker.item_there),
@@ -310,7 +310,7 @@ class Cluster(Component):
         chosen = {}
         for name in ("counted", "is_counted", "counted_valid", "since", "turned"):
             values = Array(getattr(counters, name) for counters in all_counters)
-            chosen[name] = values[self.counted_unit] if len(values) > 1 else values[0]
+            chosen[name] = values[self.counted_scu] if len(values) > 1 else values[0]
         m.d.sync += [
             self.counted.eq(masked(chosen["counted"], self.is_counted & chosen["is_counted"])),
             self.counted_valid.eq(chosen["counted_valid"] & self.is_counted),

@@ -6,6 +6,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import Component, In, Out
 from amaranth.utils import bits_for
 
+from acf.rtl.design.fabric.memory_port import memory_port
 from acf.rtl.design.fabric.sizes import FabricSizes
 from acf.rtl.design.primitives.bits import all_of, wrapped
 from acf.sim.fabric.traffic import FILL, IMBALANCE, MEMORY, MESH
@@ -21,7 +22,6 @@ class Controller(Component):
     With ``refill`` the memory is a window: ``load`` comes while the program runs, each word goes behind the one before,
     and ``takes`` tells that a place is free again.
     While ``run`` is 1 it asks its memory for one packet a cycle, ``prefetch_packets`` ahead at most, and sends.
-    ``memory_late``: the packet waited behind another one's flits; ``memory_outside``: it came from outside the chip.
     On a mesh column whose partial sums are added (``reduces``) the commands are rounds of results instead, and no sums
     are ordered while ``hold`` is 1.
     """
@@ -40,14 +40,7 @@ class Controller(Component):
             "count": In(COUNT_BITS),
             "refill": In(1),
             "takes": Out(1),
-            "memory_ask": Out(1),
-            "memory_address": Out(bits_for(sizes.memory_flits - 1)),
-            "memory_flits": Out(bits_for(sizes.piece_flits)),
-            "memory_valid": In(1),
-            "memory_first": In(1),
-            "memory_late": In(1),
-            "memory_outside": In(1),
-            "memory_data": In(sizes.flit_bits),
+            "memory": Out(memory_port(sizes)),
             "slot_credits": In(data.ArrayLayout(bits_for(tiles), places)),
             "link": Out(sizes.link(places, serial)),
             "sends": Out(1),
@@ -81,9 +74,9 @@ class Controller(Component):
             send_port.addr.eq(self._place(m, depth, moves, "send")[1]),
             ask_port.addr.eq(self._place(m, depth, asks, "ask")[1]),
             self.takes.eq(moves),
-            self.memory_ask.eq(asks),
-            self.memory_address.eq(ask_port.data.address),
-            self.memory_flits.eq(ask_port.data.flits),
+            self.memory.ask.eq(asks),
+            self.memory.address.eq(ask_port.data.address),
+            self.memory.flits.eq(ask_port.data.flits),
         ]
         has_command = Signal()
         m.d.comb += has_command.eq(self.run & (to_send != 0))
@@ -127,7 +120,7 @@ class Controller(Component):
     def _send(self, m: Module, command: data.View, has_command: Value) -> None:
         """Send the head packet when it is there, the link is free and all destinations have room."""
         sizes, shape = self.sizes, self.sizes.shape
-        packets, flits_left = Signal(range(shape.prefetch_packets + 1)), Signal(range(sizes.piece_flits + 1))
+        packets, flits_left = Signal(range(shape.prefetch_packets + 1)), Signal(range(sizes.tile_flits + 1))
         came, late, outside = self._arrivals(m)
         could, blocked, fresh = Signal(), Signal(), Signal()
         has_packet = has_command if self.serial else has_command & ~self.reduces
@@ -136,7 +129,7 @@ class Controller(Component):
             self.sends.eq(could & self._has_room(m, command)),
             fresh.eq(came & (packets == 1) & ~late),
         ]
-        first = self.memory_valid & self.memory_first
+        first = self.memory.valid & self.memory.first
         m.d.sync += [packets.eq(packets + first - self.sends), blocked.eq(could & ~self.sends)]
         with m.If(self.sends):
             m.d.sync += flits_left.eq(command.flits - 1)
@@ -165,11 +158,11 @@ class Controller(Component):
         m.submodules.arrivals = memory = Memory(shape=2, depth=max(2, depth), init=[])
         write, read = memory.write_port(), memory.read_port(domain="comb")
         came, write_place, read_place = Signal(), Signal(range(max(2, depth))), Signal(range(max(2, depth)))
-        first = self.memory_valid & self.memory_first
+        first = self.memory.valid & self.memory.first
         m.d.comb += [
             write.en.eq(first),
             write.addr.eq(write_place),
-            write.data.eq(Cat(self.memory_late, self.memory_outside)),
+            write.data.eq(Cat(self.memory.late, self.memory.outside)),
             read.addr.eq(read_place),
         ]
         m.d.sync += came.eq(first)
@@ -182,17 +175,17 @@ class Controller(Component):
     def _flit(self, m: Module, moves: Value) -> Value:
         """The queue of fetched flits, a block RAM: the one that moves is on the link a cycle later."""
         sizes = self.sizes
-        depth = max(2, sizes.shape.prefetch_packets * sizes.piece_flits)
+        depth = max(2, sizes.shape.prefetch_packets * sizes.tile_flits)
         m.submodules.flits = memory = Memory(shape=sizes.flit_bits, depth=depth, init=[])
         write, read = memory.write_port(), memory.read_port()
         write_place, read_place = Signal(range(depth)), Signal(range(depth))
         m.d.comb += [
-            write.en.eq(self.memory_valid),
+            write.en.eq(self.memory.valid),
             write.addr.eq(write_place),
-            write.data.eq(self.memory_data),
+            write.data.eq(self.memory.data),
             read.addr.eq(read_place),
         ]
-        with m.If(self.memory_valid):
+        with m.If(self.memory.valid):
             m.d.sync += write_place.eq(wrapped(write_place + 1, depth))
         with m.If(moves):
             m.d.sync += read_place.eq(wrapped(read_place + 1, depth))

@@ -1,4 +1,4 @@
-"""What a unit does with its cycles, counted under the simulator's names."""
+"""What an SCU does with its cycles, counted under the simulator's names."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib.memory import Memory
@@ -13,12 +13,12 @@ REASON_NUMBER_BITS = bits_for(len(REASONS) - 1)
 
 
 class StallCounters(Component):
-    """A counter for each of `REASONS`, in one small memory; cycles are added when the unit turns to something else.
+    """A counter for each of `REASONS`, in one small memory; cycles are added when the SCU turns to something else.
 
-    All of a wait goes to what ended it: the piece, if it came last; else the last block of its step; else, with both
+    All of a wait goes to what ended it: the tile, if it came last; else the last block of its step; else, with both
     there, the bank that was full. ``counted`` is the counter of ``counted_reason`` while ``counted_valid``; it is 0
     unless ``is_counted``. A wait or a stretch of work that has not ended is not yet in it. ``since`` and ``turned`` add
-    up to the cycles since the unit last turned to something else; after its last piece these are the idle ones.
+    up to the cycles since the SCU last turned to something else; after its last tile these are the idle ones.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Multiply and accumulate: what a unit does with the rows that its port fetched, and the two banks of its sums."""
+"""Multiply and accumulate: what an SCU does with the rows that its port fetched, and the two banks of its sums."""
 
 from typing import Any
 
@@ -127,7 +127,7 @@ class SumDatapath(Component):
         return sums, totals, effectual
 
     def _bank(self, m: Module, index: int, meets: Any, adds: Any, totals: Any, effectual: Signal) -> Any:
-        """One bank, a block RAM: the unit's or, while it drains, the cluster's. A cleared word is zero by its kind."""
+        """One bank, a block RAM: the SCU's or, while it drains, the cluster's. A cleared word is zero by its kind."""
         lanes = self.sizes.shape.lanes
         m.submodules[f"bank_{index}"] = memory = Memory(shape=self.word, depth=max(2, self.sizes.sum_words), init=[])
         write, read = memory.write_port(granularity=1), memory.read_port()

@@ -79,5 +79,5 @@ def _round_flits(program: Program, number: int, row: int, column: int) -> int:
 def _bank(sizes: FabricSizes, values: Values) -> Values:
     """Values in the order of leaving as ``[tiles, tile, tile]``: word n is word n // SCUs of SCU n % SCUs."""
     shape = sizes.shape
-    ordered = values.reshape(-1, sizes.unit_rows, sizes.chunks, shape.scus_per_cluster, shape.lanes)
+    ordered = values.reshape(-1, sizes.scu_rows, sizes.chunks, shape.scus_per_cluster, shape.lanes)
     return np.ascontiguousarray(ordered.transpose(0, 1, 3, 2, 4)).reshape(-1, shape.tile, shape.tile)

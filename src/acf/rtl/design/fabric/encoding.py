@@ -221,7 +221,7 @@ class _Encoder:
             "count": len(columns),
             "edge_valid": int(has_edge),
             "edge": columns.index(self.last_column) if has_edge else 0,
-            "last_of_step": int(following is None or int(rows.step[following]) != k_step),
+            "last_of_k_step": int(following is None or int(rows.step[following]) != k_step),
             "last_of_round": int(following is None or int(rows.round[following]) != number),
             "tiles": result_tiles,
         }

@@ -21,7 +21,7 @@ class PacketLine(Component):
 
     def __init__(self, sizes: FabricSizes, places: int, serial: bool) -> None:
         self.sizes, self.places, self.serial = sizes, places, serial
-        taken = {f"taken_{place}": Out(sizes.link(1, serial)) for place in range(places)}
+        taken = {f"copy_{place}": Out(sizes.link(1, serial)) for place in range(places)}
         super().__init__({"sent": In(sizes.link(places, serial)), **taken})
 
     def elaborate(self, platform: object) -> Module:
@@ -29,7 +29,7 @@ class PacketLine(Component):
         m, hop = Module(), self.sizes.shape.hop_cycles
         flit: Any = delayed(m, self.sent, hop - 1, "hop_0")
         for place in range(self.places):
-            self._copy(m, getattr(self, f"taken_{place}"), flit)
+            self._copy(m, getattr(self, f"copy_{place}"), flit)
             if place + 1 < self.places:
                 following = Signal(self.sizes.link(self.places - place - 1, self.serial), name=f"beyond_{place}")
                 self._pass_on(m, following, flit)

@@ -1,4 +1,4 @@
-"""Pieces as they arrive: flit by flit into a store, and their pattern of non-zeros once they are whole."""
+"""Tiles as they arrive: flit by flit into a store, and their bitmap of non-zeros once they are whole."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib.wiring import Component, In, Out
@@ -8,11 +8,11 @@ from acf.rtl.design.fabric.sizes import FabricSizes
 from acf.rtl.design.primitives.bits import wrapped
 
 
-class PieceReceiver(Component):
-    """Counts the flits of a piece and the places of a ring of ``places`` pieces.
+class TileReceiver(Component):
+    """Counts the flits of a tile and the places of a ring of ``places`` tiles.
 
-    ``word`` is the address of the flit in a store. With a piece's last flit ``whole`` is 1, ``place`` says where the
-    piece lies and ``pattern`` which of its values are no zeros: sent along where the piece is packed, seen else.
+    ``word`` is the address of the flit in a store. With a tile's last flit ``whole`` is 1, ``place`` says where the
+    tile lies and ``bitmap`` which of its values are no zeros: sent along where the tile is packed, seen else.
     """
 
     def __init__(self, sizes: FabricSizes, places: int) -> None:
@@ -23,19 +23,19 @@ class PieceReceiver(Component):
                 "last": In(1),
                 "packed": In(1),
                 "data": In(sizes.flit_bits),
-                "word": Out(bits_for(places * sizes.piece_flits - 1)),
+                "word": Out(bits_for(places * sizes.tile_flits - 1)),
                 "whole": Out(1),
                 "place": Out(bits_for(places - 1)),
-                "pattern": Out(sizes.piece_values),
+                "bitmap": Out(sizes.tile_values),
             }
         )
 
     def elaborate(self, platform: object) -> Module:
-        """The pattern is gathered in parts of as many bits as a flit has values."""
+        """The bitmap is gathered in parts of as many bits as a flit has values."""
         m, sizes = Module(), self.sizes
-        flit, place = Signal(range(max(2, sizes.piece_flits))), Signal(range(max(2, self.places)))
+        flit, place = Signal(range(max(2, sizes.tile_flits))), Signal(range(max(2, self.places)))
         m.d.comb += [
-            self.word.eq(place * sizes.piece_flits + flit),
+            self.word.eq(place * sizes.tile_flits + flit),
             self.place.eq(place),
             self.whole.eq(self.valid & self.last),
         ]
@@ -45,10 +45,10 @@ class PieceReceiver(Component):
                 m.d.sync += place.eq(wrapped(place + 1, self.places))
         width = sizes.flit_values
         seen = Cat(*(self.data[16 * index : 16 * index + 15].any() for index in range(width)))
-        for part in range(sizes.piece_flits):
+        for part in range(sizes.tile_flits):
             kept = Signal(width, name=f"part_{part}")
             sent = self.data[part % 16 * width :][:width]
-            now = self.pattern[part * width :][:width]
+            now = self.bitmap[part * width :][:width]
             m.d.comb += now.eq(kept)
             with m.If(self.valid & self.packed & (flit == part // 16)):
                 m.d.comb += now.eq(sent)

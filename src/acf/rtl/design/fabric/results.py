@@ -1,4 +1,4 @@
-"""Results on their way out of a cluster: words of its units gathered to flits, and sums of a column added up."""
+"""Results on their way out of a cluster: words of its SCUs gathered to flits, and sums of a column added up."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib.wiring import Component, In, Out
@@ -11,9 +11,9 @@ from acf.rtl.design.primitives.shared_modules import place
 
 
 class FlitGatherer(Component):
-    """Reads the words of flit number ``flit`` from all units, a word of each in a cycle, and puts them side by side.
+    """Reads the words of flit number ``flit`` from all SCUs, a word of each in a cycle, and puts them side by side.
 
-    Word ``n`` of a bank is word ``n // units`` of unit ``n % units``. ``valid`` comes ``cycles`` after ``start``, with
+    Word ``n`` of a bank is word ``n // SCUs`` of SCU ``n % SCUs``. ``valid`` comes ``cycles`` after ``start``, with
     a flit of bf16 values.
     """
 
@@ -23,7 +23,7 @@ class FlitGatherer(Component):
         shape = sizes.shape
         self.cycle_values = shape.scus_per_cluster * shape.lanes
         self.cycles = max(1, values // self.cycle_values)
-        self.flits = shape.accumulator_tiles * sizes.piece_values // values
+        self.flits = shape.accumulator_tiles * sizes.tile_values // values
         super().__init__(
             {
                 "start": In(1),
@@ -71,9 +71,9 @@ class FlitGatherer(Component):
 
 
 class SumReader(Component):
-    """Reads flit number ``flit`` of partial sums, ``sum_values`` in each of ``cycles`` cycles, from units by turns.
+    """Reads flit number ``flit`` of partial sums, ``sum_values`` in each of ``cycles`` cycles, from SCUs by turns.
 
-    ``drains`` says from which, one bit per unit. A cycle after each read ``valid`` is 1 with the values, 32 bits each.
+    ``drains`` says from which, one bit per SCU. A cycle after each read ``valid`` is 1 with the values, 32 bits each.
     """
 
     def __init__(self, sizes: FabricSizes) -> None:
@@ -81,7 +81,7 @@ class SumReader(Component):
         shape = sizes.shape
         flit_values, cycle_values = sizes.flit_bits // 32, shape.scus_per_cluster * shape.lanes
         self.cycles, self.parts = flit_values // sizes.sum_values, cycle_values // sizes.sum_values
-        self.flits = shape.accumulator_tiles * sizes.piece_values // flit_values
+        self.flits = shape.accumulator_tiles * sizes.tile_values // flit_values
         super().__init__(
             {
                 "start": In(1),
@@ -95,7 +95,7 @@ class SumReader(Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """Reads are numbered through the bank; ``parts`` of them take one word from every unit."""
+        """Reads are numbered through the bank; ``parts`` of them take one word from every SCU."""
         m, shape = Module(), self.sizes.shape
         number, reads = Signal(range(max(2, self.flits * self.cycles))), Signal()
         m.d.comb += [number.eq(self.flit), reads.eq(self.start)]
@@ -112,8 +112,8 @@ class SumReader(Component):
                 m.d.sync += left.eq(left - 1)
         part_bits = (self.parts - 1).bit_length()
         part = number[:part_bits]
-        for unit in range(shape.scus_per_cluster):
-            m.d.comb += self.drains[unit].eq(reads & (part == unit * shape.lanes // self.sizes.sum_values))
+        for scu in range(shape.scus_per_cluster):
+            m.d.comb += self.drains[scu].eq(reads & (part == scu * shape.lanes // self.sizes.sum_values))
         m.d.comb += [
             self.address.eq(number[part_bits:]),
             self.valid.eq(delayed(m, reads, 1, "valid")),

@@ -12,7 +12,7 @@ from acf.lowering import FabricShape
 
 ROUND_BITS = 8  # rounds are told apart modulo 256
 REASON_BITS = 3
-FETCH_CYCLES = 4  # from a turn at the port to a row in the unit's buffer
+FETCH_CYCLES = 4  # from a turn at the port to a row in the SCU's buffer
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class FabricSizes:
             (shape.skip != "gate", "skip 'gate' is the simulator's alone; build with both or serial"),
             (
                 shape.skip != "both" or shape.lanes == 1,
-                f"with skip 'both' the {shape.lanes} lanes of a unit would need {shape.lanes} sums of any columns a "
+                f"with skip 'both' the {shape.lanes} lanes of an SCU would need {shape.lanes} sums of any columns a "
                 "cycle; build with 1 lane, or with skip 'serial'",
             ),
             (not shape.ideal_links, "a crossbar has ideal links, which cannot be built; use mesh or static"),
@@ -46,7 +46,7 @@ class FabricSizes:
             (
                 _is_power(shape.link_bytes) and 2 * shape.tile <= shape.link_bytes <= 2 * shape.tile**2,
                 f"link_bytes {shape.link_bytes} must be a power of two from a row of values, {2 * shape.tile}, to a "
-                f"piece, {2 * shape.tile**2}; use such a width",
+                f"tile, {2 * shape.tile**2}; use such a width",
             ),
             (
                 4 * shape.lanes <= shape.link_bytes,
@@ -80,29 +80,29 @@ class FabricSizes:
         return 8 * self.shape.link_bytes
 
     @property
-    def piece_values(self) -> int:
-        """Values of a piece, and the bits of its pattern."""
+    def tile_values(self) -> int:
+        """Values of a tile, and the bits of its bitmap."""
         return self.shape.tile**2
 
     @property
-    def piece_flits(self) -> int:
-        """The most flits of a piece: those of all its values."""
-        return self.piece_values // self.flit_values
+    def tile_flits(self) -> int:
+        """The most flits of a tile: those of all its values."""
+        return self.tile_values // self.flit_values
 
     @property
     def flit_number_bits(self) -> int:
-        """Bits of the number of a flit within its piece."""
-        return (self.piece_flits - 1).bit_length()
+        """Bits of the number of a flit within its tile."""
+        return (self.tile_flits - 1).bit_length()
 
     @property
-    def pattern_values(self) -> int:
-        """Places of values that the pattern of a packed piece takes."""
-        return self.piece_values // 16
+    def bitmap_values(self) -> int:
+        """Places of values that the bitmap of a packed tile takes."""
+        return self.tile_values // 16
 
-    # Units.
+    # SCUs.
     @property
-    def unit_rows(self) -> int:
-        """Rows of a piece that belong to one unit."""
+    def scu_rows(self) -> int:
+        """Rows of a tile that belong to one SCU."""
         return self.shape.tile // self.shape.scus_per_cluster
 
     @property
@@ -112,8 +112,8 @@ class FabricSizes:
 
     @property
     def sum_words(self) -> int:
-        """Words of ``lanes`` sums in one bank of a unit."""
-        return self.shape.accumulator_tiles * self.unit_rows * self.chunks
+        """Words of ``lanes`` sums in one bank of an SCU."""
+        return self.shape.accumulator_tiles * self.scu_rows * self.chunks
 
     @property
     def ports(self) -> int:
@@ -144,21 +144,21 @@ class FabricSizes:
         tiles = self.shape.accumulator_tiles
         return data.StructLayout(
             {
-                "blocks": tiles,  # blocks of the step that it meets, in the order of their arrival
-                "sums": tiles,  # the pieces of the bank that they add to, in the same order
-                "count": bits_for(tiles),  # blocks of the step
+                "blocks": tiles,  # blocks of the k_step that it meets, in the order of their arrival
+                "sums": tiles,  # the tiles of the bank that they add to, in the same order
+                "count": bits_for(tiles),  # blocks of the k_step
                 "edge_valid": 1,
                 "edge": bits_for(tiles - 1),  # the block with fewer columns than a tile
                 "round": ROUND_BITS,
-                "last_of_step": 1,
+                "last_of_k_step": 1,
                 "last_of_round": 1,
-                "tiles": bits_for(tiles),  # pieces of results that leave after the round
+                "tiles": bits_for(tiles),  # tiles of results that leave after the round
             }
         )
 
     @cached_property
     def item(self) -> data.StructLayout:
-        """A queued serial piece as one unit sees it."""
+        """A queued serial tile as one SCU sees it."""
         tiles = self.shape.accumulator_tiles
         edge = {} if self.skips_both else {"edge_valid": 1, "edge": bits_for(tiles - 1)}
         return data.StructLayout(
@@ -168,26 +168,26 @@ class FabricSizes:
                 "round": ROUND_BITS,
                 **edge,
                 "due": self.due_bits,  # blocks that must have come since the beginning
-                "base": bits_for(self.shape.parallel_slots - 1),  # the slot of the step's first block
+                "base": bits_for(self.shape.parallel_slots - 1),  # the slot of the k_step's first block
                 "reason": REASON_BITS,
-                "pattern": self.unit_rows * self.shape.tile,
+                "bitmap": self.scu_rows * self.shape.tile,
             }
         )
 
     @cached_property
     def operation(self) -> data.StructLayout:
-        """One cycle of a unit on its way from the walk to the adder."""
+        """One cycle of an SCU on its way from the walk to the adder."""
         return data.StructLayout({"valid": 1, "start": 1, "bank": 1, "address": bits_for(self.sum_words - 1)})
 
     @cached_property
     def request(self) -> data.StructLayout:
-        """What a unit asks its port for: a value of a queued piece and the matching row of a block."""
+        """What an SCU asks its port for: a value of a queued tile and the matching row of a block."""
         shape = self.shape
         return data.StructLayout(
             {
                 "place": bits_for(shape.queue_packets - 1),
                 "row": bits_for(shape.tile - 1),
-                "step": bits_for(shape.tile - 1),
+                "k": bits_for(shape.tile - 1),
                 "slot": bits_for(shape.parallel_slots - 1),
             }
         )
@@ -227,7 +227,7 @@ class FabricSizes:
     @property
     def most_sum_flits(self) -> int:
         """Flits of a full bank of partial sums."""
-        return self.shape.accumulator_tiles * self.piece_values * 4 // self.shape.link_bytes
+        return self.shape.accumulator_tiles * self.tile_values * 4 // self.shape.link_bytes
 
     @property
     def most_sum_stride(self) -> int:
@@ -244,7 +244,7 @@ class FabricSizes:
         members: dict[str, int] = {
             "parallel": 1,
             "packed": 1,
-            "flits": bits_for(self.piece_flits),
+            "flits": bits_for(self.tile_flits),
             "address": bits_for(self.memory_flits - 1),
             "destinations": places,
         }

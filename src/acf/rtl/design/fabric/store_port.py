@@ -1,4 +1,4 @@
-"""A read port of a cluster's stores: its units take turns, and each turn fetches a value and a row of a block."""
+"""A read port of a cluster's stores: its SCUs take turns, and each turn fetches a value and a row of a block."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data
@@ -12,11 +12,11 @@ from acf.rtl.design.primitives.popcount import CountOnes
 
 
 class StorePort(Component):
-    """Stores of queued pieces and of blocks, and the pipeline that unpacks one value and one row in every cycle.
+    """Stores of queued tiles and of blocks, and the pipeline that unpacks one value and one row in every cycle.
 
-    Unit ``i`` of the port has the cycles ``i`` modulo ``scus_per_port`` (``turns``). In its turn it learns, as
+    SCU ``i`` of the port has the cycles ``i`` modulo ``scus_per_port`` (``turns``). In its turn it learns, as
     ``last_cycle``, how long the pair that it requests takes, counted from 0; ``FETCH_CYCLES`` later the row is in its
-    buffer. A unit holds a request for a turn at least, so each is met; those of idle units are fetched for nothing.
+    buffer. An SCU holds a request for a turn at least, so each is met; those of idle SCUs are fetched for nothing.
     """
 
     def __init__(self, sizes: FabricSizes) -> None:
@@ -32,32 +32,32 @@ class StorePort(Component):
         for name, places in (("serial", shape.queue_packets), ("parallel", shape.parallel_slots)):
             members |= {
                 f"{name}_write": In(1),
-                f"{name}_word": In(bits_for(places * sizes.piece_flits - 1)),
+                f"{name}_word": In(bits_for(places * sizes.tile_flits - 1)),
                 f"{name}_data": In(sizes.flit_bits),
                 f"{name}_whole": In(1),
                 f"{name}_place": In(bits_for(places - 1)),
                 f"{name}_packed": In(1),
-                f"{name}_pattern": In(sizes.piece_values),
+                f"{name}_bitmap": In(sizes.tile_values),
             }
         super().__init__(members)
 
     def elaborate(self, platform: object) -> Module:
-        """Turn and patterns; addresses; words; row."""
+        """Turn and bitmaps; addresses; words; row."""
         m, sizes, shape = Module(), self.sizes, self.sizes.shape
         tile = shape.tile
         chosen = self._turn(m)
-        serial_pattern, serial_packed = self._patterns(m, "serial", shape.queue_packets, chosen.place)
-        block_pattern, block_packed = self._patterns(m, "parallel", shape.parallel_slots, chosen.slot)
-        row_pattern = Signal(tile)
-        m.d.comb += row_pattern.eq(word_of(block_pattern, chosen.step, tile))
-        count, least = count_ones(row_pattern), shape.scus_per_port
+        serial_bitmap, serial_packed = self._bitmaps(m, "serial", shape.queue_packets, chosen.place)
+        block_bitmap, block_packed = self._bitmaps(m, "parallel", shape.parallel_slots, chosen.slot)
+        row_bitmap = Signal(tile)
+        m.d.comb += row_bitmap.eq(word_of(block_bitmap, chosen.k, tile))
+        count, least = count_ones(row_bitmap), shape.scus_per_port
         m.d.comb += self.last_cycle.eq(Mux(count > least, count - 1, least - 1))
         asked = delayed(m, chosen, 1, "asked")
-        mask = delayed(m, row_pattern if sizes.skips_both else Mux(block_packed, row_pattern, ~0), 4, "mask")
-        kept_block, kept_packed = delayed(m, block_pattern, 1, "block"), delayed(m, block_packed, 1, "block_packed")
-        kept_serial, serial_is_packed = delayed(m, serial_pattern, 1, "piece"), delayed(m, serial_packed, 1, "packed")
-        serial_at = self._start(m, kept_serial, serial_is_packed, asked.row, asked.step, "value")
-        block_at = self._start(m, kept_block, kept_packed, asked.step, None, "row")
+        mask = delayed(m, row_bitmap if sizes.skips_both else Mux(block_packed, row_bitmap, ~0), 4, "mask")
+        kept_block, kept_packed = delayed(m, block_bitmap, 1, "block"), delayed(m, block_packed, 1, "block_packed")
+        kept_serial, serial_is_packed = delayed(m, serial_bitmap, 1, "tile"), delayed(m, serial_packed, 1, "packed")
+        serial_at = self._start(m, kept_serial, serial_is_packed, asked.row, asked.k, "value")
+        block_at = self._start(m, kept_block, kept_packed, asked.k, None, "row")
         located = delayed(m, asked, 1, "located")
         row = self._row(m, located, block_at)
         lane_of_row = delayed(m, block_at[: bits_for(sizes.flit_values - 1)], 2, "lane_of_row")
@@ -69,54 +69,54 @@ class StorePort(Component):
             self.fetched.mask.eq(mask),
             self.fetched.packed.eq(delayed(m, kept_packed, 3, "packed_row")),
             self.fetched.value.eq(self._value(m, located, serial_at)),
-            self.fetched_valid.eq(delayed(m, self.turns, 4, "unit")),
+            self.fetched_valid.eq(delayed(m, self.turns, 4, "scu")),
         ]
         return m
 
     def _turn(self, m: Module) -> data.View:
-        """The request of the unit whose turn it is."""
-        units = self.sizes.shape.scus_per_port
-        turn, chosen = Signal(range(max(2, units))), Signal(self.sizes.request)
-        m.d.sync += turn.eq(Mux(turn == units - 1, 0, turn + 1))
-        for unit in range(units):
-            m.d.comb += self.turns[unit].eq(turn == unit)
-        m.d.comb += chosen.eq(self.requests[turn] if units > 1 else self.requests[0])
+        """The request of the SCU whose turn it is."""
+        scus = self.sizes.shape.scus_per_port
+        turn, chosen = Signal(range(max(2, scus))), Signal(self.sizes.request)
+        m.d.sync += turn.eq(Mux(turn == scus - 1, 0, turn + 1))
+        for scu in range(scus):
+            m.d.comb += self.turns[scu].eq(turn == scu)
+        m.d.comb += chosen.eq(self.requests[turn] if scus > 1 else self.requests[0])
         return chosen
 
-    def _patterns(self, m: Module, name: str, places: int, place: Value) -> tuple[Value, Value]:
-        """Pattern of a piece and whether it is packed."""
-        values = self.sizes.piece_values
-        m.submodules[f"{name}_patterns"] = memory = Memory(shape=values + 1, depth=max(2, places), init=[])
+    def _bitmaps(self, m: Module, name: str, places: int, place: Value) -> tuple[Value, Value]:
+        """Bitmap of a tile and whether it is packed."""
+        values = self.sizes.tile_values
+        m.submodules[f"{name}_bitmaps"] = memory = Memory(shape=values + 1, depth=max(2, places), init=[])
         write, read = memory.write_port(), memory.read_port(domain="comb")
         m.d.comb += [
             write.en.eq(getattr(self, f"{name}_whole")),
             write.addr.eq(getattr(self, f"{name}_place")),
-            write.data.eq(Cat(getattr(self, f"{name}_pattern"), getattr(self, f"{name}_packed"))),
+            write.data.eq(Cat(getattr(self, f"{name}_bitmap"), getattr(self, f"{name}_packed"))),
             read.addr.eq(place),
         ]
         return read.data[:values], read.data[values]
 
-    def _start(self, m: Module, pattern: Value, packed: Value, row: Value, step: Value | None, name: str) -> Signal:
-        """Where in its piece the value at ``step`` of a row lies, or the row's first, counted in values; a cycle later.
+    def _start(self, m: Module, bitmap: Value, packed: Value, row: Value, k: Value | None, name: str) -> Signal:
+        """Where in its tile the value at ``k`` of a row lies, or the row's first, counted in values; a cycle later.
 
-        In a packed piece that is the number of non-zeros before it, after the pattern.
+        In a packed tile that is the number of non-zeros before it, after the bitmap.
         """
         sizes, tile = self.sizes, self.sizes.shape.tile
         counter = CountOnes(m, name)
         rows_before = below(row, tile)
         for index in range(tile - 1):
-            counter.add(pattern[index * tile : (index + 1) * tile], rows_before[index])
-        if step is not None:
-            counter.add(word_of(pattern, row, tile) & below(step, tile))
-        at = Signal(range(sizes.piece_values + sizes.pattern_values), name=f"{name}_at")
-        index = Cat(Const(0, bits_for(tile - 1)) if step is None else step, row)
-        m.d.sync += at.eq(Mux(packed, sizes.pattern_values + counter.total(), index))
+            counter.add(bitmap[index * tile : (index + 1) * tile], rows_before[index])
+        if k is not None:
+            counter.add(word_of(bitmap, row, tile) & below(k, tile))
+        at = Signal(range(sizes.tile_values + sizes.bitmap_values), name=f"{name}_at")
+        index = Cat(Const(0, bits_for(tile - 1)) if k is None else k, row)
+        m.d.sync += at.eq(Mux(packed, sizes.bitmap_values + counter.total(), index))
         return at
 
     def _value(self, m: Module, located: data.View, at: Signal) -> Signal:
         """The value, two cycles after its place is known."""
         sizes = self.sizes
-        depth = sizes.shape.queue_packets * sizes.piece_flits
+        depth = sizes.shape.queue_packets * sizes.tile_flits
         m.submodules.serial_store = memory = Memory(shape=sizes.flit_bits, depth=max(2, depth), init=[])
         write, read = memory.write_port(), memory.read_port()
         value = Signal(16)
@@ -135,10 +135,10 @@ class StorePort(Component):
         """``tile`` values from the place on, two cycles after it is known.
 
         Each lane of the flits has a memory of its own, and those before the place read the following flit. So value
-        ``n`` of the piece comes out at place ``n`` modulo ``tile``. What is read beyond the end of a piece is masked.
+        ``n`` of the tile comes out at place ``n`` modulo ``tile``. What is read beyond the end of a tile is masked.
         """
         sizes, tile = self.sizes, self.sizes.shape.tile
-        depth = sizes.shape.parallel_slots * sizes.piece_flits
+        depth = sizes.shape.parallel_slots * sizes.tile_flits
         lane_bits, number_bits = bits_for(sizes.flit_values - 1), sizes.flit_number_bits
         lane, flit, following = at[:lane_bits], at[lane_bits:][:number_bits], Signal(number_bits)
         m.d.comb += following.eq(flit + 1)

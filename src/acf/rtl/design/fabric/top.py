@@ -11,14 +11,16 @@ from acf.rtl.design.fabric.cluster import Cluster
 from acf.rtl.design.fabric.controller import COUNT_BITS, Controller
 from acf.rtl.design.fabric.counters import COUNTER_BITS, REASON_NUMBER_BITS
 from acf.rtl.design.fabric.line import CreditLine, PacketLine, ResultLine, SumLine, turns
+from acf.rtl.design.fabric.memory_port import memory_port
 from acf.rtl.design.fabric.results import SumCollector
 from acf.rtl.design.fabric.sizes import FabricSizes
 from acf.rtl.design.primitives.bits import all_of, any_of, delayed
 from acf.rtl.design.primitives.shared_modules import place
+from acf.rtl.design.primitives.wires import forward
 from acf.sim.fabric.traffic import REASONS
 
 COUNTERS_CYCLES = len(REASONS) + 2
-"""Cycles until all counters of another unit are at the ports."""
+"""Cycles until all counters of another SCU are at the ports."""
 
 
 class Fabric(Component):
@@ -27,15 +29,15 @@ class Fabric(Component):
     Lines are numbered rows first, then columns. Commands are loaded by line; every line has a memory port of its own.
     With ``refill`` command memories are windows, see `Controller`.
     Results of rows (bf16) and of columns (fp32 partial sums) leave at the edges; while ``hold`` of a line is 1 no more
-    of its results set out, and those under way arrive. One bit per line, cluster or unit
-    tells in every cycle what happens; with ``counts`` units count their cycles by
-    reason, and the counters of ``counted_unit`` can be read `COUNTERS_CYCLES` later.
+    of its results set out, and those under way arrive. One bit per line, cluster or SCU
+    tells in every cycle what happens; with ``counts`` SCUs count their cycles by
+    reason, and the counters of ``counted_scu`` can be read `COUNTERS_CYCLES` later.
     """
 
     def __init__(self, sizes: FabricSizes, counts: bool = True) -> None:
         self.sizes, self.counts = sizes, counts
         shape = sizes.shape
-        lines, clusters, units = shape.mesh_rows + shape.mesh_columns, shape.clusters, shape.units
+        lines, clusters, scus = shape.mesh_rows + shape.mesh_columns, shape.clusters, shape.units
         self.command_bits = max(
             sizes.command(shape.mesh_columns, serial=True).size, sizes.command(shape.mesh_rows, serial=False).size
         )
@@ -50,14 +52,7 @@ class Fabric(Component):
             "refill": In(1),
             "takes": Out(lines),
             "hold": In(lines),
-            "memory_ask": Out(lines),
-            "memory_address": Out(data.ArrayLayout(bits_for(sizes.memory_flits - 1), lines)),
-            "memory_flits": Out(data.ArrayLayout(bits_for(sizes.piece_flits), lines)),
-            "memory_valid": In(lines),
-            "memory_first": In(lines),
-            "memory_late": In(lines),
-            "memory_outside": In(lines),
-            "memory_data": In(data.ArrayLayout(sizes.flit_bits, lines)),
+            "memories": Out(memory_port(sizes)).array(lines),
             "result_valid": Out(shape.mesh_rows),
             "result_column": Out(data.ArrayLayout(bits_for(shape.mesh_columns - 1), shape.mesh_rows)),
             "result": Out(data.ArrayLayout(sizes.flit_bits, shape.mesh_rows)),
@@ -66,15 +61,15 @@ class Fabric(Component):
             "sends": Out(lines),
             "serial_arrives": Out(clusters),
             "parallel_arrives": Out(clusters),
-            "begins": Out(units),
-            "ends": Out(units),
+            "begins": Out(scus),
+            "ends": Out(scus),
             "leaves": Out(clusters),
             "sums_start": Out(shape.mesh_columns),
             "empties": Out(clusters),
             "is_done": Out(1),
         }
         if counts:
-            members["counted_unit"] = In(bits_for(units - 1))
+            members["counted_scu"] = In(bits_for(scus - 1))
             members |= {reason: Out(COUNTER_BITS) for reason in (*REASONS, "idle")}
         super().__init__(members)
 
@@ -110,7 +105,7 @@ class Fabric(Component):
         return m
 
     def _expose(self, m: Module, cluster: Cluster, index: int) -> None:
-        units = self.sizes.shape.scus_per_cluster
+        scus = self.sizes.shape.scus_per_cluster
         m.d.comb += [
             cluster.enable.eq(self.run),
             cluster.reduces.eq(self.reduces),
@@ -119,11 +114,11 @@ class Fabric(Component):
         for name in ("serial_arrives", "parallel_arrives", "leaves", "empties"):
             m.d.comb += getattr(self, name)[index].eq(getattr(cluster, name))
         for name in ("begins", "ends"):
-            m.d.comb += getattr(self, name)[index * units : (index + 1) * units].eq(getattr(cluster, name))
+            m.d.comb += getattr(self, name)[index * scus : (index + 1) * scus].eq(getattr(cluster, name))
         if self.counts:
             m.d.comb += [
-                cluster.is_counted.eq(self.counted_unit // units == index),
-                cluster.counted_unit.eq(self.counted_unit % units),
+                cluster.is_counted.eq(self.counted_scu // scus == index),
+                cluster.counted_scu.eq(self.counted_scu % scus),
             ]
 
     def _count(self, m: Module, clusters: list[Cluster]) -> None:
@@ -152,14 +147,9 @@ class Fabric(Component):
             controller.count.eq(self.load_address),
             controller.refill.eq(self.refill),
             self.takes[line].eq(controller.takes),
-            self.memory_ask[line].eq(controller.memory_ask),
-            self.memory_address[line].eq(controller.memory_address),
-            self.memory_flits[line].eq(controller.memory_flits),
-            controller.memory_data.eq(self.memory_data[line]),
             self.sends[line].eq(controller.sends),
         ]
-        for name in ("memory_valid", "memory_first", "memory_late", "memory_outside"):
-            m.d.comb += getattr(controller, name).eq(getattr(self, name)[line])
+        forward(m, self.memories[line], controller.memory)
         return controller
 
     def _packets(self, m: Module, controller: Controller, clusters: list[Cluster], name: str) -> None:
@@ -168,7 +158,7 @@ class Fabric(Component):
         m.d.comb += line.sent.eq(controller.link)
         for distance, cluster in enumerate(clusters):
             arrival: Any = cluster.row_in if controller.serial else cluster.column_in
-            m.d.comb += arrival.eq(getattr(line, f"taken_{distance}"))
+            m.d.comb += arrival.eq(getattr(line, f"copy_{distance}"))
 
     def _credits(self, m: Module, controller: Controller, clusters: list[Cluster], name: str) -> None:
         """Slots of blocks are given back to the controller that sends blocks."""

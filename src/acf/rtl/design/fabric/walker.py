@@ -1,4 +1,4 @@
-"""The walk of a unit over the non-zeros of its rows: one cycle per step, no cycle for a zero."""
+"""The walk of an SCU over the non-zeros of its rows: no cycle for a zero."""
 
 from typing import Any
 
@@ -12,11 +12,11 @@ from acf.rtl.design.primitives.bits import from_place, search, word_of, wrapped
 
 
 class Walker(Component):
-    """Takes the queued pieces in order; row by row, non-zero by non-zero, block by block, then along the block's row.
+    """Takes the queued tiles in order; row by row, non-zero by non-zero, block by block, then along the block's row.
 
-    A piece begins when it and all blocks of its step have come (``arrived`` counts them) and its bank is empty
+    A tile begins when it and all blocks of its k_step have come (``arrived`` counts them) and its bank is empty
     (``emptied`` counts those). ``begins`` is 1 in its first cycle, ``ends`` in its last. ``request`` names the current
-    pair of non-zero and block, whatever its cycle. ``unit`` says which rows are its own.
+    pair of non-zero and block, whatever its cycle. ``scu`` says which rows are its own.
 
     A pair takes as many cycles as the row of the block has non-zeros or, where only zeros of the serial operand are
     skipped, as it is wide; and at least a turn at the port. In its ``turn`` the port tells, as ``last_cycle``, the
@@ -28,7 +28,7 @@ class Walker(Component):
         shape = sizes.shape
         super().__init__(
             {
-                "unit": In(bits_for(shape.scus_per_cluster - 1)),
+                "scu": In(bits_for(shape.scus_per_cluster - 1)),
                 "write": In(1),
                 "write_place": In(bits_for(shape.queue_packets - 1)),
                 "write_item": In(sizes.item),
@@ -50,7 +50,7 @@ class Walker(Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """The state says where in the current piece the walk is; between pieces it is at the beginning."""
+        """The state says where in the current tile the walk is; between tiles it is at the beginning."""
         m, sizes, shape = Module(), self.sizes, self.sizes.shape
         m.submodules.items = memory = Memory(shape=sizes.item, depth=max(2, shape.queue_packets), init=[])
         write, read = memory.write_port(), memory.read_port(domain="comb")
@@ -72,12 +72,12 @@ class Walker(Component):
             self.reason.eq(item.reason),
             self.begins.eq(~working & self.item_there & self.blocks_there & (ahead[1:] == 0)),
             active.eq(working | self.begins),
-            empty.eq(item.pattern == 0),
+            empty.eq(item.bitmap == 0),
             self.works.eq(active & ~empty),
             self.scans.eq(active & empty),
         ]
         chunk, pair_is_over, value_is_over = Signal(range(max(2, sizes.chunks))), Signal(), Signal()
-        row, step, is_last_value = self._walk_values(m, item.pattern, self.works & value_is_over)
+        row, k, is_last_value = self._walk_values(m, item.bitmap, self.works & value_is_over)
         block, tile_of_sums, is_last_block = self._walk_blocks(m, item, self.works & pair_is_over)
         m.d.comb += [
             pair_is_over.eq(chunk == self._last_cycle(m, item, block)),
@@ -91,40 +91,40 @@ class Walker(Component):
             m.d.sync += chunk.eq(Mux(pair_is_over, 0, chunk + 1))
         with m.If(self.ends):
             m.d.sync += place.eq(wrapped(place + 1, shape.queue_packets))
-        sum_row = Cat(row, tile_of_sums) if sizes.unit_rows > 1 else tile_of_sums
+        sum_row = Cat(row, tile_of_sums) if sizes.scu_rows > 1 else tile_of_sums
         within = Const(0, bits_for(sizes.chunks - 1)) if sizes.skips_both else chunk
-        own_unit = self.unit if shape.scus_per_cluster > 1 else Const(0, 0)
+        own_scu = self.scu if shape.scus_per_cluster > 1 else Const(0, 0)
         m.d.comb += [
             self.operation.valid.eq(self.works),
             self.operation.start.eq(chunk == 0),
             self.operation.bank.eq(item.round[0]),
             self.operation.address.eq(Cat(within, sum_row) if sizes.chunks > 1 else sum_row),
             self.request.place.eq(place),
-            self.request.row.eq(Cat(own_unit, row)),
-            self.request.step.eq(step),
+            self.request.row.eq(Cat(own_scu, row)),
+            self.request.k.eq(k),
             self.request.slot.eq(wrapped(Cat(item.base, Const(0, 1)) + block, shape.parallel_slots)),
         ]
         return m
 
-    def _walk_values(self, m: Module, pattern: Value, moves: Value) -> tuple[Value, Value, Value]:
-        """Row and place of the current non-zero, and whether it is the piece's last."""
+    def _walk_values(self, m: Module, bitmap: Value, moves: Value) -> tuple[Value, Value, Value]:
+        """Row and place of the current non-zero, and whether it is the tile's last."""
         sizes, tile = self.sizes, self.sizes.shape.tile
-        row, step = Signal(range(max(1, sizes.unit_rows))), Signal(range(tile))
-        first_row, first_step = Signal.like(row), Signal.like(step)
-        has_values = Cat(*(pattern[start : start + tile].any() for start in range(0, len(pattern), tile)))
+        row, k = Signal(range(max(1, sizes.scu_rows))), Signal(range(tile))
+        first_row, first_k = Signal.like(row), Signal.like(k)
+        has_values = Cat(*(bitmap[start : start + tile].any() for start in range(0, len(bitmap), tile)))
         rows = search(from_place(has_values, first_row))
         row_bits = Signal(tile)
-        m.d.comb += [row.eq(rows.lowest), row_bits.eq(from_place(word_of(pattern, row, tile), first_step))]
+        m.d.comb += [row.eq(rows.lowest), row_bits.eq(from_place(word_of(bitmap, row, tile), first_k))]
         values = search(row_bits)
-        m.d.comb += step.eq(values.lowest)
+        m.d.comb += k.eq(values.lowest)
         with m.If(moves):
-            m.d.sync += [first_step.eq(step + 1), first_row.eq(row)]
+            m.d.sync += [first_k.eq(k + 1), first_row.eq(row)]
             with m.If(~values.several):
-                m.d.sync += [first_step.eq(0), first_row.eq(Mux(rows.several, row + 1, 0))]
-        return row, step, ~(values.several | rows.several)
+                m.d.sync += [first_k.eq(0), first_row.eq(Mux(rows.several, row + 1, 0))]
+        return row, k, ~(values.several | rows.several)
 
     def _walk_blocks(self, m: Module, item: Any, moves: Value) -> tuple[Value, Value, Value]:
-        """The current block, the piece of the bank that it adds to, and whether it is the value's last."""
+        """The current block, the tile of the bank that it adds to, and whether it is the value's last."""
         tiles = range(max(2, self.sizes.shape.accumulator_tiles))
         block, tile_of_sums = Signal(tiles), Signal(tiles)
         first_block, first_tile = Signal(tiles), Signal(tiles)

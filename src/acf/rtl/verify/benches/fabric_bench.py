@@ -1,7 +1,7 @@
 """A fabric with a memory behind every controller, loaded and run without a test bench."""
 
 from amaranth.hdl import Module
-from amaranth.lib.wiring import Component, In
+from amaranth.lib.wiring import Component, In, connect
 from amaranth.utils import bits_for
 
 from acf.rtl.design.fabric.sizes import FabricSizes
@@ -24,7 +24,7 @@ class FabricBench(Component):
         members = {
             name: member
             for name, member in self._fabric.signature.members.items()
-            if not name.startswith("memory_") and name != "load_address"
+            if name not in ("memories", "load_address")
         }
         address = max(bits_for(sizes.command_depth), bits_for(sizes.memory_flits - 1))
         super().__init__(
@@ -51,14 +51,7 @@ class FabricBench(Component):
                 memory.load_address.eq(self.load_address),
                 memory.load_data.eq(self.load_data),
                 memory.outside_cycles.eq(self.outside_cycles),
-                memory.ask.eq(fabric.memory_ask[line]),
-                memory.address.eq(fabric.memory_address[line]),
-                memory.flits.eq(fabric.memory_flits[line]),
-                fabric.memory_valid[line].eq(memory.valid),
-                fabric.memory_first[line].eq(memory.first),
-                fabric.memory_late[line].eq(memory.late),
-                fabric.memory_outside[line].eq(memory.outside),
-                fabric.memory_data[line].eq(memory.data),
             ]
-        forward(m, self, fabric, [name for name in fabric.signature.members if not name.startswith("memory_")])
+            connect(m, fabric.memories[line], memory.port)
+        forward(m, self, fabric, [name for name in fabric.signature.members if name != "memories"])
         return m

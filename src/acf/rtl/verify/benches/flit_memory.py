@@ -3,9 +3,10 @@
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data
 from amaranth.lib.memory import Memory
-from amaranth.lib.wiring import Component, In, Out
+from amaranth.lib.wiring import Component, In
 from amaranth.utils import bits_for
 
+from acf.rtl.design.fabric.memory_port import memory_port
 from acf.rtl.design.fabric.sizes import FabricSizes
 from acf.rtl.design.primitives.bits import wrapped
 from acf.sim.fabric.traffic import FRACTION_BITS
@@ -31,14 +32,7 @@ class FlitMemory(Component):
                 "load_address": In(max(bits_for(sizes.memory_flits - 1), bits_for(sizes.command_depth - 1))),
                 "load_data": In(sizes.flit_bits),
                 "outside_cycles": In(16),
-                "ask": In(1),
-                "address": In(bits_for(sizes.memory_flits - 1)),
-                "flits": In(bits_for(sizes.piece_flits)),
-                "valid": Out(1),
-                "first": Out(1),
-                "late": Out(1),
-                "outside": Out(1),
-                "data": Out(sizes.flit_bits),
+                "port": In(memory_port(sizes)),
             }
         )
 
@@ -51,7 +45,7 @@ class FlitMemory(Component):
         m.d.sync += now.eq(Mux(self.run, now + 1, 0))
         due, is_outside = self._due(m, now)
         layout = data.StructLayout(
-            {"address": self.address.shape(), "flits": self.flits.shape(), "due": TIME_BITS, "outside": 1}
+            {"address": self.port.address.shape(), "flits": self.port.flits.shape(), "due": TIME_BITS, "outside": 1}
         )
         depth = sizes.shape.prefetch_packets
         m.submodules.requests = queue = Memory(shape=layout, depth=max(2, depth), init=[])
@@ -61,31 +55,31 @@ class FlitMemory(Component):
             Signal(range(max(2, depth))),
             Signal(range(max(2, depth))),
         )
-        begins, left, address = Signal(), Signal.like(self.flits), Signal.like(self.address)
+        begins, left, address = Signal(), Signal.like(self.port.flits), Signal.like(self.port.address)
         request = head.data
         m.d.comb += [
-            push.en.eq(self.ask),
+            push.en.eq(self.port.ask),
             push.addr.eq(write_place),
-            push.data.address.eq(self.address),
-            push.data.flits.eq(self.flits),
+            push.data.address.eq(self.port.address),
+            push.data.flits.eq(self.port.flits),
             push.data.due.eq(due),
             push.data.outside.eq(is_outside),
             head.addr.eq(read_place),
             begins.eq((level != 0) & (left == 0) & (now >= request.due)),
             read.addr.eq(Mux(begins, request.address, address)),
-            self.data.eq(read.data),
+            self.port.data.eq(read.data),
             write.en.eq(self.load),
             write.addr.eq(self.load_address),
             write.data.eq(self.load_data),
         ]
         m.d.sync += [
-            level.eq(level + self.ask - begins),
-            self.valid.eq(begins | (left != 0)),
-            self.first.eq(begins),
-            self.late.eq(now != request.due),
-            self.outside.eq(request.outside),
+            level.eq(level + self.port.ask - begins),
+            self.port.valid.eq(begins | (left != 0)),
+            self.port.first.eq(begins),
+            self.port.late.eq(now != request.due),
+            self.port.outside.eq(request.outside),
         ]
-        with m.If(self.ask):
+        with m.If(self.port.ask):
             m.d.sync += write_place.eq(wrapped(write_place + 1, depth))
         with m.If(begins):
             m.d.sync += [
@@ -103,7 +97,7 @@ class FlitMemory(Component):
         m.submodules.ticks = memory = Memory(shape=TICK_BITS, depth=max(2, sizes.command_depth), init=[])
         write, read = memory.write_port(), memory.read_port()
         number = Signal(range(sizes.command_depth + 1))
-        following = Mux(self.run, number + self.ask, 0)
+        following = Mux(self.run, number + self.port.ask, 0)
         m.d.sync += number.eq(following)
         ticks, free = read.data, Signal(TIME_BITS + FRACTION_BITS)
         busy, due, is_outside = Signal.like(free), Signal(TIME_BITS), Signal()
@@ -124,6 +118,6 @@ class FlitMemory(Component):
         m.d.comb += due.eq(ready - 2)
         with m.If(~self.run):
             m.d.sync += free.eq(0)
-        with m.Elif(self.ask & is_outside):
+        with m.Elif(self.port.ask & is_outside):
             m.d.sync += free.eq(busy)
         return due, is_outside

@@ -7,7 +7,7 @@ from amaranth.utils import bits_for
 
 from acf.rtl.design.fabric.controller import Controller
 from acf.rtl.design.fabric.line import CreditLine, PacketLine, ResultLine, turns
-from acf.rtl.design.fabric.receiver import PieceReceiver
+from acf.rtl.design.fabric.receiver import TileReceiver
 from acf.rtl.design.fabric.sizes import FabricSizes
 
 
@@ -21,7 +21,7 @@ def _past(m: Module, value: Value, cycles: int, name: str) -> list[Value]:
     return past
 
 
-class CopiesReachTheirTakers(Component):
+class CopiesReachTheirDestinations(Component):
     """A line gives every router a copy of the flits that name it, after its hops, unchanged, and of no others."""
 
     def __init__(self, sizes: FabricSizes, places: int, serial: bool) -> None:
@@ -37,7 +37,7 @@ class CopiesReachTheirTakers(Component):
         past = _past(m, self.sent, self.longest, "sent")
         checks = []
         for place in range(self.places):
-            then, copy = past[hop * (place + 1) - 1], getattr(line, f"taken_{place}")
+            then, copy = past[hop * (place + 1) - 1], getattr(line, f"copy_{place}")
             meant = then["valid"] & then["destinations"][place]
             same = Cat(*(copy[name] == then[name] for name in ("last", "parallel", "packed", "reason", "data"))).all()
             if self.serial:
@@ -105,9 +105,9 @@ class ResultsNeverMeet(Component):
 
 
 class FlitsFillTheRing(Component):
-    """Every flit of a piece has a word of its own, and pieces follow each other round the ring of places.
+    """Every flit of a tile has a word of its own, and tiles follow each other round the ring of places.
 
-    A piece has as many flits as it may, at most; ``whole`` is 1 with its last flit and in no other cycle.
+    A tile has as many flits as it may, at most; ``whole`` is 1 with its last flit and in no other cycle.
     """
 
     def __init__(self, sizes: FabricSizes, places: int) -> None:
@@ -117,17 +117,17 @@ class FlitsFillTheRing(Component):
     def elaborate(self, platform: object) -> Module:
         """Count flits and places beside the receiver; both show all of their state."""
         m, sizes = Module(), self.sizes
-        m.submodules.receiver = receiver = PieceReceiver(sizes, self.places)
-        flit, place = Signal(range(max(2, sizes.piece_flits))), Signal(range(max(2, self.places)))
+        m.submodules.receiver = receiver = TileReceiver(sizes, self.places)
+        flit, place = Signal(range(max(2, sizes.tile_flits))), Signal(range(max(2, self.places)))
         last = Signal()
         m.d.comb += [
-            last.eq(self.last | (flit == sizes.piece_flits - 1)),
+            last.eq(self.last | (flit == sizes.tile_flits - 1)),
             receiver.valid.eq(self.valid),
             receiver.last.eq(last),
             receiver.packed.eq(self.packed),
             receiver.data.eq(self.data),
             self.holds.eq(
-                (receiver.word == place * sizes.piece_flits + flit)
+                (receiver.word == place * sizes.tile_flits + flit)
                 & (receiver.place == place)
                 & (place < self.places)
                 & (receiver.whole == (self.valid & last))
@@ -140,8 +140,8 @@ class FlitsFillTheRing(Component):
         return m
 
 
-class PatternsShowTheValues(Component):
-    """When a piece is whole, a bit of its pattern is 1 where the value is no zero, or is said to be none (packed).
+class BitmapsShowTheValues(Component):
+    """When a tile is whole, a bit of its bitmap is 1 where the value is no zero, or is said to be none (packed).
 
     ``watched`` is the value that is followed, any one, the same all along.
     """
@@ -154,34 +154,34 @@ class PatternsShowTheValues(Component):
                 "packed": In(1),
                 "last": In(1),
                 "data": In(sizes.flit_bits),
-                "watched": In(range(sizes.piece_values)),
+                "watched": In(range(sizes.tile_values)),
                 "holds": Out(1),
             }
         )
 
     def elaborate(self, platform: object) -> Module:
-        """Remember, of the piece that is coming, what it says about the value."""
+        """Remember, of the tile that is coming, what it says about the value."""
         m, sizes = Module(), self.sizes
-        m.submodules.receiver = receiver = PieceReceiver(sizes, 2)
-        started, watched, packed = Signal(), Signal(range(sizes.piece_values)), Signal()
-        flit, seen = Signal(range(max(2, sizes.piece_flits))), Signal()
-        is_packed, last, now, index = Signal(), Signal(), Signal(), Signal(range(sizes.piece_values))
-        width, pattern_flits = sizes.flit_values, -(-sizes.piece_values // sizes.flit_bits)
+        m.submodules.receiver = receiver = TileReceiver(sizes, 2)
+        started, watched, packed = Signal(), Signal(range(sizes.tile_values)), Signal()
+        flit, seen = Signal(range(max(2, sizes.tile_flits))), Signal()
+        is_packed, last, now, index = Signal(), Signal(), Signal(), Signal(range(sizes.tile_values))
+        width, bitmap_flits = sizes.flit_values, -(-sizes.tile_values // sizes.flit_bits)
         values = Array(self.data[16 * place : 16 * place + 15].any() for place in range(width))
         bits = Array(self.data[place] for place in range(sizes.flit_bits))
         in_full = (flit == index // width) & values[index % width]
         told = (flit == index // sizes.flit_bits) & bits[index % sizes.flit_bits]
-        last_packed = self.last & (flit >= pattern_flits - 1)
+        last_packed = self.last & (flit >= bitmap_flits - 1)
         m.d.comb += [
             index.eq(Mux(started, watched, self.watched)),
             is_packed.eq(Mux(flit == 0, self.packed, packed)),
-            last.eq((flit == sizes.piece_flits - 1) | (is_packed & last_packed)),
+            last.eq((flit == sizes.tile_flits - 1) | (is_packed & last_packed)),
             now.eq((seen & (flit != 0)) | Mux(is_packed, told, in_full)),
             receiver.valid.eq(self.valid),
             receiver.packed.eq(is_packed),
             receiver.last.eq(last),
             receiver.data.eq(self.data),
-            self.holds.eq(~receiver.whole | (Array(receiver.pattern)[index] == now)),
+            self.holds.eq(~receiver.whole | (Array(receiver.bitmap)[index] == now)),
         ]
         m.d.sync += [started.eq(1), watched.eq(index)]
         with m.If(self.valid):
@@ -193,7 +193,7 @@ class CreditsKeepQueuesFromOverflowing(Component):
     """A row's controller, its line, and clusters that hold what they are sent: none holds more than it has room for.
 
     Commands are any that the environment loads, memory answers when it likes, clusters free a place when they like;
-    ``takes`` and ``frees`` of a cluster and a kind (piece, block) are what they hold. ``extra_room``: places that the
+    ``takes`` and ``frees`` of a cluster and a kind (tile, block) are what they hold. ``extra_room``: places that the
     controller believes in and that are not there, which must break it.
     """
 
@@ -215,7 +215,7 @@ class CreditsKeepQueuesFromOverflowing(Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """Whole pieces and blocks of one flit; memory answers what was asked, in order."""
+        """Whole tiles and blocks of one flit; memory answers what was asked, in order."""
         m, sizes, shape = Module(), self.sizes, self.sizes.shape
         m.submodules.controller = controller = Controller(sizes, self.places, serial=True)
         m.submodules.line = line = PacketLine(sizes, self.places, serial=True)
@@ -234,16 +234,16 @@ class CreditsKeepQueuesFromOverflowing(Component):
             controller.load_count.eq(self.load_count & ~self.run),
             controller.count.eq(self.count),
             answers.eq(self.answers & (asked != 0)),
-            controller.memory_valid.eq(answers),
-            controller.memory_first.eq(answers),
+            controller.memory.valid.eq(answers),
+            controller.memory.first.eq(answers),
             controller.slot_credits.eq(slot_credits.back),
             controller.queue_credits.eq(queue_credits.back),
             line.sent.eq(controller.link),
         ]
-        m.d.sync += asked.eq(asked + controller.memory_ask - answers)
+        m.d.sync += asked.eq(asked + controller.memory.ask - answers)
         fits = []
         for place in range(self.places):
-            flit = getattr(line, f"taken_{place}")
+            flit = getattr(line, f"copy_{place}")
             for kind, room in ((0, shape.queue_packets), (1, shape.parallel_slots)):
                 held = Signal(range(room + 3), name=f"held_{kind}_{place}")
                 takes = flit["valid"] & flit["last"] & (flit["parallel"] == kind)

@@ -58,7 +58,7 @@ class FabricSimulation:
         if not int(outputs["is_done"][-1]):
             raise RtlError(f"the fabric is not done {self.margin} cycles after the model; compare their events")
         scus = np.arange(self.sizes.shape.units)
-        counted = self.simulation.run({"counted_unit": np.repeat(scus, COUNTERS_CYCLES + 1), **held})
+        counted = self.simulation.run({"counted_scu": np.repeat(scus, COUNTERS_CYCLES + 1), **held})
         events = self._events(outputs, program)
         last = slice(COUNTERS_CYCLES, None, COUNTERS_CYCLES + 1)  # when all counters of an SCU are valid
         counters = np.stack([counted[name][last].astype(np.int64) for name in (*REASONS, "idle")], axis=1)
