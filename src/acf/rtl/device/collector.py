@@ -1,4 +1,4 @@
-"""Results at an edge of the fabric on their way to memory: gathered by stream until a burst is worth it."""
+"""Write buffers at the edges of the fabric: results collected by stream until they fill a burst."""
 
 from amaranth.hdl import Array, Cat, Module, Mux, Signal
 from amaranth.lib.memory import Memory
@@ -11,7 +11,7 @@ from acf.rtl.design.primitives.bits import any_of, lowest_set
 from acf.rtl.design.primitives.round_robin import after, first_from
 
 BURST_BYTES = 256
-"""Bytes of a burst of results, where flits are smaller."""
+"""Bytes of a burst of results; at least one flit."""
 
 
 def burst_flits(sizes: FabricSizes, spec: AxiSpec) -> int:
@@ -21,11 +21,11 @@ def burst_flits(sizes: FabricSizes, spec: AxiSpec) -> int:
 
 
 class ResultCollector(Component):
-    """Keeps the flits of ``streams`` apart and offers a burst of one of them to a `BurstWriter`.
+    """Buffers the flits of ``streams`` in a ring each and offers full bursts to a `BurstWriter`.
 
-    ``set_address`` gives stream ``set_stream`` the beat of memory where it begins. A flit of ``stream`` comes with
-    ``valid`` and cannot be refused; ``hold`` asks for no more in time, if at most ``in_flight`` of a stream are still
-    to come then. ``flush`` offers what is left, too. ``overflows``: a flit was lost, which cannot happen.
+    ``set_address`` sets the first beat in memory of stream ``set_stream``. A flit of ``stream`` comes with ``valid``
+    and cannot be refused; ``hold`` is back-pressure, raised while there is still room for the ``in_flight`` flits of a
+    stream that may follow. ``flush`` offers partial bursts too. ``overflows``: a flit was lost, which is a defect.
     """
 
     def __init__(self, sizes: FabricSizes, spec: AxiSpec, streams: int, in_flight: int) -> None:
@@ -54,7 +54,7 @@ class ResultCollector(Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """A ring for every stream in one memory; one burst at a time is on its way out."""
+        """A ring for every stream in one memory; one burst at a time is read out."""
         m = Module()
         streams = range(self.streams)
         levels = [Signal(range(self.room + 1), name=f"level_{stream}") for stream in streams]
@@ -89,7 +89,7 @@ class ResultCollector(Component):
         return m
 
     def _store(self, m: Module, chosen: Signal, current: Signal) -> None:
-        """The rings; the word that goes next has always been read."""
+        """The rings; the next word is always read ahead."""
         bits = (self.room - 1).bit_length()
         m.submodules.store = store = Memory(shape=self.sizes.flit_bits, depth=self.streams * self.room, init=[])
         write, read = store.write_port(), store.read_port()
@@ -112,7 +112,7 @@ class ResultCollector(Component):
             m.d.sync += Array(ends["out"])[current].eq(following)
 
     def _address(self, m: Module, chosen: Signal) -> None:
-        """Where the next burst of every stream goes."""
+        """The address of the next burst of every stream, in LUTRAM."""
         m.submodules.addresses = memory = Memory(shape=self.spec.beat_address_bits, depth=max(2, self.streams), init=[])
         write, read = memory.write_port(), memory.read_port(domain="comb")
         beats = self.sizes.flit_bits // self.spec.data_bits

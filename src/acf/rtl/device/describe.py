@@ -1,4 +1,4 @@
-"""What the fabric is made of and how it is told what to do, read off the design itself."""
+"""Documentation of a fabric generated from the design: hierarchy, command encoding, registers, ports."""
 
 from typing import Any
 
@@ -13,29 +13,29 @@ from acf.rtl.tools.verilog import to_rtlil
 
 MEANINGS: dict[str, str] = {
     "parallel": "0: a serial tile, 1: a block",
-    "packed": "a bit per value and the values that are no zeros follow; else all values",
+    "packed": "payload is a bitmap and the non-zero values; else all values",
     "flits": "flits of the packet",
     "address": "its first flit in the memory behind the controller",
     "destinations": "routers that keep a copy; of a round of partial sums: rows that must have closed it",
-    "headers": "one header for every router of the line, the nearest lowest",
+    "headers": "one header per router of the line, the nearest in the lowest bits",
     "sum_flits": "reduction: flits of partial sums of this round",
     "sum_stride": "reduction: cycles from one of them to the next",
     "sum_cycles": "reduction: cycles until the banks are empty",
-    "blocks": "blocks of the step that the tile meets, in the order of their arrival",
+    "blocks": "blocks of the k_step that the tile is multiplied by, a bit each in order of arrival",
     "sums": "tiles of the bank that they add to, in the same order",
-    "count": "blocks of the step in this cluster",
+    "count": "blocks of the k_step in this cluster",
     "edge_valid": "one of them is narrower than a tile",
     "edge": "which one",
     "round": "round of the cluster, modulo 256; its lowest bit is the bank",
-    "last_of_k_step": "the step's blocks are free once this tile is done",
+    "last_of_k_step": "the k_step's block slots are free once this tile is done",
     "last_of_round": "the bank is closed once this tile is done",
-    "tiles": "tiles of results that leave then",
+    "tiles": "result tiles that leave then",
 }
-"""What the fields of command words mean."""
+"""Meanings of the fields of command words."""
 
 
 def hierarchy_drawing(text: str, top: str) -> str:
-    """The modules of an RTLIL text as a Mermaid flowchart; an edge says how often a module is in the one above."""
+    """The modules of an RTLIL text as a Mermaid flowchart; edges carry the number of instances."""
     inside = count_submodules(split_modules(text))
     counts = count_instances(inside, top)
     lines = ["```mermaid", "flowchart TD"]

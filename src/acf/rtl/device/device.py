@@ -1,4 +1,4 @@
-"""The fabric as a device on two buses: registers for a host, and a master that reads programs and writes results."""
+"""The fabric as a device: AXI4-Lite registers for a host, and an AXI4 master that reads programs and writes results."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ DEVICE_FLITS = 1 << 22
 """Flits in memory that the commands of a line can address, in an emitted device."""
 
 SLACK = 8
-"""Flits of a stream that a collector has room for beyond those that can be under way."""
+"""Room of a collector, in flits of a stream, beyond those that can be in flight."""
 
 
 def device_sizes(shape: FabricShape, command_depth: int = 512, products: bool = True) -> FabricSizes:
@@ -82,7 +82,7 @@ class Device(Component):
         return m
 
     def _feed(self, m: Module, fabric: Any, fetcher: Any, registers: RegisterFile, sequencer: Sequencer) -> None:
-        """Counts of every line before the run; in it commands and packets as they come."""
+        """Load the command counts of every line before the run; connect commands and packets."""
         m.d.comb += [
             fabric.run.eq(sequencer.run),
             fabric.refill.eq(1),
@@ -101,7 +101,7 @@ class Device(Component):
                 m.d.comb += [fabric.load_count[line].eq(1), fabric.load_address.eq(registers.counts[line])]
 
     def _write_back(self, m: Module, fabric: Any, fetcher: Any, registers: RegisterFile, sequencer: Sequencer) -> None:
-        """A collector at every edge, and one writer for them all; streams begin one stride after the other."""
+        """A collector at every edge and one writer for all; streams lie one stride apart in memory."""
         sizes, axi, shape = self.sizes, self.axi, self.sizes.shape
         collectors = self._collectors(m, fabric, sequencer)
         burst = collectors[0].burst

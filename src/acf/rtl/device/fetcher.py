@@ -1,4 +1,4 @@
-"""Commands and operands from memory: what the controllers ask for, fetched in turn by one reader."""
+"""Fetches commands and operands for all controllers, round-robin, through one burst reader."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data
@@ -18,11 +18,11 @@ from acf.rtl.design.primitives.shared_modules import place
 from acf.rtl.design.primitives.wires import forward
 
 CHUNK_BYTES = 512
-"""Bytes of commands that are fetched at once, at most."""
+"""The most bytes of commands in one transfer."""
 
 
 class Slots:
-    """Beats that a flit and a command of either kind take in memory: a power of two each, so that they are aligned."""
+    """Beats of a flit and of a command of either kind in memory: powers of two, so that they are aligned."""
 
     def __init__(self, sizes: FabricSizes, spec: AxiSpec) -> None:
         shape = sizes.shape
@@ -42,10 +42,11 @@ class Slots:
 
 
 class Fetcher(Component):
-    """Reads for every line the packets that it asks for, and its commands as far as its command memory has room.
+    """Reads the packets that each line requests, and its commands as far as its command memory has room.
 
-    Requests of all lines, for packets and for commands, take turns. ``start`` takes ``counts`` and ``command_pages``;
-    while ``enable`` is 1 it fetches. A packet is told of (``memory_first``) with its last flit: then it is all there.
+    Requests of all lines, for packets and for commands, are served round-robin. ``start`` latches ``counts`` and
+    ``command_pages``; it fetches while ``enable`` is 1. ``first`` of a memory port comes with a packet's last flit,
+    when the packet is complete.
     """
 
     def __init__(self, sizes: FabricSizes, spec: AxiSpec, command_bits: int) -> None:
@@ -75,7 +76,7 @@ class Fetcher(Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """Who wants what, one of them in turn, the reader, and beats put together."""
+        """Requests, a round-robin arbiter, the reader, and the assembly of beats to words."""
         m, spec, slots = Module(), self.spec, self.slots
         m.submodules.reader = reader = BurstReader(spec, bits_for(slots.most_beats), bits_for(self.lines - 1) + 1)
         forward(m, self, reader, ["bus"])
@@ -108,7 +109,7 @@ class Fetcher(Component):
         return m
 
     def _packets(self, m: Module) -> list["_Want"]:
-        """For every line the oldest packet that was asked for and not fetched yet."""
+        """For every line, the oldest packet requested and not yet fetched."""
         address_bits, flit_bits = len(self.memories[0].address), len(self.memories[0].flits)
         wants = []
         for line in range(self.lines):
@@ -128,7 +129,7 @@ class Fetcher(Component):
         return wants
 
     def _commands(self, m: Module) -> list["_Want"]:
-        """For every line the next of its commands, once there is room for as many as are fetched at once."""
+        """For every line, its next commands, once the command memory has room for a whole transfer."""
         depth, rows = self.sizes.command_depth, self.sizes.shape.mesh_rows
         wants = []
         for line in range(self.lines):
@@ -158,7 +159,7 @@ class Fetcher(Component):
         return wants
 
     def _put_together(self, m: Module, reader: BurstReader) -> None:
-        """Beats shifted into words; a word is handed to its line a cycle after its last beat."""
+        """Shift beats into words; a line gets its word a cycle after the last beat."""
         spec, slots, rows = self.spec, self.slots, self.sizes.shape.mesh_rows
         width = spec.data_bits * max(slots.flit, slots.row, slots.column)
         word = Signal(width)
@@ -189,7 +190,7 @@ class Fetcher(Component):
 
 
 class _Want:
-    """A transfer that someone would like: beats from a beat of a page on."""
+    """A request for a transfer: ``beats`` beats from beat ``beat`` of page ``page`` on."""
 
     def __init__(self, fetcher: Fetcher, name: str) -> None:
         self.wanted, self.granted = Signal(name=f"{name}_wanted"), Signal(name=f"{name}_granted")

@@ -1,4 +1,4 @@
-"""Registers behind AXI4-Lite: how a host says where a program lies, starts the fabric and reads its counters."""
+"""Registers behind AXI4-Lite: the host sets where a program lies, starts it and reads counters."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ COUNTS: dict[str, str] = {
     "written_beats": "beats written to memory since the start",
     "held_cycles": "cycles since the start in which results had to wait for memory",
 }
-"""What the device counts of its own."""
+"""Counters of the device itself."""
 
 _READ, _BOTH = "read", "read, write"
 _ORDER: tuple[tuple[str, str, str], ...] = (
@@ -60,8 +60,8 @@ _LINE_REGISTERS = {"commands": "counts", "command_page": "command_pages", "data_
 class RegisterFile(Component):
     """An AXI4-Lite slave of 32 bits, one transaction each way at a time.
 
-    A write of less than a word is answered with an error and does nothing; where nothing is, zero is read.
-    ``interrupt`` is 1 while the device is done or stopped, if the host wants it.
+    A write of less than a word is answered SLVERR and does nothing; unmapped offsets read zero. ``interrupt`` is 1
+    while the device is done or stopped, if the host has enabled interrupts.
     """
 
     def __init__(self, sizes: FabricSizes, page_bits: int) -> None:
@@ -92,7 +92,7 @@ class RegisterFile(Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """A write takes address and data together; a read answers in the next cycle."""
+        """A write accepts address and data together; a read is answered in the next cycle."""
         m = Module()
         writes, is_whole = Signal(), Signal()
         m.d.comb += [
@@ -112,7 +112,7 @@ class RegisterFile(Component):
         return m
 
     def _registers(self, m: Module) -> dict[str, Any]:
-        """What every register reads, by name; those that can be written are signals or elements of an array."""
+        """The value that every register reads, by name; writable ones are signals or elements of an array."""
         line, interrupts = Signal(range(len(self.counts))), Signal()
         m.d.comb += self.interrupt.eq(interrupts & (self.is_done | self.is_stopped))
         errors = {name: Signal(name=f"seen_{name}") for name in ERRORS}

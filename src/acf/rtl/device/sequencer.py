@@ -1,4 +1,4 @@
-"""From start to done: the fabric is reset, told its counts, run, and its last results are written."""
+"""The FSM from start to done: reset the fabric, load its counts, run it, flush its results."""
 
 from enum import IntEnum
 
@@ -10,7 +10,7 @@ from acf.rtl.design.fabric.sizes import FabricSizes
 
 
 class Phase(IntEnum):
-    """What the device is doing."""
+    """The states."""
 
     REST = 0
     RESET = 1
@@ -23,9 +23,9 @@ class Phase(IntEnum):
 class Sequencer(Component):
     """``start`` begins a program unless one runs; ``is_done`` holds from its end to the next start.
 
-    ``settle_cycles``: after as many nothing that was under way in a pipeline still is. ``bus_is_idle``: no burst is
-    under way. ``stop``: a command could not be read, so the program cannot go on; only a start goes on from there.
-    In the phase of counts ``place`` runs over the lines and over the streams of results, one a cycle.
+    ``settle_cycles``: after as many cycles every pipeline is empty. ``bus_is_idle``: no burst is in flight. ``stop``: a
+    command could not be read and the program is abandoned; only ``start`` leaves that state. In the state COUNTS
+    ``place`` runs over the lines and over the result streams, one a cycle.
     """
 
     def __init__(self, sizes: FabricSizes) -> None:
@@ -54,7 +54,7 @@ class Sequencer(Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """One phase after the other."""
+        """One state after the other."""
         m = Module()
         phase, waited = Signal(Phase), Signal(range(max(self.settle_cycles, self.places) + 1))
         asked = Signal()  # to start, as soon as the bus is idle

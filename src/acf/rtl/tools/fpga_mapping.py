@@ -1,4 +1,4 @@
-"""One module on an FPGA, by Yosys: its primitives, and the longest way through them."""
+"""One module mapped to an FPGA by Yosys: its primitives and its longest combinational path."""
 
 import base64
 import re
@@ -45,7 +45,7 @@ _WITHOUT_ABC9 = (
     "clean",
     "check -noinit",
 )
-"""What synth_xilinx does after map_ffs, with the older mapper in place of abc9."""
+"""The steps of synth_xilinx after map_ffs, with abc in place of abc9."""
 
 
 def synthesise_module(name: str, text: str, family: str) -> dict[str, Any]:
@@ -78,7 +78,7 @@ def netlist_of(mapped: Mapping[str, Any]) -> str:
 
 
 def measure_depth(name: str, netlists: str) -> int:
-    """Primitives on the longest way between registers or memories of a module, given with all modules inside it."""
+    """Primitives on the longest path between registers or memories of a module, given with its whole subtree."""
     ends = " ".join(f"t:{cell}" for cell in (*FLIP_FLOPS, *LUTS_OF_MEMORY, "RAMB18E2", "RAMB36E2", "URAM288"))
     commands = [*_LIBRARY, "read_rtlil netlists.il", f"hierarchy -top {name}", "flatten", f"delete {ends}"]
     files = run_yosys([*commands, "tee -q -o paths.txt ltp -noff"], {"netlists.il": netlists}, ["paths.txt"]).files

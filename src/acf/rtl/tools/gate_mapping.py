@@ -1,4 +1,4 @@
-"""Modules as gates: of a liberty file, or simple ones; memories of more than a few words stay memories."""
+"""Yosys commands that map modules to the cells of a liberty file or to simple gates; large memories stay memories."""
 
 import re
 from collections.abc import Iterable
@@ -6,16 +6,16 @@ from collections.abc import Iterable
 from acf.rtl.tools.liberty import Liberty
 
 MACRO_BITS = 1024
-"""Memories with more bits than this would be compiled macros on a chip; smaller ones are flip-flops."""
+"""Memories with more bits than this would be SRAM macros on a chip; smaller ones are mapped to flip-flops."""
 
 MEMORY_CELL = "$mem_v2"
-"""Yosys' cell of a memory that was not made into gates."""
+"""Yosys' cell type of a memory that was not mapped to gates."""
 
 _MEMORY = re.compile(r"(?m)^  memory width (\d+) size (\d+) (\S+)$")
 
 
 def memory_bits(text: str) -> dict[str, int]:
-    """Bits of every memory in the RTLIL of a module that stays one, by its name there."""
+    """Bits of every memory of an RTLIL module that stays a memory, by its name."""
     found = {name: int(width) * int(size) for width, size, name in _MEMORY.findall(text)}
     return {name: bits for name, bits in found.items() if bits > MACRO_BITS}
 

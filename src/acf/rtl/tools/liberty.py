@@ -1,4 +1,4 @@
-"""The few things that area and power need of a liberty file: areas, pins and their capacitances."""
+"""The parts of a liberty file that area and power need: areas, pins and their capacitances."""
 
 import re
 from dataclasses import dataclass

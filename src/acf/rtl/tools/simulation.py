@@ -1,4 +1,4 @@
-"""Simulation of a component, a batch of cycles at a time, compiled or in Amaranth's own simulator."""
+"""Simulation of a component in batches of cycles, compiled by Verilator or in Amaranth's own simulator."""
 
 import ctypes
 import functools
@@ -39,8 +39,8 @@ class Simulation:
 
     In every cycle the inputs are driven, the outputs are read once logic has settled, and then the clock rises.
     ``backend`` is "verilator" (compiled), "pysim" (Amaranth's simulator: slow, pip alone) or "auto": compiled, and
-    where there is no Verilator or no C++ compiler Amaranth's, with one notice. ``optimise`` is the C++ compiler's;
-    ``blocks`` are modules that are compiled once, however often they are placed.
+    where there is no Verilator or no C++ compiler Amaranth's, with one notice. ``optimise`` is the C++ compiler's flag;
+    ``blocks`` are modules that are compiled once for all of their instances.
 
     >>> from acf.rtl.design.arithmetic.multiply import Bf16Multiplier
     >>> Simulation(Bf16Multiplier(), backend="pysim").run({"a": [0x4040], "b": [0xC000]})["product"].tolist()

@@ -92,8 +92,8 @@ def load_model(
 ) -> ctypes.CDLL:
     """The library made of ``verilog`` and the C++ ``harness``, built unless the cache has it.
 
-    With ``saif`` the model can record how often every signal toggles. ``blocks`` are modules that are compiled once,
-    however often they occur: for designs whose C++ would else be too much.
+    With ``saif`` the model can record how often every signal toggles. ``blocks`` are modules that are compiled once
+    for all of their instances (hierarchical Verilation), for designs whose C++ would be too large otherwise.
     """
     from acf.ops.cpu_build import is_whole
 

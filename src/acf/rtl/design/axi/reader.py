@@ -1,4 +1,4 @@
-"""Reads over AXI4: transfers of any length in bursts, several under way, beats in the order of asking."""
+"""AXI4 burst reads: transfers of any length, several bursts outstanding, beats in order of request."""
 
 from amaranth.hdl import Module, Signal
 from amaranth.lib import data
@@ -11,11 +11,11 @@ from acf.rtl.design.primitives.fifo import BoundedFifo
 
 
 class BurstReader(Component):
-    """Takes a transfer where ``valid`` meets ``ready``: ``beats`` from beat ``address`` on, for whom ``tag`` names.
+    """Accepts a transfer by ``valid`` and ``ready``: ``beats`` from beat ``address`` on, for the requester ``tag``.
 
-    Who asks has room for all of it: every beat is taken in the cycle in which it comes, and is at ``beat`` then, with
-    its ``beat_tag``; ``beat_last`` ends a transfer. One identity for all bursts, so answers come in order. ``failed``
-    is 1 with a beat whose response is an error.
+    The requester has room for the whole transfer, so there is no back-pressure: every beat is passed on to ``beat`` in
+    the cycle in which it arrives, with its ``beat_tag``; ``beat_last`` ends a transfer. All bursts have one AXI id, so
+    data come in order. ``failed`` is 1 with a beat whose response is an error.
     """
 
     def __init__(self, spec: AxiSpec, beats_bits: int, tag_bits: int) -> None:
@@ -38,7 +38,7 @@ class BurstReader(Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """A transfer in registers, cut into bursts; a queue of those that are under way."""
+        """The current transfer, split into bursts, and a FIFO of the bursts in flight."""
         m, spec = Module(), self.spec
         layout = data.StructLayout({"tag": self.tag.shape(), "last": 1})
         m.submodules.open = under_way = BoundedFifo(layout.size, spec.outstanding_reads)

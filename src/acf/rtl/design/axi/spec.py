@@ -1,11 +1,11 @@
-"""What an AXI4 master is like: widths, lengths of bursts, how much may be under way."""
+"""Parameters of an AXI4 master: widths, burst length, outstanding transactions."""
 
 from dataclasses import dataclass
 
 from acf.errors import RtlError
 
 PAGE_BYTES = 4096
-"""No burst crosses a multiple of this many bytes, says AXI4; programs and results begin at one."""
+"""No AXI4 burst crosses a multiple of this many bytes; programs and results begin at one."""
 
 INCREMENTING = 1
 """The burst type INCR."""
@@ -13,7 +13,7 @@ INCREMENTING = 1
 
 @dataclass(frozen=True)
 class AxiSpec:
-    """``burst_beats`` at most in a burst, ``outstanding_reads`` and ``outstanding_writes`` bursts under way at most."""
+    """At most ``burst_beats`` per burst, and ``outstanding_reads`` and ``outstanding_writes`` bursts in flight."""
 
     data_bits: int = 256
     address_bits: int = 40

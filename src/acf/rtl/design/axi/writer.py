@@ -1,4 +1,4 @@
-"""Writes over AXI4: one burst after the other from many senders in turn, several answers awaited."""
+"""AXI4 burst writes: many senders round-robin, one burst after the other, several responses outstanding."""
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data
@@ -13,9 +13,9 @@ from acf.rtl.design.primitives.round_robin import after, first_from, select
 class BurstWriter(Component):
     """Writes the bursts that ``senders`` offer: ``words`` words of ``word_bits`` from beat ``address`` on.
 
-    A burst lies within a page, by the senders' promise. In the cycle of ``granted`` the sender's offer is taken; from
-    the next cycle on it holds its current word at ``word`` and shows the following one after each ``next``.
-    ``failed`` is 1 with an answer that is an error; ``is_idle``: nothing is under way or awaited.
+    Senders guarantee that a burst does not cross a page. ``granted`` accepts a sender's offer; from the next cycle on
+    the sender holds its current word at ``word`` and advances after each ``next``. ``failed`` is 1 with a response that
+    is an error; ``is_idle``: no burst is in flight and no response outstanding.
     """
 
     def __init__(self, spec: AxiSpec, senders: int, words: int, word_bits: int) -> None:

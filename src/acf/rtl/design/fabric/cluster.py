@@ -1,4 +1,4 @@
-"""A cluster: SCUs, the queue and the stores they share, and the banks they fill by turns."""
+"""A cluster: SCUs, the queue and tile stores that they share, and their double-buffered accumulator banks."""
 
 from amaranth.hdl import Array, Cat, Module, Mux, Signal
 from amaranth.lib import data
@@ -18,13 +18,14 @@ from acf.rtl.design.primitives.shared_modules import place
 
 
 class Cluster(Component):
-    """Takes flits from its row's and its column's router, and gives results and credits back.
+    """Receives flits from its row's and its column's router, and returns results and credits.
 
-    ``queue_credit`` is 1 in the cycle in which a queue place becomes free, ``slot_credits`` tells how many slots do.
-    ``reduces``: blocks come along the row, and results wait for ``sums_start`` (the datapath's time) and
-    ``sums_done``. ``slot_is_mine``: results may leave in this cycle. ``is_first_row``: nothing to add sums to.
-    With ``counts`` the counter of ``counted_scu`` for ``counted_reason`` can be read a cycle later, if it is valid
-    then, and how long the SCU has been idle; 0 unless ``is_counted``.
+    ``queue_credit`` is 1 in the cycle in which a queue entry becomes free; ``slot_credits`` is the number of block
+    slots that become free. ``reduces``: blocks come along the mesh row, and partial sums leave at ``sums_start`` (the
+    datapath's time) until ``sums_done``. ``slot_is_mine``: this cluster's time slot on the result line.
+    ``is_first_row``: no partial sums come from above. With ``counts`` the counter of ``counted_scu`` for
+    ``counted_reason`` and the SCU's idle cycles can be read a cycle later if ``counted_valid``; both are 0 unless
+    ``is_counted``.
     """
 
     def __init__(self, sizes: FabricSizes, is_first_row: bool, counts: bool = True) -> None:
@@ -70,7 +71,7 @@ class Cluster(Component):
         super().__init__(members)
 
     def elaborate(self, platform: object) -> Module:
-        """Receive, walk, fetch and accumulate, close, drain."""
+        """Receive tiles, walk them, fetch and accumulate, close banks, drain them."""
         m, sizes, shape = Module(), self.sizes, self.sizes.shape
         scus = shape.scus_per_cluster
         walkers = [Walker(sizes) for _ in range(scus)]
@@ -106,7 +107,7 @@ class Cluster(Component):
         return m
 
     def _receive_blocks(self, m: Module, ports: list[StorePort]) -> tuple[Signal, Signal]:
-        """Blocks that have come, and why the last of them came when it did."""
+        """Count of blocks received, and the stall reason that the last of them carried."""
         sizes = self.sizes
         m.submodules.block_receiver = receiver = TileReceiver(sizes, sizes.shape.parallel_slots)
         row, column = self.row_in, self.column_in
@@ -129,7 +130,7 @@ class Cluster(Component):
         return arrived, reason
 
     def _receive_items(self, m: Module, walkers: list[Walker], ports: list[StorePort]) -> data.View:
-        """Hand every serial tile to all SCUs; the header of the oldest that is not done yet."""
+        """Queue every serial tile for all SCUs; returns the header of the oldest tile in flight."""
         sizes, shape = self.sizes, self.sizes.shape
         m.submodules.item_receiver = receiver = TileReceiver(sizes, shape.queue_packets)
         row = self.row_in
@@ -180,7 +181,7 @@ class Cluster(Component):
             ]
 
     def _finish_items(self, m: Module, walkers: list[Walker], header: data.View) -> Signal:
-        """A tile is done when every SCU has ended it; its place, and after a step its blocks, are free again."""
+        """A tile is done when every SCU has ended it: its queue entry is free, after a k_step its block slots."""
         queue = self.sizes.shape.queue_packets
         ahead = [Signal(range(queue + 1), name=f"ended_{scu}") for scu in range(len(walkers))]
         done, oldest = Signal(), Signal(range(max(2, queue)))
@@ -207,7 +208,7 @@ class Cluster(Component):
         done: Signal,
         header: data.View,
     ) -> None:
-        """Decide when flits leave; the datapath does it ``datapath_delay`` + 1 cycles later."""
+        """Decide when result flits leave; the datapath follows ``datapath_delay`` + 1 cycles later."""
         sizes = self.sizes
         m.submodules.results = results = FlitGatherer(sizes)
         m.submodules.sums = sums = SumReader(sizes)
@@ -250,7 +251,7 @@ class Cluster(Component):
     def _leave_in_slots(
         self, m: Module, results: FlitGatherer, emptied: Signal, header: data.View
     ) -> tuple[Signal, Signal, Signal]:
-        """Flit that leaves, whether one does, whether it is the round's last; and banks that become empty."""
+        """The flit that leaves, whether one leaves, whether it is the round's last; counts empty banks."""
         sizes = self.sizes
         tile_flits = sizes.tile_values // sizes.flit_values
         waiting, tiles = (
@@ -266,7 +267,7 @@ class Cluster(Component):
             for bank in (0, 1):
                 with m.If(filled == bank):
                     m.d.sync += tiles[bank].eq(header.tiles)
-        # Cycles until the bank counts as empty: the flit is put together, and the next one is not begun before.
+        # Cycles until the bank counts as empty: the last flit is assembled first, and no other is begun meanwhile.
         rest = Signal(range(sizes.shape.result_flit_cycles + 1))
         oldest = Signal()
         ready = Signal()

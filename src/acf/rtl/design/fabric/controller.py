@@ -1,4 +1,4 @@
-"""A memory controller: commands in order, data fetched ahead, packets sent when every taker has room."""
+"""A memory controller: commands in order, data prefetched, packets sent when every destination has credit."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data
@@ -18,12 +18,12 @@ COUNT_BITS = 24
 class Controller(Component):
     """The controller of a line of ``places`` routers; with ``serial`` one of a mesh row, else of a mesh column.
 
-    ``load`` writes a word of the command memory, ``load_count`` says how many there are and goes back to the first.
-    With ``refill`` the memory is a window: ``load`` comes while the program runs, each word goes behind the one before,
-    and ``takes`` tells that a place is free again.
-    While ``run`` is 1 it asks its memory for one packet a cycle, ``prefetch_packets`` ahead at most, and sends.
-    On a mesh column whose partial sums are added (``reduces``) the commands are rounds of results instead, and no sums
-    are ordered while ``hold`` is 1.
+    ``load`` writes a word of the command memory; ``load_count`` sets the number of commands and restarts at the first.
+    With ``refill`` the command memory is a ring: ``load`` appends a word while the program runs, and ``takes`` tells
+    that a command is consumed and its entry free. While ``run`` is 1 the controller requests one packet a cycle from
+    its memory, at most ``prefetch_packets`` ahead, and sends.
+    On a mesh column whose partial sums are added (``reduces``) a command is a round of partial sums instead; ``hold``
+    is back-pressure from the edge: no sums are ordered while it is 1.
     """
 
     def __init__(self, sizes: FabricSizes, places: int, serial: bool) -> None:
@@ -60,7 +60,7 @@ class Controller(Component):
         super().__init__(members)
 
     def elaborate(self, platform: object) -> Module:
-        """Two readers of the command memory: one asks memory, one sends."""
+        """Two read pointers into the command memory: one requests from memory, one sends."""
         m, sizes = Module(), self.sizes
         depth = max(2, sizes.command_depth)
         m.submodules.commands = memory = Memory(shape=self.command, depth=depth, init=[])
@@ -98,9 +98,9 @@ class Controller(Component):
         return m
 
     def _count_commands(self, m: Module, moves: Signal, asks: Signal) -> tuple[Signal, Signal]:
-        """Commands that are there and not sent yet, and those not asked for; a new one counts once it can be read."""
+        """Commands loaded and not yet sent, and those not yet requested; a new one counts once it can be read."""
         to_send = Signal(range(self.sizes.command_depth + 1))
-        to_ask = Signal.like(to_send)  # of rounds of sums it has no meaning
+        to_ask = Signal.like(to_send)  # unused for rounds of partial sums
         came = Signal()
         m.d.sync += came.eq(self.load & self.refill)
         for there, leaves in ((to_send, moves), (to_ask, asks)):
@@ -111,14 +111,14 @@ class Controller(Component):
         return to_send, to_ask
 
     def _place(self, m: Module, depth: int, moves: Value, name: str) -> tuple[Signal, Signal]:
-        """A place of the command memory and that of the next cycle: the following one, round the end, if ``moves``."""
+        """A pointer into the command ring and its value in the next cycle; it advances if ``moves``."""
         place, following = Signal(range(depth), name=f"{name}_place"), Signal(range(depth), name=f"{name}_following")
         m.d.comb += following.eq(Mux(moves, Mux(place == depth - 1, 0, place + 1), place))
         m.d.sync += place.eq(Mux(self.load_count, 0, following))
         return place, following
 
     def _send(self, m: Module, command: data.View, has_command: Value) -> None:
-        """Send the head packet when it is there, the link is free and all destinations have room."""
+        """Send the head packet when it has been fetched, the link is free and all destinations have credit."""
         sizes, shape = self.sizes, self.sizes.shape
         packets, flits_left = Signal(range(shape.prefetch_packets + 1)), Signal(range(sizes.tile_flits + 1))
         came, late, outside = self._arrivals(m)
@@ -153,7 +153,7 @@ class Controller(Component):
         m.d.comb += [self.link.eq(beside), self.link.data.eq(self._flit(m, moves))]
 
     def _arrivals(self, m: Module) -> tuple[Signal, Value, Value]:
-        """Whether a packet's first flit came in the last cycle; for the oldest: was it late, from outside."""
+        """Whether a first flit came in the last cycle; of the oldest packet: whether it was late, and from outside."""
         depth = self.sizes.shape.prefetch_packets
         m.submodules.arrivals = memory = Memory(shape=2, depth=max(2, depth), init=[])
         write, read = memory.write_port(), memory.read_port(domain="comb")
@@ -173,7 +173,7 @@ class Controller(Component):
         return came, read.data[0], read.data[1]
 
     def _flit(self, m: Module, moves: Value) -> Value:
-        """The queue of fetched flits, a block RAM: the one that moves is on the link a cycle later."""
+        """The FIFO of prefetched flits, a block RAM: a flit that moves is on the link a cycle later."""
         sizes = self.sizes
         depth = max(2, sizes.shape.prefetch_packets * sizes.tile_flits)
         m.submodules.flits = memory = Memory(shape=sizes.flit_bits, depth=depth, init=[])
@@ -192,7 +192,7 @@ class Controller(Component):
         return read.data
 
     def _has_room(self, m: Module, command: data.View) -> Value:
-        """Whether every taker has a free queue place (serial) or slot (parallel); credits count them."""
+        """Whether there is a credit of every destination: queue entries for serial tiles, slots for blocks."""
         shape = self.sizes.shape
         rooms = []
         for place in range(self.places):
@@ -209,7 +209,7 @@ class Controller(Component):
         return all_of(rooms)
 
     def _order_sums(self, m: Module, command: data.View, has_command: Value) -> tuple[Signal, Value]:
-        """Let the sums of a round move once all clusters that take part have closed it; whether none are moving."""
+        """Start the partial sums of a round once its clusters have closed it; whether it starts, whether none move."""
         starts, left = Signal(), Signal(range(self.sizes.most_sum_cycles + 1))
         ready = []
         for place in range(self.places):

@@ -1,4 +1,4 @@
-"""What an SCU does with its cycles, counted under the simulator's names."""
+"""Performance counters of an SCU: its cycles by stall reason, under the simulator's names."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib.memory import Memory
@@ -13,12 +13,12 @@ REASON_NUMBER_BITS = bits_for(len(REASONS) - 1)
 
 
 class StallCounters(Component):
-    """A counter for each of `REASONS`, in one small memory; cycles are added when the SCU turns to something else.
+    """A counter for each of `REASONS`, in one LUTRAM; the cycles of a phase are added when the phase ends.
 
-    All of a wait goes to what ended it: the tile, if it came last; else the last block of its step; else, with both
-    there, the bank that was full. ``counted`` is the counter of ``counted_reason`` while ``counted_valid``; it is 0
-    unless ``is_counted``. A wait or a stretch of work that has not ended is not yet in it. ``since`` and ``turned`` add
-    up to the cycles since the SCU last turned to something else; after its last tile these are the idle ones.
+    A whole wait is attributed to what ended it: the serial tile, if it arrived last; else the last block of its
+    k_step; else, with both there, the bank that had not drained. ``counted`` is the counter of ``counted_reason`` while
+    ``counted_valid``; it is 0 unless ``is_counted``. The current phase is not yet in it: ``since`` + ``turned`` are
+    its cycles, which after the last tile are the idle ones.
     """
 
     def __init__(self) -> None:
@@ -42,7 +42,7 @@ class StallCounters(Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """The reason of a wait is known when it ends. The memory has no reset: a bit tells what was written since."""
+        """The reason of a wait is known when it ends. A LUTRAM has no reset: a bit per counter marks it valid."""
         m = Module()
         item_was_there, blocks_were_there, worked, scanned = Signal(), Signal(), Signal(), Signal()
         m.d.sync += [
@@ -61,7 +61,7 @@ class StallCounters(Component):
             m.d.sync += [self.since.eq(0), self.turned.eq(1)]
         with m.Elif(worked | scanned | self.enable):
             m.d.sync += self.since.eq(self.since + 1)
-        # A cycle later what has ended is added to its counter.
+        # A cycle later the ended phase is added to its counter.
         adds, added_reason, added, has_more = Signal(), Signal(3), Signal(COUNTER_BITS), Signal()
         written, is_written = Signal(1 << REASON_NUMBER_BITS), Signal()
         m.d.sync += [

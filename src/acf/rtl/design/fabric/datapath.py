@@ -1,4 +1,4 @@
-"""Multiply and accumulate: what an SCU does with the rows that its port fetched, and the two banks of its sums."""
+"""The datapath of an SCU: multiply the fetched rows and accumulate them in two banks of sums."""
 
 from typing import Any
 
@@ -16,10 +16,10 @@ from acf.rtl.design.primitives.bits import clear_lowest, delayed, lowest_set, ma
 
 
 class SumDatapath(Component):
-    """``lanes`` multipliers and adders behind the walk by ``datapath_delay`` cycles.
+    """``lanes`` multipliers and adders that follow the walker by ``datapath_delay`` cycles.
 
-    A pair with a zero or a subnormal in it leaves the sum as it is. ``drain`` reads a word of a bank and clears it;
-    the word is there one cycle later, as float32 bits. Within the banks a sum is a `NUMBER`.
+    A pair with a zero or a subnormal factor leaves the sum unchanged. ``drain`` reads a word of a bank and clears it;
+    the word is valid one cycle later, as float32 bits. Within the banks a sum is a `NUMBER`.
     """
 
     def __init__(self, sizes: FabricSizes) -> None:
@@ -63,7 +63,7 @@ class SumDatapath(Component):
         read = Signal(self.word)
         m.d.comb += read.eq(Mux(adds.bank, banks[1], banks[0]))
         if not sizes.skips_both and sizes.shape.scus_per_port > 1:
-            m.d.comb += sums.eq(read)  # the same word comes again after two cycles at least
+            m.d.comb += sums.eq(read)  # no forwarding: the same word returns after two cycles at the earliest
             return m
         latest, latest_address, latest_bank = Signal(self.word), Signal.like(adds.address), Signal()
         latest_effectual, again = Signal(lanes), Signal()
@@ -79,10 +79,10 @@ class SumDatapath(Component):
         return m
 
     def _operands(self, m: Module, loads: Any, buffer: Any) -> tuple[Value, Value, Value, Value]:
-        """The value, the values of the block that meet it now, the column of the first of them, whether there are any.
+        """The serial value, the ``lanes`` block values to multiply it by, the column of the first, their validity.
 
-        A row is taken from its beginning, ``lanes`` at a time; where zeros of blocks are skipped, one non-zero a cycle:
-        the next one of a packed row, or the one at the lowest place left.
+        A row is read from its beginning, ``lanes`` values a cycle. Where zeros of blocks are skipped it is one non-zero
+        a cycle: the next one of a packed row, or the one in the lowest column left.
         """
         sizes, lanes = self.sizes, self.sizes.shape.lanes
         value, row = Signal(16), Signal(16 * sizes.shape.tile)
@@ -110,7 +110,7 @@ class SumDatapath(Component):
         return value, word_of(row, place, 16), column, mask.any()
 
     def _lanes(self, m: Module, meets: Any, value: Value, factors: Value) -> tuple[Any, Any, Signal]:
-        """Sums that go in, totals that come out, and which lanes have one."""
+        """Sums that go in, totals that come out, and the lanes that have one."""
         lanes = self.sizes.shape.lanes
         sums, totals, effectual = Signal(self.word), Signal(self.word), Signal(lanes)
         for lane in range(lanes):
@@ -127,7 +127,7 @@ class SumDatapath(Component):
         return sums, totals, effectual
 
     def _bank(self, m: Module, index: int, meets: Any, adds: Any, totals: Any, effectual: Signal) -> Any:
-        """One bank, a block RAM: the SCU's or, while it drains, the cluster's. A cleared word is zero by its kind."""
+        """One bank, a block RAM, used by the SCU or drained by the cluster. Clearing writes the kind ``ZERO``."""
         lanes = self.sizes.shape.lanes
         m.submodules[f"bank_{index}"] = memory = Memory(shape=self.word, depth=max(2, self.sizes.sum_words), init=[])
         write, read = memory.write_port(granularity=1), memory.read_port()

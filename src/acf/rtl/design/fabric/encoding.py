@@ -118,7 +118,7 @@ class _Encoder:
             self.program, self.sizes, self.serial, self.parallel, commands, flits, work, tiles, self.edge_cycles
         )
 
-    # What happens in a cluster.
+    # The work of a cluster.
     def _packets(self, cluster: int) -> list[int]:
         """Serial packets of a cluster in order."""
         row, column = divmod(cluster, self.shape.mesh_columns)
@@ -226,7 +226,7 @@ class _Encoder:
             "tiles": result_tiles,
         }
 
-    # What a controller sends.
+    # The stream of a controller.
     def _stream(
         self, stream: Stream, line: int, headers: Mapping[tuple[int, int], int] | None
     ) -> tuple[list[int], list[int]]:

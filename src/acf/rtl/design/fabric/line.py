@@ -1,4 +1,4 @@
-"""Lines of routers: pipelines that drop copies on the way, and those that carry credits and results back."""
+"""Lines of routers: pipelines that multicast packets, and those that return credits and results."""
 
 from typing import Any
 
@@ -12,11 +12,11 @@ from acf.rtl.design.primitives.bits import delayed
 
 
 class PacketLine(Component):
-    """From a controller past ``places`` routers; ``hop_cycles`` from one to the next.
+    """Multicast from a controller past ``places`` routers, ``hop_cycles`` from one to the next.
 
-    The router at distance d gives its cluster a copy of a flit ``hop_cycles`` x (d + 1) after it was read, if the
-    cluster is a destination, and passes it on while destinations remain. What travels beside the flit is for those
-    alone, so a line has fewer wires the farther it goes.
+    The router at distance d copies a flit to its cluster ``hop_cycles`` x (d + 1) after it was read, if the cluster is
+    a destination, and forwards it while destinations remain. Headers travel only as far as their destination, so a
+    line has fewer wires the farther it goes.
     """
 
     def __init__(self, sizes: FabricSizes, places: int, serial: bool) -> None:
@@ -25,7 +25,7 @@ class PacketLine(Component):
         super().__init__({"sent": In(sizes.link(places, serial)), **taken})
 
     def elaborate(self, platform: object) -> Module:
-        """One stage less before the first router: reading the flit was the first."""
+        """One stage fewer before the first router: reading the flit was the first."""
         m, hop = Module(), self.sizes.shape.hop_cycles
         flit: Any = delayed(m, self.sent, hop - 1, "hop_0")
         for place in range(self.places):
@@ -55,7 +55,7 @@ class PacketLine(Component):
 
 
 class CreditLine(Component):
-    """Credits of ``places`` clusters back to their controller, ``hop_cycles`` x (d + 1) until they count there."""
+    """Returns credits of ``places`` clusters to their controller; ``hop_cycles`` x (d + 1) from distance d."""
 
     def __init__(self, sizes: FabricSizes, places: int, width: int) -> None:
         self.sizes, self.places, self.width = sizes, places, width
@@ -63,7 +63,7 @@ class CreditLine(Component):
         super().__init__({"given": In(layout), "back": Out(layout)})
 
     def elaborate(self, platform: object) -> Module:
-        """One stage less, since the controller's counter is one."""
+        """One stage fewer, since the controller's counter is one."""
         m, hop = Module(), self.sizes.shape.hop_cycles
         for place in range(self.places):
             m.d.comb += self.back[place].eq(delayed(m, self.given[place], hop * (place + 1) - 1, f"credit_{place}"))
@@ -71,7 +71,7 @@ class CreditLine(Component):
 
 
 class ResultLine(Component):
-    """Results of a mesh row back to its edge; clusters send in turns that keep them apart all the way."""
+    """Results of a mesh row to its edge; time slots keep the flits of different clusters from colliding."""
 
     def __init__(self, sizes: FabricSizes) -> None:
         self.sizes = sizes
@@ -86,7 +86,7 @@ class ResultLine(Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """At every router the cluster's own flit or the one from farther away."""
+        """Every router merges the cluster's own flit with the one from farther away; only one is valid."""
         m = Module()
         flit: Any = None
         for place in reversed(range(self.sizes.shape.mesh_columns)):
@@ -103,7 +103,7 @@ class ResultLine(Component):
 
 
 class SumLine(Component):
-    """The order to send partial sums on its way down a column, to every row ``hop_cycles`` after the one above."""
+    """The order to send partial sums, pipelined down a mesh column: ``hop_cycles`` from row to row."""
 
     def __init__(self, sizes: FabricSizes) -> None:
         self.sizes = sizes
@@ -112,7 +112,7 @@ class SumLine(Component):
         super().__init__({"order": In(self.layout), "orders": Out(data.ArrayLayout(self.layout, rows))})
 
     def elaborate(self, platform: object) -> Module:
-        """The first row's comes as late as the datapath is behind."""
+        """The first row's order is delayed by the latency of the datapath."""
         m = Module()
         order: Value = delayed(m, self.order, self.sizes.datapath_delay + 1, "datapath")
         for row in range(self.sizes.shape.mesh_rows):
@@ -123,7 +123,7 @@ class SumLine(Component):
 
 
 def turns(m: Module, run: Value, period: int, columns: int) -> Value:
-    """One bit per mesh column: whether its results may leave in this cycle."""
+    """Time slots of a result line, one bit per mesh column: whether its results may leave in this cycle."""
     phase = Signal(range(max(2, period)))
     m.d.sync += phase.eq(Mux(run & (phase != period - 1), phase + 1, 0))
     return Cat(*(run & (phase == column) for column in range(columns)))

@@ -1,4 +1,4 @@
-"""Tiles as they arrive: flit by flit into a store, and their bitmap of non-zeros once they are whole."""
+"""Tiles as they arrive: flit by flit into a store, with their bitmap of non-zeros at the last flit."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib.wiring import Component, In, Out
@@ -9,10 +9,10 @@ from acf.rtl.design.primitives.bits import wrapped
 
 
 class TileReceiver(Component):
-    """Counts the flits of a tile and the places of a ring of ``places`` tiles.
+    """Addresses the flits of arriving tiles in a ring of ``places`` tiles.
 
-    ``word`` is the address of the flit in a store. With a tile's last flit ``whole`` is 1, ``place`` says where the
-    tile lies and ``bitmap`` which of its values are no zeros: sent along where the tile is packed, seen else.
+    ``word`` is the address of the flit in the store. With a tile's last flit ``whole`` is 1, ``place`` is the tile's
+    place in the ring and ``bitmap`` tells its non-zeros: part of the payload where the tile is packed, computed else.
     """
 
     def __init__(self, sizes: FabricSizes, places: int) -> None:
@@ -31,7 +31,7 @@ class TileReceiver(Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """The bitmap is gathered in parts of as many bits as a flit has values."""
+        """The bitmap is collected in parts, of as many bits as a flit has values."""
         m, sizes = Module(), self.sizes
         flit, place = Signal(range(max(2, sizes.tile_flits))), Signal(range(max(2, self.places)))
         m.d.comb += [

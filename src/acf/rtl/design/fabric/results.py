@@ -1,4 +1,4 @@
-"""Results on their way out of a cluster: words of its SCUs gathered to flits, and sums of a column added up."""
+"""Results on their way out of a cluster: words of its SCUs assembled to flits, and partial sums of a column added."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib.wiring import Component, In, Out
@@ -11,7 +11,7 @@ from acf.rtl.design.primitives.shared_modules import place
 
 
 class FlitGatherer(Component):
-    """Reads the words of flit number ``flit`` from all SCUs, a word of each in a cycle, and puts them side by side.
+    """Reads the words of flit number ``flit``, one of every SCU per cycle, and concatenates them.
 
     Word ``n`` of a bank is word ``n // SCUs`` of SCU ``n % SCUs``. ``valid`` comes ``cycles`` after ``start``, with
     a flit of bf16 values.
@@ -37,7 +37,7 @@ class FlitGatherer(Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """Words that come early wait in registers; the last go straight through."""
+        """All words but the last wait in registers."""
         m = Module()
         if self.cycles == 1:
             parts = self.cycle_values // self.values
@@ -71,9 +71,9 @@ class FlitGatherer(Component):
 
 
 class SumReader(Component):
-    """Reads flit number ``flit`` of partial sums, ``sum_values`` in each of ``cycles`` cycles, from SCUs by turns.
+    """Reads flit number ``flit`` of partial sums, ``sum_values`` in each of ``cycles`` cycles, from the SCUs in turn.
 
-    ``drains`` says from which, one bit per SCU. A cycle after each read ``valid`` is 1 with the values, 32 bits each.
+    ``drains`` selects them, one bit per SCU. A cycle after each read ``valid`` is 1 with the values, 32 bits each.
     """
 
     def __init__(self, sizes: FabricSizes) -> None:
@@ -123,7 +123,7 @@ class SumReader(Component):
 
 
 class SumCollector(Component):
-    """Puts the partial sums that come out of a column, ``sum_values`` in a cycle, side by side to flits."""
+    """Assembles the partial sums that come out of a column, ``sum_values`` a cycle, to flits."""
 
     def __init__(self, sizes: FabricSizes) -> None:
         self.sizes = sizes
@@ -137,7 +137,7 @@ class SumCollector(Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """Values that come early wait in registers; the last go straight through."""
+        """All values but the last wait in registers."""
         m = Module()
         width = len(self.values)
         parts = len(self.flit) // width

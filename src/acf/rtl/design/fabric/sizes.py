@@ -1,4 +1,4 @@
-"""The sizes of a fabric in gates, worked out from the same shape that the simulator plays."""
+"""Sizes, widths and layouts of a fabric in gates, derived from the same shape that the simulator plays."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,9 +17,9 @@ FETCH_CYCLES = 4  # from a turn at the port to a row in the SCU's buffer
 
 @dataclass(frozen=True)
 class FabricSizes:
-    """A shape that can be built, ``command_depth`` packets per controller, ``memory_flits`` behind each of them.
+    """A shape that can be built, ``command_depth`` commands per controller, ``memory_flits`` flits behind each.
 
-    ``products``: adders shift by multiplying, as suits an FPGA; where gates are counted, multiplexers are smaller.
+    ``products``: adders shift by multiplying, which saves LUTs on an FPGA; in gates, multiplexers are smaller.
     """
 
     shape: FabricShape
@@ -96,7 +96,7 @@ class FabricSizes:
 
     @property
     def bitmap_values(self) -> int:
-        """Places of values that the bitmap of a packed tile takes."""
+        """Size of the bitmap of a packed tile, in values of 16 bits."""
         return self.tile_values // 16
 
     # SCUs.
@@ -127,32 +127,32 @@ class FabricSizes:
 
     @property
     def datapath_delay(self) -> int:
-        """Cycles by which multiplying follows the walk: a turn at the port, the fetch, the load of the row."""
+        """Cycles from the walker to the multiplier: a turn at the port, the fetch, the load of the row."""
         return self.shape.scus_per_port + FETCH_CYCLES + 1
 
     # Layouts.
     @property
     def due_bits(self) -> int:
-        """Bits of a counter of blocks that tells blocks due from blocks there, whatever is queued."""
+        """Bits of a wrapping counter of blocks, enough to compare blocks due with blocks arrived."""
         shape = self.shape
         most = 2 * (shape.parallel_slots + (shape.queue_packets + 1) * shape.accumulator_tiles)
         return most.bit_length() + 1
 
     @cached_property
     def header(self) -> data.StructLayout:
-        """What a serial packet tells one of its destinations."""
+        """The header of a serial packet for one of its destinations."""
         tiles = self.shape.accumulator_tiles
         return data.StructLayout(
             {
-                "blocks": tiles,  # blocks of the k_step that it meets, in the order of their arrival
-                "sums": tiles,  # the tiles of the bank that they add to, in the same order
+                "blocks": tiles,  # bit per block of the k_step, in order of arrival: those it meets
+                "sums": tiles,  # bit per tile of the bank: those that they add to, in the same order
                 "count": bits_for(tiles),  # blocks of the k_step
                 "edge_valid": 1,
                 "edge": bits_for(tiles - 1),  # the block with fewer columns than a tile
                 "round": ROUND_BITS,
                 "last_of_k_step": 1,
                 "last_of_round": 1,
-                "tiles": bits_for(tiles),  # tiles of results that leave after the round
+                "tiles": bits_for(tiles),  # result tiles that leave after the round
             }
         )
 
@@ -167,7 +167,7 @@ class FabricSizes:
                 "sums": tiles,
                 "round": ROUND_BITS,
                 **edge,
-                "due": self.due_bits,  # blocks that must have come since the beginning
+                "due": self.due_bits,  # blocks that must have arrived since the start, modulo
                 "base": bits_for(self.shape.parallel_slots - 1),  # the slot of the k_step's first block
                 "reason": REASON_BITS,
                 "bitmap": self.scu_rows * self.shape.tile,
@@ -176,12 +176,12 @@ class FabricSizes:
 
     @cached_property
     def operation(self) -> data.StructLayout:
-        """One cycle of an SCU on its way from the walk to the adder."""
+        """One cycle of an SCU, in the pipeline from the walker to the adder."""
         return data.StructLayout({"valid": 1, "start": 1, "bank": 1, "address": bits_for(self.sum_words - 1)})
 
     @cached_property
     def request(self) -> data.StructLayout:
-        """What an SCU asks its port for: a value of a queued tile and the matching row of a block."""
+        """An SCU's request to its port: a value of a queued tile, and the row of a block at the same k."""
         shape = self.shape
         return data.StructLayout(
             {
@@ -194,9 +194,9 @@ class FabricSizes:
 
     @cached_property
     def fetched(self) -> data.StructLayout:
-        """What the port gives back; ``mask`` and ``packed`` say which columns the values of the row belong to.
+        """The port's answer; ``mask`` and ``packed`` tell the columns that the values of the row belong to.
 
-        Where zeros of blocks are skipped, the row begins with place ``first`` and goes on around its end.
+        Where zeros of blocks are skipped, the row is rotated: it begins at place ``first`` and wraps around.
         """
         tile = self.shape.tile
         return data.StructLayout(
@@ -204,7 +204,7 @@ class FabricSizes:
         )
 
     def link(self, places: int, serial: bool) -> data.StructLayout:
-        """A flit and what travels beside it on a line of ``places`` routers."""
+        """A flit and its sideband signals on a line of ``places`` routers."""
         members = {
             "valid": 1,
             "last": 1,
@@ -220,7 +220,7 @@ class FabricSizes:
 
     @property
     def sum_values(self) -> int:
-        """Partial sums that leave a cluster in a cycle, to the one below it: as many as adders take."""
+        """Partial sums that a cluster sends to the one below in a cycle: as many as there are adders."""
         shape = self.shape
         return min(shape.sum_adders, shape.scus_per_cluster * shape.lanes, shape.link_bytes // 4)
 

@@ -1,4 +1,4 @@
-"""A read port of a cluster's stores: its SCUs take turns, and each turn fetches a value and a row of a block."""
+"""A time-multiplexed read port of a cluster's tile stores: each turn fetches a value and a row of a block."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data
@@ -14,9 +14,9 @@ from acf.rtl.design.primitives.popcount import CountOnes
 class StorePort(Component):
     """Stores of queued tiles and of blocks, and the pipeline that unpacks one value and one row in every cycle.
 
-    SCU ``i`` of the port has the cycles ``i`` modulo ``scus_per_port`` (``turns``). In its turn it learns, as
-    ``last_cycle``, how long the pair that it requests takes, counted from 0; ``FETCH_CYCLES`` later the row is in its
-    buffer. An SCU holds a request for a turn at least, so each is met; those of idle SCUs are fetched for nothing.
+    SCU ``i`` of the port has the cycles ``i`` modulo ``scus_per_port`` (``turns``). In its turn it gets, as
+    ``last_cycle``, the number of the last cycle of the pair that it requests; ``FETCH_CYCLES`` later the row is in its
+    buffer. An SCU holds a request for at least one turn, so none is missed; idle SCUs are served too, without effect.
     """
 
     def __init__(self, sizes: FabricSizes) -> None:
@@ -42,7 +42,7 @@ class StorePort(Component):
         super().__init__(members)
 
     def elaborate(self, platform: object) -> Module:
-        """Turn and bitmaps; addresses; words; row."""
+        """Four stages: read bitmaps, count to addresses, read words, align the row."""
         m, sizes, shape = Module(), self.sizes, self.sizes.shape
         tile = shape.tile
         chosen = self._turn(m)
@@ -97,9 +97,9 @@ class StorePort(Component):
         return read.data[:values], read.data[values]
 
     def _start(self, m: Module, bitmap: Value, packed: Value, row: Value, k: Value | None, name: str) -> Signal:
-        """Where in its tile the value at ``k`` of a row lies, or the row's first, counted in values; a cycle later.
+        """Offset in its stored tile of the value at ``k`` of a row, or of the row's first value, one cycle later.
 
-        In a packed tile that is the number of non-zeros before it, after the bitmap.
+        In a packed tile it is the size of the bitmap plus the number of non-zeros before it.
         """
         sizes, tile = self.sizes, self.sizes.shape.tile
         counter = CountOnes(m, name)
@@ -114,7 +114,7 @@ class StorePort(Component):
         return at
 
     def _value(self, m: Module, located: data.View, at: Signal) -> Signal:
-        """The value, two cycles after its place is known."""
+        """The value, two cycles after its offset is known."""
         sizes = self.sizes
         depth = sizes.shape.queue_packets * sizes.tile_flits
         m.submodules.serial_store = memory = Memory(shape=sizes.flit_bits, depth=max(2, depth), init=[])
@@ -132,10 +132,10 @@ class StorePort(Component):
         return value
 
     def _row(self, m: Module, located: data.View, at: Signal) -> Signal:
-        """``tile`` values from the place on, two cycles after it is known.
+        """``tile`` values from an offset on, two cycles after it is known.
 
-        Each lane of the flits has a memory of its own, and those before the place read the following flit. So value
-        ``n`` of the tile comes out at place ``n`` modulo ``tile``. What is read beyond the end of a tile is masked.
+        Each lane of the flits is a memory of its own, and the lanes before the offset read the following flit. So value
+        ``n`` of the tile comes out at place ``n`` modulo ``tile``; values beyond the end of the tile are masked later.
         """
         sizes, tile = self.sizes, self.sizes.shape.tile
         depth = sizes.shape.parallel_slots * sizes.tile_flits
@@ -154,7 +154,7 @@ class StorePort(Component):
                 read.addr.eq(Cat(Mux(takes_following[index], following, flit), located.slot)),
             ]
             values.append(read.data)
-        # Of lanes that are a tile apart the row goes through one.
+        # Of the lanes that are a tile apart, one holds the value of the row.
         came = delayed(m, lane, 1, "lane_of_words")
         row, bits = Signal(16 * tile), bits_for(tile - 1)
         came_before = below(came[:bits], tile)
@@ -166,7 +166,7 @@ class StorePort(Component):
 
 
 def _rotated(row: Value, first: Value, tile: int) -> Value:
-    """The row from place ``first`` on, around its end."""
+    """The row rotated to begin at place ``first``."""
     return Cat(row, row).bit_select(first[: bits_for(tile - 1)] << 4, 16 * tile)
 
 

@@ -20,18 +20,17 @@ from acf.rtl.design.primitives.wires import forward
 from acf.sim.fabric.traffic import REASONS
 
 COUNTERS_CYCLES = len(REASONS) + 2
-"""Cycles until all counters of another SCU are at the ports."""
+"""Cycles from a change of ``counted_scu`` until all of its counters are at the ports."""
 
 
 class Fabric(Component):
     """A mesh of clusters with a controller at the left of each row and at the top of each column.
 
     Lines are numbered rows first, then columns. Commands are loaded by line; every line has a memory port of its own.
-    With ``refill`` command memories are windows, see `Controller`.
-    Results of rows (bf16) and of columns (fp32 partial sums) leave at the edges; while ``hold`` of a line is 1 no more
-    of its results set out, and those under way arrive. One bit per line, cluster or SCU
-    tells in every cycle what happens; with ``counts`` SCUs count their cycles by
-    reason, and the counters of ``counted_scu`` can be read `COUNTERS_CYCLES` later.
+    With ``refill`` command memories are rings, see `Controller`. Results of rows (bf16) and of columns (fp32 partial
+    sums) leave at the edges. ``hold`` of a line is back-pressure: no more of its results leave their clusters, those in
+    flight still arrive. One bit per line, cluster or SCU reports the events of every cycle. With ``counts`` SCUs count
+    their cycles by reason, and the counters of ``counted_scu`` are valid `COUNTERS_CYCLES` later.
     """
 
     def __init__(self, sizes: FabricSizes, counts: bool = True) -> None:
@@ -74,7 +73,7 @@ class Fabric(Component):
         super().__init__(members)
 
     def elaborate(self, platform: object) -> Module:
-        """Wire rows and columns."""
+        """Clusters, controllers and the lines between them."""
         m, sizes, shape = Module(), self.sizes, self.sizes.shape
         rows, columns = range(shape.mesh_rows), range(shape.mesh_columns)
         clusters = {(row, column): Cluster(sizes, row == 0, self.counts) for row in rows for column in columns}
@@ -122,7 +121,7 @@ class Fabric(Component):
             ]
 
     def _count(self, m: Module, clusters: list[Cluster]) -> None:
-        """Ask for one counter after the other, over and over."""
+        """Poll the counters round-robin."""
         number = Signal(REASON_NUMBER_BITS)
         m.d.sync += number.eq(Mux(number == len(REASONS) - 1, 0, number + 1))
         counted, valid = (any_of([getattr(each, name) for each in clusters]) for name in ("counted", "counted_valid"))
@@ -161,7 +160,7 @@ class Fabric(Component):
             m.d.comb += arrival.eq(getattr(line, f"copy_{distance}"))
 
     def _credits(self, m: Module, controller: Controller, clusters: list[Cluster], name: str) -> None:
-        """Slots of blocks are given back to the controller that sends blocks."""
+        """Credits of block slots go to the controller that sends blocks, those of queue entries to the row's."""
         width = bits_for(self.sizes.shape.accumulator_tiles)
         m.submodules[f"{name}_slot_credits"] = slots = CreditLine(self.sizes, len(clusters), width)
         m.d.comb += controller.slot_credits.eq(slots.back)

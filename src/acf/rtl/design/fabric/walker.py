@@ -1,4 +1,4 @@
-"""The walk of an SCU over the non-zeros of its rows: no cycle for a zero."""
+"""The control of an SCU: walks the non-zeros of its rows, without a cycle for a zero."""
 
 from typing import Any
 
@@ -12,15 +12,15 @@ from acf.rtl.design.primitives.bits import from_place, search, word_of, wrapped
 
 
 class Walker(Component):
-    """Takes the queued tiles in order; row by row, non-zero by non-zero, block by block, then along the block's row.
+    """Walks the queued tiles in order: row by row, non-zero by non-zero, block by block, then along the block's row.
 
-    A tile begins when it and all blocks of its k_step have come (``arrived`` counts them) and its bank is empty
+    A tile begins when it and all blocks of its k_step have arrived (``arrived`` counts them) and its bank is empty
     (``emptied`` counts those). ``begins`` is 1 in its first cycle, ``ends`` in its last. ``request`` names the current
-    pair of non-zero and block, whatever its cycle. ``scu`` says which rows are its own.
+    pair of non-zero and block in all of its cycles. ``scu`` selects the rows that are its own.
 
     A pair takes as many cycles as the row of the block has non-zeros or, where only zeros of the serial operand are
-    skipped, as it is wide; and at least a turn at the port. In its ``turn`` the port tells, as ``last_cycle``, the
-    number of the pair's last cycle; there is one turn before a pair can end.
+    skipped, as it is wide; and at least one turn at the port. In its ``turn`` the port gives, as ``last_cycle``, the
+    number of the pair's last cycle; every pair has a turn before it can end.
     """
 
     def __init__(self, sizes: FabricSizes) -> None:
@@ -50,7 +50,7 @@ class Walker(Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """The state says where in the current tile the walk is; between tiles it is at the beginning."""
+        """The state is the position in the current tile; between tiles it is at the beginning."""
         m, sizes, shape = Module(), self.sizes, self.sizes.shape
         m.submodules.items = memory = Memory(shape=sizes.item, depth=max(2, shape.queue_packets), init=[])
         write, read = memory.write_port(), memory.read_port(domain="comb")
@@ -107,7 +107,7 @@ class Walker(Component):
         return m
 
     def _walk_values(self, m: Module, bitmap: Value, moves: Value) -> tuple[Value, Value, Value]:
-        """Row and place of the current non-zero, and whether it is the tile's last."""
+        """Row and k of the current non-zero, and whether it is the tile's last."""
         sizes, tile = self.sizes, self.sizes.shape.tile
         row, k = Signal(range(max(1, sizes.scu_rows))), Signal(range(tile))
         first_row, first_k = Signal.like(row), Signal.like(k)

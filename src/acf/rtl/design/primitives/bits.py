@@ -1,4 +1,4 @@
-"""Small combinational pieces: the lowest bit that is set, counting bits, numbers that wrap."""
+"""Combinational helpers: priority encoding, masks, balanced reductions, wrapping counters, delays."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -7,7 +7,7 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 
 
 class Found(NamedTuple):
-    """Of some bits: whether any is set, the index of the lowest (0 where none is), whether another one is."""
+    """Of some bits: whether any is set, the index of the lowest (0 if none), whether more than one is."""
 
     any: Value
     lowest: Value
@@ -15,7 +15,7 @@ class Found(NamedTuple):
 
 
 def search(bits: Sequence[Value] | Value) -> Found:
-    """Look at bits by halves."""
+    """Priority-encode bits by halves: logarithmic depth."""
     if len(bits) == 1:
         return Found(bits[0], Const(0, 0), Const(0, 1))
     half = 1 << ((len(bits) - 1).bit_length() - 1)
@@ -34,7 +34,7 @@ def lowest_set(bits: Sequence[Value] | Value) -> Value:
 
 
 def below(place: Value, count: int) -> Value:
-    """One bit for each of ``count`` places: whether it is below ``place``."""
+    """Thermometer code: bit i of ``count`` is 1 where i < ``place``."""
     return Cat(*(place > index if index < (1 << len(place)) - 1 else Const(0, 1) for index in range(count)))
 
 
@@ -44,7 +44,7 @@ def from_place(bits: Value, place: Value) -> Value:
 
 
 def word_of(words: Value, index: Value, width: int) -> Value:
-    """The word of ``width`` bits with number ``index``, by a tree of multiplexers; there are a power of two of them."""
+    """Word number ``index`` of ``width`` bits, by a tree of multiplexers; the number of words is a power of two."""
     values = [words[start : start + width] for start in range(0, len(words), width)]
     for bit in range(len(values).bit_length() - 1):
         values = [Mux(index[bit], odd, even) for even, odd in zip(values[::2], values[1::2], strict=True)]

@@ -1,4 +1,4 @@
-"""A bounded queue, and the credits that let a sender fill it without asking."""
+"""A bounded FIFO, and the credit counter of a sender that fills it without a ready signal."""
 
 from collections import deque
 
@@ -60,7 +60,7 @@ class BoundedFifo(Component):
 
 
 class CreditCounter(Component):
-    """The sender's side: as many words may be sent as the queue behind has told of room.
+    """The sender's side of credit-based flow control: a word may be sent while a credit is left.
 
     ``available`` is 1 while a credit is left; ``send`` uses one up, which counts only while ``available``, and
     ``credit`` gives one back. It begins with ``credits``, the depth of the queue.

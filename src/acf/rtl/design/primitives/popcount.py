@@ -1,4 +1,4 @@
-"""Counting bits in look-up tables of six inputs: a table per bit of the number, and no carries until the end."""
+"""Population count in LUTs of six inputs: compressor tables, and one carry-propagate adder at the end."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Round-robin choice: the first that asks, from a pointer on."""
+"""Round-robin arbitration: the first request at or after a pointer."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 

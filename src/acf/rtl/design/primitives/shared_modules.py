@@ -1,7 +1,7 @@
-"""Parts of a design that occur often: converted once, placed as often as they are needed.
+"""Modules that occur often in a design: converted once, instantiated as often as needed.
 
 Amaranth elaborates every instance anew; a fabric of 64 equal clusters would take minutes. While a design is converted
-to RTLIL, `place` makes all instances of a part refer to one module. In Amaranth's simulator parts are plain submodules.
+to RTLIL, `place` makes all instances refer to one module. In Amaranth's simulator they are plain submodules.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ _PARTS: ContextVar[dict[str, str] | None] = ContextVar("parts", default=None)
 
 @contextmanager
 def separate_parts() -> Iterator[dict[str, str]]:
-    """Within this context `place` converts each part once; gives their RTLIL by module name, inner ones first."""
+    """Within this context `place` converts each module once; yields their RTLIL by name, inner ones first."""
     parts: dict[str, str] = {}
     token = _PARTS.set(parts)
     try:
@@ -28,7 +28,7 @@ def separate_parts() -> Iterator[dict[str, str]]:
 def place(m: Any, name: str, component: Any, module: str, reset: Any = None) -> Any:
     """Add ``component`` to ``m`` as ``name``; every component with the same ``module`` name must be the same design.
 
-    Where ``reset`` is 1 the part goes back to its initial state, as with the reset of all.
+    Where ``reset`` is 1 the component is reset, as by the global reset.
     """
     from amaranth.hdl import ClockSignal, Instance, ResetInserter, ResetSignal
 

@@ -1,4 +1,4 @@
-"""A program that empties the banks of sums: what a device needs after it was stopped in the middle of another one."""
+"""A program that drains the accumulator banks: needed after a device was stopped in the middle of another one."""
 
 from acf.rtl.design.axi.spec import AxiSpec
 from acf.rtl.design.fabric.encoding import pack_fields
@@ -7,9 +7,9 @@ from acf.rtl.device.host.image import REDUCES, START, MemoryImage, lay_out_lines
 
 
 def lay_out_cleaning(sizes: FabricSizes, axi: AxiSpec, base: int = 0) -> MemoryImage:
-    """Two rounds on every mesh column that wait for nobody and drain a full bank each; the results are of no use.
+    """Two rounds on every mesh column that wait for no cluster and drain a full bank each; discard the results.
 
-    A reset brings registers back but no memories, and a bank must be empty when a program begins.
+    A reset clears registers but no memories, and a bank must be empty when a program begins.
     """
     shape = sizes.shape
     flits, stride = sizes.most_sum_flits, shape.sum_flit_cycles

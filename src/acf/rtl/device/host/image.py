@@ -21,7 +21,7 @@ START, REDUCES, INTERRUPTS = 1, 2, 4
 
 @dataclass(frozen=True, eq=False)
 class MemoryImage:
-    """Where everything lies, in bytes: ``content`` from ``base`` on, streams of results from ``results`` on.
+    """Addresses in bytes: ``content`` from ``base`` on, result streams from ``results`` on, ``result_stride`` apart.
 
     ``registers`` are (offset, value) to write in this order; the last write starts the program.
     """
@@ -35,7 +35,7 @@ class MemoryImage:
 
     @property
     def end(self) -> int:
-        """The first byte behind all of it."""
+        """The first byte after the image."""
         return self.results + len(self.streams) * self.result_stride
 
 
@@ -111,7 +111,7 @@ def _check_line(line: int, commands: Sequence[int], flits: Sequence[int], sizes:
 
 
 def _append(content: bytearray, base: int, words: Sequence[int], size: int) -> int:
-    """Put words of ``size`` bytes at the end, from a page on; gives the number of that page."""
+    """Append words of ``size`` bytes from a page boundary on; returns the number of that page."""
     page = (base + len(content)) // PAGE_BYTES
     content += b"".join(word.to_bytes(size, "little") for word in words)
     content += bytes(-len(content) % PAGE_BYTES)

@@ -1,4 +1,4 @@
-"""Switching activity of a real run on the gates, weighed by what each net drives: relative power, before layout."""
+"""Relative power before layout: toggles of a run on the mapped gates, weighted by the load of each net."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Synthesis for an FPGA: LUTs, flip-flops, DSPs and memories of every module, and how deep the logic is."""
+"""Synthesis for an FPGA: LUTs, flip-flops, DSPs and memories of every module, and logic depth."""
 
 import re
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""What is proved of the fabric's lines, receivers and credits; inputs are free, ``holds`` must stay 1."""
+"""Properties of the fabric's lines, receivers and credits; inputs are free, ``holds`` must stay 1."""
 
 from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data
@@ -22,7 +22,7 @@ def _past(m: Module, value: Value, cycles: int, name: str) -> list[Value]:
 
 
 class CopiesReachTheirDestinations(Component):
-    """A line gives every router a copy of the flits that name it, after its hops, unchanged, and of no others."""
+    """A line copies every flit to each of its destinations, unchanged and after its hops, and to no other router."""
 
     def __init__(self, sizes: FabricSizes, places: int, serial: bool) -> None:
         self.sizes, self.places, self.serial = sizes, places, serial
@@ -49,7 +49,7 @@ class CopiesReachTheirDestinations(Component):
 
 
 class CreditsComeBackOnce(Component):
-    """Every credit that a cluster gives is at the controller after its hops, none twice."""
+    """Every credit that a cluster returns reaches the controller once, after its hops."""
 
     def __init__(self, sizes: FabricSizes, places: int, width: int) -> None:
         self.sizes, self.places, self.width = sizes, places, width
@@ -68,9 +68,9 @@ class CreditsComeBackOnce(Component):
 
 
 class ResultsNeverMeet(Component):
-    """Clusters of a mesh row that send in their turns: each flit is at the edge after its hops, whole, with its column.
+    """Result flits sent in their time slots never collide: each is at the edge after its hops, with its column.
 
-    ``wants``: a cluster has a flit. Without turns (``in_turns`` False) flits must meet.
+    ``wants``: a cluster has a flit. Without time slots (``in_turns`` False) flits must collide.
     """
 
     def __init__(self, sizes: FabricSizes, in_turns: bool = True) -> None:
@@ -81,7 +81,7 @@ class ResultsNeverMeet(Component):
         super().__init__({"wants": In(columns), "results": In(layout), "holds": Out(1)})
 
     def elaborate(self, platform: object) -> Module:
-        """Whoever sent as long ago as his hops take is at the edge, and there is one at most."""
+        """The flit that was sent as many cycles ago as its hops take is at the edge; there is at most one."""
         m, shape = Module(), self.sizes.shape
         slots = turns(m, Const(1, 1), shape.result_period_cycles, shape.mesh_columns)
         m.submodules.line = line = ResultLine(self.sizes)
@@ -141,9 +141,9 @@ class FlitsFillTheRing(Component):
 
 
 class BitmapsShowTheValues(Component):
-    """When a tile is whole, a bit of its bitmap is 1 where the value is no zero, or is said to be none (packed).
+    """When a tile is complete, its bitmap is 1 where the value is not zero, or, of a packed tile, as the payload says.
 
-    ``watched`` is the value that is followed, any one, the same all along.
+    ``watched`` is the index of the value to check: any, and constant over time.
     """
 
     def __init__(self, sizes: FabricSizes) -> None:
@@ -160,7 +160,7 @@ class BitmapsShowTheValues(Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """Remember, of the tile that is coming, what it says about the value."""
+        """Track what the arriving tile says about the watched value."""
         m, sizes = Module(), self.sizes
         m.submodules.receiver = receiver = TileReceiver(sizes, 2)
         started, watched, packed = Signal(), Signal(range(sizes.tile_values)), Signal()
