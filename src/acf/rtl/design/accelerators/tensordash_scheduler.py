@@ -1,4 +1,4 @@
-"""TensorDash's scheduler for one PE: which staged pair every lane multiplies, and how many steps that drains.
+"""TensorDash's scheduler of one PE: the staged pair that every lane multiplies, and the steps that this drains.
 
 Bit ``step * lanes + lane`` of a staging buffer is set where a pair is effectual and has still to be multiplied. What is
 taken is defined by `acf.sim.accelerators.scheduler`; the same levels of lanes decide here, one after another.

@@ -1,7 +1,7 @@
 """The adder: float32 + float32, rounded to nearest even, combinational. `model.add_fp32` says what it computes.
 
-Its shifts are multiplexers or, with ``products``, products with a power of two: an FPGA has more multipliers than
-look-up tables to spare.
+Its shifters are multiplexers or, with ``products``, multiplications by a power of two: on an FPGA, DSPs are cheaper
+than LUTs.
 """
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed

@@ -1,8 +1,7 @@
 """The datapath of an SCU: a scalar multiply-accumulate unit that skips zeros, one pair per cycle.
 
-Two registers: the product of a pair one cycle after it came, the sum with it two cycles after. A pair with a zero or a
-subnormal in it leaves product register and sum as they are (depth one: it still takes its cycle), whatever the other
-operand, so 0 x Inf and 0 x NaN add nothing.
+A pipeline of two stages: the product register, then the accumulator. A pair with a zero or subnormal factor leaves
+both unchanged but still takes its cycle, whatever the other factor, so 0 x Inf and 0 x NaN add nothing.
 """
 
 import numpy as np

@@ -1,7 +1,7 @@
-"""Float32 numbers between the arithmetic units: what is not a finite number is told by two bits beside the others.
+"""Float32 between the arithmetic units, with two bits that classify a number as zero, finite, Inf or NaN.
 
-So an adder need not look for zeros, Inf and NaN in its operands, nor write them into its result. A word of a block RAM
-of 36 bits holds such a number.
+So an adder neither decodes special values in its operands nor encodes them in its result. With 34 bits a number fits
+a 36-bit word of block RAM.
 """
 
 from typing import Any

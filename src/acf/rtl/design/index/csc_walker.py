@@ -1,4 +1,4 @@
-"""The walker of compressed sparse columns with relative indices: positions of entries, padding passed over."""
+"""The walker of relative CSC (compressed sparse columns with skip counts): decodes positions, drops padding."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -52,7 +52,7 @@ class RelativeCscWalker(Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """The address of the entry that the next cycle needs is always on its way, so entries follow each other."""
+        """The address of the next cycle's entry is always issued ahead, so entries stream without a bubble."""
         m = Module()
         spec = self.spec
         place, end, reached = (Signal(spec.index_bits, name=name) for name in ("place", "end", "reached"))

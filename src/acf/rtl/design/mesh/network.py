@@ -13,7 +13,7 @@ OPPOSITE = (LOCAL, WEST, EAST, SOUTH, NORTH)
 
 
 class Injector(Component):
-    """Puts an endpoint's flits into the local queues of its router, in turn, at most one per cycle.
+    """Injects an endpoint's flits into the local queues of its router, round-robin, at most one per cycle.
 
     The endpoint holds ``valid``, ``id`` and ``data`` until ``ready``. A credit counts in the cycle in which it arrives.
     """

@@ -1,4 +1,4 @@
-"""A mesh whose routing table is made by a controller beside it, and swapped in between two steps."""
+"""A mesh with its route planner: new routing tables are swapped in between two training steps."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""The controller that makes a routing table of a layer's blocks: who computes which row, who needs which packet."""
+"""The route planner: assigns a layer's block rows to clusters and writes the multicast routing table they need."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ from acf.errors import RtlError
 from acf.rtl.design.primitives.bits import balanced
 
 POLICIES = ("round-robin", "longest-first")
-"""How block rows are shared, by the number at ``policy``; names and choices are those of `acf.lowering`'s balancers."""
+"""Load-balancing policies by their number at ``policy``; they are the balancers of `acf.lowering`."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class RoutePlanner(Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """Clear, share rows, then for every router gather who lies behind each of its ports and write its entries."""
+        """Clear, assign rows, then per router collect the depths needed behind each port, and write its entries."""
         m, spec = Module(), self.spec
         m.submodules.needs = needs = Memory(shape=spec.depths, depth=spec.routers, init=[])
         self._write, self._read = needs.write_port(), needs.read_port(domain="comb")
@@ -138,7 +138,7 @@ class RoutePlanner(Component):
         return last
 
     def _share(self, m: Module) -> None:
-        """A block row a cycle; rows of equal weight in one pass over all, the heaviest first."""
+        """Assign a block row per cycle; longest-first (LPT) makes one pass per weight, the heaviest first."""
         spec = self.spec
         weight, longest = Signal(bits_for(spec.depths)), self.policy == POLICIES.index("longest-first")
         last, ends = self._row == self.count - 1, Signal()
@@ -173,7 +173,7 @@ class RoutePlanner(Component):
             m.next = "GATHER"
 
     def _least_loaded(self, m: Module) -> Value:
-        """The cluster with the least weight that has room for a row; the lower number of equals."""
+        """The least loaded cluster with room for a row; the lowest number among equals."""
         width = bits_for(self.spec.routers - 1)
         keys: list[Value] = []
         for number, (load, rows) in enumerate(zip(self._loads, self._rows_of, strict=True)):
@@ -183,7 +183,7 @@ class RoutePlanner(Component):
         return balanced(lambda one, other: Mux(other < one, other, one), keys)[:width]
 
     def _gather(self, m: Module) -> None:
-        """One cluster's needs a cycle, added to those that lie the same way from this router."""
+        """Add one cluster's depths per cycle to those behind the same port of this router."""
         column, row = self._coordinates(self._router)
         other_column, other_row = self._coordinates(self._place)
         east, west, north, south = self._sides()
@@ -207,7 +207,7 @@ class RoutePlanner(Component):
             m.next = "WRITE"
 
     def _sides(self) -> list[Value]:
-        """Whether packets that pass this router may go on east, west (in the source's row alone), north and south."""
+        """Whether packets at this router may go on east or west (only in the source's row), north and south."""
         source_row, source_column = divmod(self.spec.source, self.spec.columns)
         places = [divmod(number, self.spec.columns) for number in range(self.spec.routers)]
         facts = (
@@ -222,7 +222,7 @@ class RoutePlanner(Component):
         ]
 
     def _write_entry(self, m: Module) -> None:
-        """The next entry of this router: of an endpoint by its coordinates, of a depth by what was gathered."""
+        """The next entry of this router: unicast by coordinates, multicast by the collected depths."""
         spec = self.spec
         m.d.comb += [
             self.table_write.eq(1),
@@ -241,7 +241,7 @@ class RoutePlanner(Component):
                 m.next = "GATHER"
 
     def _single(self) -> Value:
-        """The port towards one endpoint, along the row first."""
+        """The port towards one endpoint, by dimension-ordered (XY) routing."""
         column, row = self._coordinates(self._router)
         to_column, to_row = self._coordinates(self._place)
         turn = to_column == column

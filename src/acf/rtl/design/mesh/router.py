@@ -1,8 +1,8 @@
-"""A router of the DIN: bounded queues, credits, multicast, and a routing table with two banks.
+"""A mesh router: virtual channels, credit-based flow control, multicast, and a double-buffered routing table.
 
-What happens in a cycle is what `acf.sim.mesh` defines, with one liberty: a flit looks up its outputs as it arrives, not
-as it becomes first in its queue, which is the same unless the banks are swapped in between; they are swapped between
-steps, when no flit is on its way. Single destinations are entries of the table like groups.
+Every cycle is as `acf.sim.mesh` defines it, with one difference: a flit looks up its outputs as it arrives, not as it
+becomes the head of its queue. The result is the same unless the banks of the table are swapped in between, and they are
+swapped only when the mesh is idle. Unicast destinations are entries of the table like multicast groups.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from acf.rtl.design.primitives.round_robin import after, first_from, index_of, s
 
 @dataclass(frozen=True)
 class RouterSpec:
-    """``ports`` in and out, of which port 0 leads to the endpoint; queues, delays, and the size of flits and table."""
+    """``ports`` in and out, of which port 0 is the endpoint's; queues, delays, and the sizes of flits and table."""
 
     ports: int = 5
     virtual_channels: int = 2
@@ -49,13 +49,13 @@ class RouterSpec:
         return max(1, (self.virtual_channels - 1).bit_length())
 
     def link(self) -> Signature:
-        """A flit on a link, seen from its sender; it is there for one cycle and cannot wait."""
+        """A flit on a link, seen from its sender; there is no ready signal, credits guarantee room."""
         return Signature(
             {"valid": Out(1), "channel": Out(self.channel_bits), "id": Out(self.id_bits), "data": Out(self.data_bits)}
         )
 
     def credit(self) -> Signature:
-        """A credit, seen from the router whose queue has a place again."""
+        """A credit, seen from the router whose queue has a free place again."""
         return Signature({"valid": Out(1), "channel": Out(self.channel_bits)})
 
 
@@ -105,7 +105,7 @@ class MeshRouter(Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """Both allocations on what was there when the cycle began, then what leaves and what arrives."""
+        """Virtual-channel and switch allocation on the state at the start of the cycle; departures, arrivals."""
         m = Module()
         spec = self.spec
         queues = [_Queue(spec, number) for number in range(spec.queues)]
@@ -125,7 +125,7 @@ class MeshRouter(Component):
         return m
 
     def _credits(self, m: Module, queues: list[_Queue]) -> list[list[Value]]:
-        """Free places behind every output queue; those behind the local output are not counted."""
+        """Credit counters of every output and virtual channel; the local output needs none."""
         spec = self.spec
         counters: list[list[Value]] = [[]]
         for port in range(1, spec.ports):
@@ -140,7 +140,7 @@ class MeshRouter(Component):
         return counters
 
     def _allocate_queues(self, m: Module, queues: list[_Queue], taken: list[list[Signal]]) -> None:
-        """Every free output queue picks an input queue; one that is picked twice by an output takes one of the two."""
+        """Virtual-channel allocation: every free output channel offers itself to an input queue, which accepts one."""
         spec = self.spec
         turns = [Signal(range(max(2, spec.virtual_channels)), name=f"channel_turn_{q}") for q in range(spec.queues)]
         seen: list[Value] = list(turns)  # the pointers as a port sees them: lower ports have moved them already
@@ -229,7 +229,7 @@ class MeshRouter(Component):
                     m.d.sync += taken[port][number].eq(0)
 
     def _arrive(self, m: Module, queues: list[_Queue]) -> None:
-        """Look up the outputs of every arriving flit and write it to its queue."""
+        """Route computation of every arriving flit, and its write to the input queue."""
         spec = self.spec
         m.submodules.table = table = RoutingTable(spec.ports, spec.ports, spec.id_bits, self.initial_table)
         m.d.comb += [
@@ -251,7 +251,7 @@ class MeshRouter(Component):
                 self._ring(m, queue, flits, Cat(arriving.id, arriving.data), table.ports[port])
 
     def _ring(self, m: Module, queue: _Queue, flits: Memory, flit: Value, mask: Value) -> None:
-        """A queue's storage: flits in distributed memory, their outputs in registers."""
+        """A queue's storage: flits in LUTRAM, their output masks in registers."""
         depth = self.spec.queue_flits
         write = flits.write_port()
         read = flits.read_port(domain="comb")
@@ -286,7 +286,7 @@ class MeshRouter(Component):
             m.d.sync += queue.held.eq((queue.held & ~queue.sent) | queue.won)
 
     def _return_credits(self, m: Module, queues: list[_Queue]) -> None:
-        """A credit is made when a flit has left by all its outputs, and is on its way for some cycles."""
+        """Return a credit when a flit has left by all its outputs; it travels for ``credit_delay_cycles``."""
         channels = self.spec.virtual_channels
         for port, back in enumerate(self.credits_out):
             leaves = Cat(*(queues[port * channels + channel].leaves for channel in range(channels)))

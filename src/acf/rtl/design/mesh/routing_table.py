@@ -1,4 +1,4 @@
-"""A routing table with two banks: one is read while the other is written, and a swap exchanges them at once."""
+"""A double-buffered routing table: one bank is read while the other is written; a swap exchanges them at once."""
 
 from collections.abc import Sequence
 
@@ -29,7 +29,7 @@ class RoutingTable(Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """Distributed memory with a read port per lookup; the bank is the highest bit of its address."""
+        """LUTRAM with a read port per lookup; the bank is the highest address bit."""
         m = Module()
         m.submodules.entries = entries = Memory(shape=self.outputs, depth=2 << self.id_bits, init=self.initial)
         write = entries.write_port()
