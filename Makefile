@@ -1,9 +1,9 @@
-# Two commands, each makes what it needs: `make demo` and `make test`.
+# Each makes what it needs: `make demo`, `make test`, and `make docs` for the documentation site.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test clean
+.PHONY: demo test docs clean
 
 demo: $(VENV)/.installed-demo
 	$(BIN)/acf demo
@@ -13,6 +13,10 @@ test: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/pytest -n 2
+
+docs: $(VENV)/.installed-docs
+	$(BIN)/python -m sphinx -W --keep-going -q -d build/doctrees docs build/docs
+	@echo "open build/docs/index.html"
 
 # A stamp per extra: a second call installs nothing unless pyproject.toml changed.
 $(VENV)/.installed-%: pyproject.toml | $(BIN)/python
@@ -24,4 +28,4 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 clean:
-	rm -rf $(VENV) runs .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) build runs .mypy_cache .pytest_cache .ruff_cache

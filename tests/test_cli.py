@@ -111,6 +111,8 @@ def test_doctor_names_every_part_and_what_follows() -> None:
         (["capture", "bert-base", "--data", "absent"], "sentence-polarity cannot be read in absent"),
         (["capture", "vgg16", "--data", "absent", "--data-set", "fashion-mnist"], "cannot be read in absent"),
         (["capture", "vgg16", "--data-set", "sentence-polarity"], "does not fit a network that reads images"),
+        (["epochs", "vgg8", "--stage", "half"], "stage 'half' is not one of both, train, play"),
+        (["bench", "fabric", "--sparsities", "half"], "--sparsities 'half' are not numbers with commas between"),
         (["traces", "absent.safetensors"], "absent.safetensors is not a file"),
         (["demo", "--sparsity", "1.5"], "sparsity 1.5 is outside [0, 1)"),
     ],

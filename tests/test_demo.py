@@ -8,7 +8,7 @@ import pytest
 import acf
 from acf.demo import DemoOutcome, DemoSpec, run_demo
 
-pytest.importorskip("sklearn", reason="the digits come with scikit-learn: pip install 'acf[demo]'")
+pytest.importorskip("sklearn", reason="the digits come with scikit-learn: pip install 'adaptive-compute-fabric[demo]'")
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Tests that hold the house together: who may import whom, what the engine needs, what is documented."""
+"""The rules of the whole package: who may import whom, where tests stand, what signatures hold, what is documented."""
 
 import ast
 import importlib
@@ -17,7 +17,7 @@ from acf.sim.registry import ARCHITECTURES, load_architecture
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "acf"
-CONFIGS = sorted((ROOT / "configs").rglob("*.toml"))
+CONFIGS = sorted((ROOT / "src" / "acf" / "sim" / "configs").rglob("*.toml"))
 
 # The path of the data, left to right. A room may import itself and what stands before it, nothing else.
 ROOMS = (
@@ -25,6 +25,8 @@ ROOMS = (
     "units",
     "files",
     "terminal",
+    "columns",
+    "options",
     "jit",
     "sparse",
     "ops",
@@ -85,6 +87,65 @@ def test_imports_point_only_to_the_left(path: Path) -> None:
     assert imported_rooms(path) <= allowed, f"{path.name} imports {imported_rooms(path) - allowed}"
 
 
+TESTS = ROOT / "tests"
+ABOUT_THE_REPOSITORY = ("test_house.py", "test_packaging.py", "docs", "examples")
+"""Files and folders of `tests` that belong to the whole repository, its wheel, its pages or its examples."""
+
+
+def names_beside(test: Path) -> set[str]:
+    """The modules and packages of `src` that stand where the test stands."""
+    folder = SOURCE / test.parent.relative_to(TESTS)
+    modules = {path.stem for path in folder.glob("*.py")} - {"__init__", "__main__"}
+    return modules | {path.parent.name for path in folder.glob("*/__init__.py")}
+
+
+@pytest.mark.parametrize("path", sorted(TESTS.rglob("test_*.py")), ids=lambda path: str(path.relative_to(TESTS)))
+def test_a_test_stands_where_its_module_stands_and_bears_its_name(path: Path) -> None:
+    if path.relative_to(TESTS).parts[0] in ABOUT_THE_REPOSITORY:
+        return
+    subject = path.stem.removeprefix("test_")
+    names = names_beside(path)
+    assert any(subject == name or subject.startswith(f"{name}_") for name in names), (
+        f"no module of {path.parent.relative_to(TESTS)}/ is called like the start of {subject!r}; "
+        f"name the test after one of {', '.join(sorted(names))}, or move it to where its module stands"
+    )
+
+
+MOST_PARAMETERS = 7
+"""Of a function outside kernels and op schemas; ``self`` and ``cls`` are not counted."""
+
+KERNEL_DECORATORS = {"jit", "gluon_jit", "gluon_kernel", "compiled", "inlined"}
+"""Triton, Gluon and numba: kernels take tensors and scalars one by one."""
+
+OP_SCHEMAS = {("gradients/op.py", "forward")}
+"""Functions whose parameters are those of an op of torch's dispatcher, by file and name."""
+
+
+def decorator_names(function: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
+    """Every name in the decorators: ``@jit`` and ``@gluon_kernel("groups")`` give jit and gluon_kernel."""
+    nodes = [node for decorator in function.decorator_list for node in ast.walk(decorator)]
+    return {node.id for node in nodes if isinstance(node, ast.Name)}
+
+
+def parameter_names(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:
+    every = [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
+    return [each.arg for each in every if each.arg not in ("self", "cls")]
+
+
+@pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda path: str(path.relative_to(SOURCE)))
+def test_no_function_takes_more_than_seven_parameters(path: Path) -> None:
+    nodes = ast.walk(ast.parse(path.read_text()))
+    functions = [node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    long = {
+        function.name: len(parameter_names(function))
+        for function in functions
+        if len(parameter_names(function)) > MOST_PARAMETERS
+        and not decorator_names(function) & KERNEL_DECORATORS
+        and (str(path.relative_to(SOURCE)), function.name) not in OP_SCHEMAS
+    }
+    assert long == {}, "group parameters that belong together into a frozen dataclass"
+
+
 BLOCKING_IMPORTER = """
 import sys
 
@@ -132,8 +193,10 @@ def test_every_shipped_configuration_loads(path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ARCHITECTURES)
-def test_a_configuration_named_like_an_architecture_is_that_architecture(name: str) -> None:
-    assert load_architecture(ROOT / "configs" / f"{name}.toml") == ARCHITECTURES[name]
+def test_an_architecture_is_what_the_file_of_its_name_says(name: str) -> None:
+    loaded = load_architecture(ROOT / "src" / "acf" / "sim" / "configs" / f"{name}.toml")
+    assert loaded == acf.sim.spec(name)
+    assert type(loaded) is ARCHITECTURES[name]
 
 
 def public_objects() -> list[tuple[str, object]]:
@@ -169,6 +232,38 @@ def test_every_name_the_package_announces_exists_and_is_in_the_reference() -> No
     for name in acf.__all__:
         assert getattr(acf, name) is not None
         assert f"`acf.{name}" in reference, f"docs/reference.md does not mention acf.{name}"
+
+
+USE_EVERY_NAME = """
+import importlib, inspect, sys
+first, order = sys.argv[1], sys.argv[2]
+if first:
+    importlib.import_module(first)
+import acf
+names = sorted(acf.__all__, reverse=order == "backward")
+seen = {name: getattr(acf, name) for name in names}
+for name in reversed(names):
+    value = getattr(acf, name)
+    assert value is seen[name], f"acf.{name} is another object the second time"
+    assert callable(value), f"acf.{name} is a {type(value).__name__} and cannot be called"
+for attempt in range(2):
+    try:
+        acf.report([], "never-written.html")
+    except acf.AcfError as error:
+        assert "make no report" in str(error)
+assert list(inspect.signature(acf.report).parameters)[:2] == ["results", "path"]
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "order"),
+    [("", "forward"), ("", "backward"), *((f"acf.{room}", "forward") for room in ("report", "sim", "trace", "train"))],
+)
+def test_every_public_name_works_twice_and_in_any_order_of_imports(first: str, order: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", USE_EVERY_NAME, first, order], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_an_unknown_public_name_is_refused_with_the_known_ones() -> None:

@@ -21,6 +21,13 @@ def test_every_row_that_can_be_reproduced_is_in_tolerance(name: str) -> None:
     assert bool(row.checks) == row.reproducible
 
 
+def test_a_row_stands_in_a_file_named_after_its_paper() -> None:
+    papers = {"T": "tensordash", "S": "spartann", "B": "sat"}
+    for name, row in ROWS.items():
+        assert row.__name__ == name.lower()
+        assert row.__module__.startswith(f"acf.reproduce.{papers[name[0]]}")
+
+
 def test_rows_keep_the_order_of_the_table() -> None:
     assert [name for name, _ in reproduce(["T3", "T1"])] == ["T1", "T3"]
 

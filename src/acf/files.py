@@ -1,4 +1,4 @@
-"""Files: the cache folder, and writing so that a reader meets the old content or the new, never a part."""
+"""The cache folder, and atomic writes: a reader sees the old content or the new, never a part of it."""
 
 import os
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from acf.errors import FileError
 
 
 def cache_directory() -> Path:
-    """Where builds and measured choices are kept: ``$ACF_CACHE_DIR``, ``$XDG_CACHE_HOME/acf`` or ``~/.cache/acf``."""
+    """The folder of builds and measured choices: ``$ACF_CACHE_DIR``, ``$XDG_CACHE_HOME/acf`` or ``~/.cache/acf``."""
     if named := os.environ.get("ACF_CACHE_DIR"):
         return Path(named)
     if shared := os.environ.get("XDG_CACHE_HOME"):
@@ -19,16 +19,16 @@ def cache_directory() -> Path:
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Replace ``path`` in one step, making its folders; raises `FileError` where that is not possible."""
+    """Write a file atomically, and make its folders; raises `FileError` where that is not possible."""
     with replacing(path) as temporary:
         temporary.write_bytes(content)
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A path beside ``path`` to write to, which takes its place in one step if nothing goes wrong inside.
+    """Yield a temporary path that replaces ``path`` atomically when the ``with`` block ends without an error.
 
-    It is on the disk before it does, so that a crash of the machine leaves one of the two whole as well.
+    The new content is flushed to disk first, so that a crash of the machine leaves one of the two files complete.
     """
     temporary = path.with_name(f".{path.name}.{uuid4().hex}.tmp")
     try:

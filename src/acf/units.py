@@ -1,6 +1,6 @@
-"""Numbers written for people: SI prefixes, bytes, percent."""
+"""Numbers written for people: SI prefixes and bytes."""
 
-_PREFIXES = (
+PREFIXES = (
     (1e12, "T"),
     (1e9, "G"),
     (1e6, "M"),
@@ -11,6 +11,7 @@ _PREFIXES = (
     (1e-9, "n"),
     (1e-12, "p"),
 )
+"""SI prefixes as (factor, letter), largest first; micro as ``u``, which every terminal shows."""
 
 
 def si(value: float, unit: str = "") -> str:
@@ -19,7 +20,7 @@ def si(value: float, unit: str = "") -> str:
     >>> si(16.384e12, "FLOP/s"), si(0.00025, "J"), si(0.9996, "s"), si(0, "J")
     ('16.4 TFLOP/s', '250 uJ', '1 s', '0 J')
     """
-    for factor, prefix in _PREFIXES:
+    for factor, prefix in PREFIXES:
         if abs(value) >= 0.9995 * factor:  # 999.6 m would be written 1e+03 m
             return f"{value / factor:.3g} {prefix}{unit}".rstrip()
     return f"{value:.3g} {unit}".rstrip()

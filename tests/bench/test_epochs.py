@@ -1,4 +1,4 @@
-"""Training over epochs: what is captured when, what is kept, and the shape of the published curve."""
+"""Training over epochs: what is captured when, and what is kept."""
 
 import json
 import subprocess
@@ -14,19 +14,18 @@ from acf.bench.epochs.figures import play_traces
 from acf.bench.epochs.training import EpochSpec, captured_epochs, keep_traces
 from acf.cli import app
 from acf.errors import DataError
-from acf.reproduce.epoch_rows import curve_shape, t14, vgg_record
 from acf.trace import Trace
-from acf.zoo.data.training_data import TrainingData
+from acf.zoo.data import LabelledData
 
 RUNNER = CliRunner()
 
 
-def stripes() -> TrainingData:
+def stripes() -> LabelledData:
     """Images of 32 x 32 whose class is the number of their bright row."""
     labels = torch.arange(96) % 10
     images = torch.zeros(96, 3, 32, 32, dtype=torch.uint8)
     images[torch.arange(96), :, 3 * labels] = 255
-    return TrainingData("stripes", images, labels)
+    return LabelledData("stripes", images, labels)
 
 
 def small(**changes: object) -> EpochSpec:
@@ -76,7 +75,7 @@ def test_a_bad_run_is_refused_by_what_is_wrong(changes: dict[str, object], messa
 def test_too_little_data_is_refused() -> None:
     with pytest.raises(DataError, match="do not give 90 to score and 6 to train on in batches of 16"):
         next(captured_epochs(small(held_out=90, examples=0), stripes()))
-    pairs = TrainingData("pairs", torch.zeros(96, 2), torch.zeros(96))
+    pairs = LabelledData("pairs", torch.zeros(96, 2), torch.zeros(96))
     with pytest.raises(DataError, match="pairs has no images"):
         next(captured_epochs(small(), pairs))
 
@@ -102,8 +101,8 @@ sys.modules.update(dict.fromkeys(("pydantic", "numba", "plotly", "jinja2", "type
 from pathlib import Path
 import torch
 from acf.bench.epochs.training import EpochSpec, captured_epochs, keep_traces
-from acf.zoo.data.training_data import TrainingData
-data = TrainingData("noise", torch.randint(0, 255, (24, 3, 32, 32), dtype=torch.uint8), torch.arange(24) % 10)
+from acf.zoo.data import LabelledData
+data = LabelledData("noise", torch.randint(0, 255, (24, 3, 32, 32), dtype=torch.uint8), torch.arange(24) % 10)
 spec = EpochSpec("vgg8", epochs=1, batch=8, captured=2, held_out=8)
 keep_traces(captured_epochs(spec, data), Path(sys.argv[1]), lambda *_: None, 1)
 """
@@ -124,27 +123,3 @@ def test_the_command_refuses_a_stage_that_it_does_not_have() -> None:
     done = RUNNER.invoke(app, ["epochs", "--stage", "half"])
     assert done.exit_code != 0
     assert "stage 'half' is not one of both, train, play" in str(done.exception)
-
-
-def test_the_shape_tells_an_overturned_u_from_other_curves() -> None:
-    epochs = tuple(range(13))
-    overturned = curve_shape(epochs, (1.5, 1.8, 2.0, 2.1, 2.1, 2.1, 2.1, 2.0, 1.9, 1.9, 1.9, 1.9, 1.9))
-    assert overturned.start_of_peak < 0.99
-    assert overturned.peak_at == pytest.approx(0.25)
-    assert overturned.end_of_peak == pytest.approx(1.9 / 2.1)
-    assert overturned.last_of_third == 0
-    rising = curve_shape(epochs, tuple(1.0 + 0.1 * epoch for epoch in epochs))
-    assert rising.peak_at == 1.0
-    assert rising.least_of_most < 0.8
-    assert rising.last_of_third == pytest.approx(1.0)
-    flat = curve_shape(epochs, (2.0,) * 13)
-    assert flat.start_of_peak == flat.end_of_peak == 1.0
-
-
-def test_the_row_rests_on_a_record_that_says_where_it_comes_from() -> None:
-    record = vgg_record()
-    assert record.epochs[0] == 0
-    assert len(record.epochs) == len(record.speedups) > 20
-    for part in (record.source, record.command, record.machine, record.date):
-        assert len(part) > 5
-        assert part in t14().set_up

@@ -7,12 +7,9 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-import acf
+import acf.sim
 from acf.bench.traces import TENSORCORE_512, figures_of
 from acf.cli import app
-from acf.sim.registry import load_architecture
-
-CONFIGS = Path(__file__).parents[2] / "configs"
 
 
 def gradient_trace(zero_rows: int) -> acf.Trace:
@@ -44,8 +41,7 @@ def test_a_pass_that_did_not_run_gains_nothing() -> None:
 
 
 def test_the_dense_machine_of_equal_peak_is_the_shipped_one() -> None:
-    assert load_architecture(CONFIGS / "tensorcore-512.toml") == TENSORCORE_512
-    assert TENSORCORE_512.peak_flops == acf.sim.ARCHITECTURES["acf-512"].peak_flops
+    assert TENSORCORE_512.peak_flops == acf.sim.spec("acf-512").peak_flops
 
 
 @pytest.mark.parametrize("option", [[], ["--json"]])

@@ -1,15 +1,16 @@
 """Cost figures: each with a unit and a source, and right where the publications can be checked."""
 
+import numpy as np
 import pytest
 
+import acf.sim
 from acf.cost import DRAM_PJ_PER_BIT, FIGURES, MAC_65NM_PJ, Figure, published_pj_per_core_cycle, sram_pj_per_byte
 from acf.cost.dram import DRAM_FIGURES
-from acf.cost.gpu import GPU_FIGURES
 from acf.cost.mesh import MESH_FIGURES, WIRE_65NM_PJ_PER_BIT_MM
 from acf.cost.spartann import SPARTANN_FIGURES
 from acf.errors import ArchitectureError
 
-PUBLISHED = [FIGURES, DRAM_PJ_PER_BIT, SPARTANN_FIGURES, GPU_FIGURES, MESH_FIGURES, *DRAM_FIGURES.values()]
+PUBLISHED = [FIGURES, DRAM_PJ_PER_BIT, SPARTANN_FIGURES, MESH_FIGURES, *DRAM_FIGURES.values()]
 
 
 @pytest.mark.parametrize(
@@ -51,3 +52,10 @@ def test_sram_sizes_outside_the_table_are_charged_as_its_ends() -> None:
 def test_a_node_without_figures_is_refused() -> None:
     with pytest.raises(ArchitectureError, match="no SRAM figures for 7 nm; use one of 22, 32, 45, 65"):
         sram_pj_per_byte(7, 4096)
+
+
+def test_a_new_kind_of_dram_is_one_figure(monkeypatch: pytest.MonkeyPatch) -> None:
+    trace = acf.Trace.from_matmuls([acf.Matmul("fc", "forward", np.ones((32, 32)), np.ones((32, 32)))])
+    monkeypatch.setitem(DRAM_PJ_PER_BIT, "ddr6", Figure(10.0, "pJ/bit", "assumption: half of DDR"))
+    ddr, ddr6 = (acf.simulate(trace, acf.sim.spec("sat", dram_kind=kind)) for kind in ("ddr", "ddr6"))
+    assert ddr6.energy_breakdown_j["dram"] == pytest.approx(ddr.energy_breakdown_j["dram"] / 2)

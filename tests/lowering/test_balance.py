@@ -1,4 +1,4 @@
-"""Balancers: everybody gets a share, heavy items are spread, shared pieces are kept together."""
+"""Balancers: everybody gets a share, heavy items are spread, shared tiles are kept together."""
 
 import numpy as np
 import pytest
@@ -23,16 +23,16 @@ def test_longest_first_is_never_worse_than_a_third_above_the_mean_or_the_heavies
         assert loads.max() <= max(4 / 3 * weights.sum() / 5, weights.max()) + 30 / 3
 
 
-def test_locality_keeps_items_that_read_the_same_pieces_together() -> None:
-    touches = np.zeros((32, 4), dtype=bool)
-    touches[np.arange(32), np.arange(32) % 4] = True
+def test_locality_keeps_items_that_read_the_same_tiles_together() -> None:
+    reads = np.zeros((32, 4), dtype=bool)
+    reads[np.arange(32), np.arange(32) % 4] = True
     weights = np.ones(32, dtype=np.int64)
 
-    def pieces_read(name: str) -> int:
-        shares = BALANCERS[name].share(weights, touches, 4)
-        return sum(int(touches[shares == index].any(axis=0).sum()) for index in range(4))
+    def tiles_read(name: str) -> int:
+        shares = BALANCERS[name].share(weights, reads, 4)
+        return sum(int(reads[shares == index].any(axis=0).sum()) for index in range(4))
 
-    assert pieces_read("locality-aware") <= pieces_read("longest-first")
+    assert tiles_read("locality-aware") <= tiles_read("longest-first")
 
 
 def test_better_balancers_cost_the_controller_more() -> None:

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acf.lowering import Gemm, PackedRows
+from acf.lowering import PackedRows
 
 
 @given(st.integers(0, 600), st.integers(0, 200), st.floats(0, 1), st.integers(0, 999))
@@ -14,13 +14,3 @@ def test_packing_keeps_every_bit_and_counts_every_column(rows: int, length: int,
     assert (packed.rows, packed.length, packed.nonzeros) == (rows, length, pattern.sum())
     assert np.array_equal(packed.to_bool(), pattern)
     assert np.array_equal(packed.column_counts, pattern.sum(axis=0))
-
-
-def test_a_product_counts_the_same_pairs_packed_and_plain() -> None:
-    rng = np.random.default_rng(0)
-    a, b = rng.random((30, 77)) < 0.4, rng.random((77, 20)) < 0.7
-    gemm = Gemm(a, b)
-    assert (gemm.m, gemm.k, gemm.n) == (30, 77, 20)
-    assert gemm.effectual_macs() == int((a.astype(int) @ b.astype(int)).sum())
-    assert np.array_equal(gemm.a, a)
-    assert np.array_equal(gemm.b, b)

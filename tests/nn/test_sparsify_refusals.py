@@ -123,7 +123,7 @@ def test_a_block_that_is_no_positive_size_is_refused_by_value(block):
 
 def test_an_unknown_distribution_is_refused_with_the_names_there_are():
     with pytest.raises(
-        SparsityError, match="distribution 'erkk' is not one of uniform, erk, balanced; use one of these names"
+        SparsityError, match="distribution 'erkk' is not one of uniform, erk, balanced, cost; use one of these names"
     ):
         BlockSparsity(sparsity=0.5, distribution="erkk")
 

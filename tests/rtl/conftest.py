@@ -8,7 +8,7 @@ from acf.rtl.tools.verilator import VerilatorUnavailableError, find_verilator
 
 def skip_without_verilator() -> None:
     """Skip a test where nothing can be compiled, with the reason."""
-    from acf.ops.cpu_build import KernelBuildError, find_compiler
+    from acf.ops.cpu.build import KernelBuildError, find_compiler
 
     try:
         find_verilator()

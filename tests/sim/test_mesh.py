@@ -21,7 +21,7 @@ from acf.sim.mesh import (
     estimate_flows,
     estimate_latency,
     link_flits,
-    most_update_cycles,
+    most_table_update_cycles,
     route,
     simulate_packets,
 )
@@ -222,7 +222,7 @@ def test_only_entries_that_change_are_written() -> None:
 def test_the_controller_is_never_slower_than_its_bound() -> None:
     for count in (1, 10, 100):
         update = TableBanks(table_of(SMALL)).prepare(groups_of(np.random.default_rng(count), SMALL, count))
-        assert update.entries <= update.cycles <= most_update_cycles(SMALL, count)
+        assert update.entries <= update.cycles <= most_table_update_cycles(SMALL, count)
 
 
 def test_banks_are_swapped_only_after_one_was_written() -> None:

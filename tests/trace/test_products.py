@@ -11,7 +11,7 @@ from torch import Tensor, nn
 import acf
 from acf.lowering import dense_macs, matrix_products
 from acf.sim import ARCHITECTURES
-from acf.sim.accelerators import Sat, TensorCore, TensorDash
+from acf.sim.accelerators import TensorCore
 from acf.trace import BitTensor, TracedOp
 from acf.zoo.networks.transformer import SelfAttention
 
@@ -183,14 +183,14 @@ def test_a_trace_with_attention_survives_its_file_and_plays_everywhere(tmp_path:
 
 
 def test_no_engine_updates_what_is_no_weight() -> None:
-    spec = Sat(update_lanes=1)
+    spec = acf.sim.spec("sat", update_lanes=1)
     result = acf.simulate(captured(SelfAttention(16, 4), torch.randn(BATCH, TOKENS, 16)), spec)
     waits = {op.name: op.lost_slots["engines"] for op in result.ops if op.phase == "weight_grad"}
     assert waits["SelfAttention.scores"] == waits["SelfAttention.context"] == 0
     assert waits["output"] > 0
 
 
-@pytest.mark.parametrize("spec", [TensorCore(), TensorDash()], ids=["dense", "dash"])
+@pytest.mark.parametrize("spec", [acf.sim.spec("tensorcore"), acf.sim.spec("tensordash")], ids=["dense", "dash"])
 def test_heads_share_the_cores_of_a_machine(spec: TensorCore) -> None:
     rng = np.random.default_rng(0)
     tensors = {name: BitTensor.from_array(rng.random((64, 8, 64)) < 0.5) for name in ("a", "b")}

@@ -10,15 +10,15 @@ from typer.testing import CliRunner
 import acf
 from acf.cli import app
 from acf.errors import DataError
-from acf.zoo.capture import CaptureSpec, captured_steps, training_loss
-from acf.zoo.data.training_data import TrainingData
+from acf.zoo.capture import CaptureSpec, captured_steps
+from acf.zoo.data import LabelledData
 
 RUNNER = CliRunner()
-PAIRS = TrainingData("pairs", torch.arange(64).reshape(32, 2), torch.arange(32) % 2 * 1.0)
+PAIRS = LabelledData("pairs", torch.arange(64).reshape(32, 2), torch.arange(32) % 2 * 1.0)
 
 
 def test_the_command_captures_a_trace_without_a_data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("sklearn", reason="the digits come with scikit-learn: pip install 'acf[demo]'")
+    pytest.importorskip("sklearn", reason="needs scikit-learn: pip install 'adaptive-compute-fabric[demo]'")
     monkeypatch.delenv("ACF_DATA", raising=False)
     path = tmp_path / "squeezenet.safetensors"
     done = RUNNER.invoke(app, ["capture", "squeezenet", "--steps", "1", "--batch", "2", "--json", "-o", str(path)])
@@ -52,7 +52,8 @@ def test_a_batch_larger_than_the_data_is_refused() -> None:
         next(captured_steps(CaptureSpec("ncf", batch=64), PAIRS))
 
 
-def test_auxiliary_heads_count_three_tenths() -> None:
-    scores, labels = torch.tensor([[2.0, 0.0]]), torch.tensor([0])
-    alone = training_loss(scores, labels)
-    assert training_loss((scores, scores, scores), labels) == pytest.approx(1.6 * alone)
+def test_a_network_without_data_is_refused_with_those_that_have_some() -> None:
+    with pytest.raises(DataError, match="model 'resnet5' is not known; did you mean 'resnet50'"):
+        CaptureSpec("resnet5")
+    with pytest.raises(DataError, match="'transformer-base' is not known; use one of alexnet, vgg16"):
+        CaptureSpec("transformer-base")

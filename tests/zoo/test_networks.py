@@ -4,10 +4,14 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 import acf
-from acf.zoo.networks import MODELS, SMALL_NETWORKS
+from acf.bench.epochs.training import NETWORK_NAMES
+from acf.zoo.capture import CAPTURED
+from acf.zoo.networks import NETWORKS
+from acf.zoo.networks.alexnet import AlexNet
+from acf.zoo.networks.transformer import TransformerBase
 
 PARAMETERS = {
     "alexnet": 61_100_840,
@@ -18,60 +22,92 @@ PARAMETERS = {
     "vit-b16": 86_567_656,
     "bert-base": 109_483_778,  # 109,482,240 of the encoder and its pooler, 1,538 of a two-class head
     "ncf": 392_601,  # NeuMF over 6,040 users and 3,706 items, 8 factors
+    "transformer-base": 63_082_496,  # 37,000 embeddings, 6 x 3,152,384 encoder, 6 x 4,204,032 decoder
+    "gpt": 168_846_336,  # 12 blocks of 12 x 1024^2, 16,384 + 1,024 embeddings, 25 norms, all without biases
+    "vgg16-cifar": 15_245_130,
+    "vgg16-bn-cifar": 15_253_578,
+    "vgg8-cifar": 422_730,
+    "resnet18-cifar": 11_173_962,
+    "wrn28-10-cifar": 36_479_194,
+    "small-cnn": 131_754,
+    "digits-cnn": 225_386,
 }
-OUTPUTS = dict.fromkeys(MODELS, (2, 1000)) | {"bert-base": (2, 2), "ncf": (2,)}
+OUTPUTS = {
+    "image": (2, 1000),
+    "small image": (2, 10),
+    "digit": (2, 10),
+    "sentence": (2, 2),
+    "pair": (2,),
+    "translation": (2, 64, 37_000),
+    "text": (2, 64, 16_384),
+}
 
 
-def tiny_input(name: str) -> Tensor:
-    if name == "bert-base":
-        return torch.tensor([[5, 6, 7, 0], [8, 9, 0, 0]])
-    if name == "ncf":
-        return torch.tensor([[1, 2], [3, 4]])
-    return torch.rand(2, 3, 64, 64)
-
-
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", NETWORKS)
 def test_a_network_has_its_published_number_of_parameters(name: str) -> None:
     with torch.device("meta"):
-        model = MODELS[name]()
+        model = NETWORKS[name].build()
     assert sum(parameter.numel() for parameter in model.parameters()) == PARAMETERS[name]
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_one_backward_pass_reaches_every_parameter(name: str) -> None:
+def test_alexnet_in_two_columns_has_the_parameters_of_the_original() -> None:
     with torch.device("meta"):
-        model, inputs = MODELS[name](), tiny_input(name).to("meta")
-        heads = model(inputs)
+        model = AlexNet(columns=2)
+    assert sum(parameter.numel() for parameter in model.parameters()) == 60_965_224
+
+
+def test_transformer_base_has_about_the_65_million_parameters_of_its_paper() -> None:
+    assert PARAMETERS["transformer-base"] == pytest.approx(65e6, rel=0.03)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_one_backward_pass_reaches_every_parameter(name: str) -> None:
+    network = NETWORKS[name]
+    with torch.device("meta"):
+        model = network.build()
+        heads = model(*network.example(batch=2))
         heads = heads if isinstance(heads, tuple) else (heads,)
         sum(scores.sum() for scores in heads).backward()
-    assert {tuple(scores.shape) for scores in heads} == {OUTPUTS[name]}
+    assert {tuple(scores.shape) for scores in heads} == {OUTPUTS[network.reads]}
     assert [label for label, parameter in model.named_parameters() if parameter.grad is None] == []
 
 
-@pytest.mark.parametrize(("name", "convolutions"), [("vgg16", 14_714_688), ("vgg16-bn", 14_714_688 + 2 * 4224)])
+@pytest.mark.parametrize(
+    ("name", "convolutions"), [("vgg16-cifar", 14_714_688), ("vgg16-bn-cifar", 14_714_688 + 2 * 4224)]
+)
 def test_a_small_vgg_has_the_convolutions_of_the_large_one(name: str, convolutions: int) -> None:
     with torch.device("meta"):
-        model = SMALL_NETWORKS[name]()
-        assert model(torch.rand(2, 3, 32, 32)).shape == (2, 10)
+        model = NETWORKS[name].build()
     parameters = {label: parameter.numel() for label, parameter in model.named_parameters()}
     assert sum(size for label, size in parameters.items() if label.startswith("features")) == convolutions
 
 
-def test_the_reference_names_every_network() -> None:
+def test_the_reference_names_every_network_that_a_command_takes() -> None:
     reference = (Path(__file__).parents[2] / "docs" / "reference.md").read_text()
-    assert [name for name in [*MODELS, *SMALL_NETWORKS] if name not in reference] == []
+    assert [name for name in [*CAPTURED, *NETWORK_NAMES] if name not in reference] == []
 
 
 @pytest.mark.parametrize("name", ["squeezenet", "ncf"])
 def test_every_layer_with_weights_is_in_the_trace(name: str) -> None:
-    model = MODELS[name]()
+    model, inputs = NETWORKS[name].build(), NETWORKS[name].example(batch=2)[0]
     with acf.capture(model, name) as trace:
-        model(tiny_input(name)).sum().backward()
+        model(inputs[..., :64, :64] if inputs.dim() == 4 else inputs).sum().backward()
     layers = [label for label, layer in model.named_modules() if isinstance(layer, nn.Linear | nn.Conv2d)]
     assert {op.name for op in trace.ops} == set(layers)
 
 
 def test_vit_takes_images_of_its_own_size_and_of_others() -> None:
     with torch.device("meta"):
-        model = MODELS["vit-b16"]()
+        model = NETWORKS["vit-b16"].build()
         assert model(torch.rand(1, 3, 224, 224)).shape == model(torch.rand(1, 3, 96, 64)).shape == (1, 1000)
+
+
+def test_a_decoder_reads_no_token_before_its_turn() -> None:
+    torch.manual_seed(0)
+    model = TransformerBase(vocabulary=50).eval()
+    source, target = torch.randint(50, (1, 6)), torch.randint(50, (1, 5))
+    changed = torch.cat([target[:, :4], (target[:, 4:] + 1) % 50], dim=1)
+    with torch.no_grad():
+        before, after = model(source, target), model(source, changed)
+    assert torch.equal(before[:, :4], after[:, :4])
+    assert not torch.equal(before[:, 4], after[:, 4])

@@ -1,1 +1,6 @@
-"""What `acf bench` measures: kernels, accuracy, machines. Every figure is taken in the run that prints it."""
+"""What `acf bench` measures: kernels, training steps, accuracy, simulated machines. Nothing is read from a record."""
+
+from collections.abc import Callable
+
+OnProgress = Callable[[str, float], None]
+"""Called with what is being done and the fraction of the whole that is finished, 0 to 1."""

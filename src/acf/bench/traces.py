@@ -1,25 +1,24 @@
-"""What a trace promises: zeros by operand, products with a zero by pass, speedups of machines that skip."""
+"""Figures of a trace: zeros by operand, ineffectual multiply-accumulates by pass, speedups of machines that skip."""
 
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from acf.sim import OpResult, Result, simulate
-from acf.sim.accelerators import SparTANN, TensorCore
+from acf.sim import OpResult, Result, simulate, spec
 from acf.trace import PHASES, Trace
 
-TENSORCORE_512 = TensorCore(cores=8, clock_hz=250e6, multicast=4, dram_bytes_per_s=76.8e9, dram_kind="ddr")
-"""Dense tensor cores with the peak of acf-512; the same as ``configs/tensorcore-512.toml``."""
+TENSORCORE_512 = spec("tensorcore-512")
+"""Dense tensor cores with the peak of acf-512."""
 
 
 @dataclass(frozen=True)
 class TraceFigures:
-    """Figures of one traced step; shares are within 0 to 1, speedups are ratios of time.
+    """Figures of one traced step; speedups are ratios of time.
 
-    ``zeros`` is the share of elements that are zero by operand, ``idle_macs`` the share of multiply-accumulates that
-    have a zero operand by pass. ``tensordash`` is over `TensorCore`: by pass and as "compute" when DRAM never makes
-    either wait, as "step" with DRAM. ``spartann`` is over the same machine without skipping, in both backward passes
-    together; ``fabric`` is acf-512 over `TENSORCORE_512`; both with DRAM.
+    ``zeros``: fraction of zero elements by operand; ``idle_macs``: fraction of multiply-accumulates with a zero
+    operand, by pass. ``tensordash``: speedup over `TensorCore`, by pass and for all of them ("compute") without DRAM
+    stalls, and for all of them with DRAM stalls ("step"). ``spartann``: both backward passes over the same machine
+    without skipping; ``fabric``: acf-512 over `TENSORCORE_512`; both with DRAM stalls.
     """
 
     label: str
@@ -32,9 +31,9 @@ class TraceFigures:
 
 
 def figures_of(trace: Trace) -> TraceFigures:
-    """Count zeros and play ``trace`` on six machines."""
+    """Count zeros and simulate ``trace`` on six machines."""
     tensorcore, tensordash = simulate(trace, "tensorcore"), simulate(trace, "tensordash")
-    spartann, plain = simulate(trace, "spartann"), simulate(trace, replace(SparTANN(), skips_zeros=False))
+    spartann, plain = simulate(trace, "spartann"), simulate(trace, spec("spartann", skips_zeros=False))
     backward = ("input_grad", "weight_grad")
     return TraceFigures(
         label=trace.label,
@@ -48,7 +47,7 @@ def figures_of(trace: Trace) -> TraceFigures:
 
 
 def _zeros(trace: Trace) -> dict[str, float]:
-    """Share of zero elements of all activations, weights and gradients; each tensor counts once."""
+    """Fraction of zero elements of all activations, weights and gradients; each tensor counts once."""
     role_of = {key: role for op in trace.ops for key, role in zip(op.operands, op.roles, strict=True)}
     elements: Counter[str] = Counter()
     nonzeros: Counter[str] = Counter()
@@ -68,7 +67,7 @@ def _idle_macs(result: Result) -> dict[str, float]:
 
 
 def _compute_speedups(fast: Result, slow: Result) -> dict[str, float]:
-    """By pass and "compute", all of them; cycles of waiting for memory are left out."""
+    """By pass, and "compute" for all passes, without cycles lost to memory."""
     computing = [
         replace(result, ops=tuple(_without_waiting(op, result) for op in result.ops)) for result in (fast, slow)
     ]

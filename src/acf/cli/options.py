@@ -1,23 +1,40 @@
-"""What the commands share: options, and ways to read and print."""
+"""What several commands share: options, and ways to print and to keep figures."""
 
 import json
-from typing import Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from acf.errors import ArchitectureError
+from acf.files import write_whole
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of a table.")]
-
-
-def numbers(text: str, name: str) -> list[float]:
-    """The numbers of an option that takes several, separated by commas."""
-    try:
-        return [float(part) for part in text.split(",")]
-    except ValueError:
-        raise ArchitectureError(f"--{name} {text!r} are not numbers with commas between; write 0.5,0.9") from None
+DataFolder = Annotated[
+    Path | None,
+    typer.Option("--data", envvar="ACF_DATA", help="Folder of the data sets; without it: scikit-learn's digits."),
+]
+DataSet = Annotated[str, typer.Option(help="Which set of the folder; default: the first that fits.")]
 
 
 def print_json(values: Any) -> None:
-    """Values on standard output, for programs."""
+    """Print values for programs."""
     typer.echo(json.dumps(values, indent=2))
+
+
+def print_outcome(values: Any, table: "Table", as_json: bool) -> None:
+    """Print the outcome of a command: ``values`` as JSON for programs, or ``table`` for people."""
+    from acf.terminal import show
+
+    if as_json:
+        print_json(values)
+    else:
+        show(table)
+
+
+def save_json(values: Any, path: Path | None) -> None:
+    """Write values to a file, where one is named."""
+    if path is not None:
+        write_whole(path, json.dumps(values, indent=2).encode())

@@ -63,4 +63,4 @@ def _figures(column: int, source: str) -> dict[str, Figure]:
 
 
 DRAM_FIGURES: dict[str, dict[str, Figure]] = {"hbm2": _figures(0, _HBM2), "ddr4-2400": _figures(1, _DDR4)}
-"""Everything the DRAM model needs to know of a kind of memory: a channel of it, by name of the field."""
+"""Timing, geometry and currents of one channel, by kind of memory and name of the field."""

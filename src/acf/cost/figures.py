@@ -1,4 +1,4 @@
-"""Published figures that energy is computed from. A figure without unit and source cannot be made."""
+"""Published figures of energy and area. A `Figure` without unit and source is refused."""
 
 from dataclasses import dataclass
 
@@ -50,6 +50,10 @@ PUBLISHED_MACS_PER_CORE = 64
 
 PUBLISHED_ON_CHIP_BYTES = 3 * 64 * 128 * 1024
 """TensorDash, Table III: AM, BM and CM, 64 banks of 128 KB each."""
+
+
+PUBLISHED_TRANSPOSERS = 128
+"""Assumed for the published TensorDash chip, see `acf.sim.accelerators.tensorcore.TensorCore.transposers`."""
 
 
 def published_pj_per_core_cycle(*names: str) -> float:

@@ -1,4 +1,4 @@
-"""How what TensorDash adds to a tensor core grows with the geometry: an assumption, exact at the published point."""
+"""Scaling of what TensorDash adds to a tensor core with the geometry: an assumption, exact at the published point."""
 
 PUBLISHED_ROWS, PUBLISHED_COLUMNS, PUBLISHED_DEPTH, PUBLISHED_MOVES = 4, 4, 4, 8
 """TensorDash, Table III and section III."""

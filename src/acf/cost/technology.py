@@ -1,4 +1,4 @@
-"""From one technology node to another: energy and area of logic. SRAM has figures of its own (`acf.cost.sram`)."""
+"""Scaling of logic between technology nodes, energy and area. SRAM has figures of its own (`acf.cost.sram`)."""
 
 from acf.cost.figures import Figure
 

@@ -1,6 +1,6 @@
-"""Zeros in the gradients that flow back through a model: dynamic threshold scaling and its rivals."""
+"""Sparsifying the gradients that flow back through a model: dynamic threshold scaling (DTS) and its rivals."""
 
-from acf.gradients.processes import average_thresholds
+from acf.gradients.distributed import average_thresholds
 from acf.gradients.rules import RULES, GradientRule
 from acf.gradients.sparsifier import GradientSparsifier, install, sparsifier_of, uninstall
 from acf.gradients.spec import GradientSparsity

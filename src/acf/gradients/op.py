@@ -1,4 +1,4 @@
-"""The gradient of a layer's output on its way through a rule, as one op that compilers leave alone."""
+"""The custom op that applies a rule to a gradient, opaque to compilers, and the autograd function around it."""
 
 from typing import Any
 
@@ -17,14 +17,14 @@ def _sparsify_gradient(
         return gradient.clone()
     values = gradient.float()
     largest = largest_magnitude(values)
-    telling = torch.isfinite(largest) & (largest > 0.0)  # an overflow or an empty gradient teaches nothing
-    step += telling
+    is_usable = torch.isfinite(largest) & (largest > 0.0)  # neither an overflow nor all zeros
+    step += is_usable
     now = rule.threshold(values, threshold)
-    result = gradient.clone().masked_fill_(rule.dropped(values, now, step), 0.0)  # in the layout of the gradient
+    result = gradient.clone().masked_fill_(rule.dropped(values, now, step), 0.0)  # keeps the memory layout
     zeros = 1.0 - result.count_nonzero() / result.numel()
     following = rule.next_threshold(values, now, zeros, step)
-    threshold.copy_(torch.where(telling, following, threshold))
-    sparsity.copy_(torch.where(telling, zeros, sparsity))
+    threshold.copy_(torch.where(is_usable, following, threshold))
+    sparsity.copy_(torch.where(is_usable, zeros, sparsity))
     return result
 
 
@@ -42,14 +42,14 @@ class SparsifyGradient(torch.autograd.Function):
     def forward(
         ctx: Any, y: Tensor, threshold: Tensor, sparsity: Tensor, step: Tensor, method: str, target: float, seed: int
     ) -> Tensor:
-        """``y`` itself, not a view: activations that work in place may follow."""
+        """``y`` itself and not a view, because in-place activations may follow."""
         ctx.rule = (threshold, sparsity, step, method, target, seed)
         if torch.compiler.is_compiling():
-            return y.clone()  # the compiler fuses the copy; torch before 2.13 would take y itself for a view
+            return y.clone()  # fused away by the compiler; torch before 2.13 would treat y itself as a view
         ctx.mark_dirty(y)
         return y
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        """The gradient with some elements zero."""
+        """The sparsified gradient; the rule's state takes none."""
         return _sparsify_gradient(gradient, *ctx.rule), *[None] * 6

@@ -1,4 +1,4 @@
-"""How each method decides which elements of a gradient become zero."""
+"""The rules that decide which elements of a gradient become zero, one class per method."""
 
 from dataclasses import dataclass
 from statistics import NormalDist
@@ -13,25 +13,25 @@ FIRST_THRESHOLD = 1 / 100  # of the greatest magnitude, in DTS's second step: Sp
 
 @dataclass(frozen=True)
 class GradientRule:
-    """Drop what is smaller than a threshold; the kinds differ in where the threshold comes from.
+    """Zero the elements below a threshold; the rules differ in where the threshold comes from.
 
     Thresholds, sparsities and steps are tensors of one element, so that no step waits for the device. ``step`` counts
-    from 1; the threshold kept for the first step is 0, which drops nothing, unless the user gave one.
+    from 1. The threshold of the first step is 0, which drops nothing, unless the user gave one.
     """
 
     target: float
     seed: int = 0
 
     def threshold(self, gradient: Tensor, kept: Tensor) -> Tensor:
-        """The threshold of this step, from the one ``kept`` of the step before."""
+        """The threshold of this step, given the one ``kept`` from the previous step."""
         return kept
 
     def dropped(self, gradient: Tensor, threshold: Tensor, step: Tensor) -> Tensor:
-        """Bool of the gradient's shape: what becomes zero. Inf and NaN stay, for a loss scaler to find."""
+        """Bool, of the gradient's shape: what becomes zero. Inf and NaN stay, so that a loss scaler finds them."""
         return gradient.abs() < threshold
 
     def next_threshold(self, gradient: Tensor, threshold: Tensor, sparsity: Tensor, step: Tensor) -> Tensor:
-        """The threshold to keep for the next step, given the share of zeros that ``threshold`` led to."""
+        """The threshold for the next step, given the fraction of zeros that ``threshold`` led to."""
         return threshold
 
 
@@ -39,23 +39,23 @@ class DynamicThresholdScaling(GradientRule):
     """theta_1 = 0, theta_2 = max|G|/100, then theta *= target / sparsity, within 20 % a step (SparTANN, Fig. 5)."""
 
     def next_threshold(self, gradient: Tensor, threshold: Tensor, sparsity: Tensor, step: Tensor) -> Tensor:
-        """As the class says; a threshold of 0 can only be left by starting anew."""
+        """As the class says; scaling cannot leave 0, so after 0 the formula of the second step applies again."""
         scale = (self.target / sparsity).clamp(1.0 - LARGEST_CHANGE, 1.0 + LARGEST_CHANGE)
-        # Below the least normal number a float cannot move by 20 % any more and would be stuck.
+        # A denormal float cannot change by 20 % any more and would be stuck.
         scaled = (threshold * scale).clamp(min=torch.finfo(threshold.dtype).tiny)
         return torch.where(threshold == 0.0, largest_magnitude(gradient) * FIRST_THRESHOLD, scaled)
 
 
 class TopK(GradientRule):
-    """Keep the greatest elements of this very gradient, as many as the target leaves (meProp, over the tensor)."""
+    """Keep the greatest elements of the current gradient, as many as the target leaves (meProp, over the tensor)."""
 
     def threshold(self, gradient: Tensor, kept: Tensor) -> Tensor:
-        """The least magnitude that stays."""
+        """The least magnitude that is kept."""
         return least_kept_magnitude(gradient, self.target)
 
 
 class Gaussian(GradientRule):
-    """theta = mu + z sigma of the step before; z = 0.67 for half: exact if gradients were Gaussian around 0."""
+    """theta = mu + z sigma of the previous step, z = 0.67 for a target of 0.5; exact for gradients from N(0, sigma)."""
 
     def next_threshold(self, gradient: Tensor, threshold: Tensor, sparsity: Tensor, step: Tensor) -> Tensor:
         """Mean plus z deviations, where P(abs(x) < z) is the target."""
@@ -72,10 +72,10 @@ class Static(GradientRule):
 
 
 class Random(GradientRule):
-    """Drop elements that are not zero by chance, with the probability that leads to the target."""
+    """Drop non-zero elements at random, with the probability that leads to the target."""
 
     def dropped(self, gradient: Tensor, threshold: Tensor, step: Tensor) -> Tensor:
-        """Drawn from a generator seeded by layer and step, so that a resumed run draws what the first would have."""
+        """Drawn from a generator seeded by layer and step, so that a resumed run draws the same numbers."""
         state = int(np.random.SeedSequence([self.seed, int(step)]).generate_state(1, np.uint64)[0])
         generator = torch.Generator(gradient.device).manual_seed(state)
         nonzero_share = gradient.count_nonzero() / gradient.numel()
@@ -84,13 +84,13 @@ class Random(GradientRule):
 
 
 def largest_magnitude(gradient: Tensor) -> Tensor:
-    """The greatest absolute value, NaN if there is one; in one pass and without a copy."""
+    """The greatest absolute value, or NaN if there is one; one pass without a copy."""
     low, high = torch.aminmax(gradient)
     return torch.maximum(-low, high)
 
 
 def least_kept_magnitude(gradient: Tensor, target: float) -> Tensor:
-    """The magnitude below which at most a share ``target`` of the elements lies; float32, one element."""
+    """The magnitude below which at most a fraction ``target`` of the elements lies; float32, one element."""
     dropped = int(target * gradient.numel())
     return gradient.abs().flatten().kthvalue(dropped + 1).values
 

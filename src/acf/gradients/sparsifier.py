@@ -1,4 +1,4 @@
-"""The part that sits at a layer's output and sparsifies the gradient that arrives there."""
+"""The module at a layer's output or input that sparsifies the gradient there, and the hooks that install it."""
 
 from collections.abc import Callable
 from typing import Any, cast
@@ -14,10 +14,10 @@ CHILD_NAME = "gradient_sparsifier"
 
 
 class GradientSparsifier(nn.Module):
-    """Passes activations through; zeroes elements of their gradient as ``spec`` says.
+    """The identity on activations; zeroes elements of their gradient as ``spec`` says.
 
     ``threshold`` (of the coming step), ``sparsity`` (share of zeros in the last gradient) and ``step`` are buffers of
-    one element, saved in the ``state_dict``. A step is one gradient: a layer that runs twice makes two.
+    one element, saved in the ``state_dict``. ``step`` counts gradients, two for a layer that runs twice.
     """
 
     threshold: Tensor
@@ -37,7 +37,7 @@ class GradientSparsifier(nn.Module):
         if not (torch.is_grad_enabled() and y.requires_grad):
             return y
         if torch.compiler.is_compiling() or y._is_view():
-            y = y.clone()  # hooks on a view would not survive; a compiler fuses the copy away
+            y = y.clone()  # an in-place function on a view would drop its hooks; a compiler fuses the copy away
         state = (self.threshold, self.sparsity, self.step)
         sparse: Tensor = SparsifyGradient.apply(y, *state, self.spec.method, self.spec.target, self.seed)  # type: ignore[no-untyped-call]
         return sparse
@@ -47,7 +47,7 @@ class GradientSparsifier(nn.Module):
         return f"{self.spec.method}, target={self.spec.target}"
 
     def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> "GradientSparsifier":
-        """Move with the model, but keep float32: thresholds are too small for half precision."""
+        """Follow the model to another device, but stay in float32: thresholds underflow in half precision."""
         before = dict(self._buffers)
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         for name, buffer in before.items():
@@ -91,8 +91,8 @@ def pass_through_sparsifier(layer: nn.Module, args: Any, output: Tensor) -> Tens
 
 
 def pass_input_through_sparsifier(layer: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The forward pre-hook of a layer whose input gradient is sparsified: its own, not that of others beside it."""
+    """The forward pre-hook of a layer whose input gradient is sparsified: its own, not other readers'."""
     if not (args and torch.is_grad_enabled() and args[0].requires_grad):
         return args
-    own = args[0].view_as(args[0])  # others may read the same tensor; the sparsifier makes a copy of a view
+    own = args[0].view_as(args[0])  # others may read the same tensor, and the sparsifier copies a view
     return layer._modules[CHILD_NAME](own), *args[1:]  # type: ignore[misc]

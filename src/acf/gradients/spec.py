@@ -14,12 +14,14 @@ class GradientSparsity:
     """Zero small elements of the gradient at each layer's output, or input, up to a share ``target`` of zeros.
 
     Zeros that are there already (of a ReLU, of max pooling) count. ``at="output"`` takes the gradient that arrives at
-    the layer: both its gradient products, and the layers before it, see the sparse gradient. ``at="input"`` takes the
-    one that the layer sends back, as SparTANN does: the layers before it see it. Use that where a batch normalisation
-    follows the layer: it makes the output gradient sum to zero, zeros put there afterwards break that, and training
-    can diverge. ``method``: "dts" scales a threshold per layer until the target holds (dynamic
-    threshold scaling), "top-k" ranks the elements (meProp), "gaussian" takes the threshold from mean and deviation,
-    "static" keeps one threshold, ``threshold`` or the first step's quantile, "random" drops by chance from ``seed``.
+    the layer: both its gradient products, and the layers before it, use the sparse gradient. ``at="input"`` takes the
+    one that the layer passes back, as SparTANN does: only the layers before it use it. Choose that where a batch
+    normalisation follows the layer: batch normalisation makes the output gradient sum to zero, zeros put there
+    afterwards break that, and training can diverge.
+
+    ``method``: "dts" scales a threshold per layer until the target holds (dynamic threshold scaling), "top-k" ranks
+    the elements (meProp), "gaussian" takes the threshold from mean and deviation, "static" keeps one threshold,
+    ``threshold`` or the first step's quantile, "random" drops elements at random from ``seed``.
 
     >>> GradientSparsity(target=0.7).method
     'dts'

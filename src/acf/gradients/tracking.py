@@ -20,9 +20,7 @@ class GradientTracking:
 def tracking(model: nn.Module) -> dict[str, GradientTracking]:
     """The gradient sparsity of every layer of ``model`` that has one, by layer name; waits for the device.
 
-    A layer that no gradient has reached yet, such as a first layer's input, has step 0.
-
-    Call it after a backward pass as often as the plot needs points.
+    A layer that no gradient has reached yet, such as a first layer's input, has step 0. Call it after a backward pass.
     """
     found = {}
     for name, layer in model.named_modules():

@@ -1,4 +1,4 @@
-"""What a fabric offers to a program: how many units, how wide, how deep its queues."""
+"""The shape of a fabric: its clusters and SCUs, and the widths and depths that a program is made for."""
 
 from dataclasses import dataclass, fields
 
@@ -6,49 +6,53 @@ from acf.errors import ArchitectureError
 
 TILES = (8, 16, 32)
 SKIP_MODES = ("both", "serial", "gate")
-"""both: a zero of either operand takes no time; serial: one of the serial operand; gate: zeros save only energy."""
+"""both: zeros of either operand are skipped; serial: those of the streamed operand; gate: zeros save only energy."""
 
 INTERCONNECTS = ("mesh", "static", "crossbar")
-"""mesh: work is balanced anew for every topology; static: as if all blocks were present; crossbar: ideal links."""
+"""mesh: rebalanced for every topology; static: mapped as if all blocks were present; crossbar: ideal links."""
 
-PIECE_FORMATS = ("bitmap", "csc")
-"""How pieces travel, where that is shorter than all their values: a bit per value and the non-zeros; or the non-zeros
-column by column, each with the distance from the one above it, and a count per column: shorter below one in eight."""
+TILE_FORMATS = ("bitmap", "csc")
+"""How a tile travels where that is shorter than all its elements. bitmap: a bit per element, and the non-zeros. csc:
+the non-zeros column by column, each with its distance from the one above, and a count per column; shorter than the
+bitmap below a density of 1/8."""
 
-MAXIMUM_SIDE = 64  # destinations of a packet are the bits of one word
-MAXIMUM_BLOCKS = 32  # and so are the blocks that a serial packet meets in a cluster
+VALUE_BYTES = 2  # operands and results are bf16
+SUM_BYTES = 4  # partial sums are fp32
+
+MAXIMUM_SIDE = 64  # a packet's destinations are the bits of a 64-bit word
+MAXIMUM_ACCUMULATOR_TILES = 32  # the parallel tiles a serial packet meets are bits of a 32-bit one
 
 
 @dataclass(frozen=True, kw_only=True)
 class FabricShape:
     """``mesh_rows`` x ``mesh_columns`` clusters of ``scus_per_cluster`` SCUs with ``lanes`` MACs each.
 
-    An operand is cut into ``tile`` x ``tile`` pieces. A cluster queues ``queue_packets`` pieces of the serial operand,
-    keeps ``parallel_slots`` pieces of the parallel one, and owns ``accumulator_tiles`` pieces of the output in each of
-    two banks; its units read ``store_ports`` rows of blocks in a cycle, and ``sum_adders`` add its partial sums to
-    those that come down the column. A memory controller fetches up to ``prefetch_packets`` ahead, puts ``link_bytes``
-    a cycle on its first link, and a flit takes ``hop_cycles`` from one router to the next; on-chip memory answers
-    after ``sram_cycles``.
+    Operands are cut into tiles of ``tile`` x ``tile`` elements. A cluster queues ``queue_packets`` serial tiles, stores
+    ``parallel_slots`` parallel tiles, and accumulates ``accumulator_tiles`` output tiles in each of two banks (double
+    buffering). Its SCUs read ``store_ports`` rows of parallel tiles in a cycle; ``sum_adders`` add its partial sums to
+    those that come down the mesh column. A memory controller prefetches up to ``prefetch_packets`` packets and puts
+    ``link_bytes`` a cycle on its first link; a flit takes ``hop_cycles`` from one router to the next. On-chip memory
+    has a latency of ``sram_cycles``.
     """
 
-    mesh_rows: int = 8
-    mesh_columns: int = 8
-    scus_per_cluster: int = 8
-    lanes: int = 1
-    tile: int = 16
-    queue_packets: int = 16
-    parallel_slots: int = 64
-    accumulator_tiles: int = 16
-    store_ports: int = 1
-    sum_adders: int = 32
-    prefetch_packets: int = 32
-    link_bytes: int = 32
-    hop_cycles: int = 2
-    sram_cycles: int = 4
-    skip: str = "both"
-    tile_format: str = "bitmap"
-    interconnect: str = "mesh"
-    balancer: str = "longest-first"
+    mesh_rows: int
+    mesh_columns: int
+    scus_per_cluster: int
+    lanes: int
+    tile: int
+    queue_packets: int
+    parallel_slots: int
+    accumulator_tiles: int
+    store_ports: int
+    sum_adders: int
+    prefetch_packets: int
+    link_bytes: int
+    hop_cycles: int
+    sram_cycles: int
+    skip: str
+    tile_format: str
+    interconnect: str
+    balancer: str
 
     def __post_init__(self) -> None:
         for item in fields(self):
@@ -58,7 +62,7 @@ class FabricShape:
         named = (
             ("tile", TILES),
             ("skip", SKIP_MODES),
-            ("tile_format", PIECE_FORMATS),
+            ("tile_format", TILE_FORMATS),
             ("interconnect", INTERCONNECTS),
         )
         for name, choices in named:
@@ -69,21 +73,21 @@ class FabricShape:
         if max(self.mesh_rows, self.mesh_columns) > MAXIMUM_SIDE:
             raise ArchitectureError(
                 f"a mesh of {self.mesh_rows} x {self.mesh_columns} clusters has a side above {MAXIMUM_SIDE}; "
-                "use more units per cluster or more lanes instead"
+                "use more SCUs per cluster or more lanes instead"
             )
         if self.tile % self.lanes:
             raise ArchitectureError(
                 f"lanes {self.lanes} must divide the tile {self.tile}; use 1, 2, 4 or another divisor"
             )
-        if self.accumulator_tiles > MAXIMUM_BLOCKS:
+        if self.accumulator_tiles > MAXIMUM_ACCUMULATOR_TILES:
             raise ArchitectureError(
-                f"accumulator_tiles {self.accumulator_tiles} exceeds {MAXIMUM_BLOCKS}, the blocks a packet can name; "
-                "use fewer"
+                f"accumulator_tiles {self.accumulator_tiles} exceeds {MAXIMUM_ACCUMULATOR_TILES}, the tiles a packet "
+                "can name; use fewer"
             )
         if self.parallel_slots < self.accumulator_tiles:
             raise ArchitectureError(
                 f"parallel_slots {self.parallel_slots} must be at least accumulator_tiles {self.accumulator_tiles}, "
-                "or one step of the reduction does not fit; give more slots"
+                "or one k_step does not fit; give more slots"
             )
 
     @property
@@ -92,45 +96,45 @@ class FabricShape:
         return self.mesh_rows * self.mesh_columns
 
     @property
-    def units(self) -> int:
+    def scus(self) -> int:
         """Sparse compute units of the fabric."""
         return self.clusters * self.scus_per_cluster
 
     @property
     def macs_per_cycle(self) -> int:
         """Multiply-accumulate slots in one clock cycle."""
-        return self.units * self.lanes
+        return self.scus * self.lanes
 
     @property
     def scus_per_port(self) -> int:
-        """Units of a cluster that share one read port of its stores, and so the fewest cycles for a row of a block."""
+        """SCUs that share a read port of the cluster's tile store: the fewest cycles for a row of a parallel tile."""
         shared = -(-self.scus_per_cluster // self.store_ports)
         return min(shared, self.tile // self.lanes)
 
     @property
     def result_flit_cycles(self) -> int:
-        """Cycles in which the units of a cluster put together a flit of bf16 results, a word each in a cycle."""
-        return -(-self.link_bytes // (2 * self.scus_per_cluster * self.lanes))
+        """Cycles in which the SCUs of a cluster fill a flit with bf16 results, one word per lane and cycle."""
+        return -(-self.link_bytes // (VALUE_BYTES * self.scus_per_cluster * self.lanes))
 
     @property
     def sum_flit_cycles(self) -> int:
-        """The same for a flit of fp32 partial sums, each of which takes an adder for a cycle."""
-        return -(-self.link_bytes // (4 * min(self.scus_per_cluster * self.lanes, self.sum_adders)))
+        """Cycles in which a flit of fp32 partial sums is filled; each sum occupies an adder for a cycle."""
+        return -(-self.link_bytes // (SUM_BYTES * min(self.scus_per_cluster * self.lanes, self.sum_adders)))
 
     @property
     def result_period_cycles(self) -> int:
-        """Cycles between two results flits of one cluster: the clusters of a row take turns on its line."""
+        """Cycles between two result flits of one cluster: the clusters of a mesh row take turns on its line."""
         return max(self.mesh_columns, self.result_flit_cycles)
 
     @property
     def ideal_links(self) -> bool:
-        """Whether links take no time and have no width."""
+        """Whether links have no latency and unlimited bandwidth."""
         return self.interconnect == "crossbar"
 
     def hops_cycles(self, distance: int) -> int:
-        """Cycles of a flit from a memory controller to the router at ``distance`` (0: the nearest)."""
+        """Latency of a flit from a memory controller to the router at ``distance`` (0: the nearest)."""
         return 0 if self.ideal_links else self.hop_cycles * (distance + 1)
 
     def flits(self, payload_bytes: int) -> int:
-        """Flits of a packet."""
+        """Flits of a packet with that payload."""
         return -(-payload_bytes // self.link_bytes)

@@ -1,4 +1,4 @@
-"""The zero pattern of a matrix with every row packed into 64-bit words, as machines that schedule bits read it."""
+"""The zero pattern of a matrix, every row packed into 64-bit words."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 from acf.trace.bits import BoolArray
 
 WORD_BITS = 64
-_ROWS_PER_FLUSH = 255  # what an eight-bit counter can hold
+_ROWS_PER_FLUSH = 255  # the largest count of a byte
 
 
 def _spread() -> NDArray[np.uint64]:
-    """For every byte, its eight bits as the eight bytes of a word: adding such words counts eight columns at once."""
+    """For every byte, its bits as the bytes of a word: adding such words counts eight columns at once (SWAR)."""
     bits = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little")
     return np.ascontiguousarray(bits).view(np.uint64).reshape(256)
 

@@ -1,4 +1,4 @@
-"""The packets of a program while they are filled, compiled: what they carry, how long it takes, who takes it."""
+"""Packets while they are written, in numba: what a tile costs in flits and cycles, and which clusters receive it."""
 
 from typing import NamedTuple
 
@@ -6,85 +6,118 @@ import numpy as np
 from numpy.typing import NDArray
 
 from acf.jit import compiled, inlined
+from acf.lowering.fabric_shape import VALUE_BYTES, FabricShape
+from acf.lowering.program import SERIAL
+from acf.lowering.tiled_product import TiledProduct
 
 Patterns = NDArray[np.unsignedinteger]
+Lines = NDArray[np.int64]
+"""A counter for every line of clusters, int64 ``[lines]``."""
 
 
 class Packets(NamedTuple):
     """The arrays of a stream (`acf.lowering.Stream`) while they are filled."""
 
     kind: NDArray[np.uint8]
-    step: NDArray[np.int32]
+    k_step: NDArray[np.int32]
     flits: NDArray[np.int32]
     destinations: NDArray[np.uint64]
-    row: NDArray[np.int32]
-    depth: NDArray[np.int32]
+    row_tile: NDArray[np.int32]
+    k_tile: NDArray[np.int32]
     round: NDArray[np.int32]
-    blocks: NDArray[np.uint32]
+    parallel_tiles: NDArray[np.uint32]
     item_first: NDArray[np.int64]
     item_cycles: NDArray[np.int32]
 
     @classmethod
-    def empty(cls, packets: int, items: int, mesh_columns: int, units: int) -> "Packets":
-        """Room for so many packets and items."""
+    def empty(cls, packets: int, items: int, shape: FabricShape) -> "Packets":
+        """Arrays for so many packets and items, all zero."""
         return cls(
-            np.zeros(packets, dtype=np.uint8),
-            np.zeros(packets, dtype=np.int32),
-            np.zeros(packets, dtype=np.int32),
-            np.zeros(packets, dtype=np.uint64),
-            np.zeros(packets, dtype=np.int32),
-            np.zeros(packets, dtype=np.int32),
-            np.zeros(packets, dtype=np.int32),
-            np.zeros((packets, mesh_columns), dtype=np.uint32),
-            np.zeros(packets + 1, dtype=np.int64),
-            np.zeros((items, units), dtype=np.int32),
+            kind=np.zeros(packets, dtype=np.uint8),
+            k_step=np.zeros(packets, dtype=np.int32),
+            flits=np.zeros(packets, dtype=np.int32),
+            destinations=np.zeros(packets, dtype=np.uint64),
+            row_tile=np.zeros(packets, dtype=np.int32),
+            k_tile=np.zeros(packets, dtype=np.int32),
+            round=np.zeros(packets, dtype=np.int32),
+            parallel_tiles=np.zeros((packets, shape.mesh_columns), dtype=np.uint32),
+            item_first=np.full(packets + 1, items, dtype=np.int64),
+            item_cycles=np.zeros((items, shape.scus_per_cluster), dtype=np.int32),
         )
 
 
-class Operands(NamedTuple):
-    """What the packets carry: zero patterns of the serial operand and counts of the parallel one.
+class Place(NamedTuple):
+    """When a packet is sent, and which tile of its operand it carries."""
 
-    ``patterns [rows, steps]``; ``tile_nonzeros [tiles, steps]`` of the parallel operand; ``depth_cycles [tiles, steps,
-    tile]``: cycles of a non-zero at each position of a piece, and ``same_cycles [tiles, steps]``: that number where it
-    is one for all positions, else -1. ``whole_rows``: zeros of the serial operand take time, too.
+    k_step: int
+    round: int
+    row_tile: int
+    k_tile: int
+
+
+class PacketWriter(NamedTuple):
+    """Where the next packet of every line goes. A first pass only counts (``writes`` False), a second one writes.
+
+    ``next_packet`` and ``next_item``: int64 ``[lines]``, the number of the line's next packet and next item.
+    """
+
+    packets: Packets
+    next_packet: Lines
+    next_item: Lines
+    writes: bool
+
+
+class Operands(NamedTuple):
+    """What the packets carry: zero patterns of the serial operand, costs of the parallel one.
+
+    ``patterns [rows, k_tiles]``; ``tile_nonzeros [tiles, k_tiles]`` of the parallel operand; ``depth_cycles [tiles,
+    k_tiles, tile]``: cycles of a streamed element at each depth of a parallel tile; ``same_cycles [tiles, k_tiles]``:
+    that number where all depths have the same, else -1. ``streams_zeros``: zeros of the serial operand take time, too.
     """
 
     patterns: Patterns
     tile_nonzeros: NDArray[np.int64]
     depth_cycles: NDArray[np.uint8]
     same_cycles: NDArray[np.int8]
-    whole_rows: bool
-    tile: int
+    streams_zeros: bool
+
+    @classmethod
+    def of(cls, product: TiledProduct, shape: FabricShape) -> "Operands":
+        """The operands of a product on a fabric.
+
+        A row of a parallel tile comes through a read port that ``scus_per_port`` SCUs share, so a streamed element
+        takes at least that many cycles.
+        """
+        patterns, parallel = product.serial.patterns, product.parallel
+        if shape.skip != "both":
+            at_least = np.maximum(-(-parallel.widths // shape.lanes), shape.scus_per_port)
+            same = np.where(product.present, at_least[:, None], 0).astype(np.int8)
+            no_depths = np.zeros((0, 0, 0), dtype=np.uint8)
+            return cls(patterns, parallel.tile_nonzeros, no_depths, same, shape.skip == "gate")
+        cycles = (parallel.depth_nonzeros + np.uint8(shape.lanes - 1)) // np.uint8(shape.lanes)
+        cycles = np.maximum(cycles, np.uint8(shape.scus_per_port))
+        same = np.where((cycles == cycles[:, :, :1]).all(axis=2), cycles[:, :, 0].astype(np.int8), np.int8(-1))
+        return cls(patterns, parallel.tile_nonzeros, cycles, same, False)
 
 
 class Sizes(NamedTuple):
-    """Of the fabric, as plain numbers."""
+    """The fabric's sizes as plain numbers; ``is_csc``: tiles travel in CSC instead of bitmap form."""
 
     mesh_rows: int
     mesh_columns: int
-    units: int
     tile: int
     link_bytes: int
-    by_columns: bool
+    is_csc: bool
 
-
-@compiled
-def payload_flits(nonzeros: int, sizes: Sizes) -> int:
-    """Flits of a piece: its non-zero bf16 values and where they are, or all its values where that is shorter.
-
-    Where they are is a bit per value; or, by columns, half a byte per non-zero (5 bits in tiles of 32) and a byte per
-    column.
-    """
-    tile = sizes.tile
-    places = tile * tile // 8
-    if sizes.by_columns:
-        places = -(-nonzeros * (5 if tile > 16 else 4) // 8) + tile
-    return -(-min(2 * nonzeros + places, 2 * tile * tile) // sizes.link_bytes)
+    @classmethod
+    def of(cls, shape: FabricShape) -> "Sizes":
+        """The sizes of ``shape``."""
+        return cls(shape.mesh_rows, shape.mesh_columns, shape.tile, shape.link_bytes, shape.tile_format == "csc")
 
 
 @compiled
 def count_bits(bits: np.unsignedinteger) -> int:
-    """Set bits of up to 64: pairs, nibbles and bytes are added in place."""
+    """Set bits of a word of up to 64 bits, summed in parallel over pairs, nibbles and bytes."""
     value = np.uint64(bits)
     value = value - ((value >> np.uint64(1)) & np.uint64(0x5555555555555555))
     value = (value & np.uint64(0x3333333333333333)) + ((value >> np.uint64(2)) & np.uint64(0x3333333333333333))
@@ -93,71 +126,89 @@ def count_bits(bits: np.unsignedinteger) -> int:
 
 
 @compiled
-def add_cycles(operands: Operands, first: int, rows: int, depth: int, column: int, cycles: NDArray[np.int32]) -> None:
-    """Add to ``cycles [units]`` what rows ``first``, ... of the serial operand take against one parallel piece."""
-    same = operands.same_cycles[column, depth]
-    for row in range(rows):
-        unit = row % cycles.size
-        if operands.whole_rows:
-            cycles[unit] += operands.tile * same
-            continue
-        bits = np.uint32(operands.patterns[first + row, depth])
-        if same >= 0:
-            cycles[unit] += count_bits(bits) * same
-            continue
-        position = 0
-        while bits:
-            if bits & np.uint32(1):
-                cycles[unit] += operands.depth_cycles[column, depth, position]
-            bits >>= np.uint32(1)
-            position += 1
+def payload_flits(nonzeros: int, sizes: Sizes) -> int:
+    """Flits of a tile: its bf16 non-zeros and their positions, or all its elements where that is shorter.
+
+    Positions are a bitmap; or, in CSC form, 4 bits per non-zero (5 in tiles of 32) and a byte per column.
+    """
+    tile = sizes.tile
+    position_bytes = tile * tile // 8
+    if sizes.is_csc:
+        position_bytes = -(-nonzeros * (5 if tile > 16 else 4) // 8) + tile
+    return -(-min(VALUE_BYTES * nonzeros + position_bytes, VALUE_BYTES * tile * tile) // sizes.link_bytes)
+
+
+@inlined
+def destination_bit(position: int) -> np.uint64:
+    """The bit of the cluster at ``position`` along a line, among a packet's destinations."""
+    return np.uint64(1) << np.uint64(position)
+
+
+@inlined
+def is_destination(destinations: np.uint64, position: int) -> bool:
+    """Whether the cluster at ``position`` along a line is among ``destinations``."""
+    return bool((destinations >> np.uint64(position)) & np.uint64(1))
 
 
 @compiled
-def nonzeros_of(operands: Operands, first: int, rows: int, depth: int) -> int:
-    """Non-zeros of one serial piece."""
+def emit(
+    writer: PacketWriter, line: int, kind: int, place: Place, nonzeros: int, destinations: np.uint64, sizes: Sizes
+) -> int:
+    """Append a packet to a line and return its number; a serial packet is one item per destination."""
+    packet: int = writer.next_packet[line]
+    if writer.writes:
+        packets = writer.packets
+        packets.kind[packet] = kind
+        packets.k_step[packet] = place.k_step
+        packets.round[packet] = place.round
+        packets.row_tile[packet] = place.row_tile
+        packets.k_tile[packet] = place.k_tile
+        packets.flits[packet] = payload_flits(nonzeros, sizes)
+        packets.destinations[packet] = destinations
+        packets.item_first[packet] = writer.next_item[line]
+    writer.next_packet[line] += 1
+    if kind == SERIAL:
+        writer.next_item[line] += count_bits(destinations)
+    return packet
+
+
+@compiled
+def nonzeros_of(operands: Operands, first: int, rows: int, k_tile: int) -> int:
+    """Non-zeros of one serial tile."""
     nonzeros = 0
     for row in range(rows):
-        nonzeros += count_bits(operands.patterns[first + row, depth])
+        nonzeros += count_bits(operands.patterns[first + row, k_tile])
     return nonzeros
 
 
 @compiled
-def write_packet(
-    packets: Packets,
-    packet: int,
-    kind: int,
-    place: tuple[int, int, int, int],
-    flits: int,
-    destinations: np.uint64,
-    first_item: int,
+def add_cycles(
+    operands: Operands, rows: tuple[int, int], k_tile: int, parallel_tile: int, sizes: Sizes, cycles: NDArray[np.int32]
 ) -> None:
-    """Fill in one packet; ``place`` is its step, round, row among pieces, and depth."""
-    packets.kind[packet] = kind
-    packets.step[packet], packets.round[packet], packets.row[packet], packets.depth[packet] = place
-    packets.flits[packet] = flits
-    packets.destinations[packet] = destinations
-    packets.item_first[packet] = first_item
+    """Add to ``cycles [scus]`` what ``rows`` (first, count) of the serial operand take against one parallel tile."""
+    first, count = rows
+    same = operands.same_cycles[parallel_tile, k_tile]
+    for row in range(count):
+        scu = row % cycles.size
+        if operands.streams_zeros:
+            cycles[scu] += sizes.tile * same
+            continue
+        bits = np.uint32(operands.patterns[first + row, k_tile])
+        if same >= 0:
+            cycles[scu] += count_bits(bits) * same
+            continue
+        depth = 0
+        while bits:
+            if bits & np.uint32(1):
+                cycles[scu] += operands.depth_cycles[parallel_tile, k_tile, depth]
+            bits >>= np.uint32(1)
+            depth += 1
 
 
 @inlined
-def taker(mesh_line: int) -> np.uint64:
-    """The bit of one line of clusters among a packet's destinations."""
-    return np.uint64(1) << np.uint64(mesh_line)
-
-
-@inlined
-def takes(destinations: np.uint64, mesh_line: int) -> bool:
-    """Whether a line of clusters is among ``destinations``."""
-    return bool((destinations >> np.uint64(mesh_line)) & np.uint64(1))
-
-
-@compiled
-def meet(
-    packets: Packets, packet: int, mesh_column: int, rank: int, operands: Operands, rows: tuple[int, int], block: int
-) -> None:
-    """A serial packet meets a block, the ``rank``-th of its step there; ``rows`` are its first row and how many."""
-    packets.blocks[packet, mesh_column] |= np.uint32(1) << np.uint32(rank)
-    item = packets.item_first[packet]
-    item += count_bits(packets.destinations[packet] & (taker(mesh_column) - np.uint64(1)))
-    add_cycles(operands, rows[0], rows[1], packets.depth[packet], block, packets.item_cycles[item])
+def meet(packets: Packets, packet: int, mesh_column: int, rank: int) -> NDArray[np.int32]:
+    """Mark that a packet meets the ``rank``-th parallel tile of its k_step in a cluster; gives the item's cycles."""
+    packets.parallel_tiles[packet, mesh_column] |= np.uint32(1) << np.uint32(rank)
+    nearer = packets.destinations[packet] & (destination_bit(mesh_column) - np.uint64(1))
+    cycles: NDArray[np.int32] = packets.item_cycles[packets.item_first[packet] + count_bits(nearer)]
+    return cycles

@@ -1,28 +1,45 @@
-"""Which weights are present and when that changes: score x schedule x distribution x pattern, combined by a policy."""
+"""Which weight blocks are present and when that changes: score x schedule x distribution x pattern, set by a policy."""
 
-from acf.masks.choice import TopologyMove, plan_move, plan_pruning, top_blocks
+from acf.masks.algorithm1 import NEVER_REGROWN, Candidates, LayerState, Move, Shrink, plan
+from acf.masks.block_dst import SCORES, BlockDST
 from acf.masks.distribution import DISTRIBUTIONS, LayerShape, kept_blocks
 from acf.masks.gradual import GradualPruning
-from acf.masks.moving import SCORES, SET, BlockDST
 from acf.masks.nm import nm_mask
-from acf.masks.policy import PeriodicPolicy, StaticTopology, TopologyPolicy
+from acf.masks.policy import PeriodicPolicy, TopologyPolicy, copy_to_device
 from acf.masks.schedule import SCHEDULES
+from acf.masks.selection import first_true, top_blocks
+from acf.masks.set import SET
+from acf.masks.static import StaticTopology
+
+POLICIES: dict[str, type[TopologyPolicy]] = {
+    "block-dst": BlockDST,
+    "set": SET,
+    "gradual": GradualPruning,
+    "static": StaticTopology,
+}
+"""Every policy by its short name. A new policy is one file in this package and one line here."""
 
 __all__ = [
     "DISTRIBUTIONS",
+    "NEVER_REGROWN",
+    "POLICIES",
     "SCHEDULES",
     "SCORES",
     "SET",
     "BlockDST",
+    "Candidates",
     "GradualPruning",
     "LayerShape",
+    "LayerState",
+    "Move",
     "PeriodicPolicy",
+    "Shrink",
     "StaticTopology",
-    "TopologyMove",
     "TopologyPolicy",
+    "copy_to_device",
+    "first_true",
     "kept_blocks",
     "nm_mask",
-    "plan_move",
-    "plan_pruning",
+    "plan",
     "top_blocks",
 ]

@@ -1,4 +1,4 @@
-"""How a sparsity ratio of the whole model is shared out among its layers."""
+"""Distributions: how the sparsity of a whole model is divided among its layers."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from acf.errors import SparsityError
 
 @dataclass(frozen=True)
 class LayerShape:
-    """What a distribution needs to know of a layer: its name, weight shape and number of blocks."""
+    """A layer as a distribution sees it: its name, dense weight shape and number of blocks."""
 
     name: str
     weight_shape: tuple[int, ...]
@@ -46,10 +46,19 @@ def erk_densities(layers: Sequence[LayerShape], density: float) -> list[float]:
         full |= overflowing
 
 
+def measured_densities(layers: Sequence[LayerShape], density: float) -> list[float]:
+    """Refuse: densities by cost follow from times, which `acf.plan` measures."""
+    raise SparsityError(
+        "distribution 'cost' needs the times of the layers on this machine; "
+        "pass acf.plan(model, example, spec) to sparsify_ instead of the spec"
+    )
+
+
 DISTRIBUTIONS: dict[str, Callable[[Sequence[LayerShape], float], list[float]]] = {
     "uniform": uniform_densities,
     "erk": erk_densities,
-    "balanced": uniform_densities,  # and the same number of blocks in every block row, see `acf.masks.choice`
+    "balanced": uniform_densities,  # and the same number of blocks in every block row, see `acf.masks.selection`
+    "cost": measured_densities,  # see `acf.masks.cost`
 }
 
 

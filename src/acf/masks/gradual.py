@@ -1,4 +1,4 @@
-"""Gradual magnitude pruning: from dense to the target over training."""
+"""Gradual magnitude pruning: from dense to the target sparsity over training."""
 
 from dataclasses import dataclass
 
@@ -31,11 +31,11 @@ class GradualPruning(PeriodicPolicy):
 
     @property
     def last_step(self) -> float:
-        """The step after which the topology rests."""
+        """The last step at which the topology may change."""
         return self.stop_at * self.total_steps
 
     def blocks_kept(self, step: int, present: int, target: int, block_count: int) -> int:
-        """How many blocks a layer holds after ``step``: ``target`` at the last t_k, whatever the schedule."""
+        """Blocks that a layer holds after ``step``: ``target`` from the last t_k on, whatever the schedule."""
         last = self.last_step // self.every * self.every
         excess = SCHEDULES[self.schedule](step / last) if step < last else 0.0
         return min(present, target + round(excess * (block_count - target)))

@@ -32,7 +32,7 @@ def nm_mask(weight: Tensor, n: int, m: int, dim: int) -> Tensor:
 def _ranks(members: Tensor) -> Tensor:
     """How many of its group beat each of ``members [m, ...]``.
 
-    Comparing every pair, vectorised over the groups, takes a fifth of the time of sorting groups this short.
+    All pairs are compared, vectorised over the groups: a fifth of the time that sorting such short groups takes.
     """
     size = members.shape[0]
     ranks = torch.zeros(members.shape, dtype=torch.uint8 if size <= 256 else torch.int32, device=members.device)

@@ -1,4 +1,9 @@
-"""What the training controller asks of a policy. A policy is one small frozen class that overrides some answers."""
+"""What `acf.masks.algorithm1.plan` and the training controller ask of a policy.
+
+A policy is one frozen dataclass in one file that overrides some of these answers, and one line in
+`acf.masks.POLICIES`. It says *when* the topology changes (`moves_at`), *how many* blocks stay and move (`blocks_kept`,
+`blocks_to_move`) and *what ranks* the blocks to grow (`growth_scores`, `sample`).
+"""
 
 from dataclasses import dataclass
 
@@ -11,8 +16,13 @@ from acf.errors import SparsityError
 from acf.masks.schedule import SCHEDULES
 
 
+def copy_to_device(values: Tensor, device: torch.device) -> Tensor:
+    """Random numbers, drawn on the CPU, on ``device``; from pinned memory, so that the host does not wait for a GPU."""
+    return (values.pin_memory() if device.type == "cuda" else values).to(device, non_blocking=True)
+
+
 class TopologyPolicy:
-    """Base of all policies; its own answers are those of a topology that never changes."""
+    """Base of all policies; its defaults describe a topology that never changes."""
 
     def moves_at(self, step: int) -> bool:
         """Whether the topology changes after ``step``, counted from 1, and its weight update."""
@@ -37,17 +47,17 @@ class TopologyPolicy:
 
     @property
     def input_momentum(self) -> float | None:
-        """Momentum of the running input norms that weigh magnitudes; None where they do not."""
+        """Momentum of the running mean squares of inputs that weight the magnitudes; None for plain magnitudes."""
         return None
 
     @property
     def grace_steps(self) -> int:
-        """How many steps a regrown block is safe from being dropped."""
+        """For how many steps a regrown block may not be dropped."""
         return 0
 
     @property
     def random_seed(self) -> int:
-        """What all random choices follow from."""
+        """Seed of all random choices."""
         return 0
 
     def sample(self, absent: int, generator: torch.Generator) -> Tensor | None:
@@ -55,33 +65,20 @@ class TopologyPolicy:
         return None
 
     def growth_scores(self, gradient_squares: Tensor, generator: torch.Generator) -> Tensor:
-        """What ranks the candidates, given their squared gradient norms; of the same shape and device."""
+        """Scores that rank the candidates, given their squared gradient norms; of the same shape and device."""
         return gradient_squares
 
     def check_start(self, name: str, present: int, target: int, starts_dense: bool) -> None:
         """Refuse a layer that this policy would never bring from ``present`` to ``target`` blocks."""
 
     def generator(self, step: int, layer_index: int) -> torch.Generator:
-        """The source of all random choices for one layer at one step.
+        """The random generator of one layer at one step, on the CPU.
 
-        It follows from the policy's seed, the step and the place of the layer alone, so all processes draw the same,
-        and a checkpoint that holds seed and step holds the random state.
+        It depends on the policy's seed, the step and the index of the layer alone, so all processes draw the same
+        numbers, and a checkpoint that holds seed and step holds the random state.
         """
         mixed = SeedSequence([self.random_seed, step, layer_index]).generate_state(1, np.uint64)
         return torch.Generator().manual_seed(int(mixed[0]) >> 1)
-
-
-@dataclass(frozen=True)
-class StaticTopology(TopologyPolicy):
-    """Train the topology that `acf.sparsify_` chose and never move a block: the baseline of every comparison."""
-
-    def check_start(self, name: str, present: int, target: int, starts_dense: bool) -> None:
-        """A layer must hold its target from the start."""
-        if present != target:
-            raise SparsityError(
-                f"{name} starts with {present} blocks and a static topology would never prune it to {target}; "
-                'use init="sparse", or a policy that prunes'
-            )
 
 
 @dataclass(frozen=True)
@@ -93,12 +90,12 @@ class PeriodicPolicy(TopologyPolicy):
 
     @property
     def first_step(self) -> float:
-        """The step before which the topology rests."""
+        """The first step at which the topology may change."""
         return 1.0
 
     @property
     def last_step(self) -> float:
-        """The step after which the topology rests."""
+        """The last step at which the topology may change."""
         return float(self.total_steps)
 
     def moves_at(self, step: int) -> bool:

@@ -1,4 +1,4 @@
-"""How a share falls over training: of the blocks that move, or of the blocks still to be pruned."""
+"""Schedules: how the fraction of blocks that move, or that are still to be pruned, falls over training."""
 
 from collections.abc import Callable
 from math import cos, pi
@@ -9,4 +9,4 @@ SCHEDULES: dict[str, Callable[[float], float]] = {
     "cubic": lambda progress: (1.0 - progress) ** 3,
     "constant": lambda progress: 1.0,
 }
-"""Factor on the initial share, by progress in [0, 1] from the first step to the last moving one."""
+"""Factor on the initial fraction, by name; progress runs from 0 at the first step to 1 at the last t_k."""

@@ -1,7 +1,7 @@
-"""The record of one ablation: what a machine does when one of its parts is varied, over seeds."""
+"""The record of one ablation: the figures of a machine while one of its parts varies, over several seeds."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
 from statistics import fmean, stdev
 from typing import Any
@@ -11,47 +11,72 @@ from acf.units import binary_bytes, si
 
 
 @dataclass(frozen=True)
+class Kind:
+    """How values of a measure are written, and their unit on an axis.
+
+    An axis has the SI prefix that suits its values, or shows value / ``axis_factor`` where that is given.
+    """
+
+    write: Callable[[float], str]
+    unit: str = ""
+    axis_factor: float | None = None
+
+
+SHARE = Kind(lambda value: f"{100 * value:.{1 if value >= 0.01 or not value else 2}f} %", "%", 0.01)
+RATIO = Kind(lambda value: f"{value:.3f}", axis_factor=1.0)
+NUMBER = Kind(lambda value: f"{value:,.0f}" if value >= 1000 else f"{value:.3g}", axis_factor=1.0)
+COUNT = Kind(lambda value: f"{value:,.0f}")
+BYTES = Kind(lambda value: binary_bytes(round(value)), "B")
+SECONDS = Kind(lambda value: si(value, "s"), "s")
+JOULES = Kind(lambda value: si(value, "J"), "J")
+
+
+@dataclass(frozen=True)
 class Measure:
-    """A measured quantity: its heading, how a value is written (a kind of `WRITTEN`), and whether less is better."""
+    """A measured quantity: its heading in tables and plots, the kind of its values, and whether less is better."""
 
     heading: str
-    kind: str
+    kind: Kind
     less_is_better: bool = True
 
 
 MEASURES: dict[str, Measure] = {
-    "cycles": Measure("cycles of products", "count"),
-    "step_cycles": Measure("cycles of the step", "count"),
-    "seconds": Measure("time of the step", "s"),
-    "utilization": Measure("utilisation", "share", less_is_better=False),
-    "dram_bytes": Measure("DRAM", "bytes"),
-    "energy_j": Measure("energy", "J"),
-    "speedup": Measure("speedup", "ratio", less_is_better=False),
-    "scaling": Measure("scaling efficiency", "share", less_is_better=False),
-    "macs": Measure("MACs per cycle", "count", less_is_better=False),
-    "area_mm2": Measure("area in mm²", "number"),
-    "flits": Measure("flits sent", "count"),
-    "controller_cycles": Measure("controller cycles per update", "count"),
-    "controller_share": Measure("controller's share of the step", "share"),
-    "stale_cycles": Measure("cycles, mapping kept", "count"),
-    "gain": Measure("speedup by rebalancing", "ratio", less_is_better=False),
-    "pays_after_steps": Measure("pays after steps", "number"),
-    "lost_imbalance": Measure("lost: imbalance", "share"),
-    "lost_memory": Measure("lost: memory", "share"),
-    "lost_mesh": Measure("lost: mesh", "share"),
-    "lost_drain": Measure("lost: drain", "share"),
-    "lost_fill": Measure("lost: fill", "share"),
-    "lost_inside": Measure("lost: inside pieces", "share"),
+    "cycles": Measure("cycles of products", COUNT),
+    "step_cycles": Measure("cycles of the step", COUNT),
+    "seconds": Measure("time of the step", SECONDS),
+    "utilization": Measure("utilisation", SHARE, less_is_better=False),
+    "dram_bytes": Measure("DRAM", BYTES),
+    "energy_j": Measure("energy", JOULES),
+    "speedup": Measure("speedup", RATIO, less_is_better=False),
+    "scaling": Measure("scaling efficiency", SHARE, less_is_better=False),
+    "macs": Measure("MACs per cycle", COUNT, less_is_better=False),
+    "area_mm2": Measure("area in mm²", NUMBER),
+    "flits": Measure("flits sent", COUNT),
+    "controller_cycles": Measure("controller cycles per update", COUNT),
+    "controller_share": Measure("controller's share of the step", SHARE),
+    "stale_cycles": Measure("cycles, mapping kept", COUNT),
+    "gain": Measure("speedup by rebalancing", RATIO, less_is_better=False),
+    "pays_after_steps": Measure("pays after steps", NUMBER),
+    "lost_imbalance": Measure("lost: imbalance", SHARE),
+    "lost_memory": Measure("lost: memory", SHARE),
+    "lost_mesh": Measure("lost: mesh", SHARE),
+    "lost_drain": Measure("lost: drain", SHARE),
+    "lost_fill": Measure("lost: fill", SHARE),
+    "lost_inside": Measure("lost: inside tiles", SHARE),
 }
-"""The quantities by name. Lost ones are shares of MAC slots; inside pieces: zeros of blocks, edges and scans."""
+"""The measures by name; one entry puts a measure into tables, plots and records.
+
+Lost ones are shares of MAC slots. Inside tiles: zeros within blocks, partial tiles at the edges, and scanning for
+non-zeros.
+"""
 
 
 @dataclass(frozen=True)
 class AblationPoint:
-    """One measured point: a line of a plot (``series``), a place on its axis (``value``), and what was drawn with.
+    """One measured point: the line (``series``) and position (``value``) of a plot, its sparsity and its random seed.
 
-    ``figures`` by name of `MEASURES`; empty where ``failure`` says why there are none. ``setting`` is a digest of
-    machine and step, so that a point is measured again when either has changed.
+    ``figures`` are by name of `MEASURES`, and empty where ``failure`` says why there are none. ``setting`` is a digest
+    of machine and step: a point is measured again when either has changed.
     """
 
     series: str
@@ -74,7 +99,7 @@ class Spread:
 
 @dataclass(frozen=True)
 class AblationRow:
-    """One place of one line at one sparsity, over all seeds that worked; ``failures`` of those that did not."""
+    """One position of one line at one sparsity: figures over the seeds that worked, ``failures`` of the others."""
 
     series: str
     value: str
@@ -85,9 +110,9 @@ class AblationRow:
 
 @dataclass(frozen=True)
 class AblationRecord:
-    """All points of one ablation: ``measures`` stand in its table, ``plotted`` in its plots.
+    """All points of one ablation: ``measures`` are the columns of its table, ``plotted`` those that get a plot.
 
-    ``note`` says how to read it; ``conditions``: machine, step and date, as they stand beside every figure.
+    ``note`` says how to read it; ``conditions`` are machine, step and date, printed beside every figure.
     """
 
     ablation: str
@@ -157,18 +182,7 @@ def written(name: str, value: float) -> str:
     >>> written("utilization", 0.9042), written("controller_share", 0.0004), written("cycles", 1519986)
     ('90.4 %', '0.04 %', '1,519,986')
     """
-    kind = MEASURES[name].kind
-    if kind == "share":
-        return f"{100 * value:.{1 if value >= 0.01 or not value else 2}f} %"
-    if kind == "bytes":
-        return binary_bytes(round(value))
-    if kind == "count":
-        return f"{value:,.0f}"
-    if kind == "ratio":
-        return f"{value:.3f}"
-    if kind == "number":
-        return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
-    return si(value, kind)
+    return MEASURES[name].kind.write(value)
 
 
 def written_spread(name: str, spread: Spread | None) -> str:
@@ -180,7 +194,7 @@ def written_spread(name: str, spread: Spread | None) -> str:
     if spread is None:
         return "\N{EN DASH}"
     text = written(name, spread.mean)
-    is_share = MEASURES[name].kind == "share"
+    is_share = MEASURES[name].kind is SHARE
     deviation = spread.deviation if is_share or not spread.mean else spread.deviation / abs(spread.mean)
     if deviation < 0.0005:
         return text

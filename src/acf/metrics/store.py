@@ -27,7 +27,7 @@ class TopologyStore:
     """An ``on_move`` for `acf.attach` that records every layer's figures in the SQLite file ``path``.
 
     Several runs share a file under different names ``run``. A run that is resumed from an older checkpoint writes over
-    the steps it repeats. Every move is committed, so a run that dies leaves what it did.
+    the steps it repeats. Every call commits, so a run that dies leaves the figures it had recorded.
 
     >>> with TopologyStore(":memory:") as store:
     ...     store.read()
@@ -73,7 +73,7 @@ class TopologyStore:
         return self._connection.execute(query, (self.run,))
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._connection.close()
 
     def __enter__(self) -> "TopologyStore":

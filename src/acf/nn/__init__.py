@@ -1,14 +1,17 @@
 """Block-sparse and N:M layers, and the two calls that put them into a model and take them out again."""
 
-from acf.nn.conv import BlockSparseConv2d
+from acf.nn.block_layer import BlockSparseLayer
+from acf.nn.block_spec import BlockSparsity
 from acf.nn.conv1d import BlockSparseConv1D
+from acf.nn.conv2d import BlockSparseConv2d, NMConv2d
 from acf.nn.fused import FusedSequential
-from acf.nn.layer import BlockSparseLayer
-from acf.nn.linear import BlockSparseLinear
-from acf.nn.nm_layer import NMConv2d, NMLayer, NMLinear
+from acf.nn.kind import LayerKind, TracedInput
+from acf.nn.kinds import LAYER_KINDS, dense_kind_of, kind_of
+from acf.nn.linear import BlockSparseLinear, NMLinear
+from acf.nn.nm_layer import NMLayer
 from acf.nn.nm_spec import NMSparsity
+from acf.nn.sparse_layer import SparseLayer
 from acf.nn.sparsify import densify_, sparsify_
-from acf.nn.spec import BlockSparsity
 from acf.nn.summary import (
     GradientLayerSummary,
     LayerSummary,
@@ -20,6 +23,7 @@ from acf.nn.summary import (
 from acf.nn.timing import LayerTiming, faster_layers, time_layers
 
 __all__ = [
+    "LAYER_KINDS",
     "BlockSparseConv1D",
     "BlockSparseConv2d",
     "BlockSparseLayer",
@@ -27,6 +31,7 @@ __all__ = [
     "BlockSparsity",
     "FusedSequential",
     "GradientLayerSummary",
+    "LayerKind",
     "LayerSummary",
     "LayerTiming",
     "NMConv2d",
@@ -34,10 +39,14 @@ __all__ = [
     "NMLayerSummary",
     "NMLinear",
     "NMSparsity",
+    "SparseLayer",
     "SparsitySummary",
+    "TracedInput",
     "block_sparse_layers",
+    "dense_kind_of",
     "densify_",
     "faster_layers",
+    "kind_of",
     "sparsify_",
     "time_layers",
     "weight_sparsity",

@@ -1,4 +1,4 @@
-"""A sequence of layers in which two block-sparse linear layers and the GELU between them run as one."""
+"""A sequence of layers in which two block-sparse linear layers and the activation between them run as one."""
 
 from typing import NamedTuple
 
@@ -7,18 +7,27 @@ from torch import Tensor, nn
 
 from acf.nn.autocast import cast_for_autocast
 from acf.nn.linear import BlockSparseLinear
-from acf.ops import block_gelu_mlp
+from acf.ops import MlpLayer, block_mlp
 
 FUSED_BLOCKS = (32, 64, 128)
-"""Blocks whose fastest kernels can take the GELU in."""
+"""Block sizes whose fastest kernels have an epilogue for the activation."""
+
+ACTIVATION_NAMES: dict[tuple[type[nn.Module], str], str] = {
+    (nn.GELU, "none"): "gelu",
+    (nn.GELU, "tanh"): "gelu_tanh",
+    (nn.SiLU, ""): "silu",
+    (nn.ReLU, ""): "relu",
+}
+"""The name among `acf.ops.activation.ACTIVATIONS` of a module, by its type and a GELU's approximation."""
 
 
 class FusedSequential(nn.Sequential):
-    """An `nn.Sequential` that takes the GELU between two block-sparse linear layers into their products on a GPU.
+    """An `nn.Sequential` that computes the activation between two block-sparse linear layers in their products.
 
     Names, parameters and checkpoints are those of `nn.Sequential`, and so is the result, to the accuracy of the dtype.
-    Where the three layers cannot run as one (dense layers, a CPU, float32, a hook on one of them) they run one by one.
-    On Hopper large layers in bfloat16 keep the GELU's slope for the backward pass as bytes, off by 1/400 at most.
+    Activations are GELU (exact or by tanh), SiLU and ReLU. Where the three layers cannot run as one (dense layers, a
+    CPU, float32, a hook on one of them) they run one by one. On Hopper large layers in bfloat16 keep the activation's
+    slope for the backward pass as bytes, with an error of at most 1/400.
 
     >>> mlp = FusedSequential(nn.Linear(64, 256), nn.GELU(), nn.Linear(256, 64))
     >>> mlp(torch.randn(8, 64)).shape
@@ -29,7 +38,7 @@ class FusedSequential(nn.Sequential):
         """``x`` through all layers in turn."""
         layers, position = list(self), 0
         while position < len(layers):
-            mlp = _gelu_mlp(layers[position : position + 3])
+            mlp = _fused_mlp(layers[position : position + 3])
             if mlp is not None and _pays(x, mlp):
                 x = mlp(x)
                 position += 3
@@ -39,28 +48,28 @@ class FusedSequential(nn.Sequential):
         return x
 
 
-class GeluMlp(NamedTuple):
-    """Two sparse layers with a GELU between them."""
+class FusedMlp(NamedTuple):
+    """Two sparse layers with an activation of `acf.ops.activation.ACTIVATIONS` between them."""
 
     first: BlockSparseLinear
+    activation: str
     second: BlockSparseLinear
 
     def __call__(self, x: Tensor) -> Tensor:
         """``x [..., in]`` to ``[..., out]``."""
-        x, first_weight, second_weight = cast_for_autocast(x, self.first.weight, self.second.weight)
-        bias = None if self.first.bias is None else self.first.bias.to(x.dtype)
-        y = block_gelu_mlp(x, first_weight, bias, second_weight, self.first.topology, self.second.topology)
-        return y if self.second.bias is None else y + self.second.bias.to(y.dtype)
+        (x,) = cast_for_autocast(x)
+        first, second = (MlpLayer(layer.weight, layer.topology, layer.bias) for layer in (self.first, self.second))
+        return block_mlp(x, first, second, self.activation)
 
 
-def _gelu_mlp(layers: list[nn.Module]) -> GeluMlp | None:
+def _fused_mlp(layers: list[nn.Module]) -> FusedMlp | None:
     """The three layers as one, or None where they are others, or someone listens to one of them."""
     if len(layers) < 3 or any(_has_hooks(layer) for layer in layers):
         return None
     first, activation, second = layers
-    exact = type(activation) is nn.GELU and activation.approximate == "none"
-    if exact and type(first) is BlockSparseLinear and type(second) is BlockSparseLinear:
-        return GeluMlp(first, second)
+    name = ACTIVATION_NAMES.get((type(activation), getattr(activation, "approximate", "")))
+    if name is not None and type(first) is BlockSparseLinear and type(second) is BlockSparseLinear:
+        return FusedMlp(first, name, second)
     return None
 
 
@@ -69,7 +78,7 @@ def _has_hooks(layer: nn.Module) -> bool:
     return any(len(hooks) > 0 for hooks in kinds)
 
 
-def _pays(x: Tensor, mlp: GeluMlp) -> bool:
+def _pays(x: Tensor, mlp: FusedMlp) -> bool:
     """Whether the GPU has kernels for these blocks and the dtype that the layers compute in."""
     dtype = cast_for_autocast(x)[0].dtype
     blocks = {*mlp.first.block_shape, *mlp.second.block_shape}

@@ -1,32 +1,29 @@
 """Layers that keep a dense weight and compute with N:M-masked ones."""
 
-from abc import ABC, abstractmethod
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
 from acf.masks import nm_mask
-from acf.nn.autocast import cast_for_autocast
-from acf.nn.conv import explicit_padding, geometry_of, pad_explicitly
 from acf.nn.nm_masks import NMMasks, WeightState
 from acf.nn.nm_spec import NMSparsity
-from acf.ops import conv2d_with_two_weights, linear_with_two_weights, mask_straight_through
+from acf.nn.sparse_layer import SparseLayer
+from acf.ops import mask_straight_through
+from acf.sparse import conv_weight_to_matrix
 
 
-class NMLayer(nn.Module, ABC):
+class NMLayer(SparseLayer):
     """Base of the N:M layers: the dense layer's own ``weight`` and ``bias``, and two masks that follow the weight.
 
     ``forward_mask`` and ``backward_mask`` are bool buffers of the weight's shape, or None where the method masks
     nothing; they are derived, so a ``state_dict`` is that of the dense layer.
     """
 
-    weight: nn.Parameter
-    bias: nn.Parameter | None
     forward_mask: Tensor | None
     backward_mask: Tensor | None
 
-    def __init__(self, dense: nn.Linear | nn.Conv2d, spec: NMSparsity) -> None:
+    def __init__(self, dense: nn.Module, spec: NMSparsity) -> None:
         super().__init__()
         self.spec = spec
         self.weight = cast(nn.Parameter, dense.weight)
@@ -67,9 +64,18 @@ class NMLayer(nn.Module, ABC):
         mask = self.masks().backward
         return self.forward_weight() if mask is None else torch.where(mask, self.weight, 0.0)
 
-    @abstractmethod
-    def to_dense(self) -> nn.Module:
-        """The plain torch layer whose forward pass computes the same; masked weights become zeros."""
+    @property
+    def dense_weights(self) -> int:
+        """Number of weights of the dense layer, all of which are stored."""
+        return self.weight.numel()
+
+    def forward_matrix(self) -> Tensor:
+        """The forward product's weight as a matrix, detached."""
+        return _as_matrix(self.forward_weight())
+
+    def backward_matrix(self) -> Tensor | None:
+        """The input gradient's weight as a matrix, detached; None if it is the forward product's."""
+        return None if self.masks().backward is None else _as_matrix(self.backward_weight())
 
     def extra_repr(self) -> str:
         """Shape, pattern and method, for ``print(model)``."""
@@ -99,72 +105,5 @@ class NMLayer(nn.Module, ABC):
         self._masks_made_for = None
 
 
-class NMLinear(NMLayer):
-    """``y [..., out] = x [..., in] @ W.T + bias`` with N:M-masked ``W``; ``weight [out, in]`` stays dense."""
-
-    def __init__(self, dense: nn.Linear, spec: NMSparsity) -> None:
-        super().__init__(dense, spec)
-        self.in_features = dense.in_features
-        self.out_features = dense.out_features
-
-    def forward(self, x: Tensor) -> Tensor:
-        """``x [..., in]`` to ``[..., out]``."""
-        weight, backward_weight = self._product_weights()
-        if backward_weight is None:
-            return nn.functional.linear(x, weight, self.bias)
-        x, weight, backward_weight = cast_for_autocast(x, weight, backward_weight)
-        y = linear_with_two_weights(x, weight, backward_weight)
-        return y if self.bias is None else y + self.bias.to(y.dtype)
-
-    def to_dense(self) -> nn.Linear:
-        """A plain `torch.nn.Linear` whose forward pass computes the same; masked weights become zeros."""
-        dense = nn.Linear(self.in_features, self.out_features, bias=False, device="meta")
-        dense.weight = nn.Parameter(self.forward_weight(), requires_grad=self.weight.requires_grad)
-        dense.register_parameter("bias", self.bias)
-        return dense.train(self.training)
-
-
-class NMConv2d(NMLayer):
-    """2-D convolution with N:M-masked weights; ``weight [out, in, kh, kw]`` stays dense."""
-
-    def __init__(self, dense: nn.Conv2d, spec: NMSparsity) -> None:
-        super().__init__(dense, spec)
-        self.in_channels = dense.in_channels
-        self.out_channels = dense.out_channels
-        self.padding_mode = dense.padding_mode
-        self.declared_padding = cast(str | tuple[int, int], dense.padding)  # what the dense layer said, for to_dense
-        self.explicit_padding = explicit_padding(dense)
-        self.geometry = geometry_of(dense)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """``x [batch, in, h, w]`` to ``[batch, out, oh, ow]``; ``[in, h, w]`` to ``[out, oh, ow]``."""
-        if x.dim() == 3:
-            return self._convolve(x.unsqueeze(0)).squeeze(0)
-        return self._convolve(x)
-
-    def _convolve(self, x: Tensor) -> Tensor:
-        x = pad_explicitly(x, self.explicit_padding, self.padding_mode)
-        weight, backward_weight = self._product_weights()
-        geometry = self.geometry
-        if backward_weight is None:
-            return torch.conv2d(x, weight, self.bias, geometry.stride, geometry.padding, geometry.dilation)
-        x, weight, backward_weight = cast_for_autocast(x, weight, backward_weight)
-        y = conv2d_with_two_weights(x, weight, backward_weight, geometry)
-        return y if self.bias is None else y + self.bias.to(y.dtype)[:, None, None]
-
-    def to_dense(self) -> nn.Conv2d:
-        """A plain `torch.nn.Conv2d` whose forward pass computes the same; masked weights become zeros."""
-        dense = nn.Conv2d(
-            self.in_channels,
-            self.out_channels,
-            self.geometry.kernel_size,
-            stride=self.geometry.stride,
-            padding=self.declared_padding,
-            dilation=self.geometry.dilation,
-            bias=False,
-            padding_mode=self.padding_mode,
-            device="meta",
-        )
-        dense.weight = nn.Parameter(self.forward_weight(), requires_grad=self.weight.requires_grad)
-        dense.register_parameter("bias", self.bias)
-        return dense.train(self.training)
+def _as_matrix(weight: Tensor) -> Tensor:
+    return conv_weight_to_matrix(weight) if weight.dim() == 4 else weight

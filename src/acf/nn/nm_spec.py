@@ -1,4 +1,4 @@
-"""N:M sparsity as a user asks for it, and what each method masks."""
+"""N:M sparsity as a user asks `acf.sparsify_` for it, and what each method masks."""
 
 from dataclasses import dataclass
 from math import isfinite

@@ -1,23 +1,32 @@
-"""Which dense layers may be swapped for sparse ones, and the swap itself, in place."""
+"""Replacing dense layers by sparse ones and back, in place: which may be replaced, and what else must change."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from torch import nn
 
 from acf.errors import SparsityError
 from acf.gradients import install, sparsifier_of, uninstall
-from acf.nn.dense import is_conv1d, is_dense_layer
-from acf.nn.fast_path import set_fast_paths
+from acf.nn.kind import LayerKind
+from acf.nn.kinds import dense_kind_of
+from acf.nn.sparse_layer import SparseLayer
 from acf.sparse import is_sharded
 
 FilterFn = Callable[[nn.Module, str], bool]
 
+# Torch's fused inference path for transformer encoders reads the raw weights of its linear layers, which sparse layers
+# do not have. The attribute that each class consults before it takes that path, and the value that keeps it off:
+_FAST_PATH_SWITCHES: tuple[tuple[type[nn.Module], str, Any], ...] = (
+    (nn.TransformerEncoderLayer, "activation_relu_or_gelu", 0),
+    (nn.TransformerEncoder, "use_nested_tensor", False),
+)
 
-def require_container(model: nn.Module, layer_kinds: tuple[type[nn.Module], ...]) -> None:
+
+def require_container(model: nn.Module, sparse_class: type[nn.Module]) -> None:
     """Refuse a model that is itself a layer, which has no parent to replace it in, and one that FSDP has sharded."""
     refuse_sharded(model, "call sparsify_ before fully_shard")
-    if is_dense_layer(model) or isinstance(model, layer_kinds):
+    if dense_kind_of(model) is not None or isinstance(model, sparse_class):
         raise SparsityError(
             f"the model is itself a {type(model).__name__}, which cannot be replaced in place; "
             "put it into a container such as nn.Sequential(layer)"
@@ -32,34 +41,41 @@ def refuse_sharded(model: nn.Module, remedy: str) -> None:
 
 
 def choose_dense_layers(
-    model: nn.Module, filter_fn: FilterFn | None, why_not: Callable[[nn.Module], str], takes_conv1d: bool
-) -> tuple[dict[str, nn.Module], dict[str, str]]:
-    """The layers to make sparse, and those left dense with the reason, by name.
+    model: nn.Module,
+    filter_fn: FilterFn | None,
+    why_not: Callable[[nn.Module, LayerKind], str],
+    takes: Callable[[LayerKind], bool],
+) -> tuple[dict[str, tuple[nn.Module, LayerKind]], dict[str, str]]:
+    """The layers to make sparse with their kinds, and those left dense with the reason, by name.
 
-    ``why_not(module)`` is the reason of one kind of sparsity, or an empty string; ``filter_fn`` overrules it.
-    ``takes_conv1d`` says whether that kind knows the ``Conv1D`` of Hugging Face transformers.
+    ``why_not(module, kind)`` is the reason of one form of sparsity, or an empty string; ``filter_fn`` overrules it.
+    ``takes(kind)`` says whether that form exists for a kind of layer.
     """
     owners = Counter(id(parameter) for module in model.modules() for parameter in module._parameters.values())
-    chosen: dict[str, nn.Module] = {}
+    chosen: dict[str, tuple[nn.Module, LayerKind]] = {}
     left_dense: dict[str, str] = {}
     for name, module in model.named_modules():
-        if not is_dense_layer(module):
+        kind = dense_kind_of(module)
+        if kind is None:
             continue
-        reason = _why_unfit(module, owners, takes_conv1d) or (why_not(module) if filter_fn is None else "")
+        known = kind.is_plain(module) and takes(kind)
+        reason = _why_unfit(module, owners) if known else _why_unknown(module)
+        reason = reason or kind.why_unfit(module) or (why_not(module, kind) if filter_fn is None else "")
         if filter_fn is not None and not filter_fn(module, name):
             left_dense[name] = "filter_fn leaves it out"
         elif reason:
             left_dense[name] = reason
         else:
-            chosen[name] = module
+            chosen[name] = module, kind
     return chosen, left_dense
 
 
-def _why_unfit(module: nn.Module, owners: Counter[int], takes_conv1d: bool) -> str:
-    """Why a layer can never be swapped, or an empty string."""
-    known = type(module) in (nn.Linear, nn.Conv2d) or (takes_conv1d and is_conv1d(module))
-    if not known:
-        return f"a {type(module).__name__}, whose own behaviour a sparse layer would not keep"
+def _why_unknown(module: nn.Module) -> str:
+    return f"a {type(module).__name__}, whose own behaviour a sparse layer would not keep"
+
+
+def _why_unfit(module: nn.Module, owners: Counter[int]) -> str:
+    """Why a layer can never be replaced, or an empty string."""
     if module._parameters.get("weight") is None:
         return "its weight is computed by a hook or parametrization"
     if owners[id(module.weight)] > 1:
@@ -68,8 +84,6 @@ def _why_unfit(module: nn.Module, owners: Counter[int], takes_conv1d: bool) -> s
     before_forward, backward = module._forward_pre_hooks, (module._backward_hooks or module._backward_pre_hooks)
     if len(module._forward_hooks) > own_hooks or before_forward or backward:
         return "it has hooks, which its sparse successor would lose"
-    if isinstance(module, nn.Conv2d) and module.groups != 1:
-        return f"a grouped convolution (groups={module.groups})"
     return ""
 
 
@@ -83,7 +97,7 @@ def replace_layers(model: nn.Module, replacements: Mapping[nn.Module, nn.Module]
         for name, child in list(parent._modules.items()):
             if child is not None and child in replacements:
                 setattr(parent, name, replacements[child])
-    set_fast_paths(model)
+    _set_fast_paths(model)
 
 
 def no_layer_at_all(model: nn.Module) -> str:
@@ -94,6 +108,19 @@ def no_layer_at_all(model: nn.Module) -> str:
     )
 
 
-def dimension_names(module: nn.Module) -> tuple[str, str]:
-    """What the outputs and inputs of a layer are called."""
-    return ("out_channels", "in_channels") if isinstance(module, nn.Conv2d) else ("out_features", "in_features")
+def _set_fast_paths(model: nn.Module) -> None:
+    """Switch the fused path off in every encoder that holds a sparse layer, and back on where none does any more."""
+    for module in model.modules():
+        for encoder_class, name, off in _FAST_PATH_SWITCHES:
+            if isinstance(module, encoder_class):
+                _switch(module, name, off, any(isinstance(child, SparseLayer) for child in module.modules()))
+
+
+def _switch(module: nn.Module, name: str, off: Any, sparse: bool) -> None:
+    kept = f"acf_dense_{name}"
+    if sparse and not hasattr(module, kept):
+        setattr(module, kept, getattr(module, name, off))
+        setattr(module, name, off)
+    elif not sparse and hasattr(module, kept):
+        setattr(module, name, getattr(module, kept))
+        delattr(module, kept)

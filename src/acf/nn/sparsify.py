@@ -7,26 +7,29 @@ from torch import nn
 
 from acf.errors import SparsityError
 from acf.gradients import GradientSparsity, sparsifier_of, uninstall
-from acf.nn.block import forget_checkpoint_check, sparsify_blocks
-from acf.nn.gradient import sparsify_gradients
-from acf.nn.layer import BlockSparseLayer
-from acf.nn.nm import sparsify_groups
-from acf.nn.nm_layer import NMLayer
+from acf.nn.block_spec import BlockSparsity
 from acf.nn.nm_spec import NMSparsity
+from acf.nn.plan import SparsityPlan, sparsify_by_plan
 from acf.nn.replace import FilterFn, refuse_sharded, replace_layers
-from acf.nn.spec import BlockSparsity
+from acf.nn.sparse_layer import SparseLayer
+from acf.nn.sparsify_blocks import forget_checkpoint_check, sparsify_blocks
+from acf.nn.sparsify_gradients import sparsify_gradients
+from acf.nn.sparsify_nm import sparsify_groups
 from acf.nn.summary import SparsitySummary
 
-# What `sparsify_` takes, and who does it. Each: (model, spec, filter_fn) -> summary, changing nothing if it refuses.
+# What `sparsify_` takes, and the function for it: (model, spec, filter_fn) -> summary. If it refuses, nothing changes.
 SPARSIFIERS: dict[type, Callable[[nn.Module, Any, FilterFn | None], SparsitySummary]] = {
     BlockSparsity: sparsify_blocks,
+    SparsityPlan: sparsify_by_plan,
     NMSparsity: sparsify_groups,
     GradientSparsity: sparsify_gradients,
 }
 
 
 def sparsify_(
-    model: nn.Module, spec: BlockSparsity | NMSparsity | GradientSparsity, filter_fn: FilterFn | None = None
+    model: nn.Module,
+    spec: BlockSparsity | SparsityPlan | NMSparsity | GradientSparsity,
+    filter_fn: FilterFn | None = None,
 ) -> SparsitySummary:
     """Make the linear and 2-D convolution layers of ``model`` sparse, in place, as ``spec`` says.
 
@@ -36,6 +39,7 @@ def sparsify_(
 
     `BlockSparsity` leaves layers too thin to hold one block (an RGB stem, a 10-class head); a block that does not
     divide a wider layer is an error. Build the optimizer afterwards: the parameters are new.
+    A `SparsityPlan` (`acf.plan`) is a `BlockSparsity` with a density for every layer.
     `NMSparsity` leaves the first convolution and layers that m does not divide; parameters stay the same.
     `GradientSparsity` takes every layer and composes with the other two, before or after them.
     """
@@ -52,7 +56,7 @@ def densify_(model: nn.Module) -> nn.Module:
     Gradient sparsification ends too. Absent blocks, and weights that an N:M forward pass leaves out, become stored
     zeros. Weight parameters of sparse layers are new, so an optimizer must be built again.
     """
-    layers = [module for module in model.modules() if isinstance(module, BlockSparseLayer | NMLayer)]
+    layers = [module for module in model.modules() if isinstance(module, SparseLayer)]
     with_gradients = [module for module in model.modules() if sparsifier_of(module) is not None]
     if not layers and not with_gradients:
         raise SparsityError("the model has no sparse layer to densify; call sparsify_ first, or leave it as is")

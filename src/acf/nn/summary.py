@@ -1,4 +1,4 @@
-"""What `acf.sparsify_` did to each layer, and how sparse a model is."""
+"""What `acf.sparsify_` did to each layer, and the weight sparsity of a model."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -6,14 +6,14 @@ from typing import Protocol
 from torch import nn
 
 from acf.gradients import GradientSparsity
-from acf.nn.dense import is_dense_layer, weight_of
-from acf.nn.layer import BlockSparseLayer
-from acf.nn.nm_layer import NMLayer
+from acf.nn.block_layer import BlockSparseLayer
+from acf.nn.kinds import dense_kind_of
 from acf.nn.nm_spec import NMSparsity
+from acf.nn.sparse_layer import SparseLayer
 
 
 class SparseLayerSummary(Protocol):
-    """What every kind of sparsity reports of a layer; ``str`` of it is one line."""
+    """What every form of sparsity reports about a layer; ``str`` gives one line."""
 
     @property
     def name(self) -> str:
@@ -106,8 +106,7 @@ def block_sparse_layers(model: nn.Module) -> dict[str, BlockSparseLayer]:
 
 def summarize(name: str, layer: BlockSparseLayer) -> LayerSummary:
     """The summary of one sparse layer."""
-    layout = layer.layout
-    return LayerSummary(name, layer.present_blocks, layout.block_count, layout.rows * layout.cols)
+    return LayerSummary(name, layer.present_blocks, layer.layout.block_count, layer.dense_weights)
 
 
 def weight_sparsity(model: nn.Module) -> float:
@@ -117,13 +116,11 @@ def weight_sparsity(model: nn.Module) -> float:
     """
     stored = total = 0
     for module in model.modules():
-        if isinstance(module, BlockSparseLayer):
+        kind = dense_kind_of(module)
+        if isinstance(module, SparseLayer):
             stored += module.weight.numel()
-            total += module.layout.rows * module.layout.cols
-        elif isinstance(module, NMLayer):
-            stored += module.weight.numel()
-            total += module.weight.numel()
-        elif is_dense_layer(module):
-            stored += weight_of(module).numel()
-            total += weight_of(module).numel()
+            total += module.dense_weights
+        elif kind is not None:
+            stored += kind.weight(module).numel()
+            total += kind.weight(module).numel()
     return 1.0 - stored / total if total else 0.0

@@ -10,13 +10,14 @@ import torch
 from torch import Tensor, nn
 
 from acf.errors import SparsityError
-from acf.nn.block import choose_layers, sparsify_blocks
-from acf.nn.dense import is_dense_layer, weight_of
+from acf.nn.block_spec import BlockSparsity
+from acf.nn.kind import LayerKind
+from acf.nn.kinds import dense_kind_of
 from acf.nn.replace import FilterFn
-from acf.nn.spec import BlockSparsity
+from acf.nn.sparsify_blocks import choose_layers, sparsify_blocks
 
 REPLAYS = 20
-"""Replays of a captured step that are timed together: waiting for the device would take longer than a short one."""
+"""Replays of a captured step that are timed together, because synchronising takes longer than a short replay."""
 
 
 @dataclass(frozen=True)
@@ -54,20 +55,22 @@ def time_layers(
     ``torch.compile(mode="reduce-overhead")`` or by hand, and the host no longer counts.
     """
     chosen, left_dense = choose_layers(model, spec, None)
-    inputs = _inputs_of(model, example)
+    inputs = example_inputs(model, example)
     if cuda_graphs and not all(x.is_cuda for x in inputs.values()):
         raise SparsityError("cuda_graphs needs the model and its example on a GPU; move both there, or leave it out")
     timings = []
     for name, module in model.named_modules():
-        if not is_dense_layer(module):
+        kind = dense_kind_of(module)
+        if kind is None:
             continue
         x = inputs.get(name)
         reason = left_dense.get(name, "") or ("" if x is not None else "the example does not reach it")
         if reason or x is None:
             shape = () if x is None else tuple(x.shape)
-            timings.append(LayerTiming(name, _describe(module), shape, reason=reason))
+            timings.append(LayerTiming(name, _describe(module, kind), shape, reason=reason))
         else:
-            timings.append(_time_layer(name, chosen[name], x, spec, rounds, cuda_graphs))
+            unmeasured = LayerTiming(name, _describe(module, kind), tuple(x.shape))
+            timings.append(_time_layer(unmeasured, chosen[name][0], x, spec, rounds, cuda_graphs))
     return timings
 
 
@@ -86,7 +89,7 @@ def faster_layers(model: nn.Module, example: Any, spec: BlockSparsity, cuda_grap
     return lambda module, name: name in paying
 
 
-def _inputs_of(model: nn.Module, example: Any) -> dict[str, Tensor]:
+def example_inputs(model: nn.Module, example: Any) -> dict[str, Tensor]:
     """A random tensor like the one that reaches each layer when the model is called with ``example``."""
     inputs: dict[str, Tensor] = {}
 
@@ -97,7 +100,7 @@ def _inputs_of(model: nn.Module, example: Any) -> dict[str, Tensor]:
 
         return before_forward
 
-    layers = [(name, module) for name, module in model.named_modules() if is_dense_layer(module)]
+    layers = [(name, module) for name, module in model.named_modules() if dense_kind_of(module) is not None]
     handles = [module.register_forward_pre_hook(remember(name), with_kwargs=True) for name, module in layers]
     try:
         with torch.no_grad():
@@ -109,25 +112,25 @@ def _inputs_of(model: nn.Module, example: Any) -> dict[str, Tensor]:
 
 
 def _time_layer(
-    name: str, module: nn.Module, x: Tensor, spec: BlockSparsity, rounds: int, cuda_graphs: bool
+    unmeasured: LayerTiming, module: nn.Module, x: Tensor, spec: BlockSparsity, rounds: int, cuda_graphs: bool
 ) -> LayerTiming:
     dense = nn.Sequential(copy.deepcopy(module))
     sparse = nn.Sequential(copy.deepcopy(module))
     try:
         sparsify_blocks(sparse, replace(spec, init="sparse"), None)  # what it will be, not what it starts as
     except SparsityError as error:
-        return LayerTiming(name, _describe(module), tuple(x.shape), reason=str(error))
-    steps = [_captured(_step_of(layer, x)) if cuda_graphs else _step_of(layer, x) for layer in (dense, sparse)]
+        return replace(unmeasured, reason=str(error))
+    steps = [captured_step(layer_step(layer, x)) if cuda_graphs else layer_step(layer, x) for layer in (dense, sparse)]
     best = [float("inf"), float("inf")]
     for measured in range(rounds + 1):
         for index, step in enumerate(steps):
-            seconds = _seconds_of(step, x, REPLAYS if cuda_graphs else 1)
+            seconds = seconds_of(step, x, REPLAYS if cuda_graphs else 1)
             if measured:  # the first round builds, tunes and warms up
                 best[index] = min(best[index], seconds)
-    return LayerTiming(name, _describe(module), tuple(x.shape), dense_seconds=best[0], sparse_seconds=best[1])
+    return replace(unmeasured, dense_seconds=best[0], sparse_seconds=best[1])
 
 
-def _step_of(layer: nn.Module, x: Tensor) -> Callable[[], object]:
+def layer_step(layer: nn.Module, x: Tensor) -> Callable[[], object]:
     """One forward and backward pass, with the gradients of the input and of every parameter that takes one."""
     leaves = [x.detach().requires_grad_(), *(weight for weight in layer.parameters() if weight.requires_grad)]
 
@@ -138,7 +141,7 @@ def _step_of(layer: nn.Module, x: Tensor) -> Callable[[], object]:
     return step
 
 
-def _captured(step: Callable[[], object]) -> Callable[[], object]:
+def captured_step(step: Callable[[], object]) -> Callable[[], object]:
     """``step`` as the replay of a CUDA graph."""
     stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
     stream.wait_stream(torch.cuda.current_stream())
@@ -152,7 +155,7 @@ def _captured(step: Callable[[], object]) -> Callable[[], object]:
     return graph.replay
 
 
-def _seconds_of(step: Callable[[], object], x: Tensor, calls: int) -> float:
+def seconds_of(step: Callable[[], object], x: Tensor, calls: int) -> float:
     """Seconds of one call, as the mean of ``calls`` in a row."""
     _synchronize(x)
     start = time.perf_counter()
@@ -162,13 +165,29 @@ def _seconds_of(step: Callable[[], object], x: Tensor, calls: int) -> float:
     return (time.perf_counter() - start) / calls
 
 
+def step_seconds(model: nn.Module, example: Any, rounds: int = 7, cuda_graphs: bool = False) -> float:
+    """Best seconds of forward and backward of the whole ``model``; with ``cuda_graphs`` compiled and replayed."""
+    inputs = example if isinstance(example, tuple) else (example,)
+    call = torch.compile(model) if cuda_graphs else model
+    weights = [weight for weight in model.parameters() if weight.requires_grad]
+
+    def step() -> object:
+        y = call(*inputs)
+        loss = y if y.dim() == 0 else y.float().square().mean()
+        return torch.autograd.grad(loss, weights, allow_unused=True)
+
+    run = captured_step(step) if cuda_graphs else step
+    run()
+    return min(seconds_of(run, inputs[0], REPLAYS if cuda_graphs else 1) for _ in range(rounds))
+
+
 def _synchronize(x: Tensor) -> None:
     if x.is_cuda:
         torch.cuda.synchronize(x.device)
 
 
-def _describe(module: nn.Module) -> str:
-    outputs, inputs, *kernel = weight_of(module).shape
+def _describe(module: nn.Module, kind: LayerKind) -> str:
+    outputs, inputs, *kernel = kind.weight(module).shape
     if not kernel:
         return f"linear {inputs} to {outputs}"
     return f"conv {inputs} to {outputs}, {'x'.join(str(size) for size in kernel)}"

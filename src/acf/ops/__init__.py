@@ -1,23 +1,26 @@
-"""Block-sparse products as `torch.library` custom ops: schema, fake and autograd rules; `reference` is the oracle.
+"""Block-sparse products as `torch.library` custom ops, with kernels for CPUs (`cpu`, `native`) and GPUs (`triton`).
 
-Beside them the products of N:M training, which compute dense with masked weights.
+`reference` defines what every op computes. `two_weights` has the products of N:M training, which are dense products
+with masked weights.
 """
 
 from acf.ops import cpu, flops, triton
-from acf.ops.conv import Conv2dGeometry, block_conv2d, block_conv2d_gradient_norms
+from acf.ops.conv import block_conv2d, block_conv2d_gradient_norms
 from acf.ops.dense import dense_products
-from acf.ops.gelu import block_gelu_mlp
+from acf.ops.geometry import Conv2dGeometry
 from acf.ops.linear import block_gradient_norms, block_linear
+from acf.ops.mlp import MlpLayer, block_mlp
 from acf.ops.observe import observe_weight_grad, stop_observing
 from acf.ops.two_weights import conv2d_with_two_weights, linear_with_two_weights, mask_straight_through
 
 __all__ = [
     "Conv2dGeometry",
+    "MlpLayer",
     "block_conv2d",
     "block_conv2d_gradient_norms",
-    "block_gelu_mlp",
     "block_gradient_norms",
     "block_linear",
+    "block_mlp",
     "conv2d_with_two_weights",
     "dense_products",
     "linear_with_two_weights",

@@ -1,21 +1,22 @@
-"""Computing the block-sparse ops through dense products, for runs whose subject is not speed.
+"""Computing the block-sparse ops through dense products, for runs that do not measure speed.
 
-Where blocks are small or layers thin, the dense library beats every sparse kernel. `dense_products` makes the ops of
-this process take that path: weights are unpacked, gradients of present blocks gathered. The layers, their parameters
-and what the optimizer sees are the same, so accuracy can be measured at dense speed.
+With small blocks or narrow layers the dense library beats every sparse kernel. `dense_products` makes the ops of this
+process unpack their weights and gather the gradients of present blocks. Layers, parameters and optimizer state are
+those of a sparse run, so accuracy can be measured at dense speed.
 """
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from torch import Tensor
-from torch.nn import grad as conv_grad
 
+from acf.ops.geometry import Conv2dGeometry
+from acf.ops.reference import dense_conv2d_weight_grad
 from acf.sparse import BlockLayout, conv_weight_to_matrix
 
 
 class _Choice:
-    """For the whole process: backward passes run in threads of their own."""
+    """One choice for the whole process: autograd runs backward passes in threads of its own."""
 
     dense = False
 
@@ -31,7 +32,7 @@ def dense_products() -> Iterator[None]:
 
 
 def dense_chosen() -> bool:
-    """Whether the ops are to leave their sparse kernels alone."""
+    """Whether `dense_products` is active."""
     return _Choice.dense
 
 
@@ -48,15 +49,11 @@ def conv2d_gradient_norms(
     candidate_rows: Tensor,
     candidate_cols: Tensor,
     block_shape: list[int],
-    kernel_size: list[int],
-    stride: list[int],
-    padding: list[int],
-    dilation: list[int],
+    geometry: Conv2dGeometry,
 ) -> Tensor:
     """`reference.conv2d_gradient_norms` from the whole dense gradient."""
-    shape = [output_grad.shape[1], x.shape[1], *kernel_size]
-    gradient = conv_grad.conv2d_weight(x, shape, output_grad, stride, padding, dilation)  # type: ignore[no-untyped-call]
-    return _norms_of(conv_weight_to_matrix(gradient), candidate_rows, candidate_cols, block_shape)
+    gradient = conv_weight_to_matrix(dense_conv2d_weight_grad(output_grad, x, geometry))
+    return _norms_of(gradient, candidate_rows, candidate_cols, block_shape)
 
 
 def _norms_of(gradient: Tensor, rows: Tensor, cols: Tensor, block_shape: list[int]) -> Tensor:

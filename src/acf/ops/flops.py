@@ -9,7 +9,7 @@ from typing import Any
 
 from torch.utils.flop_counter import register_flop_formula
 
-from acf.ops import conv, gelu, linear
+from acf.ops import conv, linear, mlp
 from acf.ops.library import Op
 
 Shape = tuple[int, ...]
@@ -25,8 +25,9 @@ def register() -> None:
         register_flop_formula(forward)(_forward)
         register_flop_formula(input_grad)(_input_grad)
         register_flop_formula(weight_grad)(_weight_grad)
-    register_flop_formula(_packet(gelu.block_linear_gelu))(_linear_gelu)
-    register_flop_formula(_packet(gelu.block_linear_scaled_input_grad))(_input_grad)
+    register_flop_formula(_packet(linear.block_linear_weight_and_bias_grad))(_weight_and_bias_grad)
+    register_flop_formula(_packet(mlp.block_linear_activation))(_linear_activation)
+    register_flop_formula(_packet(mlp.block_linear_scaled_input_grad))(_input_grad)
 
 
 def _packet(op: Op[Any]) -> Any:
@@ -37,7 +38,7 @@ def _forward(x: Shape, weight: Shape, *_: Any, out_shape: Shape, **__: Any) -> i
     return 2 * _positions(out_shape) * prod(weight)
 
 
-def _linear_gelu(x: Shape, weight: Shape, *_: Any, **__: Any) -> int:
+def _linear_activation(x: Shape, weight: Shape, *_: Any, **__: Any) -> int:
     return 2 * _positions(x) * prod(weight)
 
 
@@ -47,6 +48,10 @@ def _input_grad(output_grad: Shape, weight: Shape, *_: Any, out_shape: Shape, **
 
 def _weight_grad(output_grad: Shape, x: Shape, *_: Any, out_shape: Shape, **__: Any) -> int:
     return 2 * _positions(output_grad) * prod(out_shape)
+
+
+def _weight_and_bias_grad(output_grad: Shape, x: Shape, *_: Any, out_shape: tuple[Shape, Shape], **__: Any) -> int:
+    return 2 * _positions(output_grad) * prod(out_shape[0])
 
 
 def _positions(shape: Shape) -> int:

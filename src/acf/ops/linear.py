@@ -1,8 +1,9 @@
-"""The block-sparse linear product and its gradients as ops of torch.
+"""The block-sparse linear product and its gradients as custom ops.
 
 The topology travels as its six int32 tensors, so a graph compiled once stays valid while blocks move.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -10,70 +11,47 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from acf.ops import reference
-from acf.ops.library import Op, differentiable
+from acf.ops.bias import bias_grad
+from acf.ops.library import TOPOLOGY, Op, differentiable
 from acf.ops.observe import notify
+from acf.ops.reference import grid_cols, grid_rows
 from acf.sparse import BlockTopology
 
 
-def _product(
-    x: Tensor,
-    weight: Tensor,
-    block_rows: Tensor,
-    block_cols: Tensor,
-    row_offsets: Tensor,
-    row_slots: Tensor,
-    col_offsets: Tensor,
-    col_slots: Tensor,
-) -> Tensor:
-    topology = BlockTopology(block_rows, block_cols, row_offsets, row_slots, col_offsets, col_slots)
-    return reference.linear(x, weight, topology)
+def _product(x: Tensor, weight: Tensor, bias: Tensor | None, *topology: Tensor) -> Tensor:
+    return reference.linear(x, weight, BlockTopology(*topology), bias)
 
 
-def _fake_product(x: Tensor, weight: Tensor, *topology: Tensor) -> Tensor:
-    return x.new_empty(x.shape[0], (BlockTopology(*topology).row_offsets.numel() - 1) * weight.shape[1])
+def _fake_product(x: Tensor, weight: Tensor, bias: Tensor | None, *topology: Tensor) -> Tensor:
+    return x.new_empty(x.shape[0], grid_rows(BlockTopology(*topology)) * weight.shape[1])
 
 
-def _input_grad(
-    output_grad: Tensor,
-    weight: Tensor,
-    block_rows: Tensor,
-    block_cols: Tensor,
-    row_offsets: Tensor,
-    row_slots: Tensor,
-    col_offsets: Tensor,
-    col_slots: Tensor,
-) -> Tensor:
-    topology = BlockTopology(block_rows, block_cols, row_offsets, row_slots, col_offsets, col_slots)
-    return reference.linear_input_grad(output_grad, weight, topology)
+def _input_grad(output_grad: Tensor, weight: Tensor, *topology: Tensor) -> Tensor:
+    return reference.linear_input_grad(output_grad, weight, BlockTopology(*topology))
 
 
 def _fake_input_grad(output_grad: Tensor, weight: Tensor, *topology: Tensor) -> Tensor:
-    in_features = (BlockTopology(*topology).col_offsets.numel() - 1) * weight.shape[2]
-    return output_grad.new_empty(output_grad.shape[0], in_features)
+    return output_grad.new_empty(output_grad.shape[0], grid_cols(BlockTopology(*topology)) * weight.shape[2])
 
 
-def _weight_grad(
-    output_grad: Tensor,
-    x: Tensor,
-    block_rows: Tensor,
-    block_cols: Tensor,
-    row_offsets: Tensor,
-    row_slots: Tensor,
-    col_offsets: Tensor,
-    col_slots: Tensor,
-) -> Tensor:
-    topology = BlockTopology(block_rows, block_cols, row_offsets, row_slots, col_offsets, col_slots)
-    notify(block_rows, output_grad, x)
-    return reference.linear_weight_grad(output_grad, x, topology)
+def _weight_grad(output_grad: Tensor, x: Tensor, *rest: Any) -> Tensor:
+    topology = BlockTopology(*rest[:6])
+    notify(topology.block_rows, output_grad, x)
+    return reference.linear_weight_grad(output_grad, x, topology).to(rest[6])
 
 
-def _fake_weight_grad(output_grad: Tensor, x: Tensor, *tensors: Tensor) -> Tensor:
-    topology = BlockTopology(*tensors)
-    return x.new_empty(
-        topology.block_rows.numel(),
-        output_grad.shape[1] // (topology.row_offsets.numel() - 1),
-        x.shape[1] // (topology.col_offsets.numel() - 1),
-    )
+def _fake_weight_grad(output_grad: Tensor, x: Tensor, *rest: Any) -> Tensor:
+    topology = BlockTopology(*rest[:6])
+    block_shape = (output_grad.shape[1] // grid_rows(topology), x.shape[1] // grid_cols(topology))
+    return x.new_empty(topology.block_rows.numel(), *block_shape, dtype=rest[6])
+
+
+def _weight_and_bias_grad(output_grad: Tensor, x: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
+    return block_linear_weight_grad(output_grad, x, *rest[:7]), bias_grad(output_grad, rest[7])
+
+
+def _fake_weight_and_bias_grad(output_grad: Tensor, x: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
+    return _fake_weight_grad(output_grad, x, *rest[:7]), output_grad.new_empty(output_grad.shape[1], dtype=rest[7])
 
 
 def _gradient_norms(
@@ -83,23 +61,46 @@ def _gradient_norms(
     return reference.gradient_norms(output_grad, x, candidate_rows, candidate_cols, (height, width))
 
 
-def _fake_gradient_norms(
-    output_grad: Tensor, x: Tensor, candidate_rows: Tensor, candidate_cols: Tensor, block_shape: list[int]
-) -> Tensor:
+def _fake_gradient_norms(output_grad: Tensor, x: Tensor, candidate_rows: Tensor, *rest: Any) -> Tensor:
     return x.new_empty(candidate_rows.shape[0], dtype=torch.float32)
 
 
-block_linear_forward = Op("block_linear_forward", _product, _fake_product)
-block_linear_input_grad = Op("block_linear_input_grad", _input_grad, _fake_input_grad)
-block_linear_weight_grad = Op("block_linear_weight_grad", _weight_grad, _fake_weight_grad)
-linear_gradient_norms = Op("block_gradient_norms", _gradient_norms, _fake_gradient_norms)
+block_linear_forward = Op(
+    "block_linear_forward", f"(Tensor x, Tensor weight, Tensor? bias, {TOPOLOGY}) -> Tensor", _product, _fake_product
+)
+block_linear_input_grad = Op(
+    "block_linear_input_grad",
+    f"(Tensor output_grad, Tensor weight, {TOPOLOGY}) -> Tensor",
+    _input_grad,
+    _fake_input_grad,
+)
+block_linear_weight_grad = Op(
+    "block_linear_weight_grad",
+    f"(Tensor output_grad, Tensor x, {TOPOLOGY}, ScalarType dtype) -> Tensor",
+    _weight_grad,
+    _fake_weight_grad,
+)
+block_linear_weight_and_bias_grad = Op(
+    "block_linear_weight_and_bias_grad",
+    f"(Tensor output_grad, Tensor x, {TOPOLOGY}, ScalarType dtype, ScalarType bias_dtype) -> (Tensor, Tensor)",
+    _weight_and_bias_grad,
+    _fake_weight_and_bias_grad,
+)
+linear_gradient_norms = Op(
+    "block_gradient_norms",
+    "(Tensor output_grad, Tensor x, Tensor candidate_rows, Tensor candidate_cols, SymInt[] block_shape) -> Tensor",
+    _gradient_norms,
+    _fake_gradient_norms,
+)
 
 
 class _BlockLinear(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, topology: tuple[Tensor, ...]) -> Tensor:
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, topology: tuple[Tensor, ...]) -> Tensor:
+        ctx.dtypes = weight.dtype, None if bias is None else bias.dtype
+        weight = weight.to(x.dtype)
         ctx.save_for_backward(x, weight, *topology)
-        return block_linear_forward(x, weight, *topology)
+        return block_linear_forward(x, weight, bias, *topology)
 
     @staticmethod
     def backward(ctx: Any, output_grad: Tensor) -> tuple[Tensor | None, ...]:
@@ -109,34 +110,53 @@ class _BlockLinear(torch.autograd.Function):
 def _gradients(ctx: Any, output_grad: Tensor) -> tuple[Tensor | None, ...]:
     x, weight, *topology = ctx.saved_tensors
     output_grad = output_grad.contiguous()
-    needs_input_grad, needs_weight_grad, _ = ctx.needs_input_grad
+    needs_input_grad, needs_weight_grad, needs_bias_grad, _ = ctx.needs_input_grad
     input_grad = block_linear_input_grad(output_grad, weight, *topology) if needs_input_grad else None
-    weight_grad = block_linear_weight_grad(output_grad, x, *topology) if needs_weight_grad else None
-    return input_grad, weight_grad, None
+    dtypes = ctx.dtypes[0] if needs_weight_grad else None, ctx.dtypes[1] if needs_bias_grad else None
+    return input_grad, *parameter_grads(output_grad, x, topology, dtypes), None
 
 
-_gradients_once = once_differentiable(_gradients)  # refuses second derivatives; costs more than it is worth otherwise
+def parameter_grads(
+    output_grad: Tensor, x: Tensor, topology: Sequence[Tensor], dtypes: tuple[torch.dtype | None, torch.dtype | None]
+) -> tuple[Tensor | None, Tensor | None]:
+    """Gradients of weight and bias in ``dtypes`` (None: not needed), from one pass over ``output_grad`` if it is both.
+
+    Kernels accumulate in float32, so a gradient of a float32 weight beside bfloat16 operands is stored as it is: the
+    pass that would cast it, and its rounding, are saved.
+    """
+    weight_dtype, bias_dtype = dtypes
+    if weight_dtype is None:
+        return None, None if bias_dtype is None else bias_grad(output_grad, bias_dtype)
+    if bias_dtype is None:
+        return block_linear_weight_grad(output_grad, x, *topology, weight_dtype), None
+    return block_linear_weight_and_bias_grad(output_grad, x, *topology, weight_dtype, bias_dtype)
 
 
-def _differentiable_product(x: Tensor, weight: Tensor, *topology: Tensor) -> Tensor:
-    if torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad):
-        y: Tensor = _BlockLinear.apply(x, weight, topology)  # type: ignore[no-untyped-call]
+# Not twice differentiable. The wrapper takes host time, so it is used only where a second derivative is possible.
+_gradients_once = once_differentiable(_gradients)
+
+
+def _differentiable_product(x: Tensor, weight: Tensor, bias: Tensor | None, *topology: Tensor) -> Tensor:
+    trained = x.requires_grad or weight.requires_grad or (bias is not None and bias.requires_grad)
+    if trained and torch.is_grad_enabled():
+        y: Tensor = _BlockLinear.apply(x, weight, bias, topology)  # type: ignore[no-untyped-call]
         return y
-    return block_linear_forward(x, weight, *topology)
+    return block_linear_forward(x, weight.to(x.dtype), bias, *topology)
 
 
 _block_linear = differentiable("block_linear", block_linear_forward.schema, _differentiable_product)
 
 
-def block_linear(x: Tensor, weight: Tensor, topology: BlockTopology) -> Tensor:
-    """``x [..., in]`` times a block-sparse weight: ``[..., out]``, differentiable in ``x`` and ``weight``.
+def block_linear(x: Tensor, weight: Tensor, topology: BlockTopology, bias: Tensor | None = None) -> Tensor:
+    """``x [..., in]`` times a block-sparse weight, plus ``bias [out]``: ``[..., out]``, differentiable in all three.
 
-    ``weight`` is packed ``[nnz, block_height, block_width]`` of an ``[out, in]`` matrix. Absent blocks cost
-    nothing in a sparse kernel and have no gradient.
+    ``weight`` is packed ``[nnz, block_height, block_width]`` of an ``[out, in]`` matrix. Absent blocks cost nothing in
+    a sparse kernel and have no gradient. The bias, of any dtype, is added in the epilogue of the kernel. A weight of
+    another dtype than ``x`` is cast to that of ``x``; gradients have the dtypes of their parameters.
     """
     if x.dim() == 2:
-        return _block_linear(x, weight, *topology)
-    y = _block_linear(x.reshape(-1, x.shape[-1]), weight, *topology)
+        return _block_linear(x, weight, bias, *topology)
+    y = _block_linear(x.reshape(-1, x.shape[-1]), weight, bias, *topology)
     return y.reshape(*x.shape[:-1], y.shape[-1])
 
 

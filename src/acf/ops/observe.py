@@ -1,4 +1,4 @@
-"""Listening to the operands of a weight gradient while it is computed.
+"""Observing the operands of a weight gradient while it is computed.
 
 The gradient norms of absent blocks need a layer's input and output gradient, which meet in the weight-gradient op and
 nowhere else. That op is opaque to compilers, so an observer can come and go without a graph being traced again.
@@ -6,25 +6,27 @@ nowhere else. That op is opaque to compilers, so an observer can come and go wit
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 from weakref import WeakValueDictionary
 
 from torch import Tensor
 
+Result = TypeVar("Result")
+
 
 class WeightGradObserver(Protocol):
-    """Whoever wants the operands of a weight gradient."""
+    """An object that receives the operands of weight gradients."""
 
     def add(self, output_grad: Tensor, x: Tensor) -> None:
         """Take the output gradient and the input, in the layout of the op."""
 
 
-# Weak, so that listening keeps no model alive.
+# Weak references: an observer keeps no model alive.
 _OBSERVERS: "WeakValueDictionary[int, WeightGradObserver]" = WeakValueDictionary()
 
 
 def observe_weight_grad(block_rows: Tensor, observer: WeightGradObserver) -> None:
-    """Tell ``observer`` whenever the weight gradient of the layer that owns ``block_rows`` is computed.
+    """Call ``observer`` whenever the weight gradient of the layer that owns ``block_rows`` is computed.
 
     The tensor's storage identifies the layer, so a copy of the layer is not observed.
     """
@@ -32,15 +34,15 @@ def observe_weight_grad(block_rows: Tensor, observer: WeightGradObserver) -> Non
 
 
 def stop_observing(block_rows: Tensor) -> None:
-    """Tell nobody any more about this layer."""
+    """Remove the observer of this layer."""
     _OBSERVERS.pop(block_rows.data_ptr(), None)
 
 
-def observed(weight_grad: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """An implementation of a weight-gradient op that tells the layer's observer of its operands first."""
+def observed(weight_grad: Callable[..., Result]) -> Callable[..., Result]:
+    """A weight-gradient kernel that passes its operands to the layer's observer first."""
 
     @wraps(weight_grad)
-    def observed_weight_grad(output_grad: Tensor, x: Tensor, block_rows: Tensor, *rest: Any) -> Tensor:
+    def observed_weight_grad(output_grad: Tensor, x: Tensor, block_rows: Tensor, *rest: Any) -> Result:
         notify(block_rows, output_grad, x)
         return weight_grad(output_grad, x, block_rows, *rest)
 
@@ -48,7 +50,7 @@ def observed(weight_grad: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
 
 def notify(block_rows: Tensor, output_grad: Tensor, x: Tensor) -> None:
-    """Tell the observer of this layer, if there is one."""
+    """Pass the operands to the observer of this layer, if there is one."""
     if _OBSERVERS:
         observer = _OBSERVERS.get(block_rows.data_ptr())
         if observer is not None:

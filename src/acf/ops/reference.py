@@ -1,12 +1,13 @@
-"""The meaning of every op, in plain torch: what a faster kernel must agree with.
+"""Every op in plain torch: the definition that faster kernels are tested against.
 
-Weights are unpacked to a dense matrix first, so these run at the speed of the dense product, never faster.
+Weights are unpacked to a dense matrix first, so these run at the speed of the dense product.
 """
 
 import torch
 from torch import Tensor
 from torch.nn import grad as conv_grad
 
+from acf.ops.geometry import Conv2dGeometry
 from acf.sparse import BlockLayout, BlockTopology, conv_weight_to_matrix, frobenius_norms, matrix_to_conv_weight
 
 
@@ -14,8 +15,8 @@ def layout_of(block_shape: tuple[int, int], topology: BlockTopology) -> BlockLay
     """The layout that a topology's offsets and a block shape ``(height, width)`` imply."""
     height, width = block_shape
     return BlockLayout(
-        rows=(topology.row_offsets.numel() - 1) * height,
-        cols=(topology.col_offsets.numel() - 1) * width,
+        rows=grid_rows(topology) * height,
+        cols=grid_cols(topology) * width,
         block_height=height,
         block_width=width,
     )
@@ -27,9 +28,10 @@ def unpack(weight: Tensor, topology: BlockTopology) -> Tensor:
     return layout.unpack(weight, topology.block_rows, topology.block_cols)
 
 
-def linear(x: Tensor, weight: Tensor, topology: BlockTopology) -> Tensor:
-    """``x [tokens, in]`` times the transposed weight: ``[tokens, out]``."""
-    return x @ unpack(weight, topology).T
+def linear(x: Tensor, weight: Tensor, topology: BlockTopology, bias: Tensor | None = None) -> Tensor:
+    """``x [tokens, in]`` times the transposed weight, plus ``bias [out]`` of any dtype: ``[tokens, out]``."""
+    y = x @ unpack(weight, topology).T
+    return y if bias is None else (y + bias).to(y.dtype)
 
 
 def linear_input_grad(output_grad: Tensor, weight: Tensor, topology: BlockTopology) -> Tensor:
@@ -39,10 +41,7 @@ def linear_input_grad(output_grad: Tensor, weight: Tensor, topology: BlockTopolo
 
 def linear_weight_grad(output_grad: Tensor, x: Tensor, topology: BlockTopology) -> Tensor:
     """The present blocks of ``output_grad.T @ x``: ``[nnz, block_height, block_width]``."""
-    block_shape = (
-        output_grad.shape[1] // (topology.row_offsets.numel() - 1),
-        x.shape[1] // (topology.col_offsets.numel() - 1),
-    )
+    block_shape = (output_grad.shape[1] // grid_rows(topology), x.shape[1] // grid_cols(topology))
     layout = layout_of(block_shape, topology)
     return layout.pack(output_grad.T @ x, topology.block_rows, topology.block_cols)
 
@@ -69,60 +68,48 @@ def gradient_norms(
     return norms
 
 
+def bias_grad(output_grad: Tensor, dtype: torch.dtype) -> Tensor:
+    """Gradient of a bias: ``output_grad [tokens, out]`` or ``[batch, out, h, w]`` summed to ``[out]`` as ``dtype``."""
+    axes = [axis for axis in range(output_grad.dim()) if axis != 1]
+    return output_grad.sum(axes, dtype=torch.promote_types(output_grad.dtype, torch.float32)).to(dtype)
+
+
 def conv2d(
-    x: Tensor,
-    weight: Tensor,
-    topology: BlockTopology,
-    kernel_size: list[int],
-    stride: list[int],
-    padding: list[int],
-    dilation: list[int],
+    x: Tensor, weight: Tensor, topology: BlockTopology, geometry: Conv2dGeometry, bias: Tensor | None = None
 ) -> Tensor:
     """2-D cross-correlation of ``x [batch, in, h, w]``: ``[batch, out, oh, ow]`` in the memory format of ``x``."""
-    dense = _conv_weight(weight, topology, kernel_size, memory_format_of(x))
-    y = torch.nn.functional.conv2d(x, dense, None, stride, padding, dilation)
+    dense = _conv_weight(weight, topology, geometry, memory_format_of(x))
+    y = torch.nn.functional.conv2d(x, dense, None, geometry.stride, geometry.padding, geometry.dilation)
+    if bias is not None:
+        y = (y + bias[:, None, None]).to(y.dtype)
     return y.contiguous(memory_format=memory_format_of(x))
 
 
 def conv2d_input_grad(
-    output_grad: Tensor,
-    weight: Tensor,
-    topology: BlockTopology,
-    input_size: list[int],
-    kernel_size: list[int],
-    stride: list[int],
-    padding: list[int],
-    dilation: list[int],
+    output_grad: Tensor, weight: Tensor, topology: BlockTopology, input_size: list[int], geometry: Conv2dGeometry
 ) -> Tensor:
     """Gradient of `conv2d` with respect to ``x [batch, in, h, w]``, in the memory format of ``output_grad``."""
-    dense = _conv_weight(weight, topology, kernel_size, memory_format_of(output_grad))
+    dense = _conv_weight(weight, topology, geometry, memory_format_of(output_grad))
     input_grad: Tensor = conv_grad.conv2d_input(  # type: ignore[no-untyped-call]
-        input_size, dense, output_grad, stride, padding, dilation
+        input_size, dense, output_grad, geometry.stride, geometry.padding, geometry.dilation
     )
     return input_grad.contiguous(memory_format=memory_format_of(output_grad))
 
 
-def conv2d_weight_grad(
-    output_grad: Tensor,
-    x: Tensor,
-    topology: BlockTopology,
-    kernel_size: list[int],
-    stride: list[int],
-    padding: list[int],
-    dilation: list[int],
-) -> Tensor:
+def conv2d_weight_grad(output_grad: Tensor, x: Tensor, topology: BlockTopology, geometry: Conv2dGeometry) -> Tensor:
     """Gradient of `conv2d` with respect to the packed weight: ``[nnz, block_height, block_width]``."""
-    out_channels, in_channels = output_grad.shape[1], x.shape[1]
-    dense = conv_grad.conv2d_weight(  # type: ignore[no-untyped-call]
-        x, [out_channels, in_channels, *kernel_size], output_grad, stride, padding, dilation
+    matrix = conv_weight_to_matrix(dense_conv2d_weight_grad(output_grad, x, geometry))
+    block_shape = (matrix.shape[0] // grid_rows(topology), matrix.shape[1] // grid_cols(topology))
+    return layout_of(block_shape, topology).pack(matrix, topology.block_rows, topology.block_cols)
+
+
+def dense_conv2d_weight_grad(output_grad: Tensor, x: Tensor, geometry: Conv2dGeometry) -> Tensor:
+    """The gradient of every weight of the convolution, present or absent: ``[out, in, kh, kw]``."""
+    shape = [output_grad.shape[1], x.shape[1], *geometry.kernel_size]
+    gradient: Tensor = conv_grad.conv2d_weight(  # type: ignore[no-untyped-call]
+        x, shape, output_grad, geometry.stride, geometry.padding, geometry.dilation
     )
-    taps = kernel_size[0] * kernel_size[1]
-    block_shape = (
-        out_channels // (topology.row_offsets.numel() - 1),
-        in_channels * taps // (topology.col_offsets.numel() - 1),
-    )
-    layout = layout_of(block_shape, topology)
-    return layout.pack(conv_weight_to_matrix(dense), topology.block_rows, topology.block_cols)
+    return gradient
 
 
 def conv2d_gradient_norms(
@@ -131,20 +118,17 @@ def conv2d_gradient_norms(
     candidate_rows: Tensor,
     candidate_cols: Tensor,
     block_shape: tuple[int, int],
-    kernel_size: list[int],
-    stride: list[int],
-    padding: list[int],
-    dilation: list[int],
+    geometry: Conv2dGeometry,
 ) -> Tensor:
     """`gradient_norms` for a convolution; one kernel tap of the gradient exists at a time."""
-    in_channels = x.shape[1]
+    in_channels, stride, padding, dilation = x.shape[1], geometry.stride, geometry.padding, geometry.dilation
     tap_width = in_channels // block_shape[1]  # block columns per kernel tap
     padded = torch.nn.functional.pad(x, (padding[1], padding[1], padding[0], padding[0]))
     tokens_grad = output_grad.permute(0, 2, 3, 1).reshape(-1, output_grad.shape[1])
     norms = torch.zeros(candidate_rows.numel(), dtype=torch.float32, device=x.device)
     taps = torch.div(candidate_cols, tap_width, rounding_mode="floor")
     for tap in torch.unique(taps).tolist():
-        row, col = divmod(tap, kernel_size[1])
+        row, col = divmod(tap, geometry.kernel_size[1])
         window = padded[
             :,
             :,
@@ -168,8 +152,18 @@ def memory_format_of(images: Tensor) -> torch.memory_format:
     return torch.channels_last if channels_last else torch.contiguous_format
 
 
+def grid_rows(topology: BlockTopology) -> int:
+    """Number of block rows."""
+    return topology.row_offsets.shape[0] - 1
+
+
+def grid_cols(topology: BlockTopology) -> int:
+    """Number of block columns."""
+    return topology.col_offsets.shape[0] - 1
+
+
 def _conv_weight(
-    weight: Tensor, topology: BlockTopology, kernel_size: list[int], memory_format: torch.memory_format
+    weight: Tensor, topology: BlockTopology, geometry: Conv2dGeometry, memory_format: torch.memory_format
 ) -> Tensor:
     """The dense weight in the memory format of the images it meets, or the dense library would convert one of them."""
-    return matrix_to_conv_weight(unpack(weight, topology), (kernel_size[0], kernel_size[1]), memory_format)
+    return matrix_to_conv_weight(unpack(weight, topology), geometry.kernel_size, memory_format)

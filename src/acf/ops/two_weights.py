@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.grad import conv2d_input, conv2d_weight
 
-from acf.ops.conv import Conv2dGeometry
+from acf.ops.geometry import Conv2dGeometry
 
 
 def mask_straight_through(weight: Tensor, mask: Tensor, decay: float = 0.0) -> Tensor:

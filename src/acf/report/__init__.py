@@ -1,5 +1,61 @@
-"""Simulation results and training records as one HTML file that opens without a network."""
+"""Simulation results and training records as one HTML file that opens without a network.
 
-from acf.report.page import report
+Importing a subpackage binds it in its parent, so ``acf.report`` names this package once it is imported. The package is
+therefore callable and acts as the public function. Plotly is imported when a page is written.
+"""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from acf.errors import ReportError
+from acf.files import write_whole
+
+if TYPE_CHECKING:
+    from acf.metrics import AblationRecord, TrainingRecord
+    from acf.sim.result import Result
 
 __all__ = ["report"]
+
+
+def report(
+    results: "Sequence[Result]",
+    path: str | Path,
+    *,
+    training: "Sequence[TrainingRecord]" = (),
+    ablations: "Sequence[AblationRecord]" = (),
+    title: str = "ACF report",
+) -> Path:
+    """Write results, training records and ablations as one HTML file that opens without a network; returns its path.
+
+    Speedups are over the workload of the first result; a training record describes the workload of its label.
+    """
+    if not results and not training and not ablations:
+        raise ReportError(
+            "0 results, 0 training records and 0 ablations make no report; "
+            "pass at least one Result, TrainingRecord or AblationRecord"
+        )
+    target = Path(path)
+    if target.is_dir():
+        raise ReportError(
+            f"{target} is a folder and a report is one file; pass a file such as {target / 'report.html'}"
+        )
+    from acf.report.page import page_html
+
+    page = page_html(results, training, ablations, title)
+    write_whole(target, page.encode("utf-8", errors="replace"))
+    return target
+
+
+class _CallablePackage(ModuleType):
+    """A package that can be called."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Path:
+        """Call `report`."""
+        return report(*args, **kwargs)
+
+
+__wrapped__ = report  # `inspect.signature(acf.report)` is that of the function
+sys.modules[__name__].__class__ = _CallablePackage

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
+from acf.columns import PAGE, ROUND_SHARE, TERMINAL, Column, Format, PageTable, page_table, shown_in
 from acf.metrics import MEASURES, AblationRecord, AblationRow
-from acf.metrics.ablation import written_spread
+from acf.metrics.ablation import RATIO, written_spread
 from acf.report.compare import in_order, percent
 from acf.report.curves import DASHES
 from acf.report.style import (
@@ -24,29 +25,49 @@ from acf.report.style import (
 
 PANEL_HEIGHT_PX = 150
 AXIS_HEIGHT_PX = 110
-
-
-@dataclass(frozen=True)
-class AblationTableRow:
-    """One row of an ablation's table, as it is written."""
-
-    sparsity: str
-    series: str
-    value: str
-    cells: tuple[str, ...]
+_SPARSITY = Format(ROUND_SHARE.plain, ROUND_SHARE.page, is_number=False)
 
 
 @dataclass(frozen=True)
 class AblationTable:
-    """The table of one ablation: headings of its measures, rows, and what failed."""
+    """The table of one ablation, what it measured under which conditions, and what failed."""
 
     title: str
     conditions: str
     note: str
-    axis: str
-    headings: tuple[str, ...]
-    rows: tuple[AblationTableRow, ...]
+    table: PageTable
     failures: tuple[str, ...]
+
+
+def ablation_columns(record: AblationRecord) -> tuple[Column[AblationRow], ...]:
+    """The columns of an ablation: where the point lies, then mean and deviation of every measure of `MEASURES`."""
+    return (
+        Column("sparsity", "sparsity", lambda row: row.sparsity, _SPARSITY, css="fixed"),
+        Column("series", "series", lambda row: row.series, css="name"),
+        Column("value", record.axis, lambda row: row.value, names_row=True),
+        *(_measure_column(name) for name in record.measures),
+        *([_FAILURE] if record.failed else []),
+    )
+
+
+_FAILURE: Column[AblationRow] = Column(
+    "failure",
+    "failed",
+    lambda row: row.failures[0] if row.failures and not row.spreads else None,
+    Format(str, absent="", is_number=False),
+    "why the point could not be measured",
+    places=(TERMINAL,),
+    style=lambda _: "red",
+)
+
+
+def _measure_column(name: str) -> Column[AblationRow]:
+    return Column(
+        name,
+        MEASURES[name].heading,
+        lambda row: row.spreads.get(name),
+        Format(lambda spread: written_spread(name, spread).replace(" %", "%"), lambda s: written_spread(name, s)),
+    )
 
 
 def ablation_tables(records: Sequence[AblationRecord]) -> list[AblationTable]:
@@ -56,9 +77,7 @@ def ablation_tables(records: Sequence[AblationRecord]) -> list[AblationTable]:
             title=record.title,
             conditions=record.conditions,
             note=record.note,
-            axis=record.axis,
-            headings=tuple(MEASURES[name].heading for name in record.measures),
-            rows=tuple(_table_row(record, row) for row in record.rows),
+            table=page_table(shown_in(PAGE, ablation_columns(record)), record.rows),
             failures=tuple(
                 f"{row.series}, {row.value}, {percent(row.sparsity)}: {failure}"
                 for row in record.rows
@@ -92,7 +111,7 @@ def ablation_figure(record: AblationRecord, name: str) -> go.Figure:
     heading = MEASURES[name].heading
     title = f"{heading} ({unit.name})" if unit.name else heading
     figure.update_yaxes(title={"text": title}, row=(len(sparsities) + 1) // 2)
-    if MEASURES[name].kind == "ratio":
+    if MEASURES[name].kind is RATIO:
         figure.add_hline(y=1, line={"dash": "dash", "width": 1.5, "color": REFERENCE_COLOUR})
     figure.update_annotations(x=0, xanchor="left", font=PANEL_HEADING_FONT)
     return apply_layout(
@@ -132,14 +151,6 @@ def _line(
 
 def _unit(name: str, rows: Sequence[AblationRow]) -> AxisUnit:
     kind = MEASURES[name].kind
-    if kind == "share":
-        return AxisUnit(0.01, "%")
-    if kind in ("ratio", "number"):
-        return AxisUnit(1.0, "")
-    names = {"count": "", "bytes": "B"}
-    return axis_unit((row.spreads[name].mean for row in rows), names.get(kind, kind))
-
-
-def _table_row(record: AblationRecord, row: AblationRow) -> AblationTableRow:
-    cells = tuple(written_spread(name, row.spreads.get(name)) for name in record.measures)
-    return AblationTableRow(percent(row.sparsity), row.series, row.value, cells)
+    if kind.axis_factor is not None:
+        return AxisUnit(kind.axis_factor, kind.unit)
+    return axis_unit((row.spreads[name].mean for row in rows), kind.unit)

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import chain, count
 
+from acf.columns import RATIO, SHARE, si_format
 from acf.metrics import TrainingRecord
 from acf.sim.result import Result
-from acf.units import si
 
 
 def written_si(value: float, unit: str) -> str:
@@ -15,7 +15,7 @@ def written_si(value: float, unit: str) -> str:
     >>> written_si(0.00025, "J")
     '250 µJ'
     """
-    return si(value, unit).replace(" u", " µ")
+    return si_format(unit).page_text(value)
 
 
 def percent(share: float) -> str:
@@ -24,12 +24,12 @@ def percent(share: float) -> str:
     >>> percent(0.9042)
     '90.4 %'
     """
-    return f"{100 * share:.1f} %"
+    return SHARE.page_text(share)
 
 
 def times(ratio: float) -> str:
     """A speedup as it is written: two digits and the multiplication sign."""
-    return f"{ratio:.2f} \N{MULTIPLICATION SIGN}"
+    return RATIO.page_text(ratio)
 
 
 def machine(result: Result) -> str:

@@ -1,20 +1,19 @@
-"""The report: one HTML file with plotly inside, written whole or not at all."""
+"""The HTML page of a report: plots with their captions, tables, and plotly itself."""
 
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import plotly.graph_objects as go
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from plotly.offline import get_plotlyjs
 
-from acf.errors import ReportError
-from acf.files import write_whole
+from acf.columns import PAGE, page_table, shown_in
 from acf.metrics import MEASURES, AblationRecord, TrainingRecord
-from acf.report import plots, rows
+from acf.report import plots, sections
 from acf.report.ablations import ablation_figure, ablation_tables
+from acf.report.columns import TRAINING, summary_columns, summary_rows
 from acf.report.compare import distinct_records, distinct_results, has_speedups, in_order, machine
 from acf.sim.result import Result
 
@@ -46,36 +45,11 @@ class _Plot:
         return json.loads(self.figure.to_json())
 
 
-def report(
-    results: Sequence[Result],
-    path: str | Path,
-    *,
-    training: Sequence[TrainingRecord] = (),
-    ablations: Sequence[AblationRecord] = (),
-    title: str = "ACF report",
-) -> Path:
-    """Write results, training records and ablations as one HTML file that opens without a network; returns its path.
-
-    Speedups are over the workload of the first result; a training record describes the workload of its label.
-    """
-    if not results and not training and not ablations:
-        raise ReportError(
-            "0 results, 0 training records and 0 ablations make no report; "
-            "pass at least one Result, TrainingRecord or AblationRecord"
-        )
-    target = Path(path)
-    if target.is_dir():
-        raise ReportError(
-            f"{target} is a folder and a report is one file; pass a file such as {target / 'report.html'}"
-        )
-    page = _render(distinct_results(results), training, ablations, title)
-    write_whole(target, page.encode("utf-8", errors="replace"))
-    return target
-
-
-def _render(
+def page_html(
     results: Sequence[Result], training: Sequence[TrainingRecord], ablations: Sequence[AblationRecord], title: str
 ) -> str:
+    """The page as HTML, with plotly and all data inside."""
+    results = distinct_results(results)
     environment = Environment(
         loader=PackageLoader("acf.report", ""),
         autoescape=True,
@@ -87,16 +61,16 @@ def _render(
     return environment.get_template("report.html.jinja").render(
         title=title,
         baseline=results[0].workload if results else "",
-        headlines=rows.headlines(results, records),
-        summary=rows.summary_rows(results, training),
-        training=rows.training_rows(records),
+        headlines=sections.headlines(results, records),
+        summary=page_table(shown_in(PAGE, summary_columns(training)), summary_rows(results, training)),
+        training=page_table(shown_in(PAGE, TRAINING), records),
         result_plots=list(_result_plots(results)) if results else [],
         heat_maps=list(_heat_maps(results)),
         training_plots=list(_training_plots(records)),
         ablations=ablation_tables(ablations),
         ablation_plots=[list(_ablation_plots(record)) for record in ablations],
-        sections=rows.result_sections(results),
-        notes=rows.note_groups(results),
+        sections=sections.result_sections(results),
+        notes=sections.note_groups(results),
         plotlyjs=get_plotlyjs(),
     )
 

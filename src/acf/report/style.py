@@ -7,6 +7,8 @@ from typing import Any
 
 import plotly.graph_objects as go
 
+from acf.units import PREFIXES
+
 # Okabe and Ito's colour-blind-safe palette, its blue lighter, its yellow darker and grey in place of black, so that
 # every colour shows on light and on dark pages.
 PALETTE = ("#1a80c4", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#8c8c8c", "#c9bb1c")
@@ -22,17 +24,6 @@ RULE_ANYWHERE = "rgba(128, 128, 128, 0.3)"
 HEADING_HEIGHT_PX = 40
 PANEL_HEADING_FONT = {"size": 14, "weight": 600}
 TRANSPARENT = "rgba(0, 0, 0, 0)"
-
-_PREFIXES = (
-    (1e9, "G"),
-    (1e6, "M"),
-    (1e3, "k"),
-    (1.0, ""),
-    (1e-3, "m"),
-    (1e-6, "µ"),
-    (1e-9, "n"),
-    (1e-12, "p"),
-)
 
 
 def plot_text(text: str, limit: int | None = None) -> str:
@@ -77,9 +68,9 @@ def axis_unit(values: Iterable[float], unit: str) -> AxisUnit:
     AxisUnit(factor=0.001, name='ms')
     """
     largest = max((abs(value) for value in values), default=0.0)
-    for factor, prefix in _PREFIXES:
+    for factor, prefix in PREFIXES:
         if largest >= factor:
-            return AxisUnit(factor, prefix + unit)
+            return AxisUnit(factor, prefix.replace("u", "µ") + unit)
     return AxisUnit(1.0, unit)
 
 

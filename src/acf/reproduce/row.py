@@ -1,4 +1,4 @@
-"""What a row of the golden table says: the published figure, ours, the tolerance, and the verdict."""
+"""A row: the published figures of one claim, ours, the tolerances, and the verdict."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Check:
-    """One figure: ``ours`` must lie in ``[low, high]`` around what was published."""
+    """One figure: ``ours`` must lie in ``[low, high]``; ``paper`` and ``tolerance`` are for people."""
 
     what: str
     paper: str
@@ -23,7 +23,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Row:
-    """A claim with its checks; ``because`` says why it cannot be checked here, where that is so."""
+    """A claim, how it is checked (``set_up``), and its checks; ``because`` says why there are none."""
 
     claim: str
     set_up: str
@@ -42,7 +42,7 @@ class Row:
 
     @property
     def verdict(self) -> str:
-        """One line: reproduced, out of tolerance, or why neither can be said."""
+        """One line: reproduced, out of tolerance, or why it cannot be checked."""
         if self.because:
             return f"not reproducible here, because {self.because}"
         return "reproduced" if self.within else "out of tolerance"
@@ -54,7 +54,7 @@ class Row:
 
 
 def relative(what: str, paper: float, ours: float, tolerance: float, unit: str = "") -> Check:
-    """Ours within a share ``tolerance`` of the paper's figure.
+    """Ours within ``tolerance`` times the paper's figure.
 
     >>> relative("speedup", 2.0, 2.1, 0.05).within
     True

@@ -1,7 +1,17 @@
-"""Playing a trace on modelled hardware."""
+"""Simulating a trace on modelled accelerators."""
 
-from acf.sim.registry import ARCHITECTURES, architectures, find_architecture
+from acf.sim.registry import ARCHITECTURES, architectures, find_architecture, spec, spec_of_kind
 from acf.sim.result import OpResult, Result
 from acf.sim.simulate import simulate, simulate_parts
 
-__all__ = ["ARCHITECTURES", "OpResult", "Result", "architectures", "find_architecture", "simulate", "simulate_parts"]
+__all__ = [
+    "ARCHITECTURES",
+    "OpResult",
+    "Result",
+    "architectures",
+    "find_architecture",
+    "simulate",
+    "simulate_parts",
+    "spec",
+    "spec_of_kind",
+]

@@ -1,4 +1,4 @@
-"""What every modelled accelerator is: a frozen Spec that can count the cycles of one matrix product."""
+"""The base of every modelled accelerator: a frozen Spec that counts the cycles of one matrix product."""
 
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields
 from functools import reduce
 from math import ceil
 from operator import add
+from typing import ClassVar
 
 from acf.cost import DRAM_PJ_PER_BIT
 from acf.errors import ArchitectureError
@@ -16,11 +17,11 @@ from acf.trace import BitTensor
 
 @dataclass(frozen=True)
 class ComputeCount:
-    """Counts of one matrix product when memory never makes it wait; ``lost_slots`` and ``energy_j`` by reason.
+    """Counts of one matrix product without stalls for DRAM; ``lost_slots`` by reason, ``energy_j`` by component.
 
-    ``effectual_macs + sum(lost_slots.values()) == cycles * macs_per_cycle``, checked when they are added up.
-    ``streamed_bytes`` cross the DRAM pins on a machine that keeps no tensors on chip. ``other_cycles`` go to what is
-    no matrix product: normalisation, activation, optimizer, mask; 0 on machines that do not model it.
+    ``effectual_macs + sum(lost_slots.values()) == cycles * macs_per_cycle``, which `acf.sim.simulate` checks.
+    ``streamed_bytes`` cross the DRAM pins on a machine that keeps no tensors on chip. ``other_cycles`` come
+    besides matrix products: normalisation, activation, optimizer, topology update; 0 where they are not modelled.
     """
 
     cycles: int
@@ -50,16 +51,23 @@ class ComputeCount:
 class AcceleratorSpec(ABC):
     """Base of the Specs: clock, technology and memory system; subclasses add their compute units.
 
-    ``on_chip_bytes`` hold whole tensors under least-recently-used replacement, ``dram_bytes_per_s`` is the
-    sustained bandwidth, and ``value_bytes`` the size of an operand.
+    Fields have no defaults: a TOML file in ``acf/sim/configs`` gives every one (`acf.sim.registry.spec` loads it).
+    ``on_chip_bytes`` hold whole tensors under least-recently-used replacement. ``value_bytes`` is the size of an
+    operand's value, on chip and off. The DRAM pins carry ``dram_pin_bytes_per_s`` at peak, of which the machine
+    sustains ``dram_sustained_share``. ``name`` labels results; empty: the name of the registered Spec it equals.
     """
+
+    kind: ClassVar[str]
+    """What a TOML file names as its ``kind``."""
 
     clock_hz: float
     technology_nm: int
+    value_bytes: int
     on_chip_bytes: int
-    dram_bytes_per_s: float
     dram_kind: str
-    value_bytes: int = 2
+    dram_pin_bytes_per_s: float
+    dram_sustained_share: float
+    name: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
         for item in fields(self):
@@ -69,6 +77,10 @@ class AcceleratorSpec(ABC):
                 continue
             if value <= 0:
                 raise ArchitectureError(f"{item.name} {value} must be above 0; give a positive number")
+        if self.dram_sustained_share > 1:
+            raise ArchitectureError(
+                f"dram_sustained_share {self.dram_sustained_share} is above 1; give a share of the pins' peak rate"
+            )
         if self.dram_kind not in DRAM_PJ_PER_BIT:
             raise ArchitectureError(
                 f"dram_kind {self.dram_kind!r} is not one of {', '.join(DRAM_PJ_PER_BIT)}; use one of these names"
@@ -101,16 +113,30 @@ class AcceleratorSpec(ABC):
         return self.count(gemm)
 
     def count_batch(self, gemms: Iterable[Gemm], dram_bytes: int) -> ComputeCount:
-        """Independent products, ``dram_bytes`` each; one after another where a machine does not share its units."""
+        """Independent products of ``dram_bytes`` each; in sequence, unless a machine spreads its cores over them."""
         return reduce(add, (self.count_with_dram(gemm, dram_bytes) for gemm in gemms), ComputeCount(0, 0, 0))
 
     def stored_bytes(self, bits: BitTensor, role: str) -> int:
-        """Bytes of a tensor in memory: its non-zero values and one bit per element to say where they are.
+        """Bytes of a tensor in memory: its non-zero values and a bitmap, or all values where that is less.
 
         ``role`` is "activation", "weight" or "gradient", for machines that compress only some of them.
         """
         compressed = bits.nonzeros * self.value_bytes + ceil(bits.size / 8)
         return min(compressed, bits.size * self.value_bytes)
+
+    @property
+    def dram_sustained_bytes_per_s(self) -> float:
+        """Bytes per second that DRAM delivers in the long run."""
+        return self.dram_pin_bytes_per_s * self.dram_sustained_share
+
+    def dram_cycles(self, dram_bytes: int) -> int:
+        """The fewest cycles in which ``dram_bytes`` cross the pins, at the sustained rate."""
+        return ceil(dram_bytes / self.dram_sustained_bytes_per_s * self.clock_hz)
+
+    @property
+    def dram_pj_per_bit(self) -> float:
+        """Picojoules of one bit to or from DRAM."""
+        return DRAM_PJ_PER_BIT[self.dram_kind].value
 
     @property
     def keeps_tensors(self) -> bool:
@@ -119,12 +145,12 @@ class AcceleratorSpec(ABC):
 
     @property
     def launch_cycles(self) -> int:
-        """Cycles before an operation starts, which nothing overlaps; 0 where a machine runs through its program."""
+        """Cycles to launch an operation, overlapped by nothing; 0 where a machine runs one program throughout."""
         return 0
 
     @property
     def static_power_w(self) -> float:
-        """Watts drawn as long as the step lasts, whatever is computed; 0 where cycles are charged with them."""
+        """Watts drawn throughout, idle or not; 0 where the energy per cycle includes them."""
         return 0.0
 
     @property
@@ -134,7 +160,7 @@ class AcceleratorSpec(ABC):
 
     @property
     def leakage_w(self) -> float:
-        """Watts lost while powered, whatever is computed; 0 where no figure is known."""
+        """Watts of leakage; 0 where no figure is known."""
         return 0.0
 
     @property

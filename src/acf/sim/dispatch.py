@@ -1,4 +1,4 @@
-"""Handing jobs, in order, to the first worker that becomes free."""
+"""List scheduling: jobs go, in order, to the first worker that becomes free."""
 
 import numpy as np
 from numpy.typing import NDArray

@@ -4,10 +4,10 @@ from collections import OrderedDict
 
 
 class OnChipMemory:
-    """Whole tensors under least-recently-used replacement with write-back.
+    """A cache of whole tensors with least-recently-used replacement and write-back.
 
-    A tensor made during the step is born on chip; evicted, it is written to DRAM and read again at its next
-    use. A tensor from outside the step is read at its first use. One larger than the memory streams every time.
+    A tensor that the step produces starts on chip and dirty: when evicted, it is written to DRAM, and read again at its
+    next use. A tensor from outside the step is read at its first use. One larger than the memory streams every time.
     """
 
     def __init__(self, capacity_bytes: int) -> None:
@@ -17,16 +17,16 @@ class OnChipMemory:
         self.seen: set[str] = set()
 
     def touch(self, name: str, size_bytes: int, external: bool) -> int:
-        """Use a tensor; returns the bytes that cross the DRAM pins because of it."""
+        """Access a tensor; returns the bytes that this moves across the DRAM pins, evictions included."""
         moved = 0
-        born = name not in self.seen and not external
+        produced = name not in self.seen and not external
         self.seen.add(name)
         if size_bytes > self.capacity_bytes:
-            return 2 * size_bytes if born else size_bytes
+            return 2 * size_bytes if produced else size_bytes
         if name in self.resident:
             self.resident.move_to_end(name)
             return 0
-        if born:
+        if produced:
             self.dirty.add(name)
         else:
             moved += size_bytes

@@ -1,44 +1,46 @@
-"""The named architectures, and reading one from a TOML file."""
+"""The architectures by name: every file in ``configs/`` is one, and a Spec checks what its file says.
+
+A new machine is a Spec module in `acf.sim.accelerators`, its TOML file in ``configs/``, and a line in `ARCHITECTURES`.
+"""
 
 import tomllib
 from dataclasses import fields
 from difflib import get_close_matches
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from pydantic import TypeAdapter, ValidationError
 
 from acf.errors import ArchitectureError
 from acf.sim.accelerator import AcceleratorSpec
-from acf.sim.accelerators import GPU_H200, GPU_V100, GpuRoofline, Sat, SparTANN, TensorCore, TensorDash
-from acf.sim.fabric import ACF_16384, AdaptiveFabric
+from acf.sim.accelerators import GpuRoofline, Sat, SparTANN, TensorCore, TensorDash
+from acf.sim.fabric import AdaptiveFabric
 
-KINDS: dict[str, type[AcceleratorSpec]] = {
+Spec = TypeVar("Spec", bound=AcceleratorSpec)
+
+CONFIGS = Path(__file__).with_name("configs")
+"""The shipped TOML files; the stem of each is a name that `find_architecture` knows."""
+
+ARCHITECTURES: dict[str, type[AcceleratorSpec]] = {
     "tensorcore": TensorCore,
     "tensordash": TensorDash,
-    "fabric": AdaptiveFabric,
+    "acf-512": AdaptiveFabric,
+    "acf-16384": AdaptiveFabric,
     "spartann": SparTANN,
+    "spartann-bf16": SparTANN,
     "sat": Sat,
-    "gpu": GpuRoofline,
+    "gpu-v100": GpuRoofline,
+    "gpu-h200": GpuRoofline,
 }
-"""What a TOML file may name as its ``kind``."""
+"""The architectures that `acf.simulate` plays by default, and the Spec that checks the file of each."""
 
-ARCHITECTURES: dict[str, AcceleratorSpec] = {
-    "tensorcore": TensorCore(),
-    "tensordash": TensorDash(),
-    "acf-512": AdaptiveFabric(),
-    "acf-16384": ACF_16384,
-    "spartann": SparTANN(),
-    "spartann-bf16": SparTANN(macs=64, value_bytes=2),
-    "sat": Sat(),
-    "gpu-v100": GPU_V100,
-    "gpu-h200": GPU_H200,
-}
-"""The architectures that have a name."""
+KINDS: dict[str, type[AcceleratorSpec]] = {each.kind: each for each in ARCHITECTURES.values()}
+"""What a TOML file may name as its ``kind``."""
 
 
 def architectures() -> tuple[str, ...]:
-    """The names that `acf.simulate` knows.
+    """The public names; the other files in ``configs/`` are variants of them and are found by name, too.
 
     >>> architectures()
     ('tensorcore', 'tensordash', 'acf-512', 'acf-16384', 'spartann', 'spartann-bf16', 'sat', 'gpu-v100', 'gpu-h200')
@@ -46,17 +48,42 @@ def architectures() -> tuple[str, ...]:
     return tuple(ARCHITECTURES)
 
 
+@cache
+def shipped_names() -> tuple[str, ...]:
+    """Names of all shipped files, the public ones first."""
+    return tuple(dict.fromkeys((*ARCHITECTURES, *sorted(path.stem for path in CONFIGS.glob("*.toml")))))
+
+
+def spec(architecture: str | Path, /, **changes: Any) -> AcceleratorSpec:
+    """The Spec of a shipped name or a TOML file, with some of its fields changed; ``name`` labels its results.
+
+    >>> spec("acf-512", mesh_columns=16, name="wide").macs_per_cycle
+    1024
+    """
+    name, found = find_architecture(architecture)
+    return _changed(name, found, changes)
+
+
+def spec_of_kind(kind: type[Spec], architecture: str | Path, /, **changes: Any) -> Spec:
+    """`spec`, refused unless it is a ``kind``: for code that needs fields which only that kind has."""
+    name, found = find_architecture(architecture)
+    if not isinstance(found, kind):
+        fitting = ", ".join(name for name, each in ARCHITECTURES.items() if issubclass(each, kind))
+        raise ArchitectureError(f"{name} is no {kind.kind} but a {found.kind}; use one such as {fitting}")
+    return _changed(name, found, changes)
+
+
 def find_architecture(architecture: str | Path | AcceleratorSpec) -> tuple[str, AcceleratorSpec]:
-    """Name and Spec of a registered name, a TOML file or a Spec."""
+    """Name and Spec of a shipped name, a TOML file or a Spec."""
     if isinstance(architecture, AcceleratorSpec):
-        named = [name for name, spec in ARCHITECTURES.items() if spec == architecture]
-        return (named[0] if named else type(architecture).__name__.lower()), architecture
-    if isinstance(architecture, str) and architecture in ARCHITECTURES:
-        return architecture, ARCHITECTURES[architecture]
+        return _label(architecture), architecture
+    if str(architecture) in shipped_names():
+        return str(architecture), _shipped(str(architecture))
     path = Path(architecture)
     if path.suffix == ".toml":
-        return path.stem, load_architecture(path)
-    close = get_close_matches(str(architecture), ARCHITECTURES, n=1)
+        loaded = load_architecture(path)
+        return loaded.name or path.stem, loaded
+    close = get_close_matches(str(architecture), shipped_names(), n=1)
     hint = f"did you mean {close[0]!r}? " if close else ""
     raise ArchitectureError(
         f"architecture {str(architecture)!r} is not known; {hint}use one of {', '.join(ARCHITECTURES)}, or a .toml file"
@@ -64,29 +91,81 @@ def find_architecture(architecture: str | Path | AcceleratorSpec) -> tuple[str, 
 
 
 def load_architecture(path: Path) -> AcceleratorSpec:
-    """Read a Spec from TOML: ``kind`` and any of that Spec's fields; unknown keys are refused by name."""
+    """Read a Spec from TOML; unknown keys are refused by name.
+
+    The file gives ``kind`` and every field of that Spec, or ``base``, a shipped name or another file, and what differs.
+    """
+    values = _values(path)
+    kind = values.pop("kind", None)
+    if kind not in KINDS:
+        raise ArchitectureError(
+            f"{path}: kind {kind!r} is not one of {', '.join(KINDS)}; set kind, or base to a shipped name"
+        )
+    return _checked(str(path), KINDS[kind], values)
+
+
+@cache
+def _shipped(name: str) -> AcceleratorSpec:
+    return load_architecture(CONFIGS / f"{name}.toml")
+
+
+def _label(architecture: AcceleratorSpec) -> str:
+    """The Spec's own name, that of the public architecture it equals, or that of its class."""
+    kind = type(architecture)
+    equal = (name for name, each in ARCHITECTURES.items() if each is kind and _shipped(name) == architecture)
+    return architecture.name or next(equal, kind.__name__.lower())
+
+
+def _values(path: Path, seen: tuple[Path, ...] = ()) -> dict[str, Any]:
+    """What a file says, over what its base says."""
+    if path in seen:
+        raise ArchitectureError(f"{path}: base leads back to this file; name another base")
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ArchitectureError(f"{path} cannot be read ({error.strerror}); pass an existing .toml file") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ArchitectureError(f"{path} is not TOML: {error}; mend that line") from error
-    kind = values.pop("kind", None)
-    if kind not in KINDS:
-        raise ArchitectureError(f"{path}: kind {kind!r} is not one of {', '.join(KINDS)}; set kind to one of these")
-    return _build(path, KINDS[kind], values)
+    base = values.pop("base", None)
+    if base is None:
+        return values
+    if base not in shipped_names() and not str(base).endswith(".toml"):
+        close = get_close_matches(str(base), shipped_names(), n=1)
+        hint = f"did you mean {close[0]!r}?" if close else "name a shipped architecture or a .toml file"
+        raise ArchitectureError(f"{path}: base {base!r} is not known; {hint}")
+    base_path = CONFIGS / f"{base}.toml" if base in shipped_names() else path.parent / base
+    return _values(base_path, (*seen, path)) | values
 
 
-def _build(path: Path, kind: type[AcceleratorSpec], values: dict[str, Any]) -> AcceleratorSpec:
+def _changed(where: str, found: Spec, changes: dict[str, Any]) -> Spec:
+    values = {item.name: getattr(found, item.name) for item in fields(found)}
+    return _checked(where, type(found), values | changes) if changes else found
+
+
+@cache
+def _adapter(kind: type[AcceleratorSpec]) -> TypeAdapter[AcceleratorSpec]:
+    return TypeAdapter(kind)
+
+
+def _checked(where: str, kind: type[Spec], values: dict[str, Any]) -> Spec:
+    """The Spec of these values; what is unknown, missing or of the wrong type is refused by name."""
     known = [item.name for item in fields(kind)]
     for key in values:
         if key not in known:
             close = get_close_matches(key, known, n=1)
             hint = f"did you mean {close[0]!r}?" if close else f"known keys: {', '.join(known)}"
-            raise ArchitectureError(f"{path}: key {key!r} is not known for {kind.__name__}; {hint}")
+            raise ArchitectureError(f"{where}: key {key!r} is not known for {kind.__name__}; {hint}")
+    missing = [name for name in known if name not in values and name != "name"]
+    if missing:
+        raise ArchitectureError(
+            f"{where}: {', '.join(missing)} not given for {kind.__name__}; give each, or start from a shipped "
+            f'architecture: base = "{next(name for name, each in ARCHITECTURES.items() if each is kind)}"'
+        )
     try:
-        return TypeAdapter(kind).validate_python(values)
+        return cast(Spec, _adapter(kind).validate_python(values))
     except ValidationError as error:
         problem = error.errors()[0]
-        where = ".".join(str(part) for part in problem["loc"])
-        raise ArchitectureError(f"{path}: {where} = {problem['input']!r}: {problem['msg']}; mend this value") from error
+        place = ".".join(str(part) for part in problem["loc"])
+        raise ArchitectureError(
+            f"{where}: {place} = {problem['input']!r}: {problem['msg']}; mend this value"
+        ) from error

@@ -1,4 +1,4 @@
-"""What a simulation returns: cycles, utilisation, energy and lost slots, per operation and in total."""
+"""What a simulation returns: cycles, utilisation, energy and lost MAC slots, per operation and in total."""
 
 from collections import Counter
 from dataclasses import asdict, dataclass, field
@@ -9,11 +9,13 @@ from acf.errors import ArchitectureError
 
 @dataclass(frozen=True)
 class OpResult:
-    """One matrix product of the step on one machine.
+    """The matrix products of one traced operation on one machine.
 
-    ``effectual_macs`` have both operands non-zero; ``lost_slots`` counts every other MAC slot by reason, so that
+    ``cycles`` include stalls for memory and the launch of the operation. ``effectual_macs`` have both operands
+    non-zero; ``lost_slots`` counts every other MAC slot by reason, so that
     ``effectual_macs + sum(lost_slots.values()) == cycles * macs_per_cycle``. ``energy_j`` is by component.
-    ``other_cycles`` follow the product: normalisation, activation, optimizer; 0 where they are not modelled.
+    ``other_cycles`` come on top of ``cycles``: normalisation, activation, optimizer, topology update; 0 where the
+    machine's model has none of them.
     """
 
     name: str
@@ -31,6 +33,8 @@ class OpResult:
 class Result:
     """A traced training step played on one architecture; totals are sums over ``ops``.
 
+    ``cycles``, and all that derives from them (``seconds``, ``utilization``, ``stalls``, speedups), are of the step's
+    matrix products, which every machine models; ``step_cycles`` add what only some machines model besides.
     ``area_mm2`` is the chip's area by component, empty where none is known.
     """
 
@@ -45,17 +49,17 @@ class Result:
 
     @property
     def cycles(self) -> int:
-        """Clock cycles of the whole step; operations run one after another."""
+        """Clock cycles of all matrix products of the step, stalls and launches included; operations run in sequence."""
         return sum(op.cycles for op in self.ops)
 
     @property
     def step_cycles(self) -> int:
-        """`cycles` and what the step does besides matrix products, where the machine's model has it."""
+        """`cycles`, and those of normalisation, activation, optimizer and topology update where they are modelled."""
         return self.cycles + sum(op.other_cycles for op in self.ops)
 
     @property
     def seconds(self) -> float:
-        """Time of the whole step at ``clock_hz``."""
+        """Time of all matrix products of the step: `cycles` at ``clock_hz``."""
         return self.cycles / self.clock_hz
 
     @property
@@ -74,7 +78,7 @@ class Result:
 
     @property
     def energy_j(self) -> float:
-        """Joules of the whole step."""
+        """Joules of all operations, DRAM and leakage included."""
         return sum(self.energy_breakdown_j.values())
 
     @property

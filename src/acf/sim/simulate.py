@@ -1,4 +1,4 @@
-"""Playing every operation of a trace on one architecture, memory included."""
+"""Playing every operation of a trace on one architecture, on-chip memory and DRAM included."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -7,9 +7,8 @@ from math import ceil
 from operator import add
 from pathlib import Path
 
-from acf.cost import DRAM_PJ_PER_BIT
 from acf.errors import ArchitectureError
-from acf.lowering import gemm_count, matrix_products
+from acf.lowering import matrix_products
 from acf.sim.accelerator import AcceleratorSpec, ComputeCount
 from acf.sim.memory import OnChipMemory
 from acf.sim.registry import find_architecture
@@ -18,16 +17,16 @@ from acf.trace import Trace, TracedOp
 
 
 def simulate(trace: Trace, architecture: str | Path | AcceleratorSpec) -> Result:
-    """Play ``trace`` on ``architecture``: a name of `acf.architectures()`, a TOML file, or a Spec.
+    """Play ``trace`` on ``architecture``: a name such as those of `acf.architectures()`, a TOML file, or a Spec.
 
-    Operations run one after another. Within one, DRAM traffic overlaps with compute, and the slower of the two
-    decides; what compute waits is charged as the stall "memory".
+    Operations run one after another. Within one, DRAM traffic overlaps with compute and the slower of the two decides;
+    the cycles in which compute waits are the stall "memory".
     """
     return simulate_parts([trace], architecture)
 
 
 def simulate_parts(traces: Iterable[Trace], architecture: str | Path | AcceleratorSpec) -> Result:
-    """Play a step that comes in parts, in their order, with one on-chip memory; each part may be let go once played."""
+    """Play a step that comes as several traces, in order, with one on-chip memory; each may be freed once played."""
     name, spec = find_architecture(architecture)
     memory = OnChipMemory(spec.on_chip_bytes)
     ops: list[OpResult] = []
@@ -49,17 +48,17 @@ def simulate_parts(traces: Iterable[Trace], architecture: str | Path | Accelerat
 
 def _play(trace: Trace, op: TracedOp, spec: AcceleratorSpec, memory: OnChipMemory) -> OpResult:
     dram_bytes = _touch_operands(trace, op, spec, memory) if spec.keeps_tensors else 0
-    share = ceil(dram_bytes / gemm_count(op, trace.tensors))
-    gemms = (gemm for gemm in matrix_products(trace, op) if gemm.dense_macs)
+    products = matrix_products(trace, op)
+    share = ceil(dram_bytes / max(1, len(products)))
+    gemms = (gemm for gemm in products if gemm.dense_macs)
     if op.batched:
         count = spec.count_batch(gemms, share)
     else:
         count = reduce(add, (spec.count_with_dram(gemm, share) for gemm in gemms), ComputeCount(0, 0, 0))
     _check_slots(op, spec, count)
     dram_bytes = dram_bytes if spec.keeps_tensors else count.streamed_bytes
-    memory_cycles = ceil(dram_bytes / spec.dram_bytes_per_s * spec.clock_hz)
-    waited = max(0, memory_cycles - count.cycles)
-    dram_pj = dram_bytes * 8 * DRAM_PJ_PER_BIT[spec.dram_kind].value
+    waited = max(0, spec.dram_cycles(dram_bytes) - count.cycles)
+    dram_pj = dram_bytes * 8 * spec.dram_pj_per_bit
     launch = spec.launch_cycles if count.dense_macs else 0
     cycles = launch + count.cycles + waited
     seconds = cycles / spec.clock_hz
@@ -89,13 +88,13 @@ def _touch_operands(trace: Trace, op: TracedOp, spec: AcceleratorSpec, memory: O
 
 
 def _lost(spec: AcceleratorSpec, memory: int, launch: int) -> dict[str, int]:
-    """Slots lost around the compute: waiting for memory, and starting the operation where that takes time."""
+    """Slots lost outside compute: stalls for memory, and the launch of the operation where that takes time."""
     cycles = {"memory": memory, "launch": launch} if launch else {"memory": memory}
     return {reason: waited * spec.macs_per_cycle for reason, waited in cycles.items()}
 
 
 def _check_slots(op: TracedOp, spec: AcceleratorSpec, count: ComputeCount) -> None:
-    """Every slot is either an effectual MAC or lost for a named reason; anything else is a defect of the model."""
+    """Every MAC slot is either effectual or lost for a named reason; anything else is a bug of the model."""
     slots = count.cycles * spec.macs_per_cycle
     accounted = count.effectual_macs + sum(count.lost_slots.values())
     if accounted != slots or min(count.lost_slots.values(), default=0) < 0:

@@ -1,4 +1,4 @@
-"""Formats of sparse matrices: how blocks are cut, packed and indexed."""
+"""Formats of sparse matrices: block layout, packed blocks with BSR and block-CSC indices, relative CSC."""
 
 from acf.sparse.layout import BlockLayout, conv_weight_to_matrix, frobenius_norms, matrix_to_conv_weight
 from acf.sparse.slots import is_sharded, whole, zero_slots

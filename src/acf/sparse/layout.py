@@ -1,4 +1,4 @@
-"""How a matrix is cut into blocks, and how blocks are packed and unpacked."""
+"""The grid of blocks of a matrix: packing, unpacking and norms of blocks, and convolution weights as matrices."""
 
 from dataclasses import dataclass
 

@@ -1,7 +1,7 @@
-"""Compressed sparse columns with relative indices: how far the next entry is, in a few bits.
+"""Compressed sparse columns (CSC) with relative row indices of a few bits.
 
-An entry says how many zeros lie before it. A gap too long for the index is bridged by padding: stored zeros, which
-take room and time like any other entry.
+An entry stores the number of zeros before it. A gap too long for the index is bridged by padding: stored zeros, which
+take space and time like any other entry.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from acf.errors import SparsityError
 
 MAXIMUM_INDEX_BITS = 16
-_ELEMENTS_AT_ONCE = 1 << 22  # bounds the memory that positions of non-zeros take
+_ELEMENTS_AT_ONCE = 1 << 22  # bounds the memory of the non-zeros' positions
 
 
 @dataclass(frozen=True, eq=False)

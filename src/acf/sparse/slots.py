@@ -1,4 +1,4 @@
-"""Reading and clearing the slots of packed tensors, whole or sharded over processes by slot."""
+"""Reading and zeroing the slots of packed tensors ``[nnz, ...]``, whole or sharded over processes along dimension 0."""
 
 import torch
 from torch import Tensor
@@ -21,16 +21,18 @@ def whole(tensor: Tensor) -> Tensor:
 
 @torch.no_grad()
 def zero_slots(tensor: Tensor, slots: Tensor) -> None:
-    """Zero ``tensor[slots]`` along the first dimension, in place; of a sharded tensor the part that is held here."""
-    if not is_sharded(tensor):
-        tensor[slots] = 0.0
-        return
-    local: Tensor = tensor.to_local()  # type: ignore[attr-defined]
-    local[torch.isin(_held_slots(tensor), slots)] = 0.0
+    """Zero the slots of ``tensor [nnz, ...]`` where bool ``slots [nnz]`` is true, in place; of a shard, its own part.
+
+    A mask instead of indices: its size does not depend on how many slots there are, so nothing waits for the device.
+    """
+    if is_sharded(tensor):
+        slots = slots[_held_slots(tensor)]
+        tensor = tensor.to_local()  # type: ignore[attr-defined]
+    tensor.masked_fill_(slots.reshape(-1, *[1] * (tensor.dim() - 1)), 0.0)
 
 
 def _held_slots(tensor: Tensor) -> Tensor:
-    """The slots whose rows this process holds, in local order."""
+    """The slots that this process holds, in local order."""
     from torch.distributed.tensor import Shard, distribute_tensor
 
     placements = tensor.placements  # type: ignore[attr-defined]

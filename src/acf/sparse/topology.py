@@ -1,4 +1,4 @@
-"""Which blocks of a layout are present, and the two orders in which kernels walk them."""
+"""Which blocks of a matrix are present, indexed as block-CSR and block-CSC."""
 
 from typing import NamedTuple
 
@@ -10,10 +10,10 @@ from acf.sparse.layout import BlockLayout
 
 
 class BlockTopology(NamedTuple):
-    """Where the packed blocks of a matrix sit; all tensors are int32 on one device.
+    """The coordinates of the packed blocks of a matrix; all tensors are int32 on one device.
 
     Slot ``s`` of a packed ``[nnz, block_height, block_width]`` tensor is the block at
-    ``(block_rows[s], block_cols[s])``. Slots come in any order, because a regrown block takes the slot of
+    ``(block_rows[s], block_cols[s])``. Slots are in no particular order, because a regrown block takes the slot of
     a dropped one. The other four tensors are block-CSR and block-CSC over the slots: row ``i`` owns the slots
     ``row_slots[row_offsets[i]:row_offsets[i + 1]]`` in ascending column order, and columns likewise.
 
@@ -32,17 +32,22 @@ class BlockTopology(NamedTuple):
 
     @classmethod
     def build(cls, layout: BlockLayout, block_rows: Tensor, block_cols: Tensor) -> "BlockTopology":
-        """Index the blocks at ``(block_rows[s], block_cols[s])``, refusing repeats and blocks outside."""
+        """Index the blocks at ``(block_rows[s], block_cols[s])``, refusing repeats and blocks outside the grid."""
+        _check_blocks(layout, block_rows.long(), block_cols.long())
+        return cls.unchecked(layout, block_rows, block_cols)
+
+    @classmethod
+    def unchecked(cls, layout: BlockLayout, block_rows: Tensor, block_cols: Tensor) -> "BlockTopology":
+        """`build` without the checks, for blocks known to be valid: never waits for the device."""
         rows, cols = block_rows.long(), block_cols.long()
-        _check_blocks(layout, rows, cols)
         row_slots = torch.argsort(rows * layout.grid_cols + cols, stable=True)
         col_slots = torch.argsort(cols * layout.grid_rows + rows, stable=True)
         return cls(
             block_rows=rows.int(),
             block_cols=cols.int(),
-            row_offsets=_offsets(rows, layout.grid_rows),
+            row_offsets=_offsets(rows[row_slots], layout.grid_rows),
             row_slots=row_slots.int(),
-            col_offsets=_offsets(cols, layout.grid_cols),
+            col_offsets=_offsets(cols[col_slots], layout.grid_cols),
             col_slots=col_slots.int(),
         )
 
@@ -50,7 +55,7 @@ class BlockTopology(NamedTuple):
     def from_mask(cls, layout: BlockLayout, mask: Tensor) -> "BlockTopology":
         """Index the true blocks of a bool ``mask [grid_rows, grid_cols]``, slots in row-major order."""
         rows, cols = torch.nonzero(mask, as_tuple=True)
-        return cls.build(layout, rows, cols)
+        return cls.unchecked(layout, rows, cols)
 
     def mask(self, layout: BlockLayout) -> Tensor:
         """The bool ``[grid_rows, grid_cols]`` mask of present blocks."""
@@ -59,11 +64,10 @@ class BlockTopology(NamedTuple):
         return mask
 
 
-def _offsets(indices: Tensor, count: int) -> Tensor:
-    """Start of every group in the sorted order: int32 ``[count + 1]``."""
-    offsets = torch.zeros(count + 1, dtype=torch.int32, device=indices.device)
-    offsets[1:] = torch.bincount(indices, minlength=count).cumsum(0)
-    return offsets
+def _offsets(sorted_indices: Tensor, count: int) -> Tensor:
+    """Where each of ``count`` groups starts in ascending ``sorted_indices``: int32 ``[count + 1]``."""
+    groups = torch.arange(count + 1, device=sorted_indices.device)
+    return torch.searchsorted(sorted_indices, groups, out_int32=True)
 
 
 def _check_blocks(layout: BlockLayout, rows: Tensor, cols: Tensor) -> None:

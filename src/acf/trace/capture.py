@@ -1,23 +1,20 @@
-"""Recording the operands of a real training step."""
+"""`acf.capture`: recording the zero patterns of the operands of a real training step."""
 
 import warnings
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import astuple
 from typing import Any, cast
 
 from torch import Tensor, nn
 
 from acf.errors import TraceError
-from acf.nn import BlockSparseConv2d, BlockSparseLayer, BlockSparseLinear, NMConv2d, NMLayer, NMLinear
-from acf.nn.conv import explicit_padding, geometry_of, pad_explicitly
-from acf.sparse import conv_weight_to_matrix
+from acf.nn import LayerKind, SparseLayer, kind_of
 from acf.trace.bits import BitTensor
-from acf.trace.op import ConvShape, TracedOp
+from acf.trace.op import TracedConv, TracedOp
 from acf.trace.products import ProductRecorder
 from acf.trace.trace import Trace
-
-TRACED_LAYERS = (nn.Linear, nn.Conv2d, BlockSparseLinear, BlockSparseConv2d, NMLinear, NMConv2d)
 
 
 @contextmanager
@@ -35,10 +32,10 @@ def capture(model: nn.Module, label: str = "step") -> Iterator[Trace]:
     recorder = _Recorder(Trace([], {}, label))
     running = _RunningModules(model)
     handles = running.handles + [
-        # First in line, so that the gradient seen is the one the layer gets: after a sparsifier at its output.
+        # Prepended, so that the recorded gradient is the one that reaches the layer, after a sparsifier at its output.
         module.register_forward_hook(recorder.hook(name or type(module).__name__), with_kwargs=True, prepend=True)
         for name, module in model.named_modules()
-        if isinstance(module, TRACED_LAYERS)
+        if kind_of(module) is not None
     ]
     if len(handles) == len(running.handles):
         running.remove()
@@ -68,7 +65,7 @@ def _warn_of_hidden_products(model: nn.Module) -> None:
 
 
 class _RunningModules:
-    """Which module of a model runs at the moment, the innermost last."""
+    """The stack of modules that run at the moment, the innermost last."""
 
     def __init__(self, model: nn.Module) -> None:
         self.running: list[tuple[str, nn.Module]] = []
@@ -88,7 +85,7 @@ class _RunningModules:
 
     def place(self) -> str | None:
         """Name of the module whose own products are to be recorded; None in a layer, which is recorded as a whole."""
-        if not self.running or isinstance(self.running[-1][1], TRACED_LAYERS):
+        if not self.running or kind_of(self.running[-1][1]) is not None:
             return None
         return self.running[-1][0]
 
@@ -112,118 +109,74 @@ class _Recorder:
             call = self.calls[layer_name]
             self.calls[layer_name] += 1
             x = args[0] if args else next(iter(named.values()))
-            self.record(layer_name if call == 0 else f"{layer_name}#{call}", layer_name, module, x, output)
+            name = layer_name if call == 0 else f"{layer_name}#{call}"
+            layer_call = _LayerCall(self.trace, name, layer_name, module, x)
+            layer_call.record_forward()
+            if output.requires_grad:
+                output.register_hook(layer_call.record_backward)  # type: ignore[no-untyped-call]
 
         return after_forward
 
-    def record(self, name: str, layer_name: str, module: nn.Module, x: Tensor, output: Tensor) -> None:
-        """Record the forward product now and the two gradient products when the output's gradient arrives."""
-        conv, activation = _conv_and_activation(module, x.detach())
-        activation_key, weight_key = f"{name}.activation", f"{layer_name}.weight"
-        self.trace.tensors[activation_key] = BitTensor.from_array(activation)
-        if weight_key not in self.trace.tensors:
-            self.trace.tensors[weight_key] = BitTensor.from_array(_weight_matrix(module))
-        data = () if x.requires_grad else (activation_key,)
-        self.trace.ops.append(
-            TracedOp(
-                name,
-                "forward",
-                activation_key,
-                weight_key,
-                transpose_b=conv is None,
-                conv=conv,
-                external=(*data, weight_key),
-            )
-        )
-        if output.requires_grad:
-            keys = (activation_key, weight_key)
-            output.register_hook(  # type: ignore[no-untyped-call]
-                lambda gradient: self.record_backward(name, module, keys, conv, x, gradient)
-            )
 
-    def record_backward(
-        self,
-        name: str,
-        module: nn.Module,
-        keys: tuple[str, str],
-        conv: ConvShape | None,
-        x: Tensor,
-        gradient: Tensor,
-    ) -> None:
-        """Record the gradient products that autograd is about to compute."""
-        activation_key, weight_key = keys
-        gradient_key = f"{name}.output_grad"
-        batched = _conv_batch(gradient) if conv else gradient.reshape(-1, gradient.shape[-1])
-        self.trace.tensors[gradient_key] = BitTensor.from_array(batched)
-        if cast(nn.Parameter, module.weight).requires_grad:
-            needed = self._needed_mask(weight_key, module)
-            self.trace.ops.append(
-                TracedOp(
-                    name,
-                    "weight_grad",
-                    gradient_key,
-                    activation_key,
-                    transpose_a=conv is None,
-                    conv=conv,
-                    needed=needed,
-                    external=() if x.requires_grad else (activation_key,),
-                )
-            )
-        if x.requires_grad:
-            key = self._backward_weight(weight_key, module)
-            self.trace.ops.append(TracedOp(name, "input_grad", gradient_key, key, conv=conv, external=(key,)))
+class _LayerCall:
+    """One call of a layer: its forward product, and its gradient products once the output's gradient arrives.
 
-    def _backward_weight(self, weight_key: str, module: nn.Module) -> str:
+    ``name`` is that of the call, ``layer_name`` that of the layer, whose weight all its calls share in the trace.
+    """
+
+    def __init__(self, trace: Trace, name: str, layer_name: str, module: nn.Module, x: Tensor) -> None:
+        self.trace, self.name, self.module = trace, name, module
+        self.kind = cast(LayerKind, kind_of(module))
+        self.needs_input_grad = x.requires_grad
+        traced = self.kind.traced_input(module, x.detach())
+        self.conv: TracedConv | None = None
+        if traced.geometry is not None:
+            height, width = traced.values.shape[2:]
+            self.conv = TracedConv(*astuple(traced.geometry), input_size=(height, width), groups=traced.groups)
+        self.activation_key, self.weight_key = f"{name}.activation", f"{layer_name}.weight"
+        trace.tensors[self.activation_key] = BitTensor.from_array(traced.values)
+        if self.weight_key not in trace.tensors:
+            trace.tensors[self.weight_key] = BitTensor.from_array(self._forward_matrix())
+
+    def record_forward(self) -> None:
+        """Activations times weights."""
+        external = (*self._external_activation(), self.weight_key)
+        self._append("forward", (self.activation_key, self.weight_key), external, transpose_b=self.conv is None)
+
+    def record_backward(self, gradient: Tensor) -> None:
+        """The gradient products that autograd is about to compute."""
+        key = f"{self.name}.output_grad"
+        self.trace.tensors[key] = BitTensor.from_array(self.kind.traced_gradient(gradient))
+        if cast(nn.Parameter, self.module.weight).requires_grad:
+            external, needed = self._external_activation(), self._gradient_mask()
+            keys = (key, self.activation_key)
+            self._append("weight_grad", keys, external, transpose_a=self.conv is None, needed=needed)
+        if self.needs_input_grad:
+            weight_key = self._backward_weight()
+            self._append("input_grad", (key, weight_key), (weight_key,))
+
+    def _append(self, phase: str, keys: tuple[str, str], external: tuple[str, ...], **options: Any) -> None:
+        self.trace.ops.append(TracedOp(self.name, phase, *keys, conv=self.conv, external=external, **options))
+
+    def _external_activation(self) -> tuple[str, ...]:
+        """The activation where it is data from outside the step."""
+        return () if self.needs_input_grad else (self.activation_key,)
+
+    def _forward_matrix(self) -> Tensor:
+        module = self.module
+        return module.forward_matrix() if isinstance(module, SparseLayer) else self.kind.weight_matrix(module)
+
+    def _backward_weight(self) -> str:
         """An N:M layer may take the input gradient through other weights than the forward product."""
-        if not isinstance(module, NMLayer) or module.masks().backward is None:
-            return weight_key
-        key = f"{weight_key}.backward"
+        matrix = self.module.backward_matrix() if isinstance(self.module, SparseLayer) else None
+        return self.weight_key if matrix is None else self._keep_once(f"{self.weight_key}.backward", matrix)
+
+    def _gradient_mask(self) -> str | None:
+        """A block-sparse layer computes the gradient of its present blocks only."""
+        mask = self.module.gradient_mask() if isinstance(self.module, SparseLayer) else None
+        return None if mask is None else self._keep_once(f"{self.weight_key}.present", mask)
+
+    def _keep_once(self, key: str, values: Tensor) -> str:
         if key not in self.trace.tensors:
-            self.trace.tensors[key] = BitTensor.from_array(_as_matrix(module.backward_weight()))
+            self.trace.tensors[key] = BitTensor.from_array(values)
         return key
-
-    def _needed_mask(self, weight_key: str, module: nn.Module) -> str | None:
-        """A block-sparse layer keeps the gradient of its present blocks only."""
-        if not isinstance(module, BlockSparseLayer):
-            return None
-        key = f"{weight_key}.present"
-        if key not in self.trace.tensors:
-            layout, mask = module.layout, module.mask()
-            elements = mask.repeat_interleave(layout.block_height, 0).repeat_interleave(layout.block_width, 1)
-            self.trace.tensors[key] = BitTensor.from_array(elements)
-        return key
-
-
-def _conv_and_activation(module: nn.Module, x: Tensor) -> tuple[ConvShape | None, Tensor]:
-    """The geometry of a convolution and its explicitly padded ``[batch, in, h, w]`` input; or tokens ``[t, in]``."""
-    if isinstance(module, nn.Linear | BlockSparseLinear | NMLinear):
-        return None, x.reshape(-1, x.shape[-1])
-    if isinstance(module, BlockSparseConv2d | NMConv2d):
-        explicit, mode, groups, geometry = module.explicit_padding, module.padding_mode, 1, module.geometry
-    else:
-        dense = cast(nn.Conv2d, module)
-        explicit, mode, groups, geometry = (
-            explicit_padding(dense),
-            dense.padding_mode,
-            dense.groups,
-            geometry_of(dense),
-        )
-    x = pad_explicitly(_conv_batch(x), explicit, mode)
-    pairs = (geometry.kernel_size, geometry.stride, geometry.padding, geometry.dilation)
-    return ConvShape((x.shape[2], x.shape[3]), *pairs, groups), x
-
-
-def _conv_batch(x: Tensor) -> Tensor:
-    return x.unsqueeze(0) if x.dim() == 3 else x
-
-
-def _weight_matrix(module: nn.Module) -> Tensor:
-    """The weight as a dense ``[out, in]`` or ``[out, kh*kw*in]`` matrix."""
-    if isinstance(module, BlockSparseLayer):
-        return module.weight_matrix().detach()
-    return _as_matrix(module.forward_weight() if isinstance(module, NMLayer) else cast(nn.Parameter, module.weight))
-
-
-def _as_matrix(weight: Tensor) -> Tensor:
-    weight = weight.detach()
-    return conv_weight_to_matrix(weight) if weight.dim() == 4 else weight

@@ -1,6 +1,6 @@
-"""Trace files: safetensors with packed bits, and the operations as JSON in its header. Nothing is ever unpickled.
+"""Trace files: safetensors with packed bits, and the operations as JSON in the metadata. Nothing is ever unpickled.
 
-A file is mapped, not read: the bits of an operand come from the disk when it is played, and leave memory after it.
+A file is memory-mapped: the bits of an operand are paged in when it is played, and can be evicted afterwards.
 """
 
 import json
@@ -24,7 +24,7 @@ FORMAT = "acf.trace.v1"
 
 @dataclass(frozen=True)
 class TraceHeader:
-    """What the file says besides the bits: label, operations, and the shape of every tensor."""
+    """The metadata beside the bits: label, operations, and the shape of every tensor."""
 
     label: str
     ops: tuple[TracedOp, ...]
@@ -32,7 +32,7 @@ class TraceHeader:
 
 
 def write_trace(trace: Trace, path: Path) -> None:
-    """Write ``trace`` to ``path``, whole or not at all."""
+    """Write ``trace`` to ``path`` atomically."""
     shapes = {key: bits.shape for key, bits in trace.tensors.items()}
     header = json.dumps(asdict(TraceHeader(trace.label, tuple(trace.ops), shapes)))
     content = save({key: bits.packed for key, bits in trace.tensors.items()}, metadata={FORMAT: header})
@@ -40,7 +40,7 @@ def write_trace(trace: Trace, path: Path) -> None:
 
 
 def read_trace(path: Path) -> Trace:
-    """Read ``path``, refusing in one line whatever is not a whole trace."""
+    """Read ``path``; anything but a complete trace is refused in one line."""
     if not path.is_file():
         raise TraceError(f"{path} is not a file; pass a trace that `acf capture`, `acf demo` or Trace.save wrote")
     try:
@@ -71,13 +71,13 @@ def _parse_header(text: str, path: Path) -> TraceHeader:
 
 
 def _metadata(path: Path) -> dict[str, str]:
-    """The texts beside the tensors; safetensors refuses a file that is not whole."""
+    """The metadata of a safetensors file; an incomplete file is refused."""
     with safe_open(path, framework="numpy") as file:
         return file.metadata() or {}
 
 
 def _mapped(path: Path) -> dict[str, NDArray[np.uint8]]:
-    """Every tensor as bytes of the mapped file: eight bytes of length, a JSON header with offsets, then the data."""
+    """Every tensor as bytes of the mapped file, whose layout is: header length (8 bytes), JSON header, data."""
     content = np.memmap(path, dtype=np.uint8, mode="r")
     start = 8 + int.from_bytes(content[:8].tobytes(), "little")
     entries: dict[str, dict[str, Any]] = json.loads(content[8:start].tobytes())

@@ -1,9 +1,10 @@
-"""One matrix product of a training step, and how its operands are found among a trace's tensors."""
+"""A traced operation: one product of a training step, and the names of its operands among the trace's tensors."""
 
 from dataclasses import dataclass
 from typing import Any
 
 from acf.errors import TraceError
+from acf.ops import Conv2dGeometry
 
 PHASES = ("forward", "input_grad", "weight_grad")
 """forward: activations x weights; input_grad: gradients x weights; weight_grad: gradients x activations."""
@@ -18,7 +19,7 @@ ROLES: dict[str, tuple[str, str]] = {
 
 @dataclass(frozen=True)
 class Matmul:
-    """A product ``a [m, k] @ b [k, n]`` given as arrays, for `Trace.from_matmuls`; only zeros matter."""
+    """A product ``a [m, k] @ b [k, n]`` given as arrays, for `Trace.from_matmuls`; only zero patterns are kept."""
 
     name: str
     phase: str
@@ -26,15 +27,11 @@ class Matmul:
     b: Any
 
 
-@dataclass(frozen=True)
-class ConvShape:
-    """Input and kernel size, stride, zero padding, dilation of a 2-D convolution, (vertical, horizontal); groups."""
+@dataclass(frozen=True, kw_only=True)
+class TracedConv(Conv2dGeometry):
+    """The geometry of a 2-D convolution that ran on feature maps of ``input_size`` (height, width), in ``groups``."""
 
     input_size: tuple[int, int]
-    kernel_size: tuple[int, int]
-    stride: tuple[int, int] = (1, 1)
-    padding: tuple[int, int] = (0, 0)
-    dilation: tuple[int, int] = (1, 1)
     groups: int = 1
 
     def __post_init__(self) -> None:
@@ -46,30 +43,29 @@ class ConvShape:
             )
 
     @property
-    def output_size(self) -> tuple[int, int]:
-        """Height and width of the output."""
-        height, width = (
-            (size + 2 * self.padding[axis] - self.dilation[axis] * (self.kernel_size[axis] - 1) - 1)
-            // self.stride[axis]
-            + 1
-            for axis, size in enumerate(self.input_size)
-        )
-        return height, width
+    def output_map(self) -> tuple[int, int]:
+        """Height and width of the output's feature maps."""
+        return self.output_size(*self.input_size)
+
+    @property
+    def taps(self) -> int:
+        """Positions of the kernel."""
+        return self.kernel_size[0] * self.kernel_size[1]
 
 
 @dataclass(frozen=True)
 class TracedOp:
     """A matrix product over named tensors of the trace.
 
-    Without ``conv`` the operands are matrices: ``a`` and ``b``, transposed where the flags say so. With ``conv``:
-    ``[batch, channels, h, w]`` activations and gradients and an ``[out, kh*kw*in]`` weight, and the phase says how
-    they meet (`acf.lowering.products`). ``needed`` names the mask of output elements that are kept, where
-    not all are: the weight gradient of a block-sparse layer. ``external`` names operands that
-    come from outside the step (input data, weights); the others were made during it.
+    Without ``conv`` the operands are matrices ``a`` and ``b``, transposed where the flags say so. With ``conv`` they
+    are ``[batch, channels, h, w]`` activations and gradients and an ``[out, kh*kw*in]`` weight, and `acf.lowering`
+    turns them into matrices as the phase requires. ``needed`` names the mask of kept output elements where not all
+    are kept, as in the weight gradient of a block-sparse layer. ``external`` names operands that come from outside the
+    training step (input data, weights); the others were computed during it.
 
-    ``batched`` operands are ``[batch, rows, columns]``, a matrix product for every index. In a product of activations,
-    as attention has them, ``weighted`` is False: "weight_grad" is then the gradient of ``b``, and nothing is updated.
-    ``operand_roles`` says what the operands are where that is not as the phase has it.
+    ``batched`` operands are ``[batch, rows, columns]``: one matrix product for every index. In a product of
+    activations, as in attention, ``weighted`` is False; "weight_grad" is then the gradient of ``b``, and nothing is
+    updated. ``operand_roles`` overrides the phase's `ROLES`.
     """
 
     name: str
@@ -78,7 +74,7 @@ class TracedOp:
     b: str
     transpose_a: bool = False
     transpose_b: bool = False
-    conv: ConvShape | None = None
+    conv: TracedConv | None = None
     needed: str | None = None
     external: tuple[str, ...] = ()
     batched: bool = False

@@ -1,13 +1,13 @@
-"""Products of activations that have no layer: attention's scores and contexts, and any other matmul of a model.
+"""Recording matrix products of activations that belong to no layer, such as attention's scores and contexts.
 
-Calls of torch's own functions are seen by a `TorchFunctionMode`. Attention that torch would fuse is computed in its two
+A `TorchFunctionMode` sees the calls of torch's own functions. Attention that torch would fuse is computed in its two
 products instead, so that the scores, which a fused kernel never stores, can be recorded.
 """
 
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -22,7 +22,7 @@ _MATMULS = frozenset({torch.matmul, torch.bmm, Tensor.matmul, Tensor.bmm, Tensor
 
 
 class ProductRecorder(TorchFunctionMode):
-    """Records matrix products while it is entered; ``place()`` names where the model is, None: do not record."""
+    """Records matrix products while it is active; ``place()`` names the running module, or None to record nothing."""
 
     def __init__(self, trace: Trace, place: Callable[[], str | None]) -> None:
         super().__init__()
@@ -39,36 +39,26 @@ class ProductRecorder(TorchFunctionMode):
         if place is None:
             return func(*args, **named)
         if func is F.scaled_dot_product_attention:
-            return self._attention(place, *args, **named)
+            return self._attention(place, _AttentionCall(*args, **named))
         if func in _MATMULS and not named and _are_matrices(*args):
             return self._product(f"{place}.matmul", args[0], args[1])
         return func(*args, **named)
 
-    def _attention(
-        self,
-        place: str,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        attn_mask: Tensor | None = None,
-        dropout_p: float = 0.0,
-        is_causal: bool = False,
-        scale: float | None = None,
-        enable_gqa: bool = False,
-    ) -> Tensor:
+    def _attention(self, place: str, call: "_AttentionCall") -> Tensor:
         """Scaled dot-product attention as two recorded products, with torch's meaning of every argument."""
-        if enable_gqa:
+        query, key, value = call.query, call.key, call.value
+        if call.enable_gqa:
             key, value = (heads.repeat_interleave(query.shape[-3] // heads.shape[-3], dim=-3) for heads in (key, value))
-        scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
+        scale = 1 / math.sqrt(query.shape[-1]) if call.scale is None else call.scale
         scores = self._product(f"{place}.scores", query, key.transpose(-2, -1)) * scale
-        if is_causal:
+        if call.is_causal:
             causal = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril()
             scores = scores.masked_fill(~causal, -math.inf)
-        if attn_mask is not None and attn_mask.dtype == torch.bool:
-            scores = scores.masked_fill(~attn_mask, -math.inf)
-        elif attn_mask is not None:
-            scores = scores + attn_mask
-        shares = F.dropout(scores.softmax(dim=-1), dropout_p)
+        if call.attn_mask is not None and call.attn_mask.dtype == torch.bool:
+            scores = scores.masked_fill(~call.attn_mask, -math.inf)
+        elif call.attn_mask is not None:
+            scores = scores + call.attn_mask
+        shares = F.dropout(scores.softmax(dim=-1), call.dropout_p)
         return self._product(f"{place}.context", shares, value)
 
     def _product(self, name: str, a: Tensor, b: Tensor) -> Tensor:
@@ -84,8 +74,21 @@ class ProductRecorder(TorchFunctionMode):
         return output
 
 
+class _AttentionCall(NamedTuple):
+    """The arguments of `torch.nn.functional.scaled_dot_product_attention`, by their names there."""
+
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    attn_mask: Tensor | None = None
+    dropout_p: float = 0.0
+    is_causal: bool = False
+    scale: float | None = None
+    enable_gqa: bool = False
+
+
 class _Product:
-    """One call of ``a [..., m, k] @ b [..., k, n]``; operands are kept as they lie in memory, batches side by side."""
+    """One call of ``a [..., m, k] @ b [..., k, n]``; operands are stored in their memory layout, batches flattened."""
 
     def __init__(self, name: str, trace: Trace, a: Tensor, b: Tensor) -> None:
         self.name, self.trace = name, trace
@@ -93,38 +96,40 @@ class _Product:
         self.batched = b.dim() > 2
         self.batch_shape = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])  # type: ignore[no-untyped-call]
         self.needs_a, self.needs_b = a.requires_grad, b.requires_grad
-        self.a_key, self.a_turned = self._keep("left", a)
-        self.b_key, self.b_turned = self._keep("right", b)
+        self.a_key, self.a_transposed = self._keep("left", a)
+        self.b_key, self.b_transposed = self._keep("right", b)
 
     def record_forward(self) -> None:
         """``a @ b``."""
         data = () if self.needs_a else (self.a_key,)
         outside = (self.b_key,) if self.weight or not self.needs_b else ()
-        self._append("forward", (self.a_key, self.b_key), (self.a_turned, self.b_turned), (*data, *outside))
+        self._append("forward", (self.a_key, self.b_key), (self.a_transposed, self.b_transposed), (*data, *outside))
 
     def record_backward(self, gradient: Tensor) -> None:
         """``b``'s gradient, transposed: ``gradient^T @ a``; then ``a``'s: ``gradient @ b^T``."""
-        gradient_key, turned = self._keep("output_grad", gradient)
+        gradient_key, transposed = self._keep("output_grad", gradient)
         outside = () if self.needs_a else (self.a_key,)
         if self.needs_b:
-            self._append("weight_grad", (gradient_key, self.a_key), (not turned, self.a_turned), outside)
+            self._append("weight_grad", (gradient_key, self.a_key), (not transposed, self.a_transposed), outside)
         if self.needs_a:
             outside = (self.b_key,) if self.weight else ()
-            self._append("input_grad", (gradient_key, self.b_key), (turned, not self.b_turned), outside)
+            self._append("input_grad", (gradient_key, self.b_key), (transposed, not self.b_transposed), outside)
 
     def _keep(self, role: str, values: Tensor) -> tuple[str, bool]:
-        """Keep a pattern as it lies in memory, and say whether that is transposed."""
+        """Store the zero pattern in its memory layout: the tensor's key, and whether that layout is transposed."""
         values = values.detach()
-        turned = values.stride(-2) < values.stride(-1)
+        transposed = values.stride(-2) < values.stride(-1)
         if self.batched:
             values = values.expand(*self.batch_shape, *values.shape[-2:]).flatten(0, -3)
         elif values.dim() > 2:
-            values, turned = values.reshape(-1, values.shape[-1]), False
+            values, transposed = values.reshape(-1, values.shape[-1]), False
         key = f"{self.name}.{role}"
-        self.trace.tensors[key] = BitTensor.from_array(values.transpose(-2, -1) if turned else values)
-        return key, turned
+        self.trace.tensors[key] = BitTensor.from_array(values.transpose(-2, -1) if transposed else values)
+        return key, transposed
 
-    def _append(self, phase: str, keys: tuple[str, str], turned: tuple[bool, bool], external: tuple[str, ...]) -> None:
+    def _append(
+        self, phase: str, keys: tuple[str, str], transposed: tuple[bool, bool], external: tuple[str, ...]
+    ) -> None:
         b_role = "weight" if self.weight else "activation"
         roles = {"forward": ("activation", b_role), "input_grad": ("gradient", b_role)}
         self.trace.ops.append(
@@ -132,8 +137,8 @@ class _Product:
                 self.name,
                 phase,
                 *keys,
-                transpose_a=turned[0],
-                transpose_b=turned[1],
+                transpose_a=transposed[0],
+                transpose_b=transposed[1],
                 external=external,
                 batched=self.batched,
                 operand_roles=roles.get(phase, ("gradient", "activation")),
@@ -143,7 +148,7 @@ class _Product:
 
 
 def _are_matrices(*args: Any) -> bool:
-    """Whether these are two tensors of at least two axes; vectors have no place in a trace."""
+    """Whether these are two tensors of at least two axes; products with vectors are not traced."""
     return len(args) == 2 and all(isinstance(each, Tensor) and each.dim() >= 2 for each in args)
 
 

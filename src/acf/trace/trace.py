@@ -1,4 +1,4 @@
-"""The trace of one training step: its matrix products in the order they ran, and the patterns they share."""
+"""The trace of one training step: its operations in execution order, and the zero patterns they share."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +11,7 @@ from acf.trace.op import Matmul, TracedOp
 class Trace:
     """``ops`` in execution order over ``tensors`` by name; made by `acf.capture`, `load` or `from_matmuls`.
 
-    A tensor that two passes use is stored once. Nothing but zero patterns, shapes and convolution geometry is kept.
+    A tensor used by two passes is stored once. Only zero patterns, shapes and convolution geometry are kept.
     """
 
     def __init__(self, ops: Sequence[TracedOp], tensors: dict[str, BitTensor], label: str = "trace") -> None:

@@ -1,9 +1,9 @@
-"""Tying a topology policy to a model and its optimizer, inside the user's own training loop."""
+"""Dynamic sparse training in the user's own loop: attaching a policy, carrying out its moves, checkpoints, DDP."""
 
 from acf.train.changes import TopologyChange
 from acf.train.checkpoint import load_checkpoint, save_checkpoint
 from acf.train.controller import TopologyController, attach
-from acf.train.data_parallel import data_parallel
+from acf.train.distributed import data_parallel
 from acf.train.figures import GradientFigures, LayerFigures, OnMove, gradient_figures, print_figures, write_scalars
 
 __all__ = [

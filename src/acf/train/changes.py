@@ -1,17 +1,10 @@
-"""Changing the topology of one layer: blocks that change places, and blocks that go for good."""
+"""What happened to the topology: numbers of moved blocks stay on the device until someone reads them."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
-
-from acf.masks import plan_move, plan_pruning
-from acf.nn import BlockSparseLayer
-from acf.sparse import frobenius_norms, whole
-from acf.train.inputs import InputSquares
-from acf.train.optimizer_state import keep_optimizer_state, zero_optimizer_state
-from acf.train.processes import sum_over_processes
-from acf.train.scores import AbsentBlockScores
 
 
 @dataclass(frozen=True)
@@ -25,71 +18,46 @@ class TopologyChange:
     pruned_blocks: int = 0
 
 
-@torch.no_grad()
-def magnitudes(layer: BlockSparseLayer, inputs: InputSquares | None) -> Tensor:
-    """Score of every present block, float32 ``[nnz]``: its l2 norm, columns weighed by the inputs they meet."""
-    weight = whole(layer.weight)
-    if inputs is None or inputs.mean is None:
-        return frobenius_norms(weight, dim=(1, 2))
-    columns = inputs.mean.to(weight.device).sqrt().reshape(layer.layout.grid_cols, -1)[layer.block_cols.long()]
-    return frobenius_norms(frobenius_norms(weight, dim=(1,)).mul_(columns), dim=(1,))
+@dataclass(frozen=True)
+class LayerChange:
+    """The same of one layer while the device computes: ``moved_blocks`` is one int64, -1 if the layer took no part."""
+
+    moved_blocks: Tensor
+    present_blocks: int
+    pruned_blocks: int
 
 
-def move_blocks(
-    layer: BlockSparseLayer,
-    optimizer: torch.optim.Optimizer,
-    scores: AbsentBlockScores,
-    inputs: InputSquares | None,
-    grown_at: Tensor,
-    step: int,
-) -> int | None:
-    """Swap blocks as the policy says; how many moved, or None if the layer took no part in this step.
+class ChangeLog:
+    """All changes so far, oldest first. Appending never waits for the device; reading does."""
 
-    ``grown_at [nnz]`` holds the step at which each block was regrown; that of blocks that come now is ``step``.
-    """
-    policy = scores.policy
-    rows, cols, squares = scores.reduced()
-    took_part = bool(squares.any()) if policy.grows_by_gradient else layer.weight.grad is not None
-    if not took_part:
-        return None
-    safe = grown_at >= step - policy.grace_steps
-    droppable = layer.present_blocks - int(safe.sum())
-    count = min(policy.blocks_to_move(step, layer.present_blocks, squares.numel()), droppable)
-    growth = policy.growth_scores(squares, scores.generator)
-    present_rows = layer.block_rows if layer.balanced else None
-    present_scores = magnitudes(layer, inputs).masked_fill(safe, torch.inf)
-    move = plan_move(present_scores, growth, rows, cols, count, present_rows)
-    layer.move_blocks(move)
-    grown_at[move.slots] = step
-    zero_optimizer_state(optimizer, layer.weight, move.slots)
-    return move.slots.numel()
+    def __init__(self) -> None:
+        self._settled: list[TopologyChange] = []
+        self._pending: list[tuple[list[TopologyChange], Tensor]] = []
 
+    def append(self, step: int, changes: Mapping[str, LayerChange]) -> None:
+        """Note the changes of one step by layer name; one small tensor of all layers is kept."""
+        if not changes:
+            return
+        unread = [
+            TopologyChange(step, name, -1, change.present_blocks, change.pruned_blocks)
+            for name, change in changes.items()
+        ]
+        counts = [change.moved_blocks for change in changes.values()]
+        self._pending.append((unread, torch.stack([count.to(counts[0].device) for count in counts])))
 
-@torch.no_grad()
-def prune_blocks(
-    layer: BlockSparseLayer,
-    optimizer: torch.optim.Optimizer,
-    scores: AbsentBlockScores,
-    inputs: InputSquares | None,
-    grown_at: Tensor,
-    step: int,
-    kept: int,
-) -> int | None:
-    """Shrink a layer to ``kept`` blocks; how many of those were pruned and regrown, or None if it took no part.
+    def settle(self) -> list[TopologyChange]:
+        """Read what is pending, and return the changes that this adds."""
+        new = [
+            replace(change, moved_blocks=moved)
+            for unread, counts in self._pending
+            for change, moved in zip(unread, counts.tolist(), strict=True)
+            if moved >= 0
+        ]
+        self._pending = []
+        self._settled += new
+        return new
 
-    The blocks just pruned have gradients, so regrowth ranks by these, and what comes back keeps its weights.
-    ``grown_at [nnz]`` shrinks with the layer.
-    """
-    gradient = layer.weight.grad
-    if gradient is None:
-        return None
-    policy, old_shape = scores.policy, layer.weight.shape
-    squares = sum_over_processes(frobenius_norms(gradient, dim=(1, 2)).square())
-    regrown = policy.blocks_to_move(step, kept, layer.present_blocks - kept)
-    rows = layer.block_rows if layer.balanced else None
-    growth = policy.growth_scores(squares, scores.generator)
-    slots = plan_pruning(magnitudes(layer, inputs), growth, kept, regrown, rows)
-    layer.keep_blocks(slots)
-    keep_optimizer_state(optimizer, layer.weight, old_shape, slots)
-    grown_at.set_(grown_at[slots])  # type: ignore[call-overload]
-    return regrown
+    @property
+    def changes(self) -> list[TopologyChange]:
+        """Every settled change."""
+        return self._settled

@@ -1,4 +1,4 @@
-"""Checkpoints in one file, which is there whole or not at all."""
+"""Checkpoints in one file, written atomically."""
 
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,8 @@ from acf.train.controller import TopologyController
 def save_checkpoint(path: str | Path, **parts: Any) -> None:
     """Write the ``state_dict`` of every part that has one, and other parts as they are, to ``path``.
 
-    The file takes the place of an older one in a single step: a process that is killed while writing leaves the old
-    one, and beside it a hidden ``.tmp`` file.
+    The file replaces an older one atomically: a process that is killed while writing leaves the old one, and beside it
+    a hidden ``.tmp`` file.
     In a distributed run one process writes, of the model inside DistributedDataParallel. Other parts are numbers,
     strings, tensors and containers of these (``torch.get_rng_state()``, an epoch), so that ``torch.load`` with
     ``weights_only`` reads the file.
@@ -46,13 +46,13 @@ def load_checkpoint(path: str | Path, **parts: Any) -> dict[str, Any]:
             f"{path} holds {', '.join(sorted(state)) or 'nothing'}, not {missing[0]}; "
             "ask for what it holds, or save it under that name"
         )
-    for name, part in sorted(parts.items(), key=lambda item: _turn(item[1])):
+    for name, part in sorted(parts.items(), key=lambda item: _load_order(item[1])):
         part.load_state_dict(state.pop(name))
     return state
 
 
-def _turn(part: Any) -> int:
-    """Topologies come from the model, so a controller reads them after it was loaded."""
+def _load_order(part: Any) -> int:
+    """Order of loading: models first and controllers last, because a controller reads the model's topology."""
     return 0 if isinstance(part, nn.Module) else 2 if isinstance(part, TopologyController) else 1
 
 

@@ -1,7 +1,8 @@
-"""The controller that changes a model's topology while the user's own loop trains it."""
+"""`acf.attach` and the controller, which counts optimizer steps and changes the topology at the policy's steps."""
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 from weakref import WeakSet
 
@@ -12,15 +13,13 @@ from acf.errors import TopologyError
 from acf.masks import TopologyPolicy
 from acf.nn import BlockSparseLayer, block_sparse_layers
 from acf.sparse import whole
-from acf.train.changes import TopologyChange, move_blocks, prune_blocks
+from acf.train.changes import ChangeLog, TopologyChange
+from acf.train.controlled_layer import ControlledLayer
+from acf.train.controller_state import check_state, policy_state
+from acf.train.distributed import check_can_shrink, unwrapped
 from acf.train.figures import LayerFigures, OnMove
-from acf.train.inputs import InputSquares, fold_inputs
-from acf.train.listener import LayerListener
-from acf.train.processes import check_can_shrink, unwrapped
-from acf.train.scores import AbsentBlockScores
-from acf.train.state import check_state, policy_state
+from acf.train.observers import AbsentBlockScores, LayerListener, fold_inputs
 
-NEVER = -(2**31)  # the step at which a block was regrown that has been there from the start
 _CONTROLLED: "WeakSet[BlockSparseLayer]" = WeakSet()
 
 
@@ -75,17 +74,13 @@ class TopologyController:
         self.policy = policy
         self.on_move = on_move
         self.step = 0
-        self.changes: list[TopologyChange] = []
-        self._explored = {name: layer.mask() for name, layer in layers.items()}
-        self._flip_rates = dict.fromkeys(layers, 0.0)
-        self._grown_at = {name: torch.full_like(layer.block_rows, NEVER) for name, layer in layers.items()}
-        momentum = policy.input_momentum
-        self._inputs = {} if momentum is None else {name: InputSquares(layers[name], momentum) for name in layers}
-        self._scores: dict[str, AbsentBlockScores] = {}
+        self._paused = False
+        self._controlled = {name: ControlledLayer(layer, policy) for name, layer in layers.items()}
+        self._log = ChangeLog()
         self._listeners: list[LayerListener] = []
         _CONTROLLED.update(layers.values())
         self._hook = optimizer.register_step_post_hook(self._after_step)
-        self._listen()
+        self._observe_next_step()
 
     @property
     def moves_next(self) -> bool:
@@ -93,25 +88,45 @@ class TopologyController:
         return self.policy.moves_at(self.step + 1)
 
     @property
+    def scores_next(self) -> bool:
+        """Whether the coming step's backward pass must run eagerly: it scores absent blocks, or records inputs."""
+        gathers = self.policy.grows_by_gradient and self.policy.scores_for(self.step + 1) is not None
+        return gathers or self.moves_next or self.policy.input_momentum is not None
+
+    def count_step(self) -> None:
+        """Count an optimizer step that ran without Python, as a replayed CUDA graph does."""
+        self._after_step()
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Let optimizer steps pass uncounted, while a CUDA graph is captured."""
+        self._paused = True
+        try:
+            yield
+        finally:
+            self._paused = False
+
+    @property
     def sparsity(self) -> float:
         """Share of blocks that are absent, over all layers it moves."""
         present = sum(layer.present_blocks for layer in self.layers.values())
         return 1.0 - present / sum(layer.layout.block_count for layer in self.layers.values())
 
+    @property
+    def changes(self) -> list[TopologyChange]:
+        """All changes of the topology so far, oldest first; waits for the device."""
+        self._settle()
+        return self._log.changes
+
     def figures(self) -> tuple[LayerFigures, ...]:
-        """Density, flip rate of the last move and share of blocks ever present, of every layer."""
-        self._explore()
-        return tuple(
-            LayerFigures(
-                self.step, name, layer.density, self._flip_rates[name], float(self._explored[name].float().mean())
-            )
-            for name, layer in self.layers.items()
-        )
+        """Density, flip rate of the last move and share of blocks ever present per layer; waits for the device."""
+        self._settle()
+        return tuple(each.figures(self.step, name) for name, each in self._controlled.items())
 
     def detach(self) -> None:
         """Stop changing the topology and remove every hook; the model keeps its present one."""
         self._hook.remove()
-        self._stop_listening()
+        self._stop_observing()
         for layer in self.layers.values():
             _CONTROLLED.discard(layer)
 
@@ -120,100 +135,78 @@ class TopologyController:
 
         Random choices follow from the policy's seed and the step, so these two are the random state.
         """
-        self._explore()
-        layers = {
-            name: {
-                "explored": self._explored[name].clone(),
-                "flip_rate": self._flip_rates[name],
-                "grown_at": self._grown_at[name].clone(),
-                "input_squares": self._inputs[name].mean if name in self._inputs else None,
-                "growth_squares": self._scores[name].squares if name in self._scores else None,
-            }
-            for name in self.layers
-        }
+        self._settle()
+        layers = {name: each.state_dict() for name, each in self._controlled.items()}
         return {"step": self.step, "policy": policy_state(self.policy), "layers": layers}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from ``state``; it must come from the same policy. Load the model's ``state_dict`` first."""
         check_state(state, self.policy, {name: layer.layout for name, layer in self.layers.items()})
+        self._settle()
         self.step = int(state["step"])
         for name, saved in state["layers"].items():
-            device = self.layers[name].block_rows.device
-            self._explored[name] = saved["explored"].clone().to(device)
-            self._flip_rates[name] = float(saved["flip_rate"])
-            self._grown_at[name] = saved["grown_at"].clone().to(device)
-            if name in self._inputs and saved["input_squares"] is not None:
-                self._inputs[name].mean = saved["input_squares"].clone().to(device)
-        self._stop_listening()
-        self._scores = {}
-        self._listen()
+            self._controlled[name].load_state_dict(saved)
+        self._observe_next_step()
         for name, saved in state["layers"].items():
-            if name in self._scores and saved.get("growth_squares") is not None:
-                self._scores[name].restore(saved["growth_squares"])
+            scores = self._controlled[name].scores
+            if scores is not None and saved.get("growth_squares") is not None:
+                scores.restore(saved["growth_squares"])
 
     def _after_step(self, *_: Any) -> None:
+        if self._paused:
+            return
         self.step += 1
-        fold_inputs(list(self._inputs.values()))
+        fold_inputs([each.inputs for each in self._controlled.values() if each.inputs is not None])
         if self.policy.moves_at(self.step):
             self._change_all()
-            self._scores = {}
-        self._listen()
+        self._observe_next_step()
 
     def _change_all(self) -> None:
-        before = len(self.changes)
-        kept = {name: self._blocks_kept(layer) for name, layer in self.layers.items()}
-        check_can_shrink({name: layer for name, layer in self.layers.items() if kept[name] < layer.present_blocks})
-        for name, layer in self.layers.items():
-            self._change(name, layer, kept[name])
-        unchanged = len(self.changes) == before
-        if unchanged and self.policy.grows_by_gradient and any(map(_could_have_moved, self.layers.values())):
-            _warn_unscored(self.step)
-        self._explore()
+        controlled = self._controlled.items()
+        shrinking = {name: each.layer for name, each in controlled if each.shrinks_at(self.step)}
+        check_can_shrink(shrinking)
+        scored = any(each.scores is not None and each.scores.is_scored for each in self._controlled.values())
+        changes = {name: each.change(self.optimizer, self.step) for name, each in controlled}
+        self._log.append(self.step, {name: change for name, change in changes.items() if change is not None})
+        if self.policy.grows_by_gradient and not scored:
+            self._warn_if_unscored()
+        for each in self._controlled.values():
+            each.scores = None
+            each.explore()
         if self.on_move is not None:
             self.on_move(self.step, self.figures())
 
-    def _blocks_kept(self, layer: BlockSparseLayer) -> int:
-        present, target, block_count = layer.present_blocks, layer.target_blocks, layer.layout.block_count
-        return self.policy.blocks_kept(self.step, present, target, block_count)
+    def _settle(self) -> None:
+        """Read the numbers of moved blocks that are still on the device."""
+        for change in self._log.settle():
+            self._controlled[change.layer].flip_rate = change.moved_blocks / change.present_blocks
 
-    def _change(self, name: str, layer: BlockSparseLayer, kept: int) -> None:
-        present, scores, inputs = layer.present_blocks, self._scores[name], self._inputs.get(name)
-        self._grown_at[name] = self._grown_at[name].to(layer.block_rows.device)
-        if kept < present:
-            moved = prune_blocks(layer, self.optimizer, scores, inputs, self._grown_at[name], self.step, kept)
-        else:
-            moved = move_blocks(layer, self.optimizer, scores, inputs, self._grown_at[name], self.step)
-        if moved is not None:
-            self._flip_rates[name] = moved / layer.present_blocks
-            pruned = present - layer.present_blocks
-            self.changes.append(TopologyChange(self.step, name, moved, layer.present_blocks, pruned))
-
-    def _explore(self) -> None:
-        for name, layer in self.layers.items():
-            mask = layer.mask()
-            self._explored[name] = self._explored[name].to(mask.device) | mask
-
-    def _listen(self) -> None:
-        """Hear what the next backward pass must tell: inputs always, absent blocks if it counts for a move."""
-        self._stop_listening()
+    def _observe_next_step(self) -> None:
+        """Register what the next backward pass must compute: input statistics, and scores if it counts for a move."""
+        self._stop_observing()
         move_step = self.policy.scores_for(self.step + 1)
-        if move_step is not None and not self._scores:
-            self._scores = {
-                name: AbsentBlockScores(layer, self.policy, self.policy.generator(move_step, index))
-                for index, (name, layer) in enumerate(self.layers.items())
-            }
-        heard: tuple[Mapping[str, InputSquares | AbsentBlockScores], ...] = (self._inputs,)
-        if self.policy.grows_by_gradient:
-            heard = (self._inputs, self._scores)
-        for name, layer in self.layers.items():
-            observers = [observers[name] for observers in heard if name in observers]
-            if observers:
-                self._listeners.append(LayerListener(layer, observers))
+        for index, each in enumerate(self._controlled.values()):
+            if move_step is not None and each.scores is None:
+                each.scores = AbsentBlockScores(each.layer, self.policy, self.policy.generator(move_step, index))
+            if each.observers:
+                self._listeners.append(LayerListener(each.layer, each.observers))
 
-    def _stop_listening(self) -> None:
+    def _stop_observing(self) -> None:
         for listener in self._listeners:
             listener.close()
         self._listeners = []
+
+    def _warn_if_unscored(self) -> None:
+        """Warn where nothing changed in this step though some layer has a gradient; waits for the device."""
+        if any(change.step == self.step for change in self.changes):
+            return
+        if any(map(_could_have_moved, self.layers.values())):
+            warnings.warn(
+                f"no absent block was scored at step {self.step}, so no block moved; a replayed CUDA graph does not "
+                "score: call the uncompiled model in the steps where controller.moves_next is true",
+                UnscoredMoveWarning,
+                stacklevel=3,
+            )
 
 
 def _check_held(layers: dict[str, BlockSparseLayer], optimizer: torch.optim.Optimizer) -> None:
@@ -230,12 +223,3 @@ def _could_have_moved(layer: BlockSparseLayer) -> bool:
     """Whether the layer got a gradient in this step that is not zero, and has absent blocks to score."""
     gradient = layer.weight.grad
     return layer.density < 1.0 and gradient is not None and bool(whole(gradient).any())
-
-
-def _warn_unscored(step: int) -> None:
-    warnings.warn(
-        f"no absent block was scored at step {step}, so no block moved; a replayed CUDA graph does not score: "
-        "call the uncompiled model in the steps where controller.moves_next is true",
-        UnscoredMoveWarning,
-        stacklevel=3,
-    )

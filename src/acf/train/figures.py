@@ -1,4 +1,4 @@
-"""Live figures of a moving topology and of sparse gradients, and where to send them."""
+"""Live figures of a changing topology and of sparse gradients, and sinks that print or write them."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Any, Protocol, TextIO
 from torch import nn
 
 from acf.gradients import tracking
-from acf.train.processes import unwrapped
+from acf.train.distributed import unwrapped
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ OnMove = Callable[[int, Sequence[LayerFigures]], None]
 """Called with the step and the figures of every layer, after each step that may move blocks."""
 
 FigureSink = Callable[[int, Sequence[LayerFigures | GradientFigures]], None]
-"""What takes the figures of topologies and of gradients alike; an `OnMove`, too."""
+"""Takes the figures of topologies and of gradients alike; can be used as an `OnMove`."""
 
 
 class ScalarWriter(Protocol):

@@ -1,4 +1,4 @@
-"""Carrying an optimizer's state along with blocks that move or go, whatever the optimizer."""
+"""Optimizer state after blocks moved or were pruned, for any optimizer."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -10,10 +10,10 @@ from acf.sparse import zero_slots
 
 
 def zero_optimizer_state(optimizer: torch.optim.Optimizer, parameter: nn.Parameter, slots: Tensor) -> None:
-    """Zero ``slots`` in every state tensor that has the parameter's slots, whatever the optimizer calls it.
+    """Zero the slots where bool ``slots [nnz]`` is true, in every state tensor with the slots of ``parameter``.
 
     That is a tensor of the parameter's shape, or of that shape with block height or width reduced to 1, as
-    factored second moments have it.
+    factored second moments have it, under whatever name the optimizer keeps it.
     """
     for _, value in _slot_state(optimizer, parameter, parameter.shape):
         zero_slots(value, slots)
@@ -22,7 +22,7 @@ def zero_optimizer_state(optimizer: torch.optim.Optimizer, parameter: nn.Paramet
 def keep_optimizer_state(
     optimizer: torch.optim.Optimizer, parameter: nn.Parameter, old_shape: torch.Size, slots: Tensor
 ) -> None:
-    """Keep only ``slots`` of every state tensor that had the slots of the parameter when it was of ``old_shape``."""
+    """Keep only ``slots`` (int64 ``[kept]``) of every state tensor that fitted the parameter at its ``old_shape``."""
     for key, value in list(_slot_state(optimizer, parameter, old_shape)):
         optimizer.state[parameter][key] = value[slots]
 

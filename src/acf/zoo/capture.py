@@ -1,72 +1,66 @@
-"""Training a named network on real data for some steps, and capturing the step that follows."""
+"""Train a network of the zoo on real data for some steps, and capture the step that follows."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from difflib import get_close_matches
+from dataclasses import dataclass, field
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from acf.errors import DataError
 from acf.masks import BlockDST
 from acf.nn import BlockSparsity, sparsify_
+from acf.options import option, required
 from acf.trace import Trace, capture
 from acf.train import attach
-from acf.zoo.data.training_data import TrainingData
-from acf.zoo.networks import MODELS
+from acf.zoo.data import LabelledData, data_sets_of
+from acf.zoo.networks import NETWORKS
+from acf.zoo.training import (
+    Batch,
+    check_device,
+    check_known,
+    check_least,
+    shuffled_batches,
+    train_step,
+    training_loss,
+)
 
-_AUXILIARY_WEIGHT = 0.3  # of each auxiliary head's loss: Szegedy et al., 2015, section 5
+CAPTURED = tuple(name for name, network in NETWORKS.items() if data_sets_of(network.reads))
+"""Networks that a data set fits; those for images of 32 x 32 are trained by `acf.bench.epochs`."""
+
 _SMALLEST_IMAGE = 64
 _VIT_PATCH = 16
-
-
-def check_device(device: str) -> None:
-    """Refuse a device that is neither the CPU nor a GPU that torch can use."""
-    if device not in ("cpu", "cuda"):
-        raise DataError(f"device {device!r} is not one of cpu, cuda; use one of these names")
-    if device == "cuda" and not torch.cuda.is_available():
-        raise DataError("device 'cuda': torch finds no GPU here; use cpu")
 
 
 @dataclass(frozen=True)
 class CaptureSpec:
     """What to train and what to capture.
 
-    ``captured`` examples take part in the captured step, 0: as many as in a training ``batch``. With ``every``, a step
-    is captured after every so many steps too, and before the first. With ``sparsity``, layers that ``block`` divides
-    keep that share of blocks fewer from the start, and blocks move four times on the way.
+    ``captured``: examples of the captured step, 0: as many as of a training ``batch``. ``every``: also capture before
+    the first step and after every so many, 0: only after the last. ``sparsity``: fraction of blocks removed before
+    training, in layers whose shape ``block`` divides; the topology is then updated four times by `BlockDST`.
     """
 
-    model: str
-    steps: int = 20
-    batch: int = 4
-    captured: int = 0
-    every: int = 0
-    image_size: int = 64
-    learning_rate: float = 1e-4
-    seed: int = 0
-    device: str = "cpu"
-    sparsity: float = 0.0
-    block: int = 16
+    model: str = field(metadata=required("A network's name, for example resnet50."))
+    steps: int = option(20, "Training steps before the captured one.")
+    batch: int = option(4, "Examples of a training step.")
+    captured: int = option(0, "Examples of the captured step; 0: as many as --batch.")
+    every: int = option(0, "Capture after every so many steps too, into OUTPUT-STEP.")
+    image_size: int = option(64, "Height and width that images are resized to.")
+    learning_rate: float = option(1e-4, "Of AdamW, constant.")
+    seed: int = option(0, "Seed of weights and batches.")
+    device: str = option("cpu", "cpu or cuda.")
+    sparsity: float = option(0.0, "Share of blocks to train without; blocks move meanwhile.")
+    block: int = option(16, "With --sparsity: side of a block.")
 
     def __post_init__(self) -> None:
-        self._check_model()
-        for name, smallest in (("steps", 0), ("batch", 2), ("captured", 0), ("every", 0)):
-            if getattr(self, name) < smallest:
-                raise DataError(f"{name} {getattr(self, name)} is below {smallest}; use {smallest} or more")
+        check_known("model", self.model, CAPTURED)
+        check_least(self, steps=0, batch=2, captured=0, every=0)
         if self.captured == 1:
             raise DataError("captured 1: normalisation needs a second example to train on; use 2 or more")
         if self.learning_rate <= 0:
             raise DataError(f"learning rate {self.learning_rate} is not above 0; use for example 1e-4")
         self._check_image_size()
         check_device(self.device)
-
-    def _check_model(self) -> None:
-        if self.model not in MODELS:
-            close = get_close_matches(self.model, MODELS, n=1)
-            hint = f"did you mean {close[0]!r}? " if close else ""
-            raise DataError(f"model {self.model!r} is not known; {hint}use one of {', '.join(MODELS)}")
 
     def _check_image_size(self) -> None:
         if self.kind != "image":
@@ -81,7 +75,7 @@ class CaptureSpec:
     @property
     def kind(self) -> str:
         """What the network reads: "image", "sentence" or "pair"."""
-        return {"bert-base": "sentence", "ncf": "pair"}.get(self.model, "image")
+        return NETWORKS[self.model].reads
 
     @property
     def captured_examples(self) -> int:
@@ -98,7 +92,7 @@ class CapturedStep:
     trace: Trace
 
 
-def captured_steps(spec: CaptureSpec, data: TrainingData) -> Iterator[CapturedStep]:
+def captured_steps(spec: CaptureSpec, data: LabelledData) -> Iterator[CapturedStep]:
     """Train with AdamW at a constant rate and yield every captured step; the last follows the last training step."""
     model = build_model(spec)
     if spec.sparsity:
@@ -112,10 +106,7 @@ def captured_steps(spec: CaptureSpec, data: TrainingData) -> Iterator[CapturedSt
         if step == spec.steps or (spec.every and step % spec.every == 0):
             yield capture_step(model, held, step, _label(spec, data, step))
         if step < spec.steps:
-            inputs, labels = data.batch(next(batches)[: spec.batch], spec.image_size, spec.device)
-            optimizer.zero_grad()
-            training_loss(model(inputs), labels).backward()  # type: ignore[no-untyped-call]
-            optimizer.step()
+            train_step(model, optimizer, data.batch(next(batches)[: spec.batch], spec.image_size, spec.device))
 
 
 def _divides(layer: nn.Module, block: int) -> bool:
@@ -126,26 +117,16 @@ def _divides(layer: nn.Module, block: int) -> bool:
 
 
 def build_model(spec: CaptureSpec) -> nn.Module:
-    """The network from the seed; convolutions start as He et al. (2015) propose, so that deep ones learn unaided."""
+    """The network from the seed; convolutions start as in He et al. (2015), so that deep networks learn at once."""
     torch.manual_seed(spec.seed)
-    model = MODELS[spec.model]()
+    model = NETWORKS[spec.model].build()
     for layer in model.modules():
         if isinstance(layer, nn.Conv2d):
             nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
     return model.to(spec.device).train()
 
 
-def training_loss(scores: Tensor | tuple[Tensor, ...], labels: Tensor) -> Tensor:
-    """Cross-entropy of the scores, those of auxiliary heads at 0.3; binary where labels are floats."""
-    if isinstance(scores, tuple):
-        main, *auxiliary = (training_loss(head, labels) for head in scores)
-        return main + _AUXILIARY_WEIGHT * torch.stack(auxiliary).sum()
-    if labels.is_floating_point():
-        return F.binary_cross_entropy_with_logits(scores, labels)
-    return F.cross_entropy(scores, labels)
-
-
-def capture_step(model: nn.Module, batch: tuple[Tensor, Tensor], step: int, label: str) -> CapturedStep:
+def capture_step(model: nn.Module, batch: Batch, step: int, label: str) -> CapturedStep:
     """The operands of one training step on ``batch``; the weights stay as they are."""
     model.zero_grad()
     with capture(model, label) as trace:
@@ -154,19 +135,16 @@ def capture_step(model: nn.Module, batch: tuple[Tensor, Tensor], step: int, labe
     return CapturedStep(step, loss.item(), trace)
 
 
-def _label(spec: CaptureSpec, data: TrainingData, step: int) -> str:
+def _label(spec: CaptureSpec, data: LabelledData, step: int) -> str:
     size = f" of {spec.image_size} x {spec.image_size}" if spec.kind == "image" else ""
     blocks = f", {spec.sparsity:.0%} sparse in blocks of {spec.block}" if spec.sparsity else ""
     examples = f"{spec.captured_examples} examples{size}"
     return f"{spec.model}{blocks}: {examples} after {step} steps of {spec.batch}; {data.name}"
 
 
-def _batches(data: TrainingData, spec: CaptureSpec) -> Iterator[Tensor]:
-    """Indices of one batch after another, reshuffled every epoch; all as long as the longer of both kinds of step."""
+def _batches(data: LabelledData, spec: CaptureSpec) -> Iterator[Tensor]:
+    """Indices for one step after another, as many as the larger of a training and a captured step needs."""
     size = max(spec.batch, spec.captured_examples)
     if size > len(data.inputs):
         raise DataError(f"batch {size} is more than the {len(data.inputs)} examples of {data.name}; use fewer")
-    generator = torch.Generator().manual_seed(spec.seed)
-    while True:
-        order = torch.randperm(len(data.inputs), generator=generator)
-        yield from (part for part in torch.split(order, size) if len(part) == size)
+    return shuffled_batches(len(data.inputs), size, torch.Generator().manual_seed(spec.seed))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from acf.bench.accuracy.pool import run_tasks
+from acf.bench.accuracy.pool import Workers, run_tasks
 from acf.bench.accuracy.training import TrainingSpec
 from acf.zoo.data.images import load_images
 
@@ -19,7 +19,7 @@ METHODS = ("dense", "dst-75", "bdwp-2:4", "dts-0.5")
 def test_sparse_training_learns_fashion_mnist_nearly_as_well_as_dense():
     """Measured: dense 82.2 % with seeds 0 and 1, the others at most 0.8 points below it; the margin is five."""
     images = load_images(SPEC.data_set, DATA, SPEC.examples, held_out=2000)
-    accuracies = {run.method: run.accuracy for run in run_tasks(SPEC, images, [(m, 0) for m in METHODS], "cpu")}
+    accuracies = {run.method: run.accuracy for run in run_tasks(SPEC, images, [(m, 0) for m in METHODS], Workers())}
     assert accuracies["dense"] > 75.0
     for method in METHODS[1:]:
         assert accuracies[method] > accuracies["dense"] - 5.0, method

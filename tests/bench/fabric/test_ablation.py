@@ -6,19 +6,19 @@ from pathlib import Path
 
 import pytest
 
+import acf.sim
 from acf.bench.fabric import ablation_runs
 from acf.bench.fabric.ablation import ABLATIONS, Ablation, Variation
 from acf.bench.fabric.ablation_figures import regrow_figures, step_figures
 from acf.bench.fabric.ablation_runs import SAMPLES, AblationOptions, chosen_ablations, markdown, run_ablation
-from acf.bench.fabric.workloads import NETWORKS, StepSpec, layer_traces
+from acf.bench.fabric.workloads import WORKLOADS, StepSpec, layer_traces
 from acf.errors import ArchitectureError
 from acf.metrics import AblationPoint, AblationRecord
-from acf.sim import ARCHITECTURES
 from acf.sim.fabric import AdaptiveFabric
 
 TINY = AblationOptions(examples=16, sparsities=(0.9,), seeds=2)
-ATTENTION = ("encoder.0.self.query",)
-FABRIC = ARCHITECTURES["acf-512"]
+ATTENTION = ("encoder.0.self_attention.query",)
+FABRIC = acf.sim.spec("acf-512")
 assert isinstance(FABRIC, AdaptiveFabric)
 
 
@@ -118,7 +118,7 @@ def test_without_a_move_the_kept_mapping_costs_the_same_as_a_new_one() -> None:
 def test_moved_blocks_are_as_many_and_elsewhere() -> None:
     def weights(moved: float) -> set[int]:
         (trace,) = layer_traces(StepSpec("transformer-base", 1, 0.9, moved=moved), ATTENTION)
-        words = trace.tensors["encoder.0.self.query.weight"]
+        words = trace.tensors["encoder.0.self_attention.query.weight"]
         return set(words.to_bool().reshape(-1).nonzero()[0].tolist())
 
     before, after = weights(0.0), weights(0.3)
@@ -129,7 +129,7 @@ def test_moved_blocks_are_as_many_and_elsewhere() -> None:
 def test_uneven_rows_keep_the_same_number_of_blocks_less_evenly() -> None:
     def row_counts(skew: float) -> list[int]:
         (trace,) = layer_traces(StepSpec("transformer-base", 1, 0.9, skew=skew), ATTENTION)
-        rows = trace.tensors["encoder.0.self.query.weight"].to_bool().reshape(32, -1).sum(axis=1)
+        rows = trace.tensors["encoder.0.self_attention.query.weight"].to_bool().reshape(32, -1).sum(axis=1)
         return sorted(rows.tolist())
 
     even, uneven = row_counts(0.0), row_counts(1.0)
@@ -145,7 +145,7 @@ def test_more_units_take_fewer_cycles_for_the_same_step() -> None:
 
 def test_samples_are_layers_of_their_networks() -> None:
     for network, prefixes in SAMPLES.items():
-        names = [layer.name for layer in NETWORKS[network]()]
+        names = [layer.name for layer in WORKLOADS[network]()]
         for prefix in prefixes:
             assert any(name.startswith(prefix) for name in names)
 

@@ -11,8 +11,8 @@ from acf.bench.kernels.cpu import ConvShape, LinearShape
 from acf.bench.kernels.roofline import Ceilings, RooflinePoint, roofline_page
 from acf.cli import app
 from acf.errors import MissingDependencyError
-from acf.ops import cpu_call
-from acf.ops.cpu_call import instruction_set
+from acf.ops.cpu import call
+from acf.ops.cpu.call import instruction_set
 
 
 def test_the_operations_of_a_pass_are_those_of_the_present_blocks() -> None:
@@ -63,7 +63,7 @@ def test_the_command_compares_instruction_sets_in_one_run(tmp_path: Path, monkey
 
 
 def test_instructions_that_the_machine_lacks_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cpu_call, "_instruction_set", lambda: 1)
+    monkeypatch.setattr(call, "_instruction_set", lambda: 1)
     with pytest.raises(MissingDependencyError, match=r"'avx512' are not at hand.*at most avx2"):
         cpu.run_cpu_bench(cpu.CpuBenchSpec(instructions=("avx512",)), lambda *progress: None)
 

@@ -173,7 +173,7 @@ async def results_wait_for_a_memory_that_takes_few(dut: Any) -> None:
 
 async def work_of_scus(bench: Bench) -> list[int]:
     work = []
-    for scu in range(SIZES.shape.units):
+    for scu in range(SIZES.shape.scus):
         await bench.host.write_dword(REGISTERS["counted_scu"][0], scu)
         await ClockCycles(bench.dut.clk, 16)
         work.append(await bench.read("work"))

@@ -6,7 +6,7 @@ from itertools import count
 import numpy as np
 from numpy.typing import NDArray
 
-from acf.lowering import FabricShape
+import acf.sim
 from acf.rtl.design.axi.spec import AxiSpec
 from acf.rtl.design.fabric.decoding import stream_flits
 from acf.rtl.design.fabric.encoding import EncodedProgram
@@ -16,7 +16,8 @@ from acf.rtl.verify.lockstep.products import random_product
 from acf.sim.fabric.traffic import WORK
 
 SIZES = FabricSizes(
-    FabricShape(
+    acf.sim.spec(
+        "acf-512",
         mesh_rows=2,
         mesh_columns=2,
         scus_per_cluster=1,

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from acf.lowering import FabricShape
+import acf.sim
 from acf.rtl.design.fabric.sizes import FabricSizes
 from acf.rtl.device.describe import describe
 from acf.rtl.device.device import device_sizes
@@ -18,7 +18,7 @@ def test_the_page_shows_modules_fields_and_registers_as_they_are() -> None:
 
 def test_the_documented_fields_are_those_of_the_design() -> None:
     page = Path(__file__).parents[3].joinpath("docs", "rtl-fabric.md").read_text(encoding="utf-8")
-    sizes = device_sizes(FabricShape())
+    sizes = device_sizes(acf.sim.spec("acf-512"))
     for layout in (sizes.header, sizes.command(8, serial=True), sizes.command(8, serial=False)):
         for name, field in layout:
             top = field.offset + field.width - 1

@@ -5,8 +5,8 @@ import pytest
 from amaranth.hdl import Module, Signal
 from amaranth.lib.wiring import Component, In, Out
 
+import acf.sim
 from acf.errors import RtlError
-from acf.lowering import FabricShape
 from acf.rtl.design.fabric.sizes import FabricSizes
 from acf.rtl.design.fabric.top import Fabric
 from acf.rtl.design.primitives.shared_modules import place
@@ -70,7 +70,7 @@ def test_a_block_that_is_no_module_is_named() -> None:
 
 
 def test_every_module_of_a_fabric_can_be_read_alone() -> None:
-    sizes = FabricSizes(FabricShape(mesh_rows=2, mesh_columns=1, scus_per_cluster=1, tile=8, link_bytes=16))
+    sizes = FabricSizes(acf.sim.spec("acf-512", mesh_rows=2, mesh_columns=1, scus_per_cluster=1, tile=8, link_bytes=16))
     modules = split_modules(to_rtlil(Fabric(sizes), "fabric"))
     assert {"cluster", "row_controller", "row_line"} <= set(submodules_of(modules, "fabric"))
     for name in ("fabric", "cluster"):

@@ -5,13 +5,14 @@ import pytest
 pytest.importorskip("amaranth")
 pytest.importorskip("pyosys")
 
-from acf.lowering import FabricShape
+import acf.sim
 from acf.rtl.design.fabric.shapes import SMALL_SHAPE
 from acf.rtl.design.fabric.sizes import FabricSizes
 from acf.rtl.tools.verilator import VerilatorUnavailableError
 from acf.rtl.verify.lockstep.fabric_simulation import FabricSimulation
 
-SIXTY_FOUR_SCUS = FabricShape(
+SIXTY_FOUR_SCUS = acf.sim.spec(
+    "acf-512",
     mesh_rows=2,
     mesh_columns=4,
     scus_per_cluster=8,

@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("amaranth")
 pytest.importorskip("pyosys")
 
-from acf.lowering import FabricShape
+import acf.sim
 from acf.rtl.design.arithmetic.model import bf16_bits, bf16_values
 from acf.rtl.design.fabric.sizes import FabricSizes
 from acf.rtl.verify.lockstep.fabric_simulation import FabricSimulation
@@ -57,11 +57,12 @@ def test_the_simulator_plays_the_cycles_that_the_gates_take(four_scus: FabricSim
     both = run_lockstep(product, four_scus)
     played = play(both.program, four_scus.sizes.shape)
     assert both.fabric.cycles == played.cycles > 0
-    assert (both.fabric.scu_cycles == played.unit_cycles).all()
+    assert (both.fabric.scu_cycles == played.scu_cycles).all()
 
 
 def test_amaranths_simulator_runs_a_small_program_as_the_model_does() -> None:
-    shape = FabricShape(
+    shape = acf.sim.spec(
+        "acf-512",
         mesh_rows=1,
         mesh_columns=1,
         scus_per_cluster=2,

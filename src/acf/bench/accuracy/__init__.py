@@ -1,1 +1,1 @@
-"""How accurately each method trains on real images: dense, block-sparse, N:M and with sparse gradients."""
+"""Accuracy of each method on real images: dense, block-sparse, N:M and sparse-gradient training."""

@@ -1,4 +1,4 @@
-"""A comparison: all methods by all seeds, kept in one JSON file, continued where it was interrupted."""
+"""The record of a comparison: all methods with all seeds in one JSON file, resumed after an interruption."""
 
 import json
 from collections.abc import Sequence
@@ -42,7 +42,7 @@ class Comparison:
         return asdict(self) | {"summaries": [asdict(summary) for summary in self.summaries()]}
 
     def save(self, path: Path) -> None:
-        """Replace the file in one step."""
+        """Write the file atomically."""
         write_whole(path, (json.dumps(self.to_dict(), indent=1) + "\n").encode())
 
     @classmethod
@@ -59,7 +59,7 @@ class Comparison:
 
     @classmethod
     def resume(cls, path: Path | None, spec: TrainingSpec) -> "Comparison":
-        """What ``path`` holds, if it is of the same spec; a new comparison where there is no such file."""
+        """The comparison in ``path``, which must have the same spec; a new one if there is no such file."""
         if path is None or not path.exists():
             return cls(spec)
         found = cls.load(path)
@@ -74,9 +74,9 @@ class Comparison:
 
 @dataclass(frozen=True)
 class MethodSummary:
-    """Accuracies of one method in per cent; ``deviation`` is that of a sample, 0 for a single seed.
+    """Accuracies of one method in per cent; ``deviation`` is the sample standard deviation, 0 for a single seed.
 
-    ``to_dense`` is the difference of means to dense training in points, None without dense runs.
+    ``to_dense`` is the difference to the mean of dense training in percentage points, None without dense runs.
     """
 
     method: str

@@ -1,7 +1,7 @@
 """The methods that are compared, by name: ``dense``, ``dst-90``, ``bdwp-2:8``, ``dts-0.5``, ...
 
-A name is a kind and, after a dash, its amount: the sparsity of blocks in per cent, an n:m pattern, or the share of
-zeros in gradients. Settings may follow, each after a slash: ``dst-90/init=dense/fraction=0.1``.
+A name is a kind and, after a dash, its amount: the block sparsity in per cent, an n:m pattern, or the gradient
+sparsity as a fraction. Settings may follow, each after a slash: ``dst-90/init=dense/fraction=0.1``.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,7 +19,7 @@ Settings = Mapping[str, str]
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a method trains: what `acf.sparsify_` gets, and the policy for a run's length and seed, if blocks move."""
+    """What `acf.sparsify_` gets, and for block-sparse training the policy as a function of total steps and seed."""
 
     sparsity: Sparsity | None = None
     policy: Callable[[int, int], TopologyPolicy] | None = None
@@ -27,7 +27,7 @@ class Recipe:
 
 @dataclass(frozen=True)
 class BlockMethod:
-    """A policy over blocks, and the settings it has unless a name gives others."""
+    """A policy over blocks and its default settings."""
 
     policy: type[TopologyPolicy]
     defaults: Mapping[str, str]
@@ -46,7 +46,7 @@ class BlockMethod:
 
 
 def _policy(kind: type[TopologyPolicy], moves: int, settings: Settings, total_steps: int, seed: int) -> TopologyPolicy:
-    """A policy of that kind with ``moves`` steps t_k over the whole of ``total_steps``."""
+    """A policy of that kind with ``moves`` topology updates over ``total_steps``."""
     types = {field.name: field.type for field in fields(kind)}  # type: ignore[arg-type]
     _refuse_others(settings, tuple(types))
     values: dict[str, Any] = {name: text if types[name] is str else _number(text) for name, text in settings.items()}
@@ -70,12 +70,12 @@ def _nm_recipe(method: str, amount: str, settings: Settings, block: int) -> Reci
 
 
 def _gradient_recipe(method: str, amount: str, settings: Settings, block: int) -> Recipe:
-    """At the layers' inputs unless ``at=output`` is set: every network here has batch normalisation."""
+    """Gradients are sparsified at layers' inputs unless ``at=output`` is set: all networks have batch normalisation."""
     _refuse_others(settings, ("at",))
     return Recipe(acf.GradientSparsity(_number(amount), method, at=settings.get("at", "input")))
 
 
-# Blocks go while weights are young, and few of them: see docs/results/accuracy.md for what else was tried.
+# Chosen by search, prune early and move few blocks: docs/results/accuracy.md has what else was tried.
 _DST = {
     "init": "dense",
     "start_at": "0.1",
@@ -88,7 +88,7 @@ _DST = {
 KINDS: dict[str, Callable[[str, Settings, int], Recipe]] = {
     "dense": _dense_recipe,
     "dst": BlockMethod(acf.BlockDST, _DST).recipe,
-    "rigl": BlockMethod(acf.BlockDST, {"moves": "30"}).recipe,  # the same policy as it comes, from a sparse start
+    "rigl": BlockMethod(acf.BlockDST, {"moves": "30"}).recipe,  # the same policy with its defaults, from a sparse start
     "set": BlockMethod(acf.SET, {"moves": "30"}).recipe,
     "static": BlockMethod(acf.StaticTopology, {}).recipe,
     "gradual": BlockMethod(acf.GradualPruning, {"init": "dense", "stop_at": "0.5", "moves": "20"}).recipe,
@@ -100,11 +100,11 @@ KINDS: dict[str, Callable[[str, Settings, int], Recipe]] = {
     "gaussian": partial(_gradient_recipe, "gaussian"),
     "random": partial(_gradient_recipe, "random"),
 }
-"""Every kind of method, and who makes its recipe of amount, settings and block size."""
+"""Every kind of method, and the function that makes its recipe from amount, settings and block size."""
 
 
 def recipe_of(name: str, block: int = 16) -> Recipe:
-    """The recipe of a method's name; raises `SparsityError` for a name that means none.
+    """The recipe of a method; raises `SparsityError` for an unknown name or setting.
 
     >>> recipe_of("dst-90").sparsity.sparsity
     0.9

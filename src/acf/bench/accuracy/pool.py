@@ -1,9 +1,10 @@
-"""Doing runs, one after another or several at a time in processes that share the device."""
+"""Runs one after another, or several at a time in processes that share the device."""
 
 import multiprocessing
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -13,53 +14,57 @@ from acf.bench.accuracy.training import RunRecord, TrainingSpec, train_once
 from acf.zoo.data.images import DeviceImages, ImageSet
 
 Task = tuple[str, int]
+"""A method and a seed."""
 
 
-def run_tasks(
-    spec: TrainingSpec,
-    images: ImageSet,
-    tasks: Sequence[Task],
-    device: str,
-    workers: int = 1,
-    budget_s: float = float("inf"),
-) -> Iterator[RunRecord]:
-    """The record of every task (method and seed) as it finishes; none is begun that might end after ``budget_s``.
+@dataclass(frozen=True)
+class Workers:
+    """``count`` processes on one ``device``; no run is started that might end later than ``budget_s`` seconds."""
+
+    device: str = "cpu"
+    count: int = 1
+    budget_s: float = float("inf")
+
+
+def run_tasks(spec: TrainingSpec, images: ImageSet, tasks: Sequence[Task], workers: Workers) -> Iterator[RunRecord]:
+    """The record of every task (method and seed) as it finishes.
 
     A run is expected to take as long as the longest so far. A run that fails does not stop the others; its error is
     raised when they are done.
     """
-    watch = _Watch(budget_s)
-    if workers == 1:
-        on_device = DeviceImages(images, torch.device(device))
+    watch = _Watch(workers.budget_s)
+    if workers.count == 1:
+        device = torch.device(workers.device)
+        on_device = DeviceImages(images, device)
         for method, seed in tasks:
             if watch.has_time:
-                yield watch.note(train_once(spec, on_device, method, seed, torch.device(device)))
+                yield watch.note(train_once(spec, on_device, method, seed, device))
         return
     with TemporaryDirectory() as folder:
         path = Path(folder) / "images.pt"
         images.save(path)
-        yield from _run_in_processes(spec, path, list(tasks), device, workers, watch)
+        context = multiprocessing.get_context("spawn")  # CUDA does not survive a fork
+        with ProcessPoolExecutor(workers.count, context, _Worker.start, (spec, path, workers.device)) as pool:
+            yield from _run_in_pool(pool, workers.count, tasks, watch)
 
 
-def _run_in_processes(
-    spec: TrainingSpec, path: Path, tasks: list[Task], device: str, workers: int, watch: "_Watch"
+def _run_in_pool(
+    pool: ProcessPoolExecutor, workers: int, tasks: Sequence[Task], watch: "_Watch"
 ) -> Iterator[RunRecord]:
-    context = multiprocessing.get_context("spawn")  # CUDA does not survive a fork
-    with ProcessPoolExecutor(workers, context, _Worker.start, (spec, path, device)) as pool:
-        running: set[Future[RunRecord]] = set()
-        failed: list[Future[RunRecord]] = []
-        waiting = iter(tasks)
-        while True:
-            while len(running) < workers and watch.has_time and (task := next(waiting, None)) is not None:
-                running.add(pool.submit(_Worker.run, *task))
-            if not running:
-                break
-            done, running = wait(running, return_when=FIRST_COMPLETED)
-            failed += [future for future in done if future.exception() is not None]
-            for future in done.difference(failed):
-                yield watch.note(future.result())
-        for future in failed:
-            future.result()
+    running: set[Future[RunRecord]] = set()
+    failed: list[Future[RunRecord]] = []
+    waiting = iter(tasks)
+    while True:
+        while len(running) < workers and watch.has_time and (task := next(waiting, None)) is not None:
+            running.add(pool.submit(_Worker.run, *task))
+        if not running:
+            break
+        done, running = wait(running, return_when=FIRST_COMPLETED)
+        failed += [future for future in done if future.exception() is not None]
+        for future in done.difference(failed):
+            yield watch.note(future.result())
+    for future in failed:
+        future.result()
 
 
 class _Worker:

@@ -1,1 +1,1 @@
-"""A network over whole epochs, with a step captured and simulated on the way."""
+"""Training over whole epochs, with captured steps simulated: does the gain of skipping zeros last?"""

@@ -1,11 +1,12 @@
-"""What skipping zeros gains as training goes on: traces of many epochs played, kept as one record, and drawn."""
+"""Simulate the traces of many epochs: what skipping zeros gains as training goes on, as a record and a plot."""
 
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from acf.bench.epochs.training import TRAINING_FILE, OnProgress
+from acf.bench import OnProgress
+from acf.bench.epochs.training import TRAINING_FILE
 from acf.bench.traces import TraceFigures, figures_of
 from acf.errors import DataError
 from acf.files import write_whole
@@ -30,7 +31,7 @@ class EpochFigures:
 
 
 def play_traces(folder: Path, on_progress: OnProgress) -> list[EpochFigures]:
-    """Play every trace of ``folder``, one in memory at a time; writes the record and the plot beside them."""
+    """Simulate every trace of ``folder``, one in memory at a time, and write record and plot beside them."""
     path = folder / TRAINING_FILE
     try:
         known = json.loads(path.read_text(encoding="utf-8"))

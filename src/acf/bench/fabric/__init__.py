@@ -1,1 +1,1 @@
-"""What the fabric does with whole training steps, and what each of its parts is worth."""
+"""Whole training steps on the simulated fabric, against other machines and with its parts varied (ablations)."""

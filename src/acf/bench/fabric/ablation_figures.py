@@ -1,4 +1,4 @@
-"""What an ablation measures of one step on one fabric: time, slots, traffic, energy and the controller's cycles."""
+"""What an ablation measures of one step on one fabric: time, MAC slots, traffic, energy and controller cycles."""
 
 from collections import Counter
 from dataclasses import replace
@@ -7,11 +7,14 @@ from math import ceil
 from typing import NamedTuple
 
 from acf.bench.fabric.workloads import StepSpec, layer_traces
-from acf.lowering import gemm_count, matrix_products
+from acf.lowering import matrix_products
 from acf.lowering.mapping import choose_mapping, keep_mapping
-from acf.lowering.packing import choose_work, lower_work
+from acf.lowering.packing import lower_product
+from acf.lowering.tiled_product import tile_product
 from acf.sim import simulate
 from acf.sim.fabric import AdaptiveFabric
+from acf.sim.fabric.runner import run_product
+from acf.sim.fabric.topology_update import table_cycles, topology_update_cycles
 from acf.sim.result import Result
 from acf.trace import Trace
 
@@ -25,25 +28,25 @@ def step_figures(fabric: AdaptiveFabric, step: StepSpec, prefixes: tuple[str, ..
 
 
 def traffic_figures(fabric: AdaptiveFabric, step: StepSpec, prefixes: tuple[str, ...]) -> Figures:
-    """The same, and the flits that controllers send and the cycles in which the small controller shares work anew."""
+    """`step_figures`, and the flits that controllers send and the cycles the controller needs to rebalance the work."""
     results, sums = [], Counter[str]()
     for trace in layer_traces(step, prefixes):
         results.append(simulate(trace, fabric))
         for gemm in (gemm for op in trace.ops for gemm in matrix_products(trace, op) if gemm.dense_macs):
-            work, swapped = choose_work(gemm, fabric)
-            program = lower_work(work, swapped, fabric)
+            product = tile_product(gemm, fabric)
+            program = lower_product(product, fabric)
             sums["flits"] += int(program.rows.flits.sum()) + int(program.columns.flits.sum())
-            sums["controller_cycles"] += fabric.update_cycles(work, program.reduces)
+            sums["controller_cycles"] += topology_update_cycles(fabric, product, program.reduces)
     totals = _totals(fabric, results)
     return totals | dict(sums) | {"controller_share": _share(fabric, sums["controller_cycles"], totals)}
 
 
 def regrow_figures(fabric: AdaptiveFabric, step: StepSpec, prefixes: tuple[str, ...]) -> Figures:
-    """A step after blocks moved: shared anew, against the mapping of before, and when the controller's work pays.
+    """A step after blocks moved: rebalanced, against the mapping from before, and when rebalancing pays.
 
-    With the mapping kept, the controller only writes the table of the new blocks.
+    With the old mapping, the controller only writes the table of the new blocks.
     """
-    fabric_alone = replace(fabric, topology_every_steps=1)  # how often blocks move changes no product
+    fabric_alone = replace(fabric, topology_every_steps=1)  # the update interval changes no product
     totals, kept = _rebalanced_and_kept(fabric_alone, step, prefixes)
     every = fabric.topology_every_steps
     saved = kept.cycles - totals["cycles"]
@@ -66,7 +69,7 @@ def regrow_figures(fabric: AdaptiveFabric, step: StepSpec, prefixes: tuple[str, 
 
 
 class Kept(NamedTuple):
-    """A step whose mapping is the one of before blocks moved: cycles of its products and of the small controller."""
+    """A step with the mapping from before blocks moved: cycles of its products and of the controller."""
 
     cycles: int
     update_cycles: int
@@ -86,28 +89,28 @@ def _rebalanced_and_kept(fabric: AdaptiveFabric, step: StepSpec, prefixes: tuple
 
 
 def _play_kept(before: Trace, after: Trace, rebalanced: Result, fabric: AdaptiveFabric) -> Kept:
-    """``after`` with the mappings of ``before``; DRAM moves the same bytes as in the ``rebalanced`` result."""
+    """Simulate ``after`` with the mappings of ``before``; DRAM traffic is that of the ``rebalanced`` result."""
     cycles, update, table = 0, 0, 0
     for op_before, op, played in zip(before.ops, after.ops, rebalanced.ops, strict=True):
-        share = ceil(played.dram_bytes / gemm_count(op, after.tensors))
+        products = matrix_products(after, op)
+        share = ceil(played.dram_bytes / max(1, len(products)))
         compute = 0
-        pairs = zip(matrix_products(before, op_before), matrix_products(after, op), strict=True)
-        for gemm_before, gemm in pairs:
+        for gemm_before, gemm in zip(matrix_products(before, op_before), products, strict=True):
             if not gemm.dense_macs:
                 continue
-            work_before, swapped = choose_work(gemm_before, fabric)
-            work, _ = choose_work(gemm, fabric, swapped)
-            mapping = keep_mapping(choose_mapping(work_before, fabric), work_before, work, fabric)
-            program = lower_work(work, swapped, fabric, mapping)
-            compute += fabric.count_program(gemm, work, program, share).cycles
-            update += fabric.update_cycles(work, program.reduces)
-            table += fabric.table_cycles(work, program.reduces)
-        cycles += max(compute, ceil(played.dram_bytes / fabric.dram_bytes_per_s * fabric.clock_hz))
+            product_before = tile_product(gemm_before, fabric)
+            product = tile_product(gemm, fabric, product_before.swapped)
+            mapping = keep_mapping(choose_mapping(product_before, fabric), product_before, product, fabric)
+            program = lower_product(product, fabric, mapping)
+            compute += run_product(fabric, gemm, product, program, share).cycles
+            update += topology_update_cycles(fabric, product, program.reduces)
+            table += table_cycles(fabric, product, program.reduces)
+        cycles += max(compute, fabric.dram_cycles(played.dram_bytes))
     return Kept(cycles, update, table)
 
 
 def _totals(fabric: AdaptiveFabric, results: list[Result]) -> Figures:
-    """Sums over layers, and shares of all MAC slots."""
+    """Sums over layers; losses as fractions of all MAC slots."""
     cycles, step_cycles = (sum(getattr(result, name) for result in results) for name in ("cycles", "step_cycles"))
     lost: Counter[str] = Counter()
     for result in results:

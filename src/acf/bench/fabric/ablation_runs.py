@@ -1,32 +1,32 @@
-"""Running an ablation: every point over seeds and sparsities, kept as soon as it is measured."""
+"""Run an ablation: every point over seeds and sparsities, written to the record as soon as it is measured."""
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import date
 from hashlib import sha256
 from pathlib import Path
 
 from acf import __version__
+from acf.bench import OnProgress
 from acf.bench.fabric.ablation import ABLATIONS, Ablation, Variation
 from acf.bench.fabric.workloads import StepSpec
 from acf.errors import AcfError, ArchitectureError
 from acf.files import write_whole
 from acf.metrics import MEASURES, AblationPoint, AblationRecord
 from acf.metrics.ablation import written_spread
+from acf.options import option
 from acf.sim.fabric import AdaptiveFabric
-from acf.sim.registry import find_architecture
-
-OnProgress = Callable[[str, float], None]
+from acf.sim.registry import spec_of_kind
 
 SAMPLES: dict[str, tuple[str, ...]] = {
     "transformer-base": ("encoder.0.",),
     "resnet50": ("layer1.1.", "layer2.1.", "layer3.1.", "layer4.1."),
 }
-"""Layers that stand for a network: one encoder layer; one bottleneck of every stage."""
+"""Prefixes of the layers that represent a network: one encoder layer; one bottleneck of every stage."""
 
 SMALL_EXAMPLES: dict[str, int] = {"transformer-base": 1024, "resnet50": 1}
-"""Tokens or images if none are given: an ablation takes about a minute."""
+"""Default tokens or images: an ablation then takes about a minute."""
 
 
 @dataclass(frozen=True)
@@ -36,12 +36,12 @@ class AblationOptions:
     ``whole``: all layers of the network instead of those of `SAMPLES`.
     """
 
-    network: str = "transformer-base"
-    examples: int = 0
-    sparsities: tuple[float, ...] = (0.5, 0.75, 0.9)
-    seeds: int = 3
-    on: str = "acf-512"
-    whole: bool = False
+    network: str = option("transformer-base", "transformer-base or resnet50.")
+    examples: int = option(0, "Tokens or images; 0: a size that runs quickly.", min=0)
+    sparsities: tuple[float, ...] = option((0.5, 0.75, 0.9), "Shares of blocks to drop.", flags=("--sparsity",))
+    seeds: int = option(3, "How often blocks and zeros are drawn.", min=1)
+    on: str = option("acf-512", "The fabric to vary: acf-512, acf-16384 or a .toml file.")
+    whole: bool = option(False, "All layers of the network, not a sample of them.", flags=("--whole",))
 
     def __post_init__(self) -> None:
         if not self.sparsities or self.seeds < 1:
@@ -53,25 +53,22 @@ class AblationOptions:
         _ = self.fabric
 
     def step(self, sparsity: float, seed: int) -> StepSpec:
-        """The step that variations change."""
+        """The step before variation."""
         return StepSpec(self.network, self.examples or SMALL_EXAMPLES.get(self.network, 1), sparsity, seed=seed)
 
     @property
     def fabric(self) -> AdaptiveFabric:
-        """The machine that variations change."""
-        name, spec = find_architecture(self.on)
-        if not isinstance(spec, AdaptiveFabric):
-            raise ArchitectureError(f"{name} is no fabric, so it has no such parts; use acf-512 or acf-16384")
-        return spec
+        """The machine before variation."""
+        return spec_of_kind(AdaptiveFabric, self.on)
 
     @property
     def prefixes(self) -> tuple[str, ...]:
-        """Which layers are played."""
+        """Prefixes of the simulated layers; none: all."""
         return () if self.whole else SAMPLES[self.network]
 
     @property
     def conditions(self) -> str:
-        """Machine, step and date, for people."""
+        """Machine, step and date in words."""
         fabric, step = self.fabric, self.step(self.sparsities[0], 0)
         layers = "all layers" if self.whole else "layers " + ", ".join(f"{prefix}*" for prefix in self.prefixes)
         seeds = "1 seed" if self.seeds == 1 else f"{self.seeds} seeds"
@@ -128,7 +125,7 @@ def markdown(record: AblationRecord) -> str:
 
 
 def _planned(ablation: Ablation, options: AblationOptions) -> Iterator[tuple[AblationPoint, Variation]]:
-    """Every point that is to be measured, still without figures, and what differs there."""
+    """Every point to measure, still without figures, and its variation."""
     variations = ablation.vary(options.fabric, options.step(options.sparsities[0], 0))
     for sparsity in options.sparsities:
         for seed in range(options.seeds):
@@ -145,13 +142,13 @@ def _measure(plan: AblationPoint, variation: Variation, ablation: Ablation, opti
         fabric = replace(options.fabric, **variation.fabric)
         step = replace(options.step(plan.sparsity, plan.seed), **variation.step)
         return replace(plan, figures=ablation.figures(fabric, step, options.prefixes))
-    except Exception as error:  # whatever is wrong with one point, the others are measured
+    except Exception as error:  # one failing point must not stop the others
         failure = str(error) if isinstance(error, AcfError) else f"{type(error).__name__}: {error}"
         return replace(plan, failure=failure or type(error).__name__)
 
 
 def _with_ratios(points: Sequence[AblationPoint], ablation: Ablation) -> list[AblationPoint]:
-    """The points with ``speedup`` over the baseline of their sparsity and seed, and how well more MACs are used."""
+    """The points with ``speedup`` over the baseline of their sparsity and seed, and their ``scaling`` efficiency."""
     series, value = ablation.baseline
     bases = {
         (point.series if not series else "", point.sparsity, point.seed): point.figures
@@ -183,7 +180,7 @@ def _record(name: str, ablation: Ablation, options: AblationOptions, points: Seq
 
 
 def _stored_points(path: Path) -> tuple[AblationPoint, ...]:
-    """Points of an earlier run; none where there is no file, or one that is no record."""
+    """Points of an earlier run; none if the file is missing or damaged."""
     try:
         return AblationRecord.from_dict(json.loads(path.read_text(encoding="utf-8"))).points
     except (OSError, ValueError):

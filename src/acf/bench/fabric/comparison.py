@@ -1,41 +1,56 @@
-"""Whole training steps on the fabric and on its rivals of equal peak: throughput, energy, utilisation and why."""
+"""Whole training steps on a fabric and on machines of equal peak: throughput, energy, utilisation, losses by cause."""
 
 import resource
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from acf.bench.fabric.workloads import StepSpec, step_traces
+from acf.bench import OnProgress
+from acf.bench.fabric.workloads import EXAMPLES, StepSpec, step_traces
 from acf.bench.traces import TENSORCORE_512
 from acf.errors import ArchitectureError
-from acf.sim import ARCHITECTURES, Result, simulate_parts
+from acf.options import option
+from acf.sim import Result, simulate_parts, spec
 from acf.sim.accelerator import AcceleratorSpec
-from acf.sim.accelerators import TensorCore, TensorDash
 
-OnProgress = Callable[[str, float], None]
-
-TENSORDASH_512 = TensorDash(cores=8, clock_hz=250e6, multicast=4, dram_bytes_per_s=76.8e9, dram_kind="ddr")
-"""TensorDash with the MACs, clock and DRAM of acf-512."""
-
-_LARGE_DRAM = {"dram_bytes_per_s": 1024e9, "dram_kind": "hbm2"}
+_LARGE_DRAM = {"dram_pin_bytes_per_s": 1024e9, "dram_kind": "hbm2"}
 
 PEERS: dict[str, dict[str, AcceleratorSpec]] = {
-    "acf-512": {"tensorcore": TENSORCORE_512, "tensordash": TENSORDASH_512},
-    "acf-16384": {"tensorcore": TensorCore(**_LARGE_DRAM), "tensordash": TensorDash(**_LARGE_DRAM)},  # type: ignore[arg-type]
+    "acf-512": {"tensorcore": TENSORCORE_512, "tensordash": spec("tensordash-512")},
+    "acf-16384": {"tensorcore": spec("tensorcore", **_LARGE_DRAM), "tensordash": spec("tensordash", **_LARGE_DRAM)},
 }
-"""For each fabric the machines of equal MACs, clock and DRAM that it is compared with."""
+"""For each fabric, machines with the same MACs, clock and DRAM."""
 
 GPUS = ("gpu-v100", "gpu-h200")
-"""Rooflines of whole cards, for scale: their peak is not the fabric's."""
+"""Rooflines of whole cards, for scale: their peaks differ from the fabric's."""
+
+
+@dataclass(frozen=True)
+class ComparisonSpec:
+    """Steps of one network at several sparsities, and the machines to play them on: ``on`` and its peers of `PEERS`."""
+
+    network: str = option("transformer-base", "resnet50 or transformer-base.")
+    examples: int = option(0, "Images or tokens of a step; 0: 32 images, 4096 tokens.")
+    sparsities: tuple[float, ...] = option((0.0, 0.5, 0.75, 0.9), "Shares of blocks to drop.")
+    block: int = option(StepSpec.block, "Side of a block.")
+    on: str = option("acf-512", "acf-512 or acf-16384.")
+    gpus: bool = option(True, "Also the GPU rooflines.")
+
+    @property
+    def steps(self) -> list[StepSpec]:
+        """One step for each sparsity."""
+        examples = self.examples or EXAMPLES.get(self.network, 1)
+        return [StepSpec(self.network, examples, sparsity, self.block) for sparsity in self.sparsities]
 
 
 @dataclass(frozen=True)
 class PlayedStep:
-    """One step on one machine. ``lost`` is the share of MAC slots by reason; with ``utilization`` they add up to 1.
+    """One step on one machine. ``lost``: fraction of MAC slots by cause; with ``utilization`` they add up to 1.
 
-    ``step_seconds`` has the rest of the step, where the machine's model has it. ``host_seconds`` is what playing took.
+    ``seconds`` are of the matrix products, ``step_seconds`` of the whole step where the machine models the rest.
+    ``host_seconds`` is the time that simulation took.
     """
 
     network: str
@@ -59,7 +74,7 @@ class PlayedStep:
 
 
 def play_step(step: StepSpec, machine: str, spec: AcceleratorSpec | str) -> PlayedStep:
-    """Play a whole step; its layers come and go one at a time."""
+    """Simulate a whole step with one layer in memory at a time."""
     begin = time.perf_counter()
     result = simulate_parts(step_traces(step), spec)
     host_seconds = time.perf_counter() - begin
@@ -86,7 +101,7 @@ def play_step(step: StepSpec, machine: str, spec: AcceleratorSpec | str) -> Play
 
 
 def _by_op(result: Result) -> tuple[dict[str, Any], ...]:
-    """Utilisation of every product, and the reason that cost it most."""
+    """Utilisation of every product, and the largest cause of its losses."""
     rows = []
     for op in result.ops:
         slots = op.cycles * result.macs_per_cycle
@@ -105,16 +120,16 @@ def _by_op(result: Result) -> tuple[dict[str, Any], ...]:
 
 
 def compare_steps(steps: Sequence[StepSpec], fabric: str, gpus: bool, on_progress: OnProgress) -> list[PlayedStep]:
-    """Every step on ``fabric``, on its peers and, if asked, on the GPU rooflines."""
+    """Simulate every step on ``fabric``, on its peers and, with ``gpus``, on the GPU rooflines."""
     if fabric not in PEERS:
         raise ArchitectureError(f"fabric {fabric!r} is not one of {', '.join(PEERS)}; use one of these names")
-    machines: dict[str, AcceleratorSpec | str] = {fabric: ARCHITECTURES[fabric], **PEERS[fabric]}
+    machines: dict[str, AcceleratorSpec | str] = {fabric: fabric, **PEERS[fabric]}
     if gpus:
         machines |= {name: name for name in GPUS}
     played = []
     for index, step in enumerate(steps):
-        for place, (name, spec) in enumerate(machines.items()):
+        for place, (name, machine) in enumerate(machines.items()):
             on_progress(f"{step.label} on {name}", (index + place / len(machines)) / len(steps))
-            played.append(play_step(step, name, spec))
+            played.append(play_step(step, name, machine))
     on_progress("done", 1.0)
     return played

@@ -9,31 +9,38 @@ from typing import Any, TypeVar
 
 import torch
 
+from acf.bench.columns import kernel_ratio_table, step_ratio_table
 from acf.bench.kernels import cpu
 from acf.bench.kernels.roofline import Ceilings, roofline_page
-from acf.bench.kernels.tables import layer_ratio_table, step_ratio_table
 from acf.errors import MissingDependencyError, SparsityError
 from acf.files import write_whole
-from acf.ops.cpu_call import INSTRUCTION_SETS
+from acf.ops.cpu.call import INSTRUCTION_SETS
+from acf.options import option
 from acf.terminal import progress, show
 
 KINDS = ("linear", "conv", "step")
-SECTIONS = ("correctness", "layers", "norms", "conv", "overhead", "steps")
+SECTIONS = ("correctness", "layers", "norms", "conv", "overhead", "steps", "bias", "narrow")
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 T = TypeVar("T")
+
+
+def _written(values: Iterable[object]) -> str:
+    return ",".join(map(str, values))
 
 
 @dataclass(frozen=True)
 class CpuOptions:
     """The options of the CPU bench as typed: comma-separated lists."""
 
-    blocks: str
-    sparsities: str
-    kinds: str
-    dtype: str
-    rounds: int
-    instructions: str = ""
+    blocks: str = option(_written(cpu.CpuBenchSpec.blocks), "CPU: block sizes.")
+    sparsities: str = option(_written(cpu.CpuBenchSpec.sparsities), "CPU: shares of blocks to drop.")
+    kinds: str = option(_written(cpu.CpuBenchSpec.kinds), "CPU: of linear, conv, step.")
+    dtype: str = option("float32", "CPU: float32 or bfloat16.")
+    rounds: int = option(cpu.CpuBenchSpec.rounds, "CPU: interleaved repetitions; the best counts.", min=1)
+    instructions: str = option(
+        "", "CPU: of portable, avx2, avx512, avx512bf16; layers with each in turn. Default: the best."
+    )
 
     def spec(self) -> cpu.CpuBenchSpec:
         """The options checked and parsed."""
@@ -80,7 +87,7 @@ def run_on_cpu(options: CpuOptions, out: Path, as_json: bool) -> None:
         print(json.dumps(record, indent=2))
         return
     if result.layers:
-        show(layer_ratio_table(result.layers))
+        show(kernel_ratio_table(result.layers))
     if result.steps:
         show(step_ratio_table(result.steps))
     print(f"record and roofline: {out}")

@@ -12,8 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from acf.bench.kernels.roofline import Ceilings, RooflinePoint
-from acf.ops.conv import Conv2dGeometry, block_conv2d_forward, block_conv2d_input_grad, block_conv2d_weight_grad
-from acf.ops.cpu_call import instruction_set, with_instruction_set
+from acf.ops import Conv2dGeometry
+from acf.ops.conv import block_conv2d_forward, block_conv2d_input_grad, block_conv2d_weight_grad
+from acf.ops.cpu.call import instruction_set, with_instruction_set
 from acf.ops.linear import block_linear_forward, block_linear_input_grad, block_linear_weight_grad
 from acf.sparse import BlockLayout, BlockTopology, matrix_to_conv_weight
 
@@ -170,9 +171,9 @@ def bench_linear(
     output_grad = torch.randn(shape.tokens, shape.out_features).to(dtype)
     times = _interleaved(
         [
-            (lambda: x @ dense.T, lambda: block_linear_forward(x, weight, *topology)),
+            (lambda: x @ dense.T, lambda: block_linear_forward(x, weight, None, *topology)),
             (lambda: output_grad @ dense, lambda: block_linear_input_grad(output_grad, weight, *topology)),
-            (lambda: output_grad.T @ x, lambda: block_linear_weight_grad(output_grad, x, *topology)),
+            (lambda: output_grad.T @ x, lambda: block_linear_weight_grad(output_grad, x, *topology, x.dtype)),
         ],
         rounds,
     )
@@ -207,7 +208,7 @@ def bench_conv2d(
         [
             (
                 lambda: nn.functional.conv2d(x, dense, None, shape.stride, padding),
-                lambda: block_conv2d_forward(x, weight, *topology, *lists),
+                lambda: block_conv2d_forward(x, weight, None, *topology, *lists),
             ),
             (
                 lambda: dense_gradient(True, False),
@@ -215,7 +216,7 @@ def bench_conv2d(
             ),
             (
                 lambda: dense_gradient(False, True),
-                lambda: block_conv2d_weight_grad(output_grad, x, *topology, *lists),
+                lambda: block_conv2d_weight_grad(output_grad, x, *topology, *lists, x.dtype),
             ),
         ],
         rounds,
@@ -225,15 +226,14 @@ def bench_conv2d(
 
 def bench_training_step(
     name: str,
-    dense: nn.Module,
-    sparse: nn.Module,
-    x: Tensor,
-    target: Tensor,
+    models: tuple[nn.Module, nn.Module],
+    batch: tuple[Tensor, Tensor],
     block: int,
     sparsity: float,
     rounds: int = 9,
 ) -> StepRatio:
-    """Time a step (forward, cross entropy, backward, AdamW) of a model and of its sparse twin."""
+    """Time a step (forward, cross entropy, backward, AdamW) on ``batch`` of the dense and the sparse of ``models``."""
+    x, target = batch
 
     def step_of(model: nn.Module) -> Callable[[], object]:
         optimizer = torch.optim.AdamW(model.parameters())
@@ -245,7 +245,7 @@ def bench_training_step(
 
         return step
 
-    (times,) = _interleaved([(step_of(dense), step_of(sparse))], rounds)
+    (times,) = _interleaved([(step_of(models[0]), step_of(models[1]))], rounds)
     return StepRatio(name, block, sparsity, times)
 
 
@@ -261,7 +261,8 @@ def bench_mlp_step(block: int, sparsity: float, width: int = 2048, tokens: int =
     sparse = model()
     sparsify_(sparse, BlockSparsity(sparsity=sparsity, block=block), filter_fn=_is_hidden_layer)
     x, target = torch.randn(tokens, width), torch.randint(10, (tokens,))
-    return bench_training_step(f"mlp 4x{width}, {tokens} tokens", model(), sparse, x, target, block, sparsity, rounds)
+    name = f"mlp 4x{width}, {tokens} tokens"
+    return bench_training_step(name, (model(), sparse), (x, target), block, sparsity, rounds)
 
 
 def bench_cnn_step(block: int, sparsity: float, channels: int = 256, size: int = 16, rounds: int = 9) -> StepRatio:
@@ -279,7 +280,7 @@ def bench_cnn_step(block: int, sparsity: float, channels: int = 256, size: int =
     x = torch.randn(32, channels, size, size).to(memory_format=torch.channels_last)
     target = torch.randint(10, (32,))
     name = f"cnn 4x{channels} {size}^2, 32 images"
-    return bench_training_step(name, model(), sparse, x, target, block, sparsity, rounds)
+    return bench_training_step(name, (model(), sparse), (x, target), block, sparsity, rounds)
 
 
 def _is_hidden_layer(module: nn.Module, name: str) -> bool:

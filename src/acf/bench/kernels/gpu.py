@@ -1,12 +1,13 @@
 """Correctness and speed of the Triton kernels on this machine's GPU, against cuBLAS and cuDNN in the same run.
 
 `acf bench kernels --device cuda` runs it and writes ``kernels-<device>.json``. Sections: ``correctness``, ``layers``,
-``norms``, ``conv``, ``overhead`` and ``steps`` (whole training steps).
+``norms``, ``conv``, ``overhead``, ``steps`` (whole training steps), ``bias`` (layers with a bias, and the correctness
+of every epilogue) and ``narrow`` (layers of about 1,000 channels, 1x1 and strided convolutions).
 """
 
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import partial
 from typing import Any
@@ -15,9 +16,11 @@ from unittest.mock import patch
 import torch
 import triton
 from torch import Tensor
-from triton.testing import do_bench
 
+from acf.bench.kernels.gpu_bias import bias_lines, measure_bias
 from acf.bench.kernels.gpu_correctness import check_everything
+from acf.bench.kernels.gpu_narrow import measure_narrow, narrow_lines
+from acf.bench.kernels.gpu_timing import ROUNDS, dense_conv_passes, medians, sparse_conv_passes
 from acf.bench.kernels.precompile import (
     CONV_BLOCKS,
     THREE_BY_THREE,
@@ -28,11 +31,9 @@ from acf.bench.kernels.precompile import (
 from acf.bench.kernels.roofline import RooflinePoint
 from acf.bench.kernels.steps import measure_steps, step_lines
 from acf.ops import block_conv2d, block_gradient_norms, block_linear
-from acf.ops import conv as conv_ops
 from acf.ops import linear as linear_ops
 from acf.ops.triton import launch, product, weight_grad
 from acf.ops.triton.tuning import TUNER
-from acf.sparse import BlockTopology
 
 TOKENS, OUTPUTS, INPUTS = 8192, 16384, 4096
 LAYER_CASES = ((128, (0.9, 0.75, 0.5)), (64, (0.9, 0.75, 0.5)), (32, (0.9,)), (16, (0.9,)))
@@ -40,22 +41,7 @@ LAYER_AIMS = {(128, 0.9): 7.5, (128, 0.75): 3.3, (128, 0.5): 1.6, (64, 0.9): 6.5
 LAYER_AIMS |= {(32, 0.9): 5.0, (16, 0.9): 3.0}
 CONV_CASES = ((256, 14), (256, 28), (512, 14), (512, 28))
 CONV_BATCH, CONV_AIM = 256, 2.5
-ROUNDS = 5
 OVERHEAD_CALLS = 200
-
-
-def medians(functions: Mapping[str, Callable[[], object]], repeat_ms: int = 20) -> dict[str, float]:
-    """Median device milliseconds of each function over several rounds that alternate between them.
-
-    Alternating spreads changes of the clock (the chip slows down as it heats) evenly over all of them. Launches are
-    replayed from CUDA graphs: otherwise a time shorter than Python takes to launch would be Python's.
-    """
-    replays = {name: graphed(function) for name, function in functions.items()}
-    times: dict[str, list[float]] = {name: [] for name in functions}
-    for _ in range(ROUNDS):
-        for name, replay in replays.items():
-            times[name].append(do_bench(replay, warmup=5, rep=repeat_ms, return_mode="median"))
-    return {name: sorted(values)[len(values) // 2] for name, values in times.items()}
 
 
 def measure_ceilings() -> dict[str, float]:
@@ -86,9 +72,9 @@ def measure_layers(ceilings: dict[str, float]) -> list[dict[str, Any]]:
             times = medians(
                 library
                 | {
-                    "forward": partial(linear_ops.block_linear_forward, x, weight, *topology),
+                    "forward": partial(linear_ops.block_linear_forward, x, weight, None, *topology),
                     "input_grad": partial(linear_ops.block_linear_input_grad, gradient, weight, *topology),
-                    "weight_grad": partial(linear_ops.block_linear_weight_grad, gradient, x, *topology),
+                    "weight_grad": partial(linear_ops.block_linear_weight_grad, gradient, x, *topology, x.dtype),
                 }
             )
             rows.append(layer_row(block, sparsity, topology.block_rows.numel(), times, ceilings))
@@ -149,11 +135,11 @@ def measure_convs() -> list[dict[str, Any]]:
         x = random_tensor(CONV_BATCH, channels, size, size).contiguous(memory_format=torch.channels_last)
         gradient = torch.randn_like(x)
         dense = random_tensor(channels, channels, 3, 3).contiguous(memory_format=torch.channels_last)
-        library = dense_conv_passes(x, gradient, dense)
+        library = dense_conv_passes(x, gradient, dense, THREE_BY_THREE)
         for block in CONV_BLOCKS:
             topology = random_topology(channels // block, 9 * channels // block, block, 0.1)
             weight = random_tensor(topology.block_rows.numel(), block, block)
-            ours = sparse_conv_passes(x, gradient, weight, topology)
+            ours = sparse_conv_passes(x, gradient, weight, topology, THREE_BY_THREE)
             times = medians(library | ours, repeat_ms=10)
             ratio = sum(times[f"dense_{name}"] for name in ours) / sum(times[name] for name in ours)
             rows.append(
@@ -161,46 +147,6 @@ def measure_convs() -> list[dict[str, Any]]:
             )
             print(rows[-1], flush=True)
     return rows
-
-
-def sparse_conv_passes(
-    x: Tensor, gradient: Tensor, weight: Tensor, topology: BlockTopology
-) -> dict[str, Callable[[], object]]:
-    """Our three passes of the same convolution."""
-    pairs = THREE_BY_THREE.as_lists()
-    return {
-        "forward": lambda: conv_ops.block_conv2d_forward(x, weight, *topology, *pairs),
-        "input_grad": lambda: conv_ops.block_conv2d_input_grad(gradient, weight, *topology, list(x.shape), *pairs),
-        "weight_grad": lambda: conv_ops.block_conv2d_weight_grad(gradient, x, *topology, *pairs),
-    }
-
-
-def dense_conv_passes(x: Tensor, gradient: Tensor, dense: Tensor) -> dict[str, Callable[[], object]]:
-    """The library's three passes of a 3x3 convolution with padding 1."""
-
-    def backward(of_input: bool) -> object:
-        return torch.ops.aten.convolution_backward(
-            gradient, x, dense, None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1, [of_input, not of_input, False]
-        )
-
-    return {
-        "dense_forward": lambda: torch.nn.functional.conv2d(x, dense, padding=1),
-        "dense_input_grad": lambda: backward(True),
-        "dense_weight_grad": lambda: backward(False),
-    }
-
-
-def graphed(function: Callable[[], object]) -> Callable[[], object]:
-    """``function`` as a CUDA graph, so that the time measured is the device's alone."""
-    stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-    with torch.cuda.stream(stream):
-        for _ in range(3):
-            function()
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        function()
-    return graph.replay
 
 
 def measure_overhead() -> dict[str, float]:
@@ -215,11 +161,11 @@ def measure_overhead() -> dict[str, float]:
     functions: dict[str, Callable[[], object]] = {
         "dense_forward": lambda: torch.nn.functional.linear(x, dense),
         "dense_forward_backward": forward_and_backward(torch.nn.functional.linear, x, dense, gradient),
-        "forward": lambda: linear_ops.block_linear_forward(x, weight, *topology),
+        "forward": lambda: linear_ops.block_linear_forward(x, weight, None, *topology),
         "input_grad": lambda: linear_ops.block_linear_input_grad(gradient, weight, *topology),
-        "weight_grad": lambda: linear_ops.block_linear_weight_grad(gradient, x, *topology),
-        "forward_without_op": lambda: product.linear(x, weight, *topology),
-        "weight_grad_without_op": lambda: weight_grad.linear_weight_grad(gradient, x, *topology),
+        "weight_grad": lambda: linear_ops.block_linear_weight_grad(gradient, x, *topology, x.dtype),
+        "forward_without_op": lambda: product.linear(x, weight, None, *topology),
+        "weight_grad_without_op": lambda: weight_grad.linear_weight_grad(gradient, x, *topology, x.dtype),
         "forward_backward": forward_and_backward(partial(block_linear, topology=topology), x, weight, gradient),
     }
     result = {name: host_microseconds(function) for name, function in functions.items()}
@@ -275,7 +221,7 @@ def check_ops_against_autograd() -> None:
 def run_gpu_bench(sections: Sequence[str], on_record: Callable[[dict[str, Any]], None]) -> None:
     """Measure ``sections`` in turn; after each ``on_record`` gets all so far, so that an interruption loses one."""
     begin = time.perf_counter()
-    precompile(steps="steps" in sections)
+    precompile(sections)
     check_ops_against_autograd()
     ceilings = measure_ceilings()
     record: dict[str, Any] = {
@@ -292,6 +238,8 @@ def run_gpu_bench(sections: Sequence[str], on_record: Callable[[dict[str, Any]],
         "conv": measure_convs,
         "overhead": measure_overhead,
         "steps": measure_steps,
+        "bias": measure_bias,
+        "narrow": measure_narrow,
     }
     for section in sections:
         found = measures[section]()
@@ -329,4 +277,5 @@ def summary_lines(record: dict[str, Any]) -> list[str]:
         for row in record.get("conv", ())
     ]
     lines += [f"host {name}: {value:.0f} us per call" for name, value in record.get("overhead", {}).items()]
+    lines += bias_lines(record.get("bias")) + narrow_lines(record.get("narrow", ()))
     return lines + step_lines(record.get("steps", ()))

@@ -11,18 +11,18 @@ from torch import Tensor
 from torch.nn.functional import gelu as gelu_of
 
 from acf.ops import Conv2dGeometry, reference
-from acf.ops.gelu import packed_slopes
-from acf.ops.triton import conv, gelu, norms, product, weight_grad
+from acf.ops.mlp import packed_slopes
+from acf.ops.triton import conv, mlp, norms, product, weight_grad
 from acf.ops.triton.configs import (
-    SPECIALISED_PRODUCT,
+    WARP_SPECIALISED_PRODUCT,
     conv_product_configs,
     conv_weight_grad_configs,
     product_configs,
     weight_grad_configs,
 )
 from acf.ops.triton.pixels import ConvProblem
-from acf.ops.triton.specialised import has_specialised
 from acf.ops.triton.support import BLOCK_SIZES, dot_precision
+from acf.ops.triton.warp_specialised import has_warp_specialisation
 from acf.sparse import BlockLayout, BlockTopology
 
 TOLERANCE = {torch.float32: 2e-6, torch.float16: 1e-3, torch.bfloat16: 6e-3}
@@ -70,7 +70,7 @@ def check_linear(log: ErrorLog, block: int, dtype: torch.dtype, tokens: int) -> 
         True: reference.linear(wide[1], wide[2], topology),
         False: reference.linear_input_grad(wide[0], wide[2], topology),
     }
-    for config in product_configs(block, x.itemsize, precision, has_specialised(x.get_device())):
+    for config in product_configs(block, x.itemsize, precision, has_warp_specialisation(x.get_device())):
         for forward, operand in ((True, x), (False, gradient)):
             out = poisoned(*expected[forward].shape, dtype=dtype)
             product.launch_product(config, operand, weight, out, topology, forward)
@@ -91,26 +91,30 @@ def check_gelu(
     precision, weight = dot_precision(x.dtype), weight / (2 * block) ** 0.5  # hidden values of order one
     shift = torch.randn(gradient.shape[1], device="cuda").to(x.dtype)
     scaled = reference.linear_input_grad(gradient.double(), weight.double(), topology) * x.double()
-    for config in gelu.gelu_configs(block, x.itemsize, precision):
+    for config in mlp.epilogue_configs(block, x.itemsize, precision):
         for bias in (None, shift):
             hidden = reference.linear(x.double(), weight.double(), topology)
             hidden = (hidden if bias is None else hidden + bias.double()).requires_grad_()
             value = torch.nn.functional.gelu(hidden)
             (rise,) = torch.autograd.grad(value.sum(), hidden)
             activated, slope = (poisoned(*gradient.shape, dtype=x.dtype) for _ in range(2))
-            gelu.launch_gelu(config, x, weight, bias, activated, slope, topology)
+            mlp.launch_activation(config, x, weight, bias, (activated, slope), topology, "gelu")
             log.add(f"GELU {x.dtype} {precision}", activated, value.detach(), tolerance)
             log.add(f"slope of GELU {x.dtype} {precision}", slope, rise, tolerance)
         out = poisoned(*x.shape, dtype=x.dtype)
-        gelu.launch_scaled(config, gradient, weight, x, out, topology)
+        mlp.launch_scaled(config, gradient, weight, x, out, topology)
         log.add(f"scaled input gradient {x.dtype} {precision}", out, scaled, tolerance)
 
 
-def check_specialised(log: ErrorLog, block: int, dtype: torch.dtype) -> None:
+def check_warp_specialised(log: ErrorLog, block: int, dtype: torch.dtype) -> None:
     """More output tiles than programs, empty groups among them, and the same bits from prepared launches."""
-    if block not in SPECIALISED_PRODUCT or dtype.itemsize != 2 or not has_specialised(torch.cuda.current_device()):
+    if (
+        block not in WARP_SPECIALISED_PRODUCT
+        or dtype.itemsize != 2
+        or not has_warp_specialisation(torch.cuda.current_device())
+    ):
         return
-    config, first, second = SPECIALISED_PRODUCT[block], odd_topology(40, 23, block), odd_topology(23, 40, block)
+    config, first, second = WARP_SPECIALISED_PRODUCT[block], odd_topology(40, 23, block), odd_topology(23, 40, block)
     weights = [
         (torch.randn(topology.block_rows.numel(), block, block, device="cuda") / block**0.5).to(dtype)
         for topology in (first, second)
@@ -124,12 +128,12 @@ def check_specialised(log: ErrorLog, block: int, dtype: torch.dtype) -> None:
     passes: list[tuple[Callable[[Tensor], Any], Callable[[Any, Tensor], bool], Tensor]] = [
         (
             lambda y: product.launch_product(config, x, weights[0], y, first, True),
-            lambda again, y: again(x.clone(), weights[0], y, *rows),
+            lambda again, y: again(x.clone(), weights[0], y, weights[0], *rows),
             hidden,
         ),
         (
             lambda y: product.launch_product(config, gradient, weights[1], y, second, False),
-            lambda again, y: again(gradient.clone(), weights[1], y, *cols),
+            lambda again, y: again(gradient.clone(), weights[1], y, weights[1], *cols),
             backward,
         ),
     ]
@@ -138,12 +142,12 @@ def check_specialised(log: ErrorLog, block: int, dtype: torch.dtype) -> None:
         slope = packed_slopes(x, 40 * block, block)
         passes += [
             (
-                lambda y: gelu.launch_gelu(config, x, weights[0], shift, y, slope, first),
+                lambda y: mlp.launch_activation(config, x, weights[0], shift, (y, slope), first, "gelu"),
                 lambda again, y: again(x.clone(), weights[0], y, slope, shift, *rows),
                 gelu_of(shifted),
             ),
             (
-                lambda y: gelu.launch_scaled(config, gradient, weights[1], slope, y, second),
+                lambda y: mlp.launch_scaled(config, gradient, weights[1], slope, y, second),
                 lambda again, y: again(gradient.clone(), weights[1], slope, y, *cols),
                 torch.ops.aten.gelu_backward(backward, shifted),
             ),
@@ -151,9 +155,9 @@ def check_specialised(log: ErrorLog, block: int, dtype: torch.dtype) -> None:
     for start, restart, expected in passes:
         out, again = (poisoned(*expected.shape, dtype=dtype) for _ in range(2))
         prepared = start(out)
-        log.add(f"specialised {dtype}", out, expected, TOLERANCE[dtype])
+        log.add(f"warp-specialised {dtype}", out, expected, TOLERANCE[dtype])
         if prepared is not None and not (restart(prepared, again) and torch.equal(out, again)):
-            raise ArithmeticError(f"specialised, blocks of {block}: a prepared launch differs from the first")
+            raise ArithmeticError(f"warp-specialised, blocks of {block}: a prepared launch differs from the first")
 
 
 def check_norms(log: ErrorLog, gradient: Tensor, x: Tensor, block: int, tolerance: float) -> None:
@@ -173,17 +177,17 @@ def check_norms(log: ErrorLog, gradient: Tensor, x: Tensor, block: int, toleranc
 
 def check_conv(log: ErrorLog, block: int, dtype: torch.dtype, geometry: Conv2dGeometry) -> None:
     """Every configuration of the three convolution passes, and the norms, on one random problem."""
-    in_channels, out_channels, taps = 2 * block, 3 * block, geometry.kernel_size[0] * geometry.kernel_size[1]
+    in_channels, out_channels, taps = 2 * block, 3 * block, geometry.taps
     topology = odd_topology(3, 2 * taps, block)
     weight = torch.randn(topology.block_rows.numel(), block, block, device="cuda").to(dtype)
     x = torch.randn(3, in_channels, 13, 10, device="cuda").to(dtype).contiguous(memory_format=torch.channels_last)
     gradient = torch.randn(3, out_channels, *geometry.output_size(13, 10), device="cuda").to(dtype)
     problem = ConvProblem.build(list(x.shape), list(gradient.shape), geometry)
-    pairs, tolerance = geometry.as_lists(), TOLERANCE[dtype]
+    tolerance = TOLERANCE[dtype]
     wide = (gradient.double(), x.double(), weight.double())
     source, flat = problem.pixels_of(x), problem.pixels_of(gradient)
-    forward = problem.pixels_of(reference.conv2d(wide[1], wide[2], topology, *pairs))
-    backward = problem.pixels_of(reference.conv2d_input_grad(wide[0], wide[2], topology, list(x.shape), *pairs))
+    forward = problem.pixels_of(reference.conv2d(wide[1], wide[2], topology, geometry))
+    backward = problem.pixels_of(reference.conv2d_input_grad(wide[0], wide[2], topology, list(x.shape), geometry))
     for config in conv_product_configs(block, x.itemsize, "ieee", problem.unstrided):
         out = poisoned(*flat.shape, dtype=dtype)
         conv.launch_conv_forward(config, source, weight, out, topology, problem)
@@ -191,7 +195,7 @@ def check_conv(log: ErrorLog, block: int, dtype: torch.dtype, geometry: Conv2dGe
         out = poisoned(*source.shape, dtype=dtype)
         conv.launch_conv_input_grad(config, flat, weight, out, topology, problem)
         log.add(f"conv {dtype}", out, backward, tolerance)
-    expected = reference.conv2d_weight_grad(wide[0], wide[1], topology, *pairs)
+    expected = reference.conv2d_weight_grad(wide[0], wide[1], topology, geometry)
     for config in conv_weight_grad_configs(block, x.itemsize, "ieee", problem.unstrided, (1, 4)):
         out = poisoned(*weight.shape, dtype=dtype)
         conv.launch_conv_weight_grad(config, flat, source, out, topology, problem)
@@ -208,14 +212,14 @@ def check_large_index(log: ErrorLog) -> None:
     topology = odd_topology(128, 4, block)
     weight = torch.randn(topology.block_rows.numel(), block, block, device="cuda", dtype=torch.bfloat16)
     x = torch.randn(tokens, 4 * block, device="cuda", dtype=torch.bfloat16)
-    y = product.linear(x, weight, *topology)
+    y = product.linear(x, weight, None, *topology)
     expected = reference.linear(x[-tail:].double(), weight.double(), topology)
     log.add("more than 2**31 elements", y[-tail:], expected, TOLERANCE[torch.bfloat16])
     input_grad = product.linear_input_grad(y, weight, *topology)
     expected = reference.linear_input_grad(y[-tail:].double(), weight.double(), topology)
     log.add("more than 2**31 elements", input_grad[-tail:], expected, TOLERANCE[torch.bfloat16])
     y[:-tail] = 0
-    gradient = weight_grad.linear_weight_grad(y, x, *topology)
+    gradient = weight_grad.linear_weight_grad(y, x, *topology, x.dtype)
     expected = reference.linear_weight_grad(y[-tail:].double(), x[-tail:].double(), topology)
     log.add("more than 2**31 elements", gradient, expected, TOLERANCE[torch.bfloat16])
 
@@ -234,7 +238,7 @@ def check_determinism() -> None:
     x[17, 200] = float("nan")
     present = torch.zeros(9, dtype=torch.bool, device="cuda")
     present[topology.block_rows[topology.block_cols == 200 // 64].long()] = True
-    reached = product.linear(x, weight, *topology).isnan().view(len(x), 9, 64)
+    reached = product.linear(x, weight, None, *topology).isnan().view(len(x), 9, 64)
     if not torch.equal(reached[17].all(1), present) or int(reached.sum()) != 64 * int(present.sum()):
         raise ArithmeticError("a NaN in x did not reach exactly the outputs that have a block for it")
 
@@ -250,14 +254,18 @@ def check_relaunch(block: int) -> None:
     )
     pairs = Conv2dGeometry((3, 3), (1, 1), (1, 1), (1, 1)).as_lists()
     passes: list[tuple[Callable[..., Tensor], tuple[Tensor, ...], tuple[Any, ...]]] = [
-        (product.linear, (x, weight), topology),
+        (product.linear, (x, weight), (None, *topology)),
         (product.linear_input_grad, (gradient, weight), topology),
-        (weight_grad.linear_weight_grad, (gradient, x), topology),
-        (lambda x, weight, *rest: gelu.linear_gelu(x, weight, None, False, *rest)[1], (x, weight), topology),
-        (gelu.linear_scaled_input_grad, (gradient, weight, x), topology),
-        (conv.conv2d, (images, kernel), (*conv_topology, *pairs)),
+        (weight_grad.linear_weight_grad, (gradient, x), (*topology, x.dtype)),
+        (
+            lambda x, weight, *rest: mlp.linear_activation(x, weight, None, "gelu", False, *rest)[1],
+            (x, weight),
+            topology,
+        ),
+        (mlp.linear_scaled_input_grad, (gradient, weight, x), topology),
+        (conv.conv2d, (images, kernel), (None, *conv_topology, *pairs)),
         (conv.conv2d_input_grad, (images_grad, kernel), (*conv_topology, sizes, *pairs)),
-        (conv.conv2d_weight_grad, (images_grad, images), (*conv_topology, *pairs)),
+        (conv.conv2d_weight_grad, (images_grad, images), (*conv_topology, *pairs, x.dtype)),
     ]
     for run, operands, rest in passes:
         first = run(*operands, *rest)
@@ -274,7 +282,7 @@ def check_block_size(block: int, dtype_name: str, allow_tf32: bool) -> dict[str,
     log = ErrorLog()
     for tokens in (1, 333):
         check_linear(log, block, getattr(torch, dtype_name), tokens)
-    check_specialised(log, block, getattr(torch, dtype_name))
+    check_warp_specialised(log, block, getattr(torch, dtype_name))
     return log.largest
 
 

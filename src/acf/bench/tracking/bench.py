@@ -1,4 +1,4 @@
-"""`acf bench tracking`: recording each rule's run, and keeping figures, table and plot."""
+"""`acf bench tracking`: how closely gradient-threshold rules follow their target sparsity; figures, table and plot."""
 
 import datetime
 import json
@@ -7,11 +7,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from rich.table import Table
-
-from acf.bench.accuracy.bench import machine_name
+from acf.bench.columns import TRACKING
+from acf.bench.machine import machine_name
 from acf.bench.tracking.plot import tracking_svg
 from acf.bench.tracking.recording import Tracked, TrackingSpec, record_tracking
+from acf.columns import markdown_table, records
 from acf.errors import SparsityError
 from acf.files import write_whole
 from acf.gradients import RULES
@@ -19,11 +19,10 @@ from acf.terminal import progress
 from acf.zoo.data.images import load_images
 
 DATA_SET = "fashion-mnist"
-_COLUMNS = ("threshold", "mean distance", "worst layer", "off at the end", "accuracy")
 
 
 def run_tracking(methods: str, spec: TrackingSpec, data: Path | None, visible: bool) -> list[Tracked]:
-    """The record of every method of the comma-separated ``methods``, trained on Fashion-MNIST."""
+    """Train on Fashion-MNIST with every rule of the comma-separated ``methods``."""
     names = [name.strip() for name in methods.split(",") if name.strip()]
     for name in names:
         if name not in RULES:
@@ -39,16 +38,6 @@ def run_tracking(methods: str, spec: TrackingSpec, data: Path | None, visible: b
     return runs
 
 
-def tracking_table(runs: Sequence[Tracked]) -> Table:
-    """Distances from the target in points, and accuracies."""
-    table = Table(title=f"achieved gradient sparsity, target {runs[0].target:.0%}")
-    for column in _COLUMNS:
-        table.add_column(column, justify="left" if column == "threshold" else "right")
-    for run in runs:
-        table.add_row(*_cells(run))
-    return table
-
-
 def figures(spec: TrackingSpec, runs: Sequence[Tracked]) -> dict[str, Any]:
     """Everything as plain values, for JSON."""
     return {
@@ -56,36 +45,12 @@ def figures(spec: TrackingSpec, runs: Sequence[Tracked]) -> dict[str, Any]:
         "machine": machine_name("cpu"),
         "date": datetime.date.today().isoformat(),
         "spec": asdict(spec),
-        "runs": [
-            {
-                "method": run.method,
-                "mean_distance": run.mean_miss,
-                "worst_layer": run.worst_layer_miss,
-                "off_at_the_end": run.drift,
-                "accuracy": run.accuracy,
-            }
-            for run in runs
-        ],
+        "runs": records(TRACKING, runs),
     }
 
 
 def keep(spec: TrackingSpec, runs: Sequence[Tracked], folder: Path) -> None:
     """Write ``tracking.json``, ``tracking.svg`` and the table ``tracking-table.md`` into ``folder``."""
-    lines = [
-        f"| {' | '.join(_COLUMNS)} |",
-        f"|{'---|' * len(_COLUMNS)}",
-        *(f"| {' | '.join(_cells(r))} |" for r in runs),
-    ]
     write_whole(folder / "tracking.json", (json.dumps(figures(spec, runs), indent=1) + "\n").encode())
     write_whole(folder / "tracking.svg", tracking_svg(runs).encode())
-    write_whole(folder / "tracking-table.md", ("\n".join(lines) + "\n").encode())
-
-
-def _cells(run: Tracked) -> tuple[str, ...]:
-    return (
-        run.method,
-        f"{100 * run.mean_miss:.1f} pp",
-        f"{100 * run.worst_layer_miss:.1f} pp",
-        f"{100 * run.drift:+.1f} pp",
-        f"{run.accuracy:.2f} %",
-    )
+    write_whole(folder / "tracking-table.md", markdown_table(TRACKING, runs).encode())

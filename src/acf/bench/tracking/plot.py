@@ -1,4 +1,4 @@
-"""Curves of achieved sparsity as a small SVG file, readable on light and on dark pages."""
+"""Plot of the achieved gradient sparsity as a small SVG file, readable on light and on dark pages."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ INK = "#777777"
 
 
 def tracking_svg(runs: Sequence[Tracked]) -> str:
-    """The mean share of zeros of each run by step, the target dashed."""
+    """Mean fraction of zeros of each run over the steps; the target is dashed."""
     target = runs[0].target
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH_PX} {HEIGHT_PX}" '

@@ -2,10 +2,8 @@
 
 import typer
 
-from acf.cli.rtl.components import area, costs, emit, power, synth, units
-from acf.cli.rtl.fabric import describe, device, lockstep, sim
+from acf.cli.rtl import components, fabric
 
 app = typer.Typer(help="Components as hardware: Verilog, FPGA resources, area, power.", no_args_is_help=True)
-
-for command in (lockstep, sim, device, describe, units, emit, synth, area, costs, power):
-    app.command()(command)
+for group in (fabric, components):
+    app.add_typer(group.app)  # without a name: the commands stand beside each other

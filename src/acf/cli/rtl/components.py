@@ -2,14 +2,20 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
 
 from acf.cli.options import Json, print_json
+from acf.cli.specs import spec_command
 from acf.files import write_whole
 from acf.rtl.tools.requirements import require
+
+if TYPE_CHECKING:
+    from acf.rtl.verify.workloads import PowerWorkload
+
+app = typer.Typer()
 
 UnitName = Annotated[
     str | None, typer.Argument(help="A component's name; `acf rtl units` lists them. Or --config.", show_default=False)
@@ -18,6 +24,7 @@ FabricName = Annotated[str | None, typer.Option("--config", help="A fabric's nam
 CellLibrary = Annotated[Path, typer.Option(help="The liberty file of a cell library.")]
 
 
+@app.command()
 def units(as_json: Json = False) -> None:
     """List the components by name."""
     require("amaranth")
@@ -31,6 +38,7 @@ def units(as_json: Json = False) -> None:
         show(units_table(UNITS))
 
 
+@app.command()
 def emit(
     unit: UnitName = None,
     config: FabricName = None,
@@ -62,6 +70,7 @@ def emit(
         raise typer.Exit(1)
 
 
+@app.command()
 def synth(
     unit: UnitName = None,
     config: FabricName = None,
@@ -82,6 +91,7 @@ def synth(
     _show(synthesise(design.build(), design.top, target), synthesis_table, as_json)
 
 
+@app.command()
 def area(
     liberty: CellLibrary,
     unit: UnitName = None,
@@ -99,6 +109,7 @@ def area(
     _show(measure_area(design.build(), design.top, cells), area_table, as_json)
 
 
+@app.command()
 def costs(
     liberty: Annotated[Path, typer.Option(help="The liberty file of a cell library; areas in square micrometres.")],
     node: Annotated[int, typer.Option(min=1, help="The library's technology node in nm, for example 180.")],
@@ -118,15 +129,12 @@ def costs(
     _show(compare_costs(fabric, cells, node), cost_table, as_json)
 
 
+@spec_command(app, workload="acf.rtl.verify.workloads:PowerWorkload")
 def power(
+    workload: "PowerWorkload",
     unit: UnitName = None,
     config: FabricName = None,
     liberty: Annotated[Path | None, typer.Option(help="The liberty file; without it gate inputs are counted.")] = None,
-    cycles: Annotated[int, typer.Option(min=1, help="Cycles to run a component.")] = 2000,
-    zeros: Annotated[float, typer.Option(min=0.0, max=1.0, help="mac, fabric: share of zeros in one operand.")] = 0.5,
-    sparsity: Annotated[float, typer.Option(min=0.0, max=1.0, help="fabric: share of absent blocks.")] = 0.5,
-    size: Annotated[int, typer.Option(min=1, help="fabric: rows, reduction and columns of the product.")] = 32,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the inputs.")] = 0,
     as_json: Json = False,
 ) -> None:
     """Relative power of a component, or of a small fabric that computes a product, from the toggles of its gates."""
@@ -139,18 +147,18 @@ def power(
     from acf.rtl.tools.reports.tables import power_table
     from acf.rtl.tools.verilator import find_verilator
     from acf.rtl.verify.fabric_power import measure_fabric_power
-    from acf.rtl.verify.lockstep.products import Layer
+    from acf.rtl.verify.lockstep.products import Product
 
     design = find_design(unit, config)
     cells = None if liberty is None else Liberty.read(liberty)
     find_verilator()
     if unit is None:
-        shape, layer = find_shape(config), Layer(size, size, size, zeros, sparsity, seed)
-        report = measure_fabric_power(shape, layer.product(shape.tile), cells)
+        shape = find_shape(config)
+        report = measure_fabric_power(shape, Product.of_layer(workload.layer, shape.tile), cells)
     else:
         component = design.build()
-        inputs = stimulus_of(unit)(component, cycles, zeros, seed)
-        report = measure_power(component, design.top, inputs, cycles, cells)
+        inputs = stimulus_of(unit)(component, workload.cycles, workload.zeros, workload.seed)
+        report = measure_power(component, design.top, inputs, workload.cycles, cells)
     _show(report, power_table, as_json)
 
 

@@ -2,11 +2,17 @@
 
 import json
 import time
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from acf.cli.specs import spec_command
 from acf.rtl.tools.requirements import require
+
+if TYPE_CHECKING:
+    from acf.rtl.verify.workloads import Layer
+
+app = typer.Typer()
 
 FabricName = Annotated[
     str | None,
@@ -14,14 +20,10 @@ FabricName = Annotated[
 ]
 Backend = Annotated[str, typer.Option(help="verilator, pysim, or auto: the first that works.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
-Tokens = Annotated[int, typer.Option(min=1, help="Rows of the left operand.")]
-Inputs = Annotated[int, typer.Option(min=1, help="Length of the reduction.")]
-Outputs = Annotated[int, typer.Option(min=1, help="Columns of the right operand.")]
-Zeros = Annotated[float, typer.Option(min=0.0, max=1.0, help="Share of zeros in the left operand.")]
-Sparsity = Annotated[float, typer.Option(min=0.0, max=1.0, help="Share of absent blocks in the right.")]
-Seed = Annotated[int, typer.Option(min=0, help="Seed of the operands.")]
+LAYER = "acf.rtl.verify.workloads:Layer"
 
 
+@app.command()
 def lockstep(
     programs: Annotated[int, typer.Option(min=1, help="Random programs to run.")] = 20,
     config: FabricName = None,
@@ -47,22 +49,18 @@ def lockstep(
         if both.divergence is not None:
             typer.echo(f"program {seed + number}: {both.divergence}", err=True)
             raise typer.Exit(1)
-    facts = {"programs": programs, "cycles": cycles, "scus": shape.units, "backend": fabric.simulation.backend}
+    facts = {"programs": programs, "cycles": cycles, "scus": shape.scus, "backend": fabric.simulation.backend}
     text = (
-        f"{programs} programs, {cycles} cycles on {shape.units} SCUs: model and {facts['backend']} agree on every event"
+        f"{programs} programs, {cycles} cycles on {shape.scus} SCUs: model and {facts['backend']} agree on every event"
     )
     typer.echo(json.dumps(facts) if as_json else f"{text}, counter and bit")
 
 
+@spec_command(app, layer=LAYER)
 def sim(
+    layer: "Layer",
     config: FabricName = None,
-    tokens: Tokens = 64,
-    inputs: Inputs = 64,
-    outputs: Outputs = 64,
-    zeros: Zeros = 0.5,
-    sparsity: Sparsity = 0.75,
     backend: Backend = "auto",
-    seed: Seed = 0,
     timing: Annotated[int, typer.Option(min=0, help="Draw the timing of so many cycles.")] = 0,
     as_json: Json = False,
 ) -> None:
@@ -70,12 +68,12 @@ def sim(
     require("amaranth")
     from acf.rtl.design.fabric.shapes import find_shape
     from acf.rtl.verify.lockstep.fabric_simulation import FabricSimulation
-    from acf.rtl.verify.lockstep.products import Layer, sizes_for
+    from acf.rtl.verify.lockstep.products import Product, sizes_for
     from acf.rtl.verify.lockstep.run import run_lockstep
     from acf.rtl.verify.lockstep.timing_diagram import timing_diagram
 
     shape = find_shape(config)
-    product = Layer(tokens, inputs, outputs, zeros, sparsity, seed).product(shape.tile)
+    product = Product.of_layer(layer, shape.tile)
     begin = time.perf_counter()
     fabric = FabricSimulation.of(sizes_for(shape, [product]), backend, "-O0")
     built = time.perf_counter()
@@ -84,12 +82,12 @@ def sim(
     by_reason = both.fabric.cycles_by_reason
     divergence = None if both.divergence is None else str(both.divergence)
     if as_json:
-        facts: dict[str, Any] = {"scus": shape.units, "cycles": both.fabric.cycles, "model_cycles": both.model.cycles}
+        facts: dict[str, Any] = {"scus": shape.scus, "cycles": both.fabric.cycles, "model_cycles": both.model.cycles}
         facts |= {"scu_cycles": by_reason, "backend": fabric.simulation.backend}
         typer.echo(json.dumps(facts | seconds | {"divergence": divergence}))
     else:
         typer.echo(
-            f"{both.fabric.cycles} cycles on {shape.units} SCUs ({fabric.simulation.backend}, built or found in "
+            f"{both.fabric.cycles} cycles on {shape.scus} SCUs ({fabric.simulation.backend}, built or found in "
             f"{seconds['build_seconds']} s, both sides run in {seconds['seconds']} s)"
         )
         typer.echo(", ".join(f"{reason} {count}" for reason, count in by_reason.items()) + " SCU cycles")
@@ -100,18 +98,14 @@ def sim(
         raise typer.Exit(1)
 
 
+@spec_command(app, layer=LAYER)
 def device(
+    layer: "Layer",
     config: FabricName = None,
-    tokens: Tokens = 64,
-    inputs: Inputs = 64,
-    outputs: Outputs = 64,
-    zeros: Zeros = 0.5,
-    sparsity: Sparsity = 0.75,
     programs: Annotated[int, typer.Option(min=0, help="Run so many random products instead of the layer.")] = 0,
     latency: Annotated[int, typer.Option(min=0, max=65535, help="Cycles of memory until the first beat.")] = 50,
     command_depth: Annotated[int, typer.Option(min=2, help="Commands that a controller holds at a time.")] = 64,
     backend: Backend = "auto",
-    seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
     """Run a block-sparse layer on the device, from memory to memory over AXI4; exit code 1 if its output is wrong."""
@@ -119,11 +113,11 @@ def device(
     from acf.rtl.design.fabric.shapes import find_shape
     from acf.rtl.device.device import device_sizes
     from acf.rtl.device.host.simulation import DeviceSimulation, total_of
-    from acf.rtl.verify.lockstep.products import Layer, random_product
+    from acf.rtl.verify.lockstep.products import Product, random_product
 
     shape = find_shape(config)
-    layer = Layer(tokens, inputs, outputs, zeros, sparsity, seed).product(shape.tile)
-    products = [random_product(seed + number, shape.tile) for number in range(programs)] or [layer]
+    products = [random_product(layer.seed + number, shape.tile) for number in range(programs)]
+    products = products or [Product.of_layer(layer, shape.tile)]
     begin = time.perf_counter()
     built = DeviceSimulation.for_products(device_sizes(shape, command_depth), products, latency, backend)
     ready = time.perf_counter()
@@ -133,7 +127,7 @@ def device(
         typer.echo(json.dumps({"programs": len(products)} | vars(run) | seconds))
     else:
         typer.echo(
-            f"{run.cycles} cycles on {shape.units} SCUs, {run.commands} commands, {run.read_bytes} bytes read, "
+            f"{run.cycles} cycles on {shape.scus} SCUs, {run.commands} commands, {run.read_bytes} bytes read, "
             f"{run.written_bytes} written, results held {run.held_cycles} cycles"
         )
         typer.echo(f"built or found in {seconds['build_seconds']} s, run in {seconds['seconds']} s")
@@ -142,6 +136,7 @@ def device(
         raise typer.Exit(1)
 
 
+@app.command()
 def describe(config: FabricName = None) -> None:
     """Print drawing, command encoding and ports of a fabric as Markdown."""
     require("amaranth")

@@ -34,6 +34,7 @@ struct GatherPass {
     int64_t grid_count;
     const Term* terms;
     int64_t blocks;    // terms of all grids together
+    const float* bias;  // [written channels], or null
     bool past_caches;  // write the result with stores that leave the caches alone
 };
 
@@ -93,6 +94,7 @@ void write_tile(const GatherPass& pass, const GatherTile& tile, const Packed* pa
         for (int64_t block = begin; block < end; block++) {
             const Term* terms = pass.terms + grid.term_offsets[block];
             const int64_t count = grid.term_offsets[block + 1] - grid.term_offsets[block];
+            const float* start = pass.bias ? pass.bias + block * B : nullptr;
             for (int64_t row = row_begin; row < row_end; row++) {
                 const Packed* run = packed +
                                     (row - tile.first_row) * pass.read_rows_per_grid_row * pass.layout.row_elements +
@@ -102,9 +104,9 @@ void write_tile(const GatherPass& pass, const GatherTile& tile, const Packed* pa
                                                   grid.col_begin * pass.step_x + grid.shift_x);
                 const int64_t x_step = pass.step_x * pass.written.x_stride;
                 if (pass.written.channel_stride == 1) {
-                    gather_run<B, Number>(run, terms, count, out, x_step, cols, pass.past_caches, ahead);
+                    gather_run<B, Number>(run, terms, count, start, out, x_step, cols, pass.past_caches, ahead);
                 } else {  // channels outermost: a run of pixels is turned while it is still in the cache
-                    gather_run<B, float>(run, terms, count, written_run, B, cols, false, ahead);
+                    gather_run<B, float>(run, terms, count, start, written_run, B, cols, false, ahead);
                     transpose(written_run, B, 1, out, pass.written.channel_stride, x_step, cols, B);
                 }
             }
@@ -206,6 +208,7 @@ int forward(const Problem& p) {
     pass.grid_count = 1;
     pass.terms = terms;
     pass.blocks = p.blocks;
+    pass.bias = p.bias;
     return run_gather<B, Number>(pass);
 }
 
@@ -303,6 +306,7 @@ int input_gradient(const Problem& p) {
     pass.grid_count = grid_count;
     pass.terms = terms;
     pass.blocks = p.blocks;
+    pass.bias = nullptr;
     return run_gather<B, Number>(pass);
 }
 

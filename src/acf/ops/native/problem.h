@@ -31,6 +31,8 @@ struct Problem {
     const int32_t* row_slots;
     const int32_t* col_offsets;
     const int32_t* col_slots;
+
+    const float* bias;  // [output_channels], added by the forward pass; null: none
 };
 
 // What a pass returns.

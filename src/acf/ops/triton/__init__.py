@@ -13,9 +13,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from acf.ops import bias as bias_ops
 from acf.ops import conv as conv_ops
-from acf.ops import gelu as gelu_ops
 from acf.ops import linear as linear_ops
+from acf.ops import mlp as mlp_ops
 from acf.ops.library import Op
 from acf.ops.observe import observed
 
@@ -26,9 +27,11 @@ _KERNELS: tuple[tuple[Op[Any], str, str], ...] = (
     (linear_ops.block_linear_forward, "product", "linear"),
     (linear_ops.block_linear_input_grad, "product", "linear_input_grad"),
     (linear_ops.block_linear_weight_grad, "weight_grad", "linear_weight_grad"),
+    (linear_ops.block_linear_weight_and_bias_grad, "weight_grad", "linear_weight_and_bias_grad"),
+    (bias_ops.bias_grad, "bias_grad", "bias_grad"),
     (linear_ops.linear_gradient_norms, "norms", "linear_gradient_norms"),
-    (gelu_ops.block_linear_gelu, "gelu", "linear_gelu"),
-    (gelu_ops.block_linear_scaled_input_grad, "gelu", "linear_scaled_input_grad"),
+    (mlp_ops.block_linear_activation, "mlp", "linear_activation"),
+    (mlp_ops.block_linear_scaled_input_grad, "mlp", "linear_scaled_input_grad"),
     (conv_ops.block_conv2d_forward, "conv", "conv2d"),
     (conv_ops.block_conv2d_input_grad, "conv", "conv2d_input_grad"),
     (conv_ops.block_conv2d_weight_grad, "conv", "conv2d_weight_grad"),
@@ -42,7 +45,7 @@ def register() -> None:
         return
     for op, module, name in _KERNELS:
         kernel = _on_first_call(module, name)
-        op.register_kernel("cuda", observed(kernel) if name.endswith("weight_grad") else kernel)
+        op.register_kernel("cuda", observed(kernel) if "weight" in name else kernel)
 
 
 def _on_first_call(module: str, name: str) -> Callable[..., Any]:

@@ -6,7 +6,7 @@ from functools import cache
 from acf.ops.triton.tuning import LaunchConfig
 
 DENSE = LaunchConfig("dense")
-"""Unpack the weight and use the library's dense product: never the default, and chosen where nothing is faster."""
+"""Unpack the weight and use the dense library: never the default, chosen where it is the fastest."""
 
 _SIXTEEN_BIT_PRODUCT = {
     128: (
@@ -36,11 +36,11 @@ _SIXTEEN_BIT_PRODUCT = {
     ),
 }
 
-SPECIALISED_PRODUCT = {
-    128: LaunchConfig("specialised", tile=256, depth=64, warps=4, stages=4),
-    64: LaunchConfig("specialised", tile=512, depth=64, warps=4, stages=3),
+WARP_SPECIALISED_PRODUCT = {
+    128: LaunchConfig("warp-specialised", tile=256, depth=64, warps=4, stages=4),
+    64: LaunchConfig("warp-specialised", tile=512, depth=64, warps=4, stages=3),
 }
-"""Only for chips that have them: `acf.ops.triton.specialised`."""
+"""Persistent, warp-specialised kernels; only on chips that have them (`acf.ops.triton.warp_specialised`)."""
 
 _SIXTEEN_BIT_WEIGHT_GRAD = {
     128: (
@@ -66,18 +66,20 @@ _SIXTEEN_BIT_WEIGHT_GRAD = {
 
 
 @cache
-def product_configs(block: int, itemsize: int, precision: str, specialised: bool = False) -> tuple[LaunchConfig, ...]:
-    """Candidates of the forward and input-gradient products; ``specialised`` where `has_specialised` says so."""
+def product_configs(
+    block: int, itemsize: int, precision: str, warp_specialised: bool = False
+) -> tuple[LaunchConfig, ...]:
+    """Candidates of the forward and input-gradient products; ``warp_specialised`` where the chip has those kernels."""
     if itemsize == 2:
-        divided = (SPECIALISED_PRODUCT[block],) if specialised and block in SPECIALISED_PRODUCT else ()
-        return (*_SIXTEEN_BIT_PRODUCT[block], *divided, DENSE)
+        added = (WARP_SPECIALISED_PRODUCT[block],) if warp_specialised and block in WARP_SPECIALISED_PRODUCT else ()
+        return (*_SIXTEEN_BIT_PRODUCT[block], *added, DENSE)
     depth = min(block, 32)
     if precision == "tf32":
         return tuple(
             LaunchConfig("descriptor", tile=tile, depth=depth, pack=32 // depth, warps=warps, stages=3)
             for tile, warps in ((128, 4), (128, 8), (64, 4))
         )
-    # Exact float32 runs on the ordinary units, whose operands live in registers: small tiles.
+    # Exact float32 runs on the CUDA cores, whose operands live in registers: small tiles.
     return tuple(
         LaunchConfig("descriptor", tile=tile, depth=min(block, 16), warps=warps, stages=2)
         for tile, warps in ((64, 8), (64, 4), (128, 8))

@@ -1,28 +1,42 @@
 """Launching the three passes of block-sparse 2-D convolutions."""
 
-from collections.abc import Hashable
-from typing import Any, NamedTuple, cast
+from collections.abc import Hashable, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from acf.ops import reference
-from acf.ops.conv import Conv2dGeometry
-from acf.ops.reference import memory_format_of
+from acf.ops.conv import split_arguments
+from acf.ops.reference import grid_cols, grid_rows, memory_format_of
 from acf.ops.triton.configs import conv_product_configs, conv_weight_grad_configs
 from acf.ops.triton.conv_kernels import (
     conv_product_descriptor_kernel,
     conv_product_kernel,
     conv_weight_grad_descriptor_kernel,
+    conv_weight_grad_gather_kernel,
 )
 from acf.ops.triton.geometry_kernels import merge_taps_kernel
 from acf.ops.triton.launch import PreparedLaunch, Tiled, known_launch, launch
-from acf.ops.triton.pixels import ConvProblem, geometry_of, pixel_box
-from acf.ops.triton.support import ceil_div, dot_precision, next_power_of_two, readable, supports
+from acf.ops.triton.pixels import ConvProblem, pixel_box
+from acf.ops.triton.support import DTYPES, ceil_div, dot_precision, next_power_of_two, readable, supports
 from acf.ops.triton.tuning import TUNER, LaunchConfig, ProblemKey, density_bucket, token_bucket
 from acf.ops.triton.weight_grad import add_splits, split_buffer, split_choices
-from acf.ops.triton.weight_grad_kernels import weight_grad_gather_kernel
 from acf.sparse import BlockTopology
+
+
+class ConvWalk(NamedTuple):
+    """The order in which a pass visits the blocks: groups of slots, and the block row and column of every slot."""
+
+    offsets: Tensor
+    slots: Tensor
+    block_rows: Tensor
+    block_cols: Tensor
+
+    @property
+    def groups(self) -> int:
+        """Block rows in the forward pass, blocks of input channels in the input gradient."""
+        return self.offsets.shape[0] - 1
 
 
 class PreparedConv(NamedTuple):
@@ -33,10 +47,11 @@ class PreparedConv(NamedTuple):
     shape: list[int]
     memory_format: torch.memory_format
 
-    def __call__(self, images: Tensor, weight: Tensor, *walk: Tensor) -> Tensor | None:
+    def __call__(self, images: Tensor, weight: Tensor, bias: Tensor | None, *walk: Tensor) -> Tensor | None:
         """The result ``[batch, channels, height, width]``; None where Triton has to launch."""
-        out = images.new_empty((_pixels(self.shape), self.shape[1]))
-        if not self.launch(ConvProblem.pixels_of(images), weight.contiguous(), out, *walk):
+        out, weight = images.new_empty((_pixels(self.shape), self.shape[1])), weight.contiguous()
+        shift = weight if bias is None else bias.contiguous()
+        if not self.launch(ConvProblem.pixels_of(images), weight, out, shift, *walk):
             return None
         return _as_images(out, self.shape, self.memory_format)
 
@@ -62,12 +77,12 @@ _PREPARED: dict[Hashable, PreparedConv] = {}
 _PREPARED_WEIGHT_GRADS: dict[Hashable, PreparedConvWeightGrad] = {}
 
 
-def conv2d(x: Tensor, weight: Tensor, *rest: Any) -> Tensor:
+def conv2d(x: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any) -> Tensor:
     """`reference.conv2d` on the GPU."""
-    signature = _signature("forward", x, weight, rest)
+    signature = _signature("forward" if bias is None else f"forward {bias.dtype}", x, weight, rest)
     prepared = known_launch(_PREPARED, signature)
-    result = prepared(x, weight, rest[2], rest[3], rest[0], rest[1]) if prepared else None
-    return _first_conv2d(x, weight, rest, signature) if result is None else result
+    result = prepared(x, weight, bias, rest[2], rest[3], rest[0], rest[1]) if prepared else None
+    return _first_conv2d(x, weight, bias, rest, signature) if result is None else result
 
 
 def conv2d_input_grad(output_grad: Tensor, weight: Tensor, *rest: Any) -> Tensor:
@@ -77,24 +92,25 @@ def conv2d_input_grad(output_grad: Tensor, weight: Tensor, *rest: Any) -> Tensor
     if prepared:
         problem = prepared.problem
         offsets, slots = merge_taps(rest[4], rest[5], problem.in_channels // weight.shape[1], problem.taps)
-        result = prepared(output_grad, weight, offsets, slots, rest[0], rest[1])
+        result = prepared(output_grad, weight, None, offsets, slots, rest[0], rest[1])
     return _first_conv2d_input_grad(output_grad, weight, rest, signature) if result is None else result
 
 
-def conv2d_weight_grad(output_grad: Tensor, x: Tensor, *rest: Any) -> Tensor:
+def conv2d_weight_grad(output_grad: Tensor, x: Tensor, *arguments: Any) -> Tensor:
     """`reference.conv2d_weight_grad` on the GPU."""
-    signature = _signature("weight_grad", output_grad, x, rest)
+    *rest, dtype = arguments
+    signature = _signature(f"weight_grad {dtype}", output_grad, x, rest)
     prepared = _PREPARED_WEIGHT_GRADS.get(signature)
     if prepared:
         block = output_grad.shape[1] // (rest[2].shape[0] - 1)
-        out = x.new_empty((rest[0].shape[0], block, block))
+        out = x.new_empty((rest[0].shape[0], block, block), dtype=dtype)
         gradient, source = ConvProblem.pixels_of(output_grad), ConvProblem.pixels_of(x)
         if prepared(gradient, source, out, BlockTopology(*rest[:6])):
             return out
-    return _first_conv2d_weight_grad(output_grad, x, rest, signature)
+    return _first_conv2d_weight_grad(output_grad, x, rest, dtype, signature)
 
 
-def _signature(op: str, first: Tensor, second: Tensor, rest: tuple[Any, ...]) -> Hashable:
+def _signature(op: str, first: Tensor, second: Tensor, rest: Sequence[Any]) -> Hashable:
     """All that the launch of a pass depends on, but the tensors' addresses; memory orders are among it."""
     geometry = tuple(number for pair in rest[6:] for number in pair)
     grid = (rest[0].shape[0], rest[2].shape[0], rest[4].shape[0])
@@ -104,27 +120,27 @@ def _signature(op: str, first: Tensor, second: Tensor, rest: tuple[Any, ...]) ->
     )  # fmt: skip
 
 
-def _first_conv2d(x: Tensor, weight: Tensor, rest: tuple[Any, ...], signature: Hashable) -> Tensor:
+def _first_conv2d(x: Tensor, weight: Tensor, bias: Tensor | None, rest: tuple[Any, ...], signature: Hashable) -> Tensor:
     """The forward pass of a problem that has not been prepared."""
-    topology, geometry = _unpack_arguments(rest)
+    topology, geometry = split_arguments(rest)
     block = weight.shape[1]
     if not supports((block, weight.shape[2]), x, weight) or x.shape[1] % block:
-        return reference.conv2d(x, weight, topology, *geometry.as_lists())
+        return reference.conv2d(x, weight, topology, geometry, bias)
     output_shape = [
         x.shape[0],
-        (topology.row_offsets.numel() - 1) * block,
+        grid_rows(topology) * block,
         *geometry.output_size(x.shape[2], x.shape[3]),
     ]
     problem = ConvProblem.build(list(x.shape), output_shape, geometry)
-    source, weight = problem.pixels_of(x), readable(weight)
+    source, weight, bias = problem.pixels_of(x), readable(weight), None if bias is None else readable(bias)
     out = torch.empty((_pixels(output_shape), output_shape[1]), dtype=x.dtype, device=x.device)
     config = TUNER.choose(
         signature,
         lambda: _key("conv_forward", problem, topology, x, block),
         conv_product_configs(block, x.itemsize, dot_precision(x.dtype), problem.unstrided),
-        lambda candidate: launch_conv_forward(candidate, source, weight, out, topology, problem),
+        lambda candidate: launch_conv_forward(candidate, source, weight, out, topology, problem, bias),
     )
-    prepared = launch_conv_forward(config, source, weight, out, topology, problem)
+    prepared = launch_conv_forward(config, source, weight, out, topology, problem, bias)
     if prepared is not None and TUNER.remembers(signature):
         _PREPARED[signature] = PreparedConv(prepared, problem, output_shape, memory_format_of(x))
     return _as_images(out, output_shape, memory_format_of(x))
@@ -134,10 +150,10 @@ def _first_conv2d_input_grad(output_grad: Tensor, weight: Tensor, rest: tuple[An
     """The input gradient of a problem that has not been prepared."""
     input_size = rest[6]
     assert isinstance(input_size, list)
-    topology, geometry = _unpack_arguments((*rest[:6], *rest[7:]))
+    topology, geometry = split_arguments((*rest[:6], *rest[7:]))
     block = weight.shape[1]
     if not supports((block, weight.shape[2]), output_grad, weight) or input_size[1] % block:
-        return reference.conv2d_input_grad(output_grad, weight, topology, input_size, *geometry.as_lists())
+        return reference.conv2d_input_grad(output_grad, weight, topology, input_size, geometry)
     problem = ConvProblem.build(input_size, list(output_grad.shape), geometry)
     source, weight = problem.pixels_of(output_grad), readable(weight)
     out = torch.empty((_pixels(input_size), input_size[1]), dtype=output_grad.dtype, device=output_grad.device)
@@ -153,17 +169,20 @@ def _first_conv2d_input_grad(output_grad: Tensor, weight: Tensor, rest: tuple[An
     return _as_images(out, input_size, memory_format_of(output_grad))
 
 
-def _first_conv2d_weight_grad(output_grad: Tensor, x: Tensor, rest: tuple[Any, ...], signature: Hashable) -> Tensor:
+def _first_conv2d_weight_grad(
+    output_grad: Tensor, x: Tensor, rest: Sequence[Any], dtype: torch.dtype, signature: Hashable
+) -> Tensor:
     """The weight gradient of a problem that has not been prepared."""
-    topology, geometry = _unpack_arguments(rest)
+    topology, geometry = split_arguments(rest)
     problem = ConvProblem.build(list(x.shape), list(output_grad.shape), geometry)
-    block = problem.out_channels // (topology.row_offsets.numel() - 1)
-    width = problem.in_channels * problem.taps // (topology.col_offsets.numel() - 1)
+    block = problem.out_channels // grid_rows(topology)
+    width = problem.in_channels * problem.taps // grid_cols(topology)
     blocks = topology.block_rows.numel()
-    if blocks == 0 or not supports((block, width), output_grad, x) or problem.in_channels % block:
-        return reference.conv2d_weight_grad(output_grad, x, topology, *geometry.as_lists())
+    fits = blocks > 0 and supports((block, width), output_grad, x) and problem.in_channels % block == 0
+    if not fits or dtype not in DTYPES:
+        return reference.conv2d_weight_grad(output_grad, x, topology, geometry).to(dtype)
     gradient, source = problem.pixels_of(output_grad), problem.pixels_of(x)
-    out = torch.empty((blocks, block, block), dtype=x.dtype, device=x.device)
+    out = torch.empty((blocks, block, block), dtype=dtype, device=x.device)
     config = TUNER.choose(
         signature,
         lambda: _key("conv_weight_grad", problem, topology, x, block),
@@ -177,12 +196,17 @@ def _first_conv2d_weight_grad(output_grad: Tensor, x: Tensor, rest: tuple[Any, .
 
 
 def launch_conv_forward(
-    config: LaunchConfig, source: Tensor, weight: Tensor, out: Tensor, topology: BlockTopology, problem: ConvProblem
+    config: LaunchConfig,
+    source: Tensor,
+    weight: Tensor,
+    out: Tensor,
+    topology: BlockTopology,
+    problem: ConvProblem,
+    bias: Tensor | None = None,
 ) -> PreparedLaunch | None:
-    """Fill ``out [output pixels, out]`` from ``source [input pixels, in]``."""
-    return _launch_product(
-        config, source, weight, out, topology.row_offsets, topology.row_slots, topology, problem, True
-    )
+    """Fill ``out [output pixels, out]`` from ``source [input pixels, in]``, and add ``bias [out]``."""
+    walk = ConvWalk(topology.row_offsets, topology.row_slots, topology.block_rows, topology.block_cols)
+    return _launch_product(config, source, (weight, bias), out, walk, problem, True)
 
 
 def launch_conv_input_grad(
@@ -191,7 +215,8 @@ def launch_conv_input_grad(
     """Fill ``out [input pixels, in]`` from the output gradient ``source [output pixels, out]``."""
     channel_blocks = problem.in_channels // weight.shape[1]
     offsets, slots = merge_taps(topology.col_offsets, topology.col_slots, channel_blocks, problem.taps)
-    return _launch_product(config, source, weight, out, offsets, slots, topology, problem, False)
+    walk = ConvWalk(offsets, slots, topology.block_rows, topology.block_cols)
+    return _launch_product(config, source, (weight, None), out, walk, problem, False)
 
 
 def merge_taps(col_offsets: Tensor, col_slots: Tensor, channel_blocks: int, taps: int) -> tuple[Tensor, Tensor]:
@@ -238,14 +263,13 @@ def _launch_gathered_weight_grad(
     splits = ceil_div(pixels, pixels_per_split)
     parts = split_buffer(out, splits)
     prepared = launch(
-        weight_grad_gather_kernel, blocks * splits, _gathered_operands(gradient, source, parts, topology),
+        conv_weight_grad_gather_kernel, blocks * splits, _gathered_operands(gradient, source, parts, topology),
         (
-            topology.col_offsets.numel() - 1, blocks, blocks, pixels, pixels_per_split,
+            grid_cols(topology), blocks, blocks, pixels, pixels_per_split,
             problem.in_channels, problem.out_channels, problem.in_channels // block, *problem.sizes,
         ),
-        **problem.constants,
-        block=block, depth=config.depth, pack=1, owner_span=1, shared_is_input=True, convolution=True,
-        wide=config.swap, norms=False, precision=dot_precision(source.dtype),
+        geometry=problem.constants, block=block, depth=config.depth, pack=1, owner_span=1, wide=config.swap,
+        norms=False, precision=dot_precision(source.dtype),
         num_warps=config.warps, num_stages=config.stages,
     )  # fmt: skip
     return prepared, splits, parts
@@ -254,15 +278,15 @@ def _launch_gathered_weight_grad(
 def _launch_product(
     config: LaunchConfig,
     source: Tensor,
-    weight: Tensor,
+    parameters: tuple[Tensor, Tensor | None],
     out: Tensor,
-    offsets: Tensor,
-    slots: Tensor,
-    topology: BlockTopology,
+    walk: ConvWalk,
     problem: ConvProblem,
     forward: bool,
 ) -> PreparedLaunch | None:
-    groups, block = offsets.numel() - 1, weight.shape[1]
+    """One product with the weight and the bias, if any, that are ``parameters``."""
+    weight, bias = parameters
+    groups, block, shift = walk.groups, weight.shape[1], weight if bias is None else bias
     if config.kernel == "descriptor":
         source_size, target_size = (problem.in_size, problem.out_size)[:: 1 if forward else -1]
         box = pixel_box(config.tile, problem.batch, target_size)
@@ -274,20 +298,20 @@ def _launch_product(
                 _images(source, problem.batch, source_size, [*box, config.depth]),
                 Tiled(weight.view(-1, block), weight_tile),
                 _images(out, problem.batch, target_size, [*box, block]),
-                offsets, slots, topology.block_rows, topology.block_cols,
+                shift, *walk,
             ),
             (groups, problem.in_channels // block, boxes[1], boxes[2], source.shape[1]),
-            **problem.unstrided_constants,
-            block=block, images=box[0], height=box[1], width=box[2], depth=config.depth, forward=forward,
-            swap=config.swap, precision=dot_precision(source.dtype), num_warps=config.warps, num_stages=config.stages,
+            geometry=problem.constants, block=block, images=box[0], height=box[1], width=box[2], depth=config.depth,
+            forward=forward, swap=config.swap, has_bias=bias is not None, precision=dot_precision(source.dtype),
+            num_warps=config.warps, num_stages=config.stages,
         )  # fmt: skip
     sizes = problem.sizes if forward else problem.sizes[2:] + problem.sizes[:2]
     return launch(
         conv_product_kernel, groups * ceil_div(out.shape[0], config.tile),
-        (source, weight, out, offsets, slots, topology.block_rows, topology.block_cols),
+        (source, weight, out, shift, *walk),
         (groups, out.shape[0], source.shape[1], out.shape[1], problem.in_channels // block, *sizes),
-        **problem.constants, block=block, token_tile=config.tile, depth=config.depth, pack=config.pack,
-        forward=forward, swap=config.swap, precision=dot_precision(source.dtype),
+        geometry=problem.constants, block=block, token_tile=config.tile, depth=config.depth, pack=config.pack,
+        forward=forward, swap=config.swap, has_bias=bias is not None, precision=dot_precision(source.dtype),
         num_warps=config.warps, num_stages=config.stages,
     )  # fmt: skip
 
@@ -312,9 +336,8 @@ def _launch_boxed_weight_grad(
             *rest,
         ),
         (blocks, problem.in_channels // block, count, boxes[1], boxes[2], per_split),
-        **problem.unstrided_constants,
-        block=block, images=box[0], height=box[1], width=box[2], precision=dot_precision(source.dtype),
-        num_warps=config.warps, num_stages=config.stages,
+        geometry=problem.constants, block=block, images=box[0], height=box[1], width=box[2],
+        precision=dot_precision(source.dtype), num_warps=config.warps, num_stages=config.stages,
     )  # fmt: skip
     return prepared, splits, parts
 
@@ -322,12 +345,6 @@ def _launch_boxed_weight_grad(
 def _images(pixels: Tensor, batch: int, size: tuple[int, int], box: list[int]) -> Tiled:
     """``[pixels, channels]`` in boxes of ``[batch, height, width, channels]``."""
     return Tiled(pixels.view(batch, *size, -1), box)
-
-
-def _unpack_arguments(rest: tuple[Tensor | list[int], ...]) -> tuple[BlockTopology, Conv2dGeometry]:
-    """The topology's six tensors and the geometry's four pairs, as the ops pass them."""
-    topology = BlockTopology(*cast(tuple[Tensor, ...], rest[:6]))
-    return topology, geometry_of(*cast(tuple[list[int], ...], rest[6:]))
 
 
 def _key(op: str, problem: ConvProblem, topology: BlockTopology, tensor: Tensor, block: int) -> ProblemKey:
@@ -338,7 +355,7 @@ def _key(op: str, problem: ConvProblem, topology: BlockTopology, tensor: Tensor,
         block,
         str(tensor.dtype),
         dot_precision(tensor.dtype),
-        density_bucket(topology.block_rows.numel(), topology.row_offsets.numel() - 1, topology.col_offsets.numel() - 1),
+        density_bucket(topology.block_rows.numel(), grid_rows(topology), grid_cols(topology)),
         token_bucket(problem.batch * problem.out_size[0] * problem.out_size[1]),
         problem.text,
     )

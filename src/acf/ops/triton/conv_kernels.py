@@ -1,14 +1,24 @@
-"""The block-sparse 2-D convolution as an implicit matrix product over pixels, channels innermost.
+"""The block-sparse 2-D convolution as implicit GEMM over pixels, channels innermost.
 
 As in the linear product, one kernel serves the forward pass (a group is a block row) and the input gradient (a
-group is a block of input channels over all taps); a block names the tap, and the tap the pixels to read.
+group is a block of input channels over all taps). A block's column gives the tap, and the tap the pixels to read.
 """
 
 import triton.language as tl
 
-from acf.ops.triton.geometry_kernels import input_pixel, output_pixel, split_pixel
+from acf.ops.triton.geometry_kernels import (
+    DILATION_X,
+    DILATION_Y,
+    KERNEL_WIDTH,
+    PADDING_X,
+    PADDING_Y,
+    input_pixel,
+    output_pixel,
+    split_pixel,
+)
 from acf.ops.triton.jit import jit
-from acf.ops.triton.product_kernels import multiply
+from acf.ops.triton.product_kernels import add_bias, multiply
+from acf.ops.triton.weight_grad_kernels import gathered_columns, store_blocks, store_norms, take_blocks
 
 
 @jit
@@ -16,6 +26,7 @@ def conv_product_kernel(
     source: tl.tensor,
     weight: tl.tensor,
     out: tl.tensor,
+    bias: tl.tensor,
     offsets: tl.tensor,
     slots: tl.tensor,
     block_rows: tl.tensor,
@@ -29,22 +40,20 @@ def conv_product_kernel(
     source_width: tl.tensor,
     target_height: tl.tensor,
     target_width: tl.tensor,
-    kernel_width: tl.constexpr,
-    stride_y: tl.constexpr,
-    stride_x: tl.constexpr,
-    padding_y: tl.constexpr,
-    padding_x: tl.constexpr,
-    dilation_y: tl.constexpr,
-    dilation_x: tl.constexpr,
+    geometry: tl.constexpr,
     block: tl.constexpr,
     token_tile: tl.constexpr,
     depth: tl.constexpr,
     pack: tl.constexpr,
     forward: tl.constexpr,
     swap: tl.constexpr,
+    has_bias: tl.constexpr,
     precision: tl.constexpr,
 ) -> None:
-    """``out [pixels, out_channels]`` from ``source [source pixels, source_channels]`` and packed ``weight``."""
+    """``out [pixels, out_channels]`` from ``source [source pixels, source_channels]`` and packed ``weight``.
+
+    ``bias [out_channels]`` is added with ``has_bias``, which the input gradient never has.
+    """
     group = tl.program_id(0) % groups
     positions = (tl.program_id(0) // groups) * token_tile + tl.arange(0, token_tile)
     image, row, col = split_pixel(positions, target_height, target_width)
@@ -68,16 +77,10 @@ def conv_product_kernel(
             tap = block_col // channel_blocks
             if forward:
                 channel = (block_col % channel_blocks) * block + inner
-                pixel, inside = input_pixel(
-                    image, row, col, tap, source_height, source_width, kernel_width,
-                    stride_y, stride_x, padding_y, padding_x, dilation_y, dilation_x,
-                )  # fmt: skip
+                pixel, inside = input_pixel(image, row, col, tap, source_height, source_width, geometry)
             else:
                 channel = block_row * block + inner
-                pixel, inside = output_pixel(
-                    image, row, col, tap, source_height, source_width, kernel_width,
-                    stride_y, stride_x, padding_y, padding_x, dilation_y, dilation_x,
-                )  # fmt: skip
+                pixel, inside = output_pixel(image, row, col, tap, source_height, source_width, geometry)
             inside = inside & (positions < pixels) & present
             tile = tl.load(
                 source + (pixel.to(tl.int64) * source_channels)[:, None] + (channel + inner_lanes)[None, :],
@@ -92,6 +95,8 @@ def conv_product_kernel(
             if pack > 1:
                 weight_tile = tl.where(present, weight_tile, tl.zeros_like(weight_tile))
             accumulator = multiply(tile, weight_tile, accumulator, forward, swap, precision)
+    if has_bias:
+        accumulator = add_bias(accumulator, bias, group * block, block, swap)
     result = accumulator.to(out.dtype.element_ty)
     if swap:
         result = result.T
@@ -104,6 +109,7 @@ def conv_product_descriptor_kernel(
     source: tl.tensor,
     weight: tl.tensor,
     out: tl.tensor,
+    bias: tl.tensor,
     offsets: tl.tensor,
     slots: tl.tensor,
     block_rows: tl.tensor,
@@ -113,11 +119,7 @@ def conv_product_descriptor_kernel(
     boxes_y: tl.tensor,
     boxes_x: tl.tensor,
     source_channels: tl.tensor,
-    kernel_width: tl.constexpr,
-    padding_y: tl.constexpr,
-    padding_x: tl.constexpr,
-    dilation_y: tl.constexpr,
-    dilation_x: tl.constexpr,
+    geometry: tl.constexpr,
     block: tl.constexpr,
     images: tl.constexpr,
     height: tl.constexpr,
@@ -125,6 +127,7 @@ def conv_product_descriptor_kernel(
     depth: tl.constexpr,
     forward: tl.constexpr,
     swap: tl.constexpr,
+    has_bias: tl.constexpr,
     precision: tl.constexpr,
 ) -> None:
     """The same for stride 1, operands as descriptors ``[batch, height, width, channels]``.
@@ -147,8 +150,8 @@ def conv_product_descriptor_kernel(
     for step in range(begin, end):
         inner = (step % chunks) * depth
         tap = block_col // channel_blocks
-        down = (tap // kernel_width) * dilation_y - padding_y
-        right = (tap % kernel_width) * dilation_x - padding_x
+        down = (tap // geometry[KERNEL_WIDTH]) * geometry[DILATION_Y] - geometry[PADDING_Y]
+        right = (tap % geometry[KERNEL_WIDTH]) * geometry[DILATION_X] - geometry[PADDING_X]
         if forward:
             channel = (block_col % channel_blocks) * block + inner
             tile = source.load([image, top + down, left + right, channel])
@@ -160,10 +163,83 @@ def conv_product_descriptor_kernel(
         accumulator = multiply(tile, weight_tile, accumulator, forward, swap, precision)
         slot = tl.load(slots + (step + 1) // chunks, mask=step + 1 < end, other=0)
         block_row, block_col = tl.load(block_rows + slot), tl.load(block_cols + slot)
+    if has_bias:
+        accumulator = add_bias(accumulator, bias, group * block, block, swap)
     result = accumulator.to(out.dtype)
     if swap:
         result = result.T
     out.store([image, top, left, group * block], tl.reshape(result, (images, height, width, block)))
+
+
+@jit
+def conv_weight_grad_gather_kernel(
+    x: tl.tensor,
+    output_grad: tl.tensor,
+    out: tl.tensor,
+    offsets: tl.tensor,
+    slots: tl.tensor,
+    block_cols: tl.tensor,
+    block_rows: tl.tensor,
+    owners: tl.tensor,
+    works: tl.tensor,
+    blocks: tl.tensor,
+    pixels: tl.tensor,
+    pixels_per_split: tl.tensor,
+    in_channels: tl.tensor,
+    out_channels: tl.tensor,
+    channel_blocks: tl.tensor,
+    in_height: tl.tensor,
+    in_width: tl.tensor,
+    out_height: tl.tensor,
+    out_width: tl.tensor,
+    geometry: tl.constexpr,
+    block: tl.constexpr,
+    depth: tl.constexpr,
+    pack: tl.constexpr,
+    owner_span: tl.constexpr,
+    wide: tl.constexpr,
+    norms: tl.constexpr,
+    precision: tl.constexpr,
+) -> None:
+    """`weight_grad_gather_kernel` for a convolution: ``pack`` blocks of one block column over one split of the pixels.
+
+    The blocks of a column share x ``[input pixels, in_channels]``, shifted by the column's tap, and gather the output
+    gradient ``[pixels, out_channels]``. ``out``, ``wide`` and ``norms`` are as in the linear kernel.
+    """
+    work = tl.program_id(0) % works
+    split = tl.program_id(0) // works
+    owner, first, end, slot, present = take_blocks(offsets, slots, block_cols, owners, work, block, pack, owner_span)
+    if pack > 1:  # noqa: SIM102 (a constexpr: Triton drops the branch)
+        if owner >= owners:
+            return
+    columns = gathered_columns(block_rows, slot, present, block, pack)
+    tap = owner // channel_blocks
+    channels = (owner % channel_blocks) * block + tl.arange(0, block)
+    if wide:
+        accumulator = tl.zeros((block, pack * block), dtype=tl.float32)
+    else:
+        accumulator = tl.zeros((pack * block, block), dtype=tl.float32)
+    split_begin = split * pixels_per_split
+    split_end = tl.minimum(split_begin + pixels_per_split, pixels)
+    first_rows = split_begin + tl.arange(0, depth).to(tl.int64)
+    gradient_pointers = output_grad + (first_rows * out_channels)[:, None] + columns[None, :]
+    for start in range(split_begin, split_end, depth):
+        positions = start + tl.arange(0, depth)
+        inside = positions < split_end
+        gradient_tile = tl.load(gradient_pointers, mask=inside[:, None] & present[None, :], other=0.0)
+        gradient_pointers += depth * out_channels
+        image, row, col = split_pixel(positions, out_height, out_width)
+        pixel, exists = input_pixel(image, row, col, tap, in_height, in_width, geometry)
+        x_pointers = x + (pixel.to(tl.int64) * in_channels)[:, None] + channels[None, :]
+        x_tile = tl.load(x_pointers, mask=(inside & exists)[:, None], other=0.0)
+        if wide:
+            accumulator = tl.dot(x_tile.T, gradient_tile, accumulator, input_precision=precision)
+        else:
+            accumulator = tl.dot(gradient_tile.T, x_tile, accumulator, input_precision=precision)
+    if norms:
+        store_norms(accumulator, out, slots, first, end, block, pack, wide)
+        return
+    store_blocks(accumulator, out, slot, present, split.to(tl.int64) * blocks, block, pack, True, wide)
 
 
 @jit
@@ -180,11 +256,7 @@ def conv_weight_grad_descriptor_kernel(
     boxes_y: tl.tensor,
     boxes_x: tl.tensor,
     boxes_per_split: tl.tensor,
-    kernel_width: tl.constexpr,
-    padding_y: tl.constexpr,
-    padding_x: tl.constexpr,
-    dilation_y: tl.constexpr,
-    dilation_x: tl.constexpr,
+    geometry: tl.constexpr,
     block: tl.constexpr,
     images: tl.constexpr,
     height: tl.constexpr,
@@ -197,8 +269,8 @@ def conv_weight_grad_descriptor_kernel(
     row = tl.load(block_rows + slot) * block
     block_col = tl.load(block_cols + slot)
     tap = block_col // channel_blocks
-    down = (tap // kernel_width) * dilation_y - padding_y
-    right = (tap % kernel_width) * dilation_x - padding_x
+    down = (tap // geometry[KERNEL_WIDTH]) * geometry[DILATION_Y] - geometry[PADDING_Y]
+    right = (tap % geometry[KERNEL_WIDTH]) * geometry[DILATION_X] - geometry[PADDING_X]
     channel = (block_col % channel_blocks) * block
     pixels: tl.constexpr = images * height * width
     accumulator = tl.zeros((block, block), dtype=tl.float32)

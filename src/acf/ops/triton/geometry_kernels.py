@@ -1,8 +1,19 @@
-"""Device functions that find the pixel a kernel tap reads, and the walk over all taps of a channel block."""
+"""Device functions of implicit GEMM: the pixel that a kernel tap reads, and the blocks of a channel over all taps.
+
+A kernel takes the geometry of its convolution as one constexpr tuple, in the order of the indices below.
+"""
 
 import triton.language as tl
 
 from acf.ops.triton.jit import jit
+
+KERNEL_WIDTH: tl.constexpr = tl.constexpr(0)
+STRIDE_Y: tl.constexpr = tl.constexpr(1)
+STRIDE_X: tl.constexpr = tl.constexpr(2)
+PADDING_Y: tl.constexpr = tl.constexpr(3)
+PADDING_X: tl.constexpr = tl.constexpr(4)
+DILATION_Y: tl.constexpr = tl.constexpr(5)
+DILATION_X: tl.constexpr = tl.constexpr(6)
 
 
 @jit
@@ -21,17 +32,11 @@ def input_pixel(
     tap: tl.tensor,
     in_height: tl.tensor,
     in_width: tl.tensor,
-    kernel_width: tl.constexpr,
-    stride_y: tl.constexpr,
-    stride_x: tl.constexpr,
-    padding_y: tl.constexpr,
-    padding_x: tl.constexpr,
-    dilation_y: tl.constexpr,
-    dilation_x: tl.constexpr,
+    geometry: tl.constexpr,
 ) -> tl.tensor:
     """Flat input pixel that ``tap`` reads for output pixel ``(image, row, col)``, and whether it exists."""
-    y = row * stride_y - padding_y + (tap // kernel_width) * dilation_y
-    x = col * stride_x - padding_x + (tap % kernel_width) * dilation_x
+    y = row * geometry[STRIDE_Y] - geometry[PADDING_Y] + (tap // geometry[KERNEL_WIDTH]) * geometry[DILATION_Y]
+    x = col * geometry[STRIDE_X] - geometry[PADDING_X] + (tap % geometry[KERNEL_WIDTH]) * geometry[DILATION_X]
     inside = (y >= 0) & (y < in_height) & (x >= 0) & (x < in_width)
     return (image * in_height + y) * in_width + x, inside
 
@@ -44,19 +49,13 @@ def output_pixel(
     tap: tl.tensor,
     out_height: tl.tensor,
     out_width: tl.tensor,
-    kernel_width: tl.constexpr,
-    stride_y: tl.constexpr,
-    stride_x: tl.constexpr,
-    padding_y: tl.constexpr,
-    padding_x: tl.constexpr,
-    dilation_y: tl.constexpr,
-    dilation_x: tl.constexpr,
+    geometry: tl.constexpr,
 ) -> tl.tensor:
     """Flat output pixel into which ``tap`` carries input pixel ``(image, row, col)``, and whether it exists."""
-    y = row + padding_y - (tap // kernel_width) * dilation_y
-    x = col + padding_x - (tap % kernel_width) * dilation_x
-    inside = (y >= 0) & (x >= 0) & (y % stride_y == 0) & (x % stride_x == 0)
-    y, x = y // stride_y, x // stride_x
+    y = row + geometry[PADDING_Y] - (tap // geometry[KERNEL_WIDTH]) * geometry[DILATION_Y]
+    x = col + geometry[PADDING_X] - (tap % geometry[KERNEL_WIDTH]) * geometry[DILATION_X]
+    inside = (y >= 0) & (x >= 0) & (y % geometry[STRIDE_Y] == 0) & (x % geometry[STRIDE_X] == 0)
+    y, x = y // geometry[STRIDE_Y], x // geometry[STRIDE_X]
     inside = inside & (y < out_height) & (x < out_width)
     return (image * out_height + y) * out_width + x, inside
 

@@ -1,9 +1,9 @@
-"""Launching kernels, and launching them again without Triton's Python.
+"""Launching kernels, and repeating a launch without Triton's Python overhead.
 
-Triton binds the arguments, looks up the compiled kernel and describes tensors to the hardware anew at every launch,
-which takes the host longer than a small product takes the device. For a problem that has been launched once, all of
-that is known but the addresses of its tensors: a `PreparedLaunch` holds it and calls the compiled launcher itself.
-What it calls is internal to Triton, so only versions read for it are used that way; others launch as usual.
+At every launch Triton binds the arguments, looks up the compiled kernel and encodes the tensor descriptors, which takes
+the host longer than a small product takes the device. In a repeated launch only the tensors' addresses differ: a
+`PreparedLaunch` keeps the rest and calls the compiled launcher itself. That launcher is internal to Triton, so this is
+done for the versions in `READ_VERSIONS` only; others launch as usual.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -20,26 +20,26 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 from acf.ops.dense import dense_chosen
 
 READ_VERSIONS = ("3.5.", "3.6.")
-"""Versions of Triton whose launcher takes the arguments that `PreparedLaunch` gives it."""
+"""Versions of Triton whose launcher is known to take the arguments that `PreparedLaunch` passes."""
 
 REMEMBERED_ADDRESSES = 4096
-"""How many addresses of an operand are remembered with their descriptions, before all are forgotten."""
+"""Addresses of an operand whose descriptors are cached; when full, the cache is emptied."""
 
 
 @dataclass(frozen=True)
 class Tiled:
-    """A tensor that a kernel reads or writes in boxes of a fixed shape, through a tensor descriptor."""
+    """A tensor that a kernel accesses in boxes of a fixed shape, through a tensor descriptor (TMA)."""
 
     tensor: Tensor
     box: list[int]
 
     @property
     def key(self) -> Hashable:
-        """What a launch depends on, beside the tensor's address."""
+        """Everything that a launch depends on, except the tensor's address."""
         return (self.tensor.dtype, self.tensor.shape, self.tensor.stride(), tuple(self.box))
 
     def descriptor(self) -> Any:
-        """The description that Triton launches with."""
+        """The descriptor that Triton launches with."""
         return TensorDescriptor.from_tensor(self.tensor, self.box)
 
 
@@ -66,7 +66,7 @@ class Described:
 
 
 class PreparedLaunch:
-    """A kernel with everything bound but the addresses of its operands."""
+    """A compiled kernel with all arguments bound except the addresses of its operands."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class PreparedLaunch:
         self._hooks = triton.knobs.runtime.launch_enter_hook
 
     def __call__(self, *tensors: Tensor) -> bool:
-        """Launch with ``tensors`` as the operands; False, and nothing launched, where that has to be Triton's work."""
+        """Launch with ``tensors`` as the operands; False, with nothing launched, where Triton has to launch."""
         arguments: list[Any] = []
         for tensor, described in zip(tensors, self._operands, strict=True):
             address = tensor.data_ptr()
@@ -103,7 +103,7 @@ Known = TypeVar("Known")
 
 
 def known_launch(prepared: Mapping[Hashable, Known], signature: Hashable) -> Known | None:
-    """What is ``prepared`` for a problem; nothing within `acf.ops.dense_products`, where kernels are to rest."""
+    """The prepared launch of a problem; None within `acf.ops.dense_products`, which uses no sparse kernel."""
     return None if dense_chosen() else prepared.get(signature)
 
 
@@ -162,6 +162,6 @@ def _prepare(
         else None
         for operand in operands
     ]
-    # No scratch memory, then what the compiler recorded of the kernel, then no hooks.
+    # No scratch memory, then the kernel's metadata, then no hooks.
     head = (*flags, None, None, compiled.packed_metadata, None, None, None)
     return PreparedLaunch(launcher, programs, tensors[0].get_device(), head, described, tail)

@@ -89,13 +89,7 @@ def norm_tiles_conv_kernel(
     in_width: tl.tensor,
     out_height: tl.tensor,
     out_width: tl.tensor,
-    kernel_width: tl.constexpr,
-    stride_y: tl.constexpr,
-    stride_x: tl.constexpr,
-    padding_y: tl.constexpr,
-    padding_x: tl.constexpr,
-    dilation_y: tl.constexpr,
-    dilation_x: tl.constexpr,
+    geometry: tl.constexpr,
     block: tl.constexpr,
     height: tl.constexpr,
     width: tl.constexpr,
@@ -120,10 +114,7 @@ def norm_tiles_conv_kernel(
             other=0.0,
         )
         image, row, col = split_pixel(positions, out_height, out_width)
-        pixel, exists = input_pixel(
-            image, row, col, tap, in_height, in_width, kernel_width,
-            stride_y, stride_x, padding_y, padding_x, dilation_y, dilation_x,
-        )  # fmt: skip
+        pixel, exists = input_pixel(image, row, col, tap, in_height, in_width, geometry)
         x_tile = tl.load(
             x + (pixel.to(tl.int64) * in_channels)[:, None] + channels[None, :],
             mask=(present & exists)[:, None] & (channels < in_channels)[None, :],
@@ -153,13 +144,7 @@ def norm_list_kernel(
     in_width: tl.tensor,
     out_height: tl.tensor,
     out_width: tl.tensor,
-    kernel_width: tl.constexpr,
-    stride_y: tl.constexpr,
-    stride_x: tl.constexpr,
-    padding_y: tl.constexpr,
-    padding_x: tl.constexpr,
-    dilation_y: tl.constexpr,
-    dilation_x: tl.constexpr,
+    geometry: tl.constexpr,
     block: tl.constexpr,
     depth: tl.constexpr,
     convolution: tl.constexpr,
@@ -184,10 +169,7 @@ def norm_list_kernel(
         rows = positions
         if convolution:
             image, row, col = split_pixel(positions, out_height, out_width)
-            rows, exists = input_pixel(
-                image, row, col, tap, in_height, in_width, kernel_width,
-                stride_y, stride_x, padding_y, padding_x, dilation_y, dilation_x,
-            )  # fmt: skip
+            rows, exists = input_pixel(image, row, col, tap, in_height, in_width, geometry)
             inside = inside & exists
         x_tile = tl.load(
             x + (rows.to(tl.int64) * in_channels)[:, None] + channels[None, :], mask=inside[:, None], other=0.0

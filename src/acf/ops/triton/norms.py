@@ -7,10 +7,12 @@ import torch
 from torch import Tensor
 
 from acf.ops import dense, reference
+from acf.ops.geometry import Conv2dGeometry
 from acf.ops.triton.configs import weight_grad_configs
+from acf.ops.triton.conv_kernels import conv_weight_grad_gather_kernel
 from acf.ops.triton.launch import Tiled, launch
 from acf.ops.triton.norm_kernels import norm_list_kernel, norm_tiles_conv_kernel, norm_tiles_descriptor_kernel
-from acf.ops.triton.pixels import ConvProblem, geometry_of
+from acf.ops.triton.pixels import ConvProblem
 from acf.ops.triton.support import ceil_div, dot_precision, next_power_of_two, readable, supports
 from acf.ops.triton.transpose import transposed
 from acf.ops.triton.tuning import LaunchConfig
@@ -22,6 +24,9 @@ BAND = 8
 LIST_EFFICIENCY = {128: 0.55, 64: 0.41, 32: 0.13, 16: 0.04}
 GROUP_EFFICIENCY = {128: 0.65, 64: 0.55, 32: 0.28, 16: 0.16}
 """Speed of single blocks, and of groups that share their reads, over that of full tiles, measured on an H200."""
+
+NO_GEOMETRY = (1, 1, 1, 0, 0, 1, 1)
+"""The geometry constant of a linear layer, which reads none of it."""
 
 GROUPING_OPERATIONS = 1e11
 """What the device could multiply and add in the 0.1 ms that sorting the candidates into groups takes it."""
@@ -51,22 +56,17 @@ def conv2d_gradient_norms(
     candidate_rows: Tensor,
     candidate_cols: Tensor,
     block_shape: list[int],
-    kernel_size: list[int],
-    stride: list[int],
-    padding: list[int],
-    dilation: list[int],
+    *pairs: list[int],
 ) -> Tensor:
     """`reference.conv2d_gradient_norms` on the GPU."""
+    geometry = Conv2dGeometry.from_lists(*pairs)
     if dense.dense_chosen():
-        return dense.conv2d_gradient_norms(
-            output_grad, x, candidate_rows, candidate_cols, block_shape, kernel_size, stride, padding, dilation
-        )
+        return dense.conv2d_gradient_norms(output_grad, x, candidate_rows, candidate_cols, block_shape, geometry)
     height, width = block_shape
     if candidate_rows.numel() == 0 or not supports((height, width), output_grad, x):
         return reference.conv2d_gradient_norms(
-            output_grad, x, candidate_rows, candidate_cols, (height, width), kernel_size, stride, padding, dilation
+            output_grad, x, candidate_rows, candidate_cols, (height, width), geometry
         )
-    geometry = geometry_of(kernel_size, stride, padding, dilation)
     problem = ConvProblem.build(list(x.shape), list(output_grad.shape), geometry)
     output_grad, x = problem.pixels_of(output_grad), problem.pixels_of(x)
     columns = problem.in_channels * problem.taps
@@ -133,12 +133,17 @@ def norms_of_groups(
             (owners, works, candidates, positions, positions, shared.shape[1], gathered.shape[1]), **constants,
         )  # fmt: skip
         return norms
-    sizes = problem.sizes if problem else (1, 1, 1, 1)
+    operands = (shared, gathered, norms, offsets, order, owner, other)  # of a linear layer then a bias, not read
+    counts = (owners, works, candidates, positions, positions, shared.shape[1], gathered.shape[1])
+    if problem is None:
+        launch(
+            weight_grad_gather_kernel, works, (*operands, norms), counts, **constants, wide=config.swap, has_bias=False
+        )
+        return norms
+    del constants["shared_is_input"]  # always so in a convolution
     launch(
-        weight_grad_gather_kernel, works, (shared, gathered, norms, offsets, order, owner, other),
-        (owners, works, candidates, positions, positions, shared.shape[1], gathered.shape[1], cols, *sizes),
-        **(problem.constants if problem else ConvProblem.identity_constants()),
-        **constants, convolution=problem is not None, wide=config.swap,
+        conv_weight_grad_gather_kernel, works, operands, (*counts, cols, *problem.sizes),
+        geometry=problem.constants, **constants, wide=config.swap,
     )  # fmt: skip
     return norms
 
@@ -162,12 +167,12 @@ def norms_of_list(
     norms = torch.empty(candidate_rows.numel(), dtype=torch.float32, device=x.device)
     precision = dot_precision(x.dtype)
     sizes = problem.sizes if problem else (1, 1, 1, 1)
-    constants = problem.constants if problem else ConvProblem.identity_constants()
+    constants = problem.constants if problem else NO_GEOMETRY
     depth = 64 if x.itemsize == 2 else 32
     norm_list_kernel[(candidate_rows.numel(),)](
         output_grad, x, candidate_rows, candidate_cols, norms,
         output_grad.shape[0], output_grad.shape[1], x.shape[1], x.shape[1] // block, *sizes,
-        **constants, block=block, depth=depth, convolution=problem is not None, precision=precision,
+        geometry=constants, block=block, depth=depth, convolution=problem is not None, precision=precision,
         num_warps=4 if precision == "tf32" else 8, num_stages=3,
     )  # fmt: skip
     return norms
@@ -225,7 +230,7 @@ def conv_norms_by_tiles(
             tile_rows, tile_cols, grid_rows, grid_cols, output_grad.shape[0], problem.out_channels,
             problem.in_channels, tiles_per_tap, *problem.sizes,
         ),
-        **problem.constants, block=block, height=TILE_HEIGHT, width=width, depth=config.depth,
+        geometry=problem.constants, block=block, height=TILE_HEIGHT, width=width, depth=config.depth,
         band=BAND, precision=precision, num_warps=config.warps, num_stages=min(config.stages, 3),
     )  # fmt: skip
     return squares[candidate_rows.long(), candidate_cols.long()].sqrt_()

@@ -1,11 +1,11 @@
-"""A convolution seen as a product over pixels: sizes, kernel constants and the pixel-major view of tensors."""
+"""A convolution as implicit GEMM over pixels: sizes, kernel constants and the pixel-major view of tensors."""
 
 from dataclasses import dataclass
 from functools import cache
 
 from torch import Tensor
 
-from acf.ops.conv import Conv2dGeometry
+from acf.ops.geometry import Conv2dGeometry
 from acf.ops.triton.support import readable
 
 
@@ -35,7 +35,7 @@ class ConvProblem:
     @property
     def taps(self) -> int:
         """Number of kernel taps."""
-        return self.geometry.kernel_size[0] * self.geometry.kernel_size[1]
+        return self.geometry.taps
 
     @property
     def sizes(self) -> tuple[int, int, int, int]:
@@ -43,34 +43,15 @@ class ConvProblem:
         return (*self.in_size, *self.out_size)
 
     @property
-    def constants(self) -> dict[str, int]:
-        """The geometry as compile-time constants of the kernels."""
+    def constants(self) -> tuple[int, ...]:
+        """The geometry as the kernels' compile-time constant, in the order of `geometry_kernels`."""
         geometry = self.geometry
-        return {
-            "kernel_width": geometry.kernel_size[1],
-            "stride_y": geometry.stride[0],
-            "stride_x": geometry.stride[1],
-            "padding_y": geometry.padding[0],
-            "padding_x": geometry.padding[1],
-            "dilation_y": geometry.dilation[0],
-            "dilation_x": geometry.dilation[1],
-        }
+        return (geometry.kernel_size[1], *geometry.stride, *geometry.padding, *geometry.dilation)
 
     @property
     def unstrided(self) -> bool:
         """Whether a tap moves all pixels alike: stride 1 both ways."""
         return self.geometry.stride == (1, 1)
-
-    @property
-    def unstrided_constants(self) -> dict[str, int]:
-        """The constants of the kernels for stride 1."""
-        return {name: value for name, value in self.constants.items() if not name.startswith("stride")}
-
-    @staticmethod
-    def identity_constants() -> dict[str, int]:
-        """The constants of a product without pixels: one tap, nothing shifted."""
-        names = ("kernel_width", "stride_y", "stride_x", "padding_y", "padding_x", "dilation_y", "dilation_x")
-        return dict.fromkeys(names, 1) | {"padding_y": 0, "padding_x": 0}
 
     @property
     def text(self) -> str:
@@ -84,12 +65,6 @@ class ConvProblem:
     def pixels_of(tensor: Tensor) -> Tensor:
         """``[batch, channels, height, width]`` as ``[pixels, channels]``; a view where channels are innermost."""
         return readable(tensor.permute(0, 2, 3, 1)).view(-1, tensor.shape[1])
-
-
-def geometry_of(kernel_size: list[int], stride: list[int], padding: list[int], dilation: list[int]) -> Conv2dGeometry:
-    """The geometry of the four pairs that an op passes as lists."""
-    pairs = [(pair[0], pair[1]) for pair in (kernel_size, stride, padding, dilation)]
-    return Conv2dGeometry(*pairs)
 
 
 @cache

@@ -1,13 +1,13 @@
 """Launching the forward and input-gradient products of linear layers."""
 
 from collections.abc import Callable, Hashable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from acf.ops import reference
-from acf.ops.triton import specialised
+from acf.ops.triton import warp_specialised
 from acf.ops.triton.configs import product_configs
 from acf.ops.triton.launch import Tiled, known_launch, launch
 from acf.ops.triton.product_kernels import (
@@ -48,16 +48,16 @@ class Walk(NamedTuple):
         return self.offsets.numel() - 1
 
 
-def linear(x: Tensor, weight: Tensor, *tensors: Tensor) -> Tensor:
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None, *tensors: Tensor) -> Tensor:
     """`reference.linear` on the GPU."""
     _, block_cols, row_offsets, row_slots, _, _ = tensors
-    return _product(x, weight, (row_offsets, row_slots, block_cols), tensors, True)
+    return _product(x, weight, bias, (row_offsets, row_slots, block_cols), tensors, True)
 
 
 def linear_input_grad(output_grad: Tensor, weight: Tensor, *tensors: Tensor) -> Tensor:
     """`reference.linear_input_grad` on the GPU."""
     block_rows, _, _, _, col_offsets, col_slots = tensors
-    return _product(output_grad, weight, (col_offsets, col_slots, block_rows), tensors, False)
+    return _product(output_grad, weight, None, (col_offsets, col_slots, block_rows), tensors, False)
 
 
 def walk_of(topology: BlockTopology, forward: bool) -> Walk:
@@ -68,26 +68,36 @@ def walk_of(topology: BlockTopology, forward: bool) -> Walk:
 
 
 def _product(
-    x: Tensor, weight: Tensor, walk: tuple[Tensor, Tensor, Tensor], tensors: tuple[Tensor, ...], forward: bool
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    walk: tuple[Tensor, Tensor, Tensor],
+    tensors: tuple[Tensor, ...],
+    forward: bool,
 ) -> Tensor:
-    """A known problem takes no more here than a look-up: for small layers Python is the slowest part."""
+    """A known problem takes a look-up and a launch only: for small layers the host's time counts."""
     groups, precision = walk[0].shape[0] - 1, dot_precision(x.dtype)
-    signature = (forward, x.shape, weight.shape, groups, x.dtype, weight.dtype, precision, x.get_device())
+    dtypes = (x.dtype, weight.dtype, None if bias is None else bias.dtype)
+    signature = (forward, x.shape, weight.shape, groups, *dtypes, precision, x.get_device())
     prepared = known_launch(_PREPARED, signature)
     if prepared is not None:
-        x, weight = x.contiguous(), weight.contiguous()
+        x, weight, shift = x.contiguous(), weight.contiguous(), weight if bias is None else bias.contiguous()
         out = x.new_empty((x.shape[0], groups * weight.shape[1]))
-        if prepared(x, weight, out, *walk):
+        if prepared(x, weight, out, shift, *walk):
             return out
-    return _first_product(x, weight, BlockTopology(*tensors), forward, signature)
+    return _first_product(x, weight, bias, BlockTopology(*tensors), forward, signature)
 
 
-def _first_product(x: Tensor, weight: Tensor, topology: BlockTopology, forward: bool, signature: Hashable) -> Tensor:
+def _first_product(
+    x: Tensor, weight: Tensor, bias: Tensor | None, topology: BlockTopology, forward: bool, signature: Hashable
+) -> Tensor:
     """The product of a problem that has not been prepared."""
     block, groups, precision = weight.shape[1], walk_of(topology, forward).groups, dot_precision(x.dtype)
     if not supports((block, weight.shape[2]), x, weight):
-        return (reference.linear if forward else reference.linear_input_grad)(x, weight, topology)
-    x, weight = readable(x), readable(weight)
+        if forward:
+            return reference.linear(x, weight, topology, bias)
+        return reference.linear_input_grad(x, weight, topology)
+    x, weight, bias = readable(x), readable(weight), None if bias is None else readable(bias)
     out = x.new_empty((x.shape[0], groups * block))
 
     def describe() -> ProblemKey:
@@ -105,56 +115,64 @@ def _first_product(x: Tensor, weight: Tensor, topology: BlockTopology, forward: 
     config = TUNER.choose(
         signature,
         describe,
-        product_configs(block, x.itemsize, precision, specialised.gains_by_specialising(x, weight)),
-        lambda candidate: launch_product(candidate, x, weight, out, topology, forward),
+        product_configs(block, x.itemsize, precision, warp_specialised.gains_by_warp_specialisation(x, weight)),
+        lambda candidate: launch_product(candidate, x, weight, out, topology, forward, bias),
     )
-    prepared = launch_product(config, x, weight, out, topology, forward)
+    prepared = launch_product(config, x, weight, out, topology, forward, bias)
     if prepared is not None and TUNER.remembers(signature):
         _PREPARED[signature] = PreparedProduct(prepared, config.kernel == "transposed")
     return out
 
 
 def launch_product(
-    config: LaunchConfig, x: Tensor, weight: Tensor, out: Tensor, topology: BlockTopology, forward: bool
+    config: LaunchConfig,
+    x: Tensor,
+    weight: Tensor,
+    out: Tensor,
+    topology: BlockTopology,
+    forward: bool,
+    bias: Tensor | None = None,
 ) -> Callable[..., bool] | None:
-    """Fill ``out [tokens, groups * block]`` from contiguous ``x [tokens, width]`` and ``weight [nnz, B, B]``.
+    """Fill ``out [tokens, groups * block]`` from contiguous ``x [tokens, width]``, ``weight [nnz, B, B]`` and a bias.
 
-    The operands of the launch are ``x`` or its transpose, ``weight``, ``out`` and the walk; None where it cannot be
-    made again.
+    The operands of the launch are ``x`` or its transpose, ``weight``, ``out``, the bias (or ``weight`` in its place)
+    and the walk; None where it cannot be repeated.
     """
     if config.kernel == "dense":
-        dense = reference.unpack(weight, topology)
-        torch.mm(x, dense.T if forward else dense, out=out)
+        _launch_dense(x, reference.unpack(weight, topology), out, forward, bias)
         return None
     (tokens, width), block, walk = x.shape, weight.shape[1], walk_of(topology, forward)
-    programs = walk.groups * ceil_div(tokens, config.tile)
-    precision = dot_precision(x.dtype)
-    if config.kernel == "specialised":
-        return specialised.launch_product(config, x, weight, out, walk, forward)
+    if config.kernel == "warp-specialised":
+        return warp_specialised.launch_product(config, x, weight, out, walk, forward, bias)
+    programs, shift = walk.groups * ceil_div(tokens, config.tile), weight if bias is None else bias
+    constants: dict[str, Any] = {
+        "block": block, "token_tile": config.tile, "forward": forward, "has_bias": bias is not None,
+        "precision": dot_precision(x.dtype), "num_warps": config.warps, "num_stages": config.stages,
+    }  # fmt: skip
     if config.kernel == "gather":
         return launch(
-            product_gather_kernel, programs, (x, weight, out, *walk), (walk.groups, tokens, width, out.shape[1]),
-            block=block, token_tile=config.tile, pack=config.pack, forward=forward, swap=config.swap,
-            precision=precision, num_warps=config.warps, num_stages=config.stages,
+            product_gather_kernel, programs, (x, weight, out, shift, *walk), (walk.groups, tokens, width, out.shape[1]),
+            pack=config.pack, swap=config.swap, **constants,
         )  # fmt: skip
-    weight_rows = weight.view(-1, block)
+    weight_rows, out_tiles = weight.view(-1, block), Tiled(out, [config.tile, block])
     if config.kernel == "transposed":
         operands = (Tiled(transposed(x), [block, config.tile]), Tiled(weight_rows, [block, block]))
         return launch(
-            product_transposed_kernel, programs, (*operands, Tiled(out, [config.tile, block]), *walk), (walk.groups,),
-            block=block, token_tile=config.tile, forward=forward, precision=precision,
-            num_warps=config.warps, num_stages=config.stages,
-        )  # fmt: skip
+            product_transposed_kernel, programs, (*operands, out_tiles, shift, *walk), (walk.groups,), **constants
+        )
+    weight_tiles = Tiled(weight_rows, [block, config.depth] if forward else [config.depth, block])
     return launch(
         product_descriptor_kernel,
         programs,
-        (
-            Tiled(x, [config.tile, config.depth]),
-            Tiled(weight_rows, [block, config.depth] if forward else [config.depth, block]),
-            Tiled(out, [config.tile, block]),
-            *walk,
-        ),
+        (Tiled(x, [config.tile, config.depth]), weight_tiles, out_tiles, shift, *walk),
         (walk.groups, width, weight_rows.shape[0]),
-        block=block, token_tile=config.tile, depth=config.depth, pack=config.pack, forward=forward,
-        swap=config.swap, precision=precision, num_warps=config.warps, num_stages=config.stages,
+        depth=config.depth, pack=config.pack, swap=config.swap, **constants,
     )  # fmt: skip
+
+
+def _launch_dense(x: Tensor, dense: Tensor, out: Tensor, forward: bool, bias: Tensor | None) -> None:
+    factor = dense.T if forward else dense
+    if bias is None:
+        torch.mm(x, factor, out=out)
+    else:
+        torch.addmm(bias.to(x.dtype), x, factor, out=out)

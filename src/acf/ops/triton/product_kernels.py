@@ -48,10 +48,10 @@ def sum_blocks(
     swap: tl.constexpr,
     precision: tl.constexpr,
 ) -> tl.tensor:
-    """``accumulator`` plus the products of one group; steps ``begin`` to ``end`` are of ``depth`` columns of a block.
+    """``accumulator`` plus the products of one group: k-steps ``begin`` to ``end``, each ``depth`` columns of a block.
 
-    Operands are tensor descriptors. Indices are carried one step ahead: a load that waits for another load in the same
-    step would take buffers away from the operands.
+    Operands are tensor descriptors. Indices are loaded one step ahead: a load that depends on another load in the same
+    step would take pipeline stages away from the operands.
     """
     chunks: tl.constexpr = block // depth
     slot = tl.load(slots + begin // chunks, mask=begin < end, other=0)
@@ -67,10 +67,24 @@ def sum_blocks(
 
 
 @jit
+def add_bias(
+    accumulator: tl.tensor, bias: tl.tensor, first: tl.tensor, block: tl.constexpr, swap: tl.constexpr
+) -> tl.tensor:
+    """``accumulator`` of one output tile plus ``bias[first : first + block]``; outputs are its rows with ``swap``."""
+    shift = tl.load(bias + first + tl.arange(0, block)).to(tl.float32)
+    if swap:
+        accumulator += shift[:, None]
+    else:
+        accumulator += shift[None, :]
+    return accumulator
+
+
+@jit
 def product_descriptor_kernel(
     x: tl.tensor,
     weight: tl.tensor,
     out: tl.tensor,
+    bias: tl.tensor,
     offsets: tl.tensor,
     slots: tl.tensor,
     indices: tl.tensor,
@@ -83,12 +97,15 @@ def product_descriptor_kernel(
     pack: tl.constexpr,
     forward: tl.constexpr,
     swap: tl.constexpr,
+    has_bias: tl.constexpr,
     precision: tl.constexpr,
 ) -> None:
     """Operands as tensor descriptors: ``x [tokens, x_width]``, ``weight [nnz * block, block]``, ``out``.
 
-    A step multiplies ``depth`` columns of a block, or ``pack`` whole blocks. Coordinates past a tensor read zeros
-    and are not written, so token counts and the last, partly filled step need no masks.
+    ``bias [groups * block]`` is a pointer, read only with ``has_bias``.
+
+    A k-step multiplies ``depth`` columns of a block, or ``pack`` whole blocks. Coordinates past a tensor read zeros
+    and are not written, so neither the last token tile nor the last, partly filled step needs a mask.
     """
     group = tl.program_id(0) % groups  # groups vary fastest: programs in flight share rows of x in L2
     token = (tl.program_id(0) // groups) * token_tile
@@ -112,6 +129,8 @@ def product_descriptor_kernel(
                 x_tile = x.load([token, column])
                 weight_tile = weight.load([tl.where(present, slot * block, weight_height), 0])
                 accumulator = multiply(x_tile, weight_tile, accumulator, forward, swap, precision)
+    if has_bias:
+        accumulator = add_bias(accumulator, bias, group * block, block, swap)
     result = accumulator.to(out.dtype)
     if swap:
         result = result.T
@@ -123,6 +142,7 @@ def product_transposed_kernel(
     x: tl.tensor,
     weight: tl.tensor,
     out: tl.tensor,
+    bias: tl.tensor,
     offsets: tl.tensor,
     slots: tl.tensor,
     indices: tl.tensor,
@@ -130,12 +150,13 @@ def product_transposed_kernel(
     block: tl.constexpr,
     token_tile: tl.constexpr,
     forward: tl.constexpr,
+    has_bias: tl.constexpr,
     precision: tl.constexpr,
 ) -> None:
-    """As the descriptor kernel with whole blocks as steps, from the transpose ``x [x_width, tokens]``.
+    """As the descriptor kernel with whole blocks as k-steps, from the transpose ``x [x_width, tokens]``.
 
-    A block of 16 columns of x as it is stored lies in pieces of 32 bytes, which the copy engine fetches one by one;
-    as rows of the transpose it lies in lines of 128.
+    16 columns of x are sectors of 32 bytes, which the copy engine fetches singly; 16 rows of the transpose are whole
+    cache lines.
     """
     group = tl.program_id(0) % groups
     token = (tl.program_id(0) // groups) * token_tile
@@ -150,6 +171,8 @@ def product_transposed_kernel(
         accumulator = multiply(x_tile, weight_tile, accumulator, forward, False, precision)
         slot = tl.load(slots + step + 1, mask=step + 1 < end, other=0)
         column = tl.load(indices + slot) * block
+    if has_bias:
+        accumulator = add_bias(accumulator, bias, group * block, block, False)
     out.store([token, group * block], accumulator.to(out.dtype))
 
 
@@ -158,6 +181,7 @@ def product_gather_kernel(
     x: tl.tensor,
     weight: tl.tensor,
     out: tl.tensor,
+    bias: tl.tensor,
     offsets: tl.tensor,
     slots: tl.tensor,
     indices: tl.tensor,
@@ -170,6 +194,7 @@ def product_gather_kernel(
     pack: tl.constexpr,
     forward: tl.constexpr,
     swap: tl.constexpr,
+    has_bias: tl.constexpr,
     precision: tl.constexpr,
 ) -> None:
     """Operands as pointers: ``pack`` blocks of a group are gathered into one multiplication of ``pack * block``."""
@@ -185,7 +210,7 @@ def product_gather_kernel(
         accumulator = tl.zeros((block, token_tile), dtype=tl.float32)
     else:
         accumulator = tl.zeros((token_tile, block), dtype=tl.float32)
-    # Indices are carried one step ahead, as in the descriptor kernel.
+    # Indices are loaded one step ahead, as in the descriptor kernel.
     present = begin + lane_block < end
     slot = tl.load(slots + begin + lane_block, mask=present, other=0)
     index = tl.load(indices + slot, mask=present, other=0)
@@ -214,6 +239,8 @@ def product_gather_kernel(
         present = start + pack + lane_block < end
         slot = tl.load(slots + start + pack + lane_block, mask=present, other=0)
         index = tl.load(indices + slot, mask=present, other=0)
+    if has_bias:
+        accumulator = add_bias(accumulator, bias, group * block, block, swap)
     result = accumulator.to(out.dtype.element_ty)
     if swap:
         result = result.T

@@ -1,4 +1,4 @@
-"""Operands turned around before they are gathered: blocks of 16 columns become rows that are read in whole lines."""
+"""Transposing operands before they are gathered: blocks of 16 columns become rows, read in whole cache lines."""
 
 import torch
 import triton.language as tl
@@ -9,7 +9,7 @@ from acf.ops.triton.launch import Tiled, launch
 from acf.ops.triton.support import ceil_div, readable
 
 PADDING = 128
-"""Positions are filled up to a multiple of this, the deepest step of any kernel that reads them."""
+"""Positions are padded to a multiple of this, the deepest k-step of any kernel that reads them."""
 
 TILE_POSITIONS, TILE_CHANNELS = 128, 64
 

@@ -22,13 +22,13 @@ FORMAT_VERSION = 3
 TIMED_RUNS = 5
 
 CLOSE = 1.1
-"""Configurations that take up to so many times as long as the fastest are timed again, in turns."""
+"""Configurations within this factor of the fastest are timed again, in turns."""
 
 TURNS = 3
 
 HEAD_START_CYCLES = 1_000_000
-"""About half a millisecond during which the device waits while the host enqueues the launch to be timed. Without it
-a short kernel's time is the host's, and the choice falls on whatever Python launches quickest."""
+"""About half a millisecond for which the device sleeps while the host enqueues the launch to be timed. Without it the
+measured time of a short kernel is the host's launch time."""
 
 
 @dataclass(frozen=True)

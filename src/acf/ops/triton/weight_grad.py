@@ -1,16 +1,18 @@
-"""Launching the weight gradient of linear layers."""
+"""Launching the gradients of a linear layer's weight and bias."""
 
 from collections.abc import Hashable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from acf.ops import reference
+from acf.ops.reference import grid_cols, grid_rows
+from acf.ops.triton.bias_grad import bias_grad, launch_bias_grad
 from acf.ops.triton.configs import weight_grad_configs
 from acf.ops.triton.launch import PreparedLaunch, Tiled, known_launch, launch
-from acf.ops.triton.pixels import ConvProblem
-from acf.ops.triton.support import ceil_div, dot_precision, next_power_of_two, readable, supports
+from acf.ops.triton.support import DTYPES, ceil_div, dot_precision, next_power_of_two, readable, supports
 from acf.ops.triton.transpose import transposed
 from acf.ops.triton.tuning import TUNER, LaunchConfig, ProblemKey, density_bucket, token_bucket
 from acf.ops.triton.weight_grad_kernels import (
@@ -71,68 +73,111 @@ def split_choices(blocks: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class PreparedWeightGrad:
-    """The launches of one problem: the parts of the gradient, and their sum where there are several."""
+    """The launches of one problem: the parts of the gradient, and their sums where there are several.
+
+    ``fuses_bias``: the first launch leaves the parts of the bias gradient too, else column sums are launched for it.
+    """
 
     config: LaunchConfig
     splits: int
+    fuses_bias: bool
     parts: PreparedLaunch
     total: PreparedLaunch | None
+    bias_total: PreparedLaunch | None
 
-    def __call__(self, output_grad: Tensor, x: Tensor, out: Tensor, topology: tuple[Tensor, ...]) -> bool:
-        """Fill ``out``; False where Triton has to launch. The operands are those of `Owners`, without the object."""
+    def __call__(
+        self, output_grad: Tensor, x: Tensor, out: Tensor, bias: Tensor | None, topology: tuple[Tensor, ...]
+    ) -> bool:
+        """Fill ``out`` and ``bias``; False where Triton has to launch. The operands are those of `Owners`."""
         rows, cols, row_offsets, row_slots, col_offsets, col_slots = topology
         parts = split_buffer(out, self.splits)
+        bias_parts = split_buffer(bias, self.splits) if bias is not None and self.fuses_bias else parts
         operands = [output_grad, x, parts, row_offsets, row_slots, rows, cols]
         if self.config.by_input:
             operands = [x, output_grad, parts, col_offsets, col_slots, cols, rows]
         if self.config.kernel == "transposed":
             operands[1] = transposed(operands[1])
             del operands[5]
-        if not self.parts(*operands):
+        if self.config.kernel == "gather":
+            operands.append(bias_parts)
+        if not self.parts(*operands) or not (self.total is None or self.total(parts, out)):
             return False
-        return self.total is None or self.total(parts, out)
+        if bias is None:
+            return True
+        if not self.fuses_bias:
+            launch_bias_grad(output_grad, bias)
+            return True
+        return self.bias_total is None or self.bias_total(bias_parts, bias)
 
 
 _PREPARED: dict[Hashable, PreparedWeightGrad] = {}
 
 
-def linear_weight_grad(output_grad: Tensor, x: Tensor, *tensors: Tensor) -> Tensor:
+def linear_weight_grad(output_grad: Tensor, x: Tensor, *rest: Any) -> Tensor:
     """`reference.linear_weight_grad` on the GPU."""
+    return _weight_grad(output_grad, x, rest[:6], (rest[6], None))[0]
+
+
+def linear_weight_and_bias_grad(output_grad: Tensor, x: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
+    """`reference.linear_weight_grad` and `reference.bias_grad` on the GPU, from one pass over the output gradient."""
+    weight_grad, bias = _weight_grad(output_grad, x, rest[:6], (rest[6], rest[7]))
+    assert bias is not None
+    return weight_grad, bias
+
+
+def _weight_grad(
+    output_grad: Tensor, x: Tensor, tensors: tuple[Tensor, ...], dtypes: tuple[torch.dtype, torch.dtype | None]
+) -> tuple[Tensor, Tensor | None]:
+    """Gradients of weight and bias in ``dtypes``; None where the bias has none."""
     precision = dot_precision(x.dtype)
-    blocks, grid_rows, grid_cols = tensors[0].shape[0], tensors[2].shape[0] - 1, tensors[4].shape[0] - 1
+    blocks, rows, cols = tensors[0].shape[0], tensors[2].shape[0] - 1, tensors[4].shape[0] - 1
     signature = (
-        output_grad.shape, x.shape, blocks, grid_rows, grid_cols,
-        x.dtype, output_grad.dtype, precision, x.get_device(),
+        output_grad.shape, x.shape, blocks, rows, cols,
+        x.dtype, output_grad.dtype, *dtypes, precision, x.get_device(),
     )  # fmt: skip
     prepared = known_launch(_PREPARED, signature)
     if prepared is not None:
         output_grad, x = output_grad.contiguous(), x.contiguous()
-        block = output_grad.shape[1] // grid_rows
-        out = x.new_empty((blocks, block, block))
-        if prepared(output_grad, x, out, tensors):
-            return out
-    return _first_weight_grad(output_grad, x, BlockTopology(*tensors), signature)
+        block = output_grad.shape[1] // rows
+        out, bias = _buffers(output_grad, (blocks, block, block), dtypes)
+        if prepared(output_grad, x, out, bias, tensors):
+            return out, bias
+    return _first_weight_grad(output_grad, x, BlockTopology(*tensors), dtypes, signature)
 
 
-def _first_weight_grad(output_grad: Tensor, x: Tensor, topology: BlockTopology, signature: Hashable) -> Tensor:
-    """The weight gradient of a problem that has not been prepared."""
-    grid_rows, grid_cols = topology.row_offsets.numel() - 1, topology.col_offsets.numel() - 1
-    block = output_grad.shape[1] // grid_rows
-    blocks, precision = topology.block_rows.numel(), dot_precision(x.dtype)
-    if blocks == 0 or not supports((block, x.shape[1] // grid_cols), output_grad, x):
-        return reference.linear_weight_grad(output_grad, x, topology)
+def _buffers(
+    output_grad: Tensor, shape: tuple[int, int, int], dtypes: tuple[torch.dtype, torch.dtype | None]
+) -> tuple[Tensor, Tensor | None]:
+    bias = None if dtypes[1] is None else output_grad.new_empty(output_grad.shape[1], dtype=dtypes[1])
+    return output_grad.new_empty(shape, dtype=dtypes[0]), bias
+
+
+def _first_weight_grad(
+    output_grad: Tensor,
+    x: Tensor,
+    topology: BlockTopology,
+    dtypes: tuple[torch.dtype, torch.dtype | None],
+    signature: Hashable,
+) -> tuple[Tensor, Tensor | None]:
+    """The gradients of a problem that has not been prepared."""
+    rows, cols = grid_rows(topology), grid_cols(topology)
+    block, blocks, precision = output_grad.shape[1] // rows, topology.block_rows.numel(), dot_precision(x.dtype)
+    known = all(dtype in (None, *DTYPES) for dtype in dtypes)
+    if blocks == 0 or not known or not supports((block, x.shape[1] // cols), output_grad, x):
+        bias = None if dtypes[1] is None else bias_grad(output_grad, dtypes[1])
+        return reference.linear_weight_grad(output_grad, x, topology).to(dtypes[0]), bias
     output_grad, x = readable(output_grad), readable(x)
-    out = x.new_empty((blocks, block, block))
+    out, bias = _buffers(output_grad, (blocks, block, block), dtypes)
 
     def describe() -> ProblemKey:
         return ProblemKey(
-            "weight_grad",
+            "weight_grad" if bias is None else "weight_and_bias_grad",
             output_grad.shape[1],
             x.shape[1],
             block,
             str(x.dtype),
             precision,
-            density_bucket(blocks, grid_rows, grid_cols),
+            density_bucket(blocks, rows, cols),
             token_bucket(x.shape[0]),
         )
 
@@ -140,21 +185,31 @@ def _first_weight_grad(output_grad: Tensor, x: Tensor, topology: BlockTopology, 
         signature,
         describe,
         weight_grad_configs(block, x.itemsize, precision, split_choices(blocks)),
-        lambda candidate: launch_weight_grad(candidate, output_grad, x, out, topology),
+        lambda candidate: launch_weight_grad(candidate, output_grad, x, out, topology, bias),
     )
-    prepared = launch_weight_grad(config, output_grad, x, out, topology)
+    prepared = launch_weight_grad(config, output_grad, x, out, topology, bias)
     if prepared is not None and TUNER.remembers(signature):
         _PREPARED[signature] = prepared
-    return out
+    return out, bias
 
 
 def launch_weight_grad(
-    config: LaunchConfig, output_grad: Tensor, x: Tensor, out: Tensor, topology: BlockTopology
+    config: LaunchConfig,
+    output_grad: Tensor,
+    x: Tensor,
+    out: Tensor,
+    topology: BlockTopology,
+    bias: Tensor | None = None,
 ) -> PreparedWeightGrad | None:
     """Fill ``out [nnz, block, block]`` from contiguous ``output_grad [tokens, out]`` and ``x [tokens, in]``.
 
-    Gives the same launches for another problem of the same shapes; None where they cannot be made again.
+    ``bias [out]``, if given, gets the column sums of ``output_grad``: within the same launch where block rows own the
+    packs of the gather kernel, so that each tile of ``output_grad`` is at hand, else by a launch of its own.
+    Gives the same launches for another problem of the same shapes; None where they cannot be repeated.
     """
+    fuses_bias = bias is not None and config.kernel == "gather" and not config.by_input
+    if bias is not None and not fuses_bias:
+        launch_bias_grad(output_grad, bias)
     if config.kernel == "dense":
         out.copy_(reference.linear_weight_grad(output_grad, x, topology))
         return None
@@ -162,12 +217,17 @@ def launch_weight_grad(
     tokens_per_split = ceil_div(ceil_div(x.shape[0], config.splits), config.depth) * config.depth
     splits = ceil_div(x.shape[0], tokens_per_split)
     parts = split_buffer(out, splits)
-    start = {"gather": _launch_gather, "transposed": _launch_transposed}.get(config.kernel, _launch_descriptor)
-    prepared = start(config, owners, parts, out.shape[0], splits, tokens_per_split)
+    if config.kernel == "gather":
+        bias_parts = split_buffer(bias, splits) if bias is not None and fuses_bias else None
+        prepared = _launch_gather(config, owners, parts, out.shape[0], tokens_per_split, bias_parts)
+    else:
+        bias_parts, start = None, _launch_transposed if config.kernel == "transposed" else _launch_descriptor
+        prepared = start(config, owners, parts, out.shape[0], tokens_per_split)
     total = add_splits(parts, out) if splits > 1 else None
-    if prepared is None or (splits > 1 and total is None):
+    bias_total = add_splits(bias_parts, bias) if splits > 1 and bias is not None and bias_parts is not None else None
+    if prepared is None or (splits > 1 and (total is None or (fuses_bias and bias_total is None))):
         return None
-    return PreparedWeightGrad(config, splits, prepared, total)
+    return PreparedWeightGrad(config, splits, fuses_bias, prepared, total, bias_total)
 
 
 def split_buffer(out: Tensor, splits: int) -> Tensor:
@@ -189,27 +249,33 @@ def add_splits(parts: Tensor, out: Tensor) -> PreparedLaunch | None:
 
 
 def _launch_gather(
-    config: LaunchConfig, owners: Owners, parts: Tensor, blocks: int, splits: int, tokens_per_split: int
+    config: LaunchConfig,
+    owners: Owners,
+    parts: Tensor,
+    blocks: int,
+    tokens_per_split: int,
+    bias_parts: Tensor | None,
 ) -> PreparedLaunch | None:
-    works, block = pack_count(blocks, owners.count, config.pack), parts.shape[-1]
-    shared, gathered = owners.shared, owners.gathered
+    shared, gathered, has_bias = owners.shared, owners.gathered, bias_parts is not None
+    works = pack_count(blocks, owners.count, config.pack)
+    if has_bias:  # an owner without blocks has a pack too, for its bias
+        works = blocks // config.pack + owners.count
+    splits = ceil_div(shared.shape[0], tokens_per_split)
     return launch(
-        weight_grad_gather_kernel, works * splits, owners.operands(parts),
-        (
-            owners.count, works, blocks, shared.shape[0], tokens_per_split, shared.shape[1], gathered.shape[1],
-            1, 1, 1, 1, 1,
-        ),
-        **ConvProblem.identity_constants(),
-        block=block, depth=config.depth, pack=config.pack, owner_span=next_power_of_two(owners.count),
-        shared_is_input=config.by_input, convolution=False, wide=config.swap, norms=False,
-        precision=dot_precision(owners.shared.dtype), num_warps=config.warps, num_stages=config.stages,
+        weight_grad_gather_kernel, works * splits,
+        (*owners.operands(parts), parts if bias_parts is None else bias_parts),
+        (owners.count, works, blocks, shared.shape[0], tokens_per_split, shared.shape[1], gathered.shape[1]),
+        block=parts.shape[-1], depth=config.depth, pack=config.pack, owner_span=next_power_of_two(owners.count),
+        shared_is_input=config.by_input, wide=config.swap, norms=False, has_bias=has_bias,
+        precision=dot_precision(shared.dtype), num_warps=config.warps, num_stages=config.stages,
     )  # fmt: skip
 
 
 def _launch_transposed(
-    config: LaunchConfig, owners: Owners, parts: Tensor, blocks: int, splits: int, tokens_per_split: int
+    config: LaunchConfig, owners: Owners, parts: Tensor, blocks: int, tokens_per_split: int
 ) -> PreparedLaunch | None:
     works, shared = pack_count(blocks, owners.count, config.pack), owners.shared
+    splits = ceil_div(shared.shape[0], tokens_per_split)
     return launch(
         weight_grad_transposed_kernel, works * splits, owners.operands(parts),
         (
@@ -222,11 +288,12 @@ def _launch_transposed(
 
 
 def _launch_descriptor(
-    config: LaunchConfig, owners: Owners, parts: Tensor, blocks: int, splits: int, tokens_per_split: int
+    config: LaunchConfig, owners: Owners, parts: Tensor, blocks: int, tokens_per_split: int
 ) -> PreparedLaunch | None:
     works = pack_count(blocks, owners.count, config.pack)
     tile = [config.depth, parts.shape[-1]]
     shared, gathered, *rest = owners.operands(parts)
+    splits = ceil_div(shared.shape[0], tokens_per_split)
     return launch(
         weight_grad_descriptor_kernel, works * splits, (Tiled(shared, tile), Tiled(gathered, tile), *rest),
         (owners.count, works, blocks, gathered.shape[1], shared.shape[0], tokens_per_split),

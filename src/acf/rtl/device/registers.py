@@ -80,7 +80,7 @@ class RegisterFile(Component):
                 "counts": Out(data.ArrayLayout(COUNT_BITS, lines)),
                 "command_pages": Out(pages),
                 "data_pages": Out(pages),
-                "counted_scu": Out(bits_for(shape.units - 1)),
+                "counted_scu": Out(bits_for(shape.scus - 1)),
                 "is_done": In(1),
                 "is_busy": In(1),
                 "is_running": In(1),

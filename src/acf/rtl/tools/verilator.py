@@ -78,7 +78,7 @@ def _examined(command: str, root: Path) -> Verilator:
 @functools.cache
 def _compiler_command() -> tuple[str, str]:
     """Command and version of the C++ compiler."""
-    from acf.ops.cpu_build import KernelBuildError, find_compiler
+    from acf.ops.cpu.build import KernelBuildError, find_compiler
 
     try:
         compiler = find_compiler()
@@ -95,7 +95,7 @@ def load_model(
     With ``saif`` the model can record how often every signal toggles. ``blocks`` are modules that are compiled once
     for all of their instances (hierarchical Verilation), for designs whose C++ would be too large otherwise.
     """
-    from acf.ops.cpu_build import is_whole
+    from acf.ops.cpu.build import is_whole
 
     verilator, compiler = find_verilator(), _compiler_command()
     key = repr((verilog, top, harness, optimise, saif, blocks, FLAGS, COMPILER_FLAGS, verilator.version, compiler))

@@ -73,7 +73,8 @@ def multiply(a: NDArray[np.int64], b: NDArray[np.int64], spec: TensorDash) -> ND
     """``a [m, k] @ b [k, n]`` of integers, tile by tile, with zeros of a, or of both, skipped.
 
     >>> import numpy as np
-    >>> multiply(np.array([[0, 2, 0, 3]]), np.array([[1], [10], [100], [1000]]), TensorDash())
+    >>> from acf.sim.registry import spec
+    >>> multiply(np.array([[0, 2, 0, 3]]), np.array([[1], [10], [100], [1000]]), spec("tensordash"))
     array([[3020]])
     """
     if a.shape[1] != b.shape[0]:

@@ -1,16 +1,16 @@
-"""GPUs as rooflines: tensor cores at their sustained rate, or memory, and a launch for every operation."""
+"""GPUs as rooflines: compute at the sustained rate or DRAM, whichever is slower, and a launch per operation."""
 
 from dataclasses import dataclass, field
 from math import ceil
+from typing import ClassVar
 
-from acf.cost.gpu import GPU_FIGURES
 from acf.errors import ArchitectureError
 from acf.lowering import Gemm
 from acf.sim.accelerator import AcceleratorSpec, ComputeCount
 from acf.trace import BitTensor
 
 MAXIMUM_SPARSE_GAIN = 2.0
-"""A TensorDash-like kernel on a GPU gains at most this: seed 000's second baseline."""
+"""The most that a TensorDash-like kernel on a GPU gains: the second baseline of the fabric."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,14 +21,15 @@ class GpuRoofline(AcceleratorSpec):
     ``idle_power_w`` all the time and up to ``board_power_w`` at the sustained rate; DRAM traffic comes on top.
     """
 
+    kind: ClassVar[str] = "gpu"
+
     tensor_macs: int
     sustained_share: float
     idle_power_w: float
     board_power_w: float
-    launch_overhead_s: float = GPU_FIGURES["launch_overhead_s"].value
-    sparse_gain_limit: float = 1.0
-    die_mm2: float = field(default=0.0, metadata={"zero_allowed": True})  # 0: not known
-    dram_kind: str = "hbm2"
+    launch_overhead_s: float
+    sparse_gain_limit: float
+    die_mm2: float = field(metadata={"zero_allowed": True})  # 0: not known
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -73,10 +74,10 @@ class GpuRoofline(AcceleratorSpec):
             kernel = f"a kernel that skips zeros perfectly, at most {self.sparse_gain_limit:g}x"
         return (
             f"Roofline: {self.peak_flops / 1e12:.0f} TFLOP/s peak, {self.sustained_share:.0%} of it sustained, "
-            f"{self.dram_bytes_per_s / 1e12:.2g} TB/s, {self.technology_nm} nm; {kernel}.",
+            f"{self.dram_sustained_bytes_per_s / 1e12:.2g} TB/s, {self.technology_nm} nm; {kernel}.",
             f"Assumed: {self.launch_overhead_s * 1e6:g} us to launch an operation, {self.idle_power_w:g} W idle, "
-            f"{self.board_power_w:g} W at the sustained rate, memory at 3.9 pJ/bit as HBM2, tensors kept in the cache "
-            "where they fit.",
+            f"{self.board_power_w:g} W at the sustained rate, memory at {self.dram_pj_per_bit:g} pJ/bit as HBM2, "
+            "tensors kept in the cache where they fit.",
             "Not counted: tiles that small products leave idle, normalisation, activation, weight update.",
         )
 
@@ -101,27 +102,3 @@ class GpuRoofline(AcceleratorSpec):
     def stored_bytes(self, bits: BitTensor, role: str) -> int:
         """Bytes of a tensor in memory: every value, zero or not."""
         return bits.size * self.value_bytes
-
-
-def _published(name: str, technology_nm: int, cache_bytes: int) -> GpuRoofline:
-    figures = {
-        key.removeprefix(f"{name}_"): figure.value for key, figure in GPU_FIGURES.items() if key.startswith(name)
-    }
-    return GpuRoofline(
-        tensor_macs=int(figures["macs_per_cycle"]),
-        sustained_share=figures["sustained_share"],
-        idle_power_w=figures["idle_power_w"],
-        board_power_w=figures["board_power_w"],
-        die_mm2=figures["die_mm2"],
-        clock_hz=figures["clock_hz"],
-        technology_nm=technology_nm,
-        on_chip_bytes=cache_bytes,
-        dram_bytes_per_s=figures["dram_bytes_per_s"],
-    )
-
-
-GPU_V100 = _published("v100", technology_nm=12, cache_bytes=6 * 2**20)
-"""Tesla V100 SXM2, FP16 with FP32 accumulation: TSMC 12 nm, 6 MB of L2."""
-
-GPU_H200 = _published("h200", technology_nm=4, cache_bytes=50 * 2**20)
-"""H200 SXM, BF16: TSMC 4N, 50 MB of L2."""

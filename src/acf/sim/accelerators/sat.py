@@ -1,11 +1,11 @@
 """SAT: a systolic array of unified PEs for N:M sparse training (Fang et al., 2023, arXiv 2309.13015).
 
-The seed is a summary of the paper: array size, clock, adder latency and memory are named assumptions, not figures of
-the authors.
+Array size, clock, adder latency and memory are named assumptions, not figures of the authors.
 """
 
 from dataclasses import dataclass
 from math import ceil
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,21 +53,18 @@ class Sat(AcceleratorSpec):
     ``group_kept == group_size`` is the same array for dense training, which needs no reduction engine.
     """
 
-    group_kept: int = 2
-    group_size: int = 8
-    rows: int = 32  # assumed
-    columns: int = 32  # assumed
-    adder_latency_cycles: int = 4  # assumed: a pipelined FP32 adder at this clock
-    interleave: int = 4  # as many accumulations as the adder has stages
-    pregenerate: bool = True
-    reduction_lanes: int = 32  # SORE
-    update_lanes: int = 32  # assumed: the vector engine keeps pace with SORE
-    clock_hz: float = 200e6  # assumed
-    technology_nm: int = 65  # energy per operation is that of a 65 nm chip, as for acf-512
-    on_chip_bytes: int = 32 * 2**20  # assumed, as for acf-512
-    bank_bytes: int = 128 * 1024  # assumed
-    dram_bytes_per_s: float = 76.8e9  # assumed: 4 channels of DDR4-2400, 64 bit
-    dram_kind: str = "ddr"
+    kind: ClassVar[str] = "sat"
+
+    group_kept: int
+    group_size: int
+    rows: int
+    columns: int
+    adder_latency_cycles: int
+    interleave: int
+    pregenerate: bool
+    reduction_lanes: int
+    update_lanes: int
+    bank_bytes: int
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -90,7 +87,7 @@ class Sat(AcceleratorSpec):
             f"{self.group_kept}:{self.group_size} weights.",
             f"Assumed: array size, clock, an adder of {self.adder_latency_cycles} stages with {self.interleave} "
             f"accumulations in turn, {self.update_lanes} update lanes, memory; energy per operation as published for "
-            f"{self.technology_nm} nm tensor cores, not that of an FPGA; DRAM at 20 pJ/bit.",
+            f"{self.technology_nm} nm tensor cores, not that of an FPGA; DRAM at {self.dram_pj_per_bit:g} pJ/bit.",
             "Not counted: energy and area of the reduction and update engines and of registers, traffic of master "
             "weights, normalisation, activation.",
         )

@@ -1,9 +1,24 @@
 """Inner loops of TensorDash's scheduler over packed rows, compiled; `scheduler` calls them."""
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
 from acf.jit import compiled
+
+
+class Tile(NamedTuple):
+    """A tile of PEs and its work: ``rows`` that advance together through ``steps`` of ``lanes`` values.
+
+    Staging buffers are ``depth`` steps deep; scratchpads of ``banks`` refill at most as many steps in a cycle.
+    """
+
+    rows: int
+    lanes: int
+    depth: int
+    banks: int
+    steps: int
 
 
 @compiled
@@ -24,18 +39,15 @@ def table_cycles(
     words: NDArray[np.uint64],
     left: NDArray[np.uint16],
     drained: NDArray[np.uint8],
-    steps: int,
-    tile_rows: int,
-    lanes: int,
-    depth: int,
-    banks: int,
+    tile: Tile,
     first_group: int,
     cycles: NDArray[np.int64],
 ) -> None:
     """Fill ``cycles`` for the groups from ``first_group`` on; a staging buffer is an index into ``left``.
 
-    At most ``banks`` steps are refilled in a cycle; the last ones need no refilling.
+    The last steps of a row need no refilling.
     """
+    tile_rows, lanes, depth, banks, steps = tile
     windows = np.zeros(tile_rows, dtype=np.uint64)
     for group in range(cycles.size):
         first = (first_group + group) * tile_rows
@@ -91,15 +103,12 @@ def level_cycles(
     words: NDArray[np.uint64],
     levels: NDArray[np.uint64],
     pattern: NDArray[np.int64],
-    steps: int,
-    tile_rows: int,
-    lanes: int,
-    depth: int,
-    banks: int,
+    tile: Tile,
     first_group: int,
     cycles: NDArray[np.int64],
 ) -> None:
     """As `table_cycles`, for staging buffers of any depth and up to 64 lanes, by bit operations."""
+    tile_rows, lanes, depth, banks, steps = tile
     staged = np.zeros((tile_rows, depth), dtype=np.uint64)
     for group in range(cycles.size):
         first = (first_group + group) * tile_rows

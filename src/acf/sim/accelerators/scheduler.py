@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from acf.lowering import PackedRows
 from acf.sim.accelerators.moves import Moves, lane_levels
-from acf.sim.accelerators.schedule_kernels import level_cycles, table_cycles
+from acf.sim.accelerators.schedule_kernels import Tile, level_cycles, table_cycles
 
 TABLE_BITS = 16
 MAXIMUM_LANES = 64
@@ -69,21 +69,21 @@ def tile_cycles(
     steps = -(-rows.length // lanes)
     groups = -(-rows.rows // tile_rows)
     cycles = np.zeros(groups, dtype=np.int64)
-    refilled = depth if banks is None else banks
+    tile = Tile(tile_rows, lanes, depth, depth if banks is None else banks, steps)
     task = min(_GROUPS_PER_TASK, 1 + groups // (4 * _THREADS))
     if use_table and lanes * depth <= TABLE_BITS:
         left, drained = schedule_table(lanes, depth, moves), drained_table(lanes, depth)
 
         def run(first: int) -> None:
             part = slice(first, first + task)
-            table_cycles(rows.words, left, drained, steps, tile_rows, lanes, depth, refilled, first, cycles[part])
+            table_cycles(rows.words, left, drained, tile, first, cycles[part])
     else:
         levels = np.array([sum(1 << lane for lane in level) for level in lane_levels(lanes, moves)], dtype=np.uint64)
         pattern = np.array([(step, offset % lanes) for step, offset in moves], dtype=np.int64)
 
         def run(first: int) -> None:
             part = slice(first, first + task)
-            level_cycles(rows.words, levels, pattern, steps, tile_rows, lanes, depth, refilled, first, cycles[part])
+            level_cycles(rows.words, levels, pattern, tile, first, cycles[part])
 
     _run_in_threads(run, range(0, groups, task))
     return cycles

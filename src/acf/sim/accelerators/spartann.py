@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from math import ceil
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,20 +24,16 @@ class SparTANN(AcceleratorSpec):
     as fit; longer columns are cut there. ``skips_zeros=False`` is the dense machine the paper compares with.
     """
 
-    macs: int = 32
-    skips_zeros: bool = True
-    index_bits: int = 8  # 1 KB of indices beside 4 KB of fp32 values
-    clock_hz: float = SPARTANN_CLOCK_HZ
-    technology_nm: int = 65
-    value_bytes: int = 4
-    sparse_buffer_bytes: int = 4 * 1024
-    index_buffer_bytes: int = 1024
-    dense_buffer_a_bytes: int = 4 * 1024  # of the 68 KB in all, so that B holds 512 x T words
-    dense_buffer_b_bytes: int = 64 * 1024
-    output_buffer_bytes: int = 32 * 1024
-    on_chip_bytes: int = 105 * 1024
-    dram_bytes_per_s: float = 12.8e9  # assumed: one channel of DDR3-1600, 64 bit; the paper needs 3.93 GB/s at most
-    dram_kind: str = "ddr"  # 160 pJ per byte: section 5.2.1
+    kind: ClassVar[str] = "spartann"
+
+    macs: int
+    skips_zeros: bool
+    index_bits: int
+    sparse_buffer_bytes: int
+    index_buffer_bytes: int
+    dense_buffer_a_bytes: int
+    dense_buffer_b_bytes: int
+    output_buffer_bytes: int
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -96,9 +93,9 @@ class SparTANN(AcceleratorSpec):
         return (
             f"{self.macs} MACs at {self.clock_hz / 1e6:.0f} MHz, {self.technology_nm} nm; "
             + ("skips zero output gradients; the forward pass is dense." if self.skips_zeros else "skips nothing."),
-            f"Assumed: DRAM delivers {self.dram_bytes_per_s / 1e9:.1f} GB/s; the forward pass takes output channels "
-            "side by side and costs the power of the input gradient; loops run over tiles of input channels, then "
-            "positions (weight gradient: taps), then taps (positions).",
+            f"Assumed: DRAM delivers {self.dram_sustained_bytes_per_s / 1e9:.1f} GB/s; the forward pass takes output "
+            "channels side by side and costs the power of the input gradient; loops run over tiles of input channels, "
+            "then positions (weight gradient: taps), then taps (positions).",
             "Not counted: the sparsifier's latency, normalisation, activation, weight update.",
         )
 

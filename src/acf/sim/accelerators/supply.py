@@ -1,4 +1,4 @@
-"""How quickly on-chip memory feeds the tiles: banks give blocks of values, transposers turn groups of blocks."""
+"""Bandwidth of on-chip memory towards the tensor cores: banks read blocks of values, transposers turn groups."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from math import ceil
+from typing import ClassVar
 
 import numpy as np
 
@@ -17,7 +18,13 @@ from acf.cost import (
     sram_mm2,
     sram_pj_per_byte,
 )
-from acf.cost.figures import PUBLISHED_CLOCK_HZ, PUBLISHED_CORES, PUBLISHED_MACS_PER_CORE, PUBLISHED_ON_CHIP_BYTES
+from acf.cost.figures import (
+    PUBLISHED_CLOCK_HZ,
+    PUBLISHED_CORES,
+    PUBLISHED_MACS_PER_CORE,
+    PUBLISHED_ON_CHIP_BYTES,
+    PUBLISHED_TRANSPOSERS,
+)
 from acf.errors import ArchitectureError
 from acf.lowering import Gemm
 from acf.sim.accelerator import AcceleratorSpec, ComputeCount
@@ -25,51 +32,43 @@ from acf.sim.accelerators.supply import Supply
 from acf.sim.accelerators.tiles import TileWork, pooled_cycles
 from acf.trace import BitTensor
 
-PUBLISHED_TRANSPOSERS = 128
-"""Assumed of the published chip, see `TensorCore.transposers`."""
-
 TECHNOLOGY_NODES = tuple(node for node in LOGIC_ENERGY if node >= 22)
-"""Nodes that the machine can be asked for; it is published at 65 nm, and CACTI's figures end at 22 nm."""
+"""Technology nodes with figures for logic and SRAM; the machine is published at 65 nm, CACTI's table ends at 22 nm."""
 
 FEEDING_RATE = 4
-"""Times the dense rate that transposers can feed by default: the depth of TensorDash's staging buffers."""
+"""Multiple of the dense rate that transposers feed by default: the depth of TensorDash's staging buffers."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TensorCore(AcceleratorSpec):
-    """``cores`` tiles of ``rows`` x ``columns`` PEs with ``lanes`` MACs each, all adding to one output.
+    """``cores`` of ``rows`` x ``columns`` PEs with ``lanes`` MACs each, all adding to one output.
 
-    A tile computes a ``rows`` x ``columns`` piece of the output, ``lanes`` steps of the reduction per cycle, and
-    takes the next piece when done; nothing is skipped. Default: 256 cores of 4x4 PEs x 4 MACs at 500 MHz,
-    16.4 TFLOP/s, 3 x 8 MiB on-chip memory and 4 channels of LPDDR4-3200.
+    A core computes a ``rows`` x ``columns`` tile of the output, ``lanes`` steps of the reduction per cycle, and takes
+    the next tile when done; nothing is skipped.
 
-    Tensors lie in on-chip memory as groups of ``layout_values`` x ``layout_values``: blocks of consecutive channels,
+    Tensors are stored on chip as groups of ``layout_values`` x ``layout_values``: blocks of consecutive channels,
     side by side along a row of the image. A bank gives ``bank_blocks_per_cycle`` of them; an operand that is reduced
     along another axis than its channels goes through ``transposers`` (0: enough for four times the dense rate), each of
     which takes in and gives out a group in a cycle. Where either is slower than compute, averaged over a product, the
     cores wait.
     """
 
-    cores: int = 256
-    rows: int = 4
-    columns: int = 4
-    lanes: int = 4
-    clock_hz: float = 500e6
-    technology_nm: int = 65
-    on_chip_bytes: int = 3 * 64 * 128 * 1024  # AM, BM, CM: 64 banks of 128 KB each
-    dram_bytes_per_s: float = 51.2e9  # 4 channels x 32 bit x 3200 MT/s
-    dram_kind: str = "lpddr4"
-    bank_bytes: int = 128 * 1024
-    scratchpad_bytes: int = 4096  # 1 KB a core, charged as the smallest bank of the SRAM table
-    multicast: int = 16  # cores that share one read of on-chip memory, a 16 x 16 arrangement
-    layout_values: int = 4  # groups of 4 x 4: section III
-    bank_blocks_per_cycle: int = 4  # assumed: a group of 32 bytes, the access width of the SRAM table
+    kind: ClassVar[str] = "tensorcore"
+
+    cores: int
+    rows: int
+    columns: int
+    lanes: int
+    bank_bytes: int
+    scratchpad_bytes: int
+    multicast: int
+    layout_values: int
+    bank_blocks_per_cycle: int
     # Assumed: 128 for 256 cores. The paper gives their area, which is that of 154 staging buffers of 4 x 4 values, and
     # says that there are enough to keep the tiles busy: 128 feed both operands of tiles that skip three of four steps.
-    transposers: int = field(default=0, metadata={"zero_allowed": True})
-    data_type: str = "fp16"
-    compresses_off_chip: bool = True  # zeros, as both published machines do
-    scratchpads_mm2: float = FIGURES["tensorcore_scratchpads_mm2"].value  # of the published 256 cores
+    transposers: int = field(metadata={"zero_allowed": True})
+    data_type: str
+    compresses_off_chip: bool
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -202,7 +201,7 @@ class TensorCore(AcceleratorSpec):
 
     def _scratchpads_mm2(self) -> float:
         """Scratchpads of the published 256 cores."""
-        return self.scratchpads_mm2
+        return FIGURES["tensorcore_scratchpads_mm2"].value
 
     def stored_bytes(self, bits: BitTensor, role: str) -> int:
         """Bytes of a tensor in memory: compressed where that is smaller, unless ``compresses_off_chip`` is False."""

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import ceil
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +12,7 @@ from acf.cost import FIGURES, overhead_scales
 from acf.cost.overheads import PUBLISHED_DEPTH
 from acf.errors import ArchitectureError
 from acf.lowering import Gemm, PackedRows
-from acf.sim.accelerators.moves import PAPER_MOVES, Moves, check_moves, lane_levels
+from acf.sim.accelerators.moves import Moves, check_moves, lane_levels
 from acf.sim.accelerators.scheduler import MAXIMUM_LANES, pair_cycles, tile_cycles
 from acf.sim.accelerators.tensorcore import TensorCore
 from acf.sim.accelerators.tiles import TileWork
@@ -36,13 +37,14 @@ class TensorDash(TensorCore):
     cycle is refilled in one); fewer refill, and let a tile advance, by fewer steps in a cycle.
     """
 
-    depth: int = 4
-    moves: Moves = PAPER_MOVES
-    sides: int = 1
-    skipped_operand: str = "sparser"
-    scratchpad_banks: int = field(default=0, metadata={"zero_allowed": True})
-    bypass_zeros_share: float = field(default=0.01, metadata={"zero_allowed": True})
-    scratchpads_mm2: float = FIGURES["tensordash_scratchpads_mm2"].value  # of the published 256 cores
+    kind: ClassVar[str] = "tensordash"
+
+    depth: int
+    moves: Moves
+    sides: int
+    skipped_operand: str
+    scratchpad_banks: int = field(metadata={"zero_allowed": True})
+    bypass_zeros_share: float = field(metadata={"zero_allowed": True})
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -85,8 +87,8 @@ class TensorDash(TensorCore):
 
     def _scratchpads_mm2(self) -> float:
         """Scratchpads of the published 256 cores: in proportion to their banks, between one and the published four."""
-        one_bank = FIGURES["tensorcore_scratchpads_mm2"].value
-        return one_bank + (self.scratchpads_mm2 - one_bank) * (self.refilled_steps - 1) / (PUBLISHED_DEPTH - 1)
+        one_bank, four_banks = super()._scratchpads_mm2(), FIGURES["tensordash_scratchpads_mm2"].value
+        return one_bank + (four_banks - one_bank) * (self.refilled_steps - 1) / (PUBLISHED_DEPTH - 1)
 
     def tile_work(self, gemm: Gemm) -> TileWork:
         """The tiles of one product: one schedule for every group of rows, two-sided one for every tile."""

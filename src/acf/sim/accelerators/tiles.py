@@ -1,4 +1,4 @@
-"""The tiles of matrix products, and how long they take when handed to tensor cores as these become free."""
+"""The output tiles of matrix products, and their makespan on tensor cores."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,9 +1,8 @@
-"""One cycle of a DRAM channel, compiled: refresh, a column and a row command, and what moves between its queues.
+"""One cycle of a DRAM channel, compiled: refresh, one column and one row command, and the queues.
 
 In every cycle of a channel, in this order: a request is accepted (`offer`); then `step` lets the refresh counter count,
 issues at most one column and one row command (one of the two where there is one command bus), and hands one waiting
-request to the queue of its bank. Banks are asked in turn, beginning after the one that had the last command of either
-kind.
+request to the queue of its bank. Arbitration among banks is round-robin, beginning after the bank of the last command.
 """
 
 from acf.jit import compiled, inlined
@@ -17,6 +16,7 @@ from acf.sim.dram.state import (
     DramRules,
     DramState,
     Int64s,
+    Requests,
 )
 
 
@@ -267,23 +267,12 @@ def move_first(state: DramState, rules: DramRules, channel: int, queue: Int64s, 
 
 
 @compiled
-def run_requests(
-    state: DramState,
-    rules: DramRules,
-    places: Int64s,
-    channels: Int64s,
-    is_write: Int64s,
-    arrival: Int64s,
-    first_of_source: Int64s,
-    accepted: Int64s,
-    completion: Int64s,
-) -> int:
-    """Play requests to their end; returns the cycles this took.
+def run_requests(state: DramState, rules: DramRules, requests: Requests, accepted: Int64s, completion: Int64s) -> int:
+    """Play requests to their end; writes the cycle at which each is accepted and complete, returns all cycles.
 
-    ``places [request, 4]`` as `offer` takes them, sorted by source and time; source ``s`` owns those from
-    ``first_of_source[s]`` up to that of the next. Every source offers its oldest request once per cycle. Time in which
-    all queues are empty is skipped.
+    Every source offers its oldest request once per cycle. Cycles in which all queues are empty are skipped.
     """
+    places, first_of_source, arrival = requests.places, requests.first_of_source, requests.arrival
     sources = first_of_source.size - 1
     cursor = first_of_source[:-1].copy()
     left = places.shape[0]
@@ -300,8 +289,8 @@ def run_requests(
                 soonest = min(soonest, arrival[number])
                 continue
             soonest = cycle
-            writes = is_write[number] != 0
-            if offer(state, rules, channels[number], places[index], writes, cycle, completion):
+            writes = requests.is_write[number] != 0
+            if offer(state, rules, requests.channels[number], places[index], writes, cycle, completion):
                 accepted[number] = cycle
                 cursor[source] = index + 1
                 if completion[number] > 0:

@@ -15,6 +15,7 @@ from acf.sim.dram.state import (
     READS,
     REFRESHES,
     WRITES,
+    Requests,
     empty_state,
     rules_of,
 )
@@ -136,9 +137,8 @@ def simulate_requests(
     accepted, completion = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
     cycles = 0
     if count:
-        cycles = run_requests(
-            state, rules_of(spec), table, places.channel, writes, arrival, first_of_source, accepted, completion
-        )
+        requests = Requests(table, places.channel, writes, arrival, first_of_source)
+        cycles = run_requests(state, rules_of(spec), requests, accepted, completion)
     totals = state.counts.sum(axis=0)
     return DramRun(
         spec=spec,

@@ -1,4 +1,4 @@
-"""The state of a DRAM controller, as arrays that compiled loops share, and its timing as plain numbers."""
+"""The state of a DRAM controller as arrays that compiled loops share, and its timing rules."""
 
 from typing import NamedTuple
 
@@ -9,15 +9,15 @@ from acf.sim.dram.spec import DramSpec
 
 Int64s = NDArray[np.int64]
 
-NEVER = -(10**9)
-"""A cycle so long ago that no command still waits for it."""
+LONG_AGO = -(10**9)
+"""Sentinel: a cycle before the start that no command still waits for."""
 
 ACTIVATES, READS, WRITES, REFRESHES, HITS, ACTIVE_CYCLES, COUNTERS = range(7)
 """Columns of `DramState.counts`; the last is their number. Active: at least one row of the channel is open."""
 
 
 class DramRules(NamedTuple):
-    """Least cycles between commands, and the sizes that a step needs."""
+    """Minimum cycles between commands, and the queue sizes."""
 
     groups: int
     banks_per_group: int
@@ -46,7 +46,7 @@ class DramRules(NamedTuple):
 
 
 class DramState(NamedTuple):
-    """Everything that changes. ``[channel, ...]`` throughout; a request is its number, its bank and its row.
+    """Everything that changes, ``[channel, ...]``; a request is its number, its bank and its row.
 
     ``*_ready`` is the first cycle in which that command is allowed as far as this bank (group, channel) is concerned.
     """
@@ -68,11 +68,21 @@ class DramState(NamedTuple):
     read_count: Int64s  # [channel]
     writes: Int64s  # [channel, depth, 4]
     write_count: Int64s  # [channel]
-    draining: Int64s  # [channel]: writes still to be handed to banks before reads have their turn
+    draining: Int64s  # [channel]: writes still to be drained to the banks before reads go on
     turn: Int64s  # [channel]: the bank asked first, after the one that was served last
     refresh_wanted: Int64s  # [channel], 0 or 1
     waiting: Int64s  # [channel]: requests in the queues of banks
     counts: Int64s  # [channel, COUNTERS]
+
+
+class Requests(NamedTuple):
+    """Bursts to be read or written, of several sources: source ``s`` owns ``places`` from ``first_of_source[s]`` on."""
+
+    places: Int64s  # [request, 4]: number, bank, row, column, by source and then by time
+    channels: Int64s  # [request], by number, as the next two
+    is_write: Int64s
+    arrival: Int64s  # the cycle from which the request is offered
+    first_of_source: Int64s  # [sources + 1]
 
 
 def rules_of(spec: DramSpec) -> DramRules:
@@ -122,7 +132,7 @@ def empty_state(spec: DramSpec) -> DramState:
         group_activate_ready=zeros(spec.bank_groups + 1),
         group_read_ready=zeros(spec.bank_groups + 1),
         group_write_ready=zeros(spec.bank_groups + 1),
-        activates=np.full((channels, 4), NEVER, dtype=np.int64),
+        activates=np.full((channels, 4), LONG_AGO, dtype=np.int64),
         next_activate=zeros(),
         open_banks=zeros(),
         bank_queue=zeros(banks, spec.bank_queue_depth, 3),

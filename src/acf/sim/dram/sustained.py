@@ -1,4 +1,4 @@
-"""What long streams of equal runs sustain: measured once per run length on the cycle-exact model, then remembered."""
+"""Bandwidth that long streams of equal runs sustain: measured once per run length on the exact model, then cached."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -20,7 +20,7 @@ LONGEST_RUN_BURSTS = 1024
 
 @dataclass(frozen=True)
 class SustainedRate:
-    """What a stream of runs reaches when a request is offered in every cycle."""
+    """Bandwidth, energy and latency of a stream of runs, with a request offered in every cycle."""
 
     bytes_per_s: float
     pj_per_bit: float

@@ -1,6 +1,6 @@
-"""The Adaptive Compute Fabric: sparse compute units, memory controllers that walk indices, a mesh."""
+"""The Adaptive Compute Fabric: clusters of sparse compute units on a mesh, and index-aware controllers."""
 
 from acf.sim.fabric.play import ENGINES, Played, play
-from acf.sim.fabric.spec import ACF_16384, AdaptiveFabric
+from acf.sim.fabric.spec import AdaptiveFabric
 
-__all__ = ["ACF_16384", "ENGINES", "AdaptiveFabric", "Played", "play"]
+__all__ = ["ENGINES", "AdaptiveFabric", "Played", "play"]

@@ -1,4 +1,4 @@
-"""What every cluster will see, in order: its serial pieces, how many blocks each waits for, and its rounds."""
+"""What every cluster will see, in order: its serial tiles, the parallel tiles each waits for, and its rounds."""
 
 from typing import NamedTuple
 
@@ -6,96 +6,82 @@ import numpy as np
 from numpy.typing import NDArray
 
 from acf.jit import compiled
-from acf.sim.fabric.traffic import Traffic, cluster_at, line_of_turn, places_of, takes
-
-Int64s = NDArray[np.int64]
+from acf.sim.fabric.traffic import Int64s, Timing, Traffic
 
 
 class Plan(NamedTuple):
-    """By cluster and piece: its item, packet, round, and ``item_blocks``, the blocks that must have come before it.
+    """The items (`Traffic`) of each cluster, in order, and its rounds.
 
-    ``item_count``, ``blocks_due``: in all, by cluster. ``has_items``, ``takes_part``, ``filled_before``: ``[rounds,
-    clusters]``, whether a cluster has pieces in a round, fills a bank in it (where columns add up, all of a column do
-    if one does), and how many banks it filled before.
+    ``item_count [clusters]``. By cluster and item: its number (``item_of``), ``packet`` and ``round``, and
+    ``parallel_before``, the parallel tiles that must have arrived before it. ``parallel_count [clusters]``: all of
+    them. ``[rounds, clusters]``: ``has_items``, whether a cluster has items in a round; ``takes_part``, whether it
+    fills a bank in it (where columns reduce, all of a column do if one does); ``filled_before``: banks filled before.
     """
 
     item_count: Int64s
     item_of: Int64s
-    item_packet: Int64s
-    item_blocks: Int64s
-    item_round: Int64s
-    blocks_due: Int64s
+    packet: Int64s
+    parallel_before: Int64s
+    round: Int64s
+    parallel_count: Int64s
     has_items: NDArray[np.bool_]
     takes_part: NDArray[np.bool_]
     filled_before: Int64s
 
-
-@compiled
-def plan_items(traffic: Traffic) -> Plan:
-    """Look through all packets once, step by step, blocks of a step before its pieces."""
-    rounds, mesh_rows, mesh_columns = traffic.round_flits.shape
-    clusters, lines = mesh_rows * mesh_columns, mesh_rows + mesh_columns
-    item_count = count_items(traffic)
-    most = max(1, item_count.max())
-    plan = Plan(
-        item_count,
-        np.zeros((clusters, most), dtype=np.int64),
-        np.zeros((clusters, most), dtype=np.int64),
-        np.zeros((clusters, most), dtype=np.int64),
-        np.zeros((clusters, most), dtype=np.int64),
-        np.zeros(clusters, dtype=np.int64),
-        np.zeros((rounds, clusters), dtype=np.bool_),
-        np.zeros((rounds, clusters), dtype=np.bool_),
-        np.zeros((rounds, clusters), dtype=np.int64),
-    )
-    filled = np.zeros(clusters, dtype=np.int64)
-    next_packet = traffic.first[:-1].copy()
-    for step in range(traffic.round_of_step.size):
-        for turn in range(lines):
-            line = line_of_turn(turn, mesh_rows, mesh_columns)
-            while next_packet[line] < traffic.first[line + 1] and traffic.step[next_packet[line]] == step:
-                packet = next_packet[line]
-                next_packet[line] += 1
-                item = traffic.item_first[packet]
-                for place in range(places_of(line, mesh_rows, mesh_columns)):
-                    if not takes(traffic.destinations[packet], place):
-                        continue
-                    cluster = cluster_at(line, place, mesh_rows, mesh_columns)
-                    if not traffic.serial[packet]:
-                        plan.blocks_due[cluster] += 1
-                        continue
-                    plan.item_of[cluster, filled[cluster]] = item
-                    plan.item_packet[cluster, filled[cluster]] = packet
-                    plan.item_blocks[cluster, filled[cluster]] = plan.blocks_due[cluster]
-                    plan.item_round[cluster, filled[cluster]] = traffic.round_of_step[step]
-                    plan.has_items[traffic.round_of_step[step], cluster] = True
-                    filled[cluster] += 1
-                    item += 1
-    plan_banks(traffic, plan)
-    return plan
+    @classmethod
+    def of(cls, traffic: Traffic, timing: Timing) -> "Plan":
+        """The plan of all packets."""
+        rounds, clusters = traffic.round_flits.shape
+        copies = np.repeat(traffic.serial, np.diff(traffic.copy_first))
+        item_count = np.bincount(traffic.copy_cluster[copies], minlength=clusters).astype(np.int64)
+        by_item = np.zeros((4, clusters, max(1, int(item_count.max()))), dtype=np.int64)
+        plan = cls(
+            item_count=item_count,
+            item_of=by_item[0],
+            packet=by_item[1],
+            parallel_before=by_item[2],
+            round=by_item[3],
+            parallel_count=np.zeros(clusters, dtype=np.int64),
+            has_items=np.zeros((rounds, clusters), dtype=np.bool_),
+            takes_part=np.zeros((rounds, clusters), dtype=np.bool_),
+            filled_before=np.zeros((rounds, clusters), dtype=np.int64),
+        )
+        list_items(traffic, plan)
+        plan_banks(traffic, timing, plan)
+        return plan
 
 
 @compiled
-def count_items(traffic: Traffic) -> Int64s:
-    """Serial pieces that every cluster takes, int64 ``[clusters]``."""
-    mesh_rows, mesh_columns = traffic.round_flits.shape[1], traffic.round_flits.shape[2]
-    counts = np.zeros(mesh_rows * mesh_columns, dtype=np.int64)
-    for line in range(mesh_rows):
-        for packet in range(traffic.first[line], traffic.first[line + 1]):
-            for place in range(mesh_columns):
-                if traffic.serial[packet] and takes(traffic.destinations[packet], place):
-                    counts[line * mesh_columns + place] += 1
-    return counts
+def list_items(traffic: Traffic, plan: Plan) -> None:
+    """Go through all packets once, k-step by k-step, parallel tiles before serial ones."""
+    filled = np.zeros(plan.item_count.size, dtype=np.int64)
+    for k_step in range(traffic.round_of_k_step.size):
+        number = traffic.round_of_k_step[k_step]
+        for index in range(traffic.k_step_first[k_step], traffic.k_step_first[k_step + 1]):
+            packet = traffic.order[index]
+            item = traffic.item_first[packet]
+            for copy in range(traffic.copy_first[packet], traffic.copy_first[packet + 1]):
+                cluster = traffic.copy_cluster[copy]
+                if not traffic.serial[packet]:
+                    plan.parallel_count[cluster] += 1
+                    continue
+                plan.item_of[cluster, filled[cluster]] = item
+                plan.packet[cluster, filled[cluster]] = packet
+                plan.parallel_before[cluster, filled[cluster]] = plan.parallel_count[cluster]
+                plan.round[cluster, filled[cluster]] = number
+                plan.has_items[number, cluster] = True
+                filled[cluster] += 1
+                item += 1
 
 
 @compiled
-def plan_banks(traffic: Traffic, plan: Plan) -> None:
+def plan_banks(traffic: Traffic, timing: Timing, plan: Plan) -> None:
     """Which rounds fill a bank of which cluster, and how many did so before."""
-    rounds, mesh_rows, mesh_columns = traffic.round_flits.shape
     plan.takes_part[:] = plan.has_items
     if traffic.reduces:
-        for cluster in range(mesh_rows * mesh_columns):
-            for row in range(mesh_rows):
-                plan.takes_part[:, cluster] |= plan.has_items[:, row * mesh_columns + cluster % mesh_columns]
-    for number in range(1, rounds):
+        for cluster in range(plan.item_count.size):
+            for row in range(timing.mesh_rows):
+                other = row * timing.mesh_columns + cluster % timing.mesh_columns
+                plan.takes_part[:, cluster] |= plan.has_items[:, other]
+    for number in range(1, plan.takes_part.shape[0]):
         plan.filled_before[number] = plan.filled_before[number - 1] + plan.takes_part[number - 1]

@@ -1,4 +1,4 @@
-"""Playing a program: its cycles, what every unit did with them, and what moved."""
+"""Playing a program on either engine: its cycles, and what every SCU did with them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,12 +13,12 @@ from acf.sim.fabric.stepper import step_program
 from acf.sim.fabric.traffic import FRACTION_BITS, REASONS, Timing, Traffic
 
 ENGINES: dict[str, Callable[[Traffic, Timing, NDArray[np.int64]], int]] = {"fast": play_program, "exact": step_program}
-"""fast: from event to event; exact: every queue in every cycle, as the hardware does. They agree to the cycle."""
+"""fast: the event engine; exact: the stepper, every queue in every cycle. They agree to the cycle."""
 
 
 @dataclass(frozen=True)
 class DramPort:
-    """What memory outside the chip gives to one mesh row: ``bytes_per_cycle``, and ``latency_cycles`` before that."""
+    """DRAM as the controller of one mesh row sees it: its bandwidth, and the latency of a read."""
 
     bytes_per_cycle: float
     latency_cycles: int
@@ -26,32 +26,32 @@ class DramPort:
 
 @dataclass(frozen=True, eq=False)
 class Played:
-    """``unit_cycles``: int64 ``[units, reasons]`` by `REASONS`; every row adds up to ``cycles``."""
+    """``scu_cycles``: int64 ``[scus, reasons]`` by `REASONS`; every row adds up to ``cycles``."""
 
     cycles: int
-    unit_cycles: NDArray[np.int64]
+    scu_cycles: NDArray[np.int64]
 
     @property
     def by_reason(self) -> dict[str, int]:
-        """Unit cycles of the whole fabric by what they were spent on."""
-        return {reason: int(self.unit_cycles[:, index].sum()) for index, reason in enumerate(REASONS)}
+        """SCU cycles of the whole fabric by what they were spent on."""
+        return {reason: int(self.scu_cycles[:, index].sum()) for index, reason in enumerate(REASONS)}
 
 
 def play(
     program: Program, shape: FabricShape, dram: DramPort | None = None, dram_bytes: int = 0, engine: str = "fast"
 ) -> Played:
-    """Play ``program`` on a fabric; ``dram_bytes`` come from outside the chip, spread over the row packets by size."""
+    """Play ``program`` on a fabric; ``dram_bytes`` come from DRAM, in proportion to the size of the row packets."""
     if engine not in ENGINES:
         raise ArchitectureError(f"engine {engine!r} is not one of {', '.join(ENGINES)}; use one of these names")
-    unit_cycles = np.zeros((shape.units, len(REASONS)), dtype=np.int64)
+    scu_cycles = np.zeros((shape.scus, len(REASONS)), dtype=np.int64)
     traffic = Traffic.of(program, _dram_ticks(program, dram, dram_bytes))
     timing = Timing.of(shape, dram.latency_cycles if dram else 0)
-    cycles = ENGINES[engine](traffic, timing, unit_cycles)
-    return Played(int(cycles), unit_cycles)
+    cycles = ENGINES[engine](traffic, timing, scu_cycles)
+    return Played(int(cycles), scu_cycles)
 
 
 def _dram_ticks(program: Program, dram: DramPort | None, dram_bytes: int) -> NDArray[np.int64]:
-    """DRAM time of every row packet in fractions of a cycle, int64 ``[packets]``."""
+    """DRAM time of every row packet in units of 2**-FRACTION_BITS cycles, int64 ``[packets]``."""
     flits = program.rows.flits.astype(np.int64)
     if dram is None or not dram_bytes or not flits.size:
         return np.zeros(flits.size, dtype=np.int64)

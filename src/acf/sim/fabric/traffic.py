@@ -1,18 +1,21 @@
-"""What both engines read: a program as plain arrays, line by line, and the numbers of the machine it runs on."""
+"""What both engines read: a program as flat arrays, and the sizes and delays of the machine that runs it."""
 
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from acf.jit import compiled
 from acf.lowering import SERIAL, FabricShape, Program
+from acf.sim.fabric.multicast import copies_of, packets_by_k_step
+
+Int64s = NDArray[np.int64]
 
 REASONS = ("work", "scan", "fill", "memory", "mesh", "imbalance", "drain")
-"""What a unit does with a cycle: it works, passes over a piece that holds nothing for it, or waits for a reason.
+"""What an SCU does with a cycle: it computes (work), passes over a tile without work for it (scan), or stalls.
 
-fill: for the first packets; memory: for DRAM; mesh: for a link that carries other packets; imbalance: for slower
-clusters, whose full queues hold up the line, and at the end for the last unit; drain: for results to leave.
+fill: for the first packets; memory: for DRAM; mesh: for a link that carries other packets; imbalance: head-of-line
+blocking by a slower cluster whose queue is full, and at the end the wait for the last SCU; drain: for an accumulator
+bank to empty.
 """
 
 WORK, SCAN, FILL, MEMORY, MESH, IMBALANCE, DRAIN = range(len(REASONS))
@@ -22,39 +25,60 @@ FRACTION_BITS = 16
 
 
 class Traffic(NamedTuple):
-    """Packets of all lines: first the mesh rows', then the mesh columns', each line's in the order of sending.
+    """A program's packets: those of the mesh rows' controllers, then of the columns', each line's as it sends them.
 
-    Line ``l`` sends packets ``first[l]`` up to ``first[l + 1]``. Packets of rows have items (`acf.lowering.Stream`) and
-    ``dram_ticks``, the DRAM time of their controller in 1/65536 cycles; 0: they are on chip.
+    Line ``l`` sends packets ``first[l]`` up to ``first[l + 1]``. By packet: its ``line``, whether it is a ``serial``
+    tile, its ``flits`` and its ``dram_ticks`` (DRAM time in 1/65536 cycles; 0: the tile is on chip). Its copies, one
+    for each destination (`acf.sim.fabric.multicast.Copies`), lie from ``copy_first[p]`` to ``copy_first[p + 1]``. An
+    *item* is the copy of a serial packet in one cluster: packet ``p`` has those from ``item_first[p]`` on, in the order
+    of its copies, and ``item_cycles [items, scus_per_cluster]`` is their work.
+
+    ``order`` lists all packets by k-step: those of step ``k`` lie from ``k_step_first[k]`` to ``k_step_first[k + 1]``,
+    column controllers first, so that parallel tiles come before the serial ones that meet them. ``round_flits
+    [rounds, clusters]`` leave a cluster after a round; with ``reduces`` they are partial sums, added down the column.
     """
 
-    first: NDArray[np.int64]
+    first: Int64s
+    line: NDArray[np.int32]
     serial: NDArray[np.bool_]
-    step: NDArray[np.int32]
     flits: NDArray[np.int32]
-    destinations: NDArray[np.uint64]
-    item_first: NDArray[np.int64]
+    dram_ticks: Int64s
+    copy_first: Int64s
+    copy_cluster: NDArray[np.int32]
+    copy_distance: NDArray[np.int32]
+    item_first: Int64s
     item_cycles: NDArray[np.int32]
-    dram_ticks: NDArray[np.int64]
-    round_of_step: NDArray[np.int32]
+    order: Int64s
+    k_step_first: Int64s
+    round_of_k_step: NDArray[np.int32]
     round_flits: NDArray[np.int32]
     reduces: bool
 
     @classmethod
-    def of(cls, program: Program, dram_ticks: NDArray[np.int64]) -> "Traffic":
+    def of(cls, program: Program, dram_ticks: Int64s) -> "Traffic":
         """The traffic of a program; ``dram_ticks [row packets]``."""
         rows, columns = program.rows, program.columns
+        rounds, mesh_rows, mesh_columns = program.round_flits.shape
+        first = np.concatenate((rows.first, columns.first[1:] + rows.packets))
+        k_step = np.concatenate((rows.k_step, columns.k_step))
+        destinations = np.concatenate((rows.destinations, columns.destinations))
+        copies = copies_of(first, destinations, mesh_rows, mesh_columns)
+        order, k_step_first = packets_by_k_step(first, k_step, program.k_steps, mesh_rows)
         return cls(
-            first=np.concatenate((rows.first, columns.first[1:] + rows.packets)),
+            first=first,
+            line=np.repeat(np.arange(first.size - 1, dtype=np.int32), np.diff(first)),
             serial=np.concatenate((rows.kind, columns.kind)) == SERIAL,
-            step=np.concatenate((rows.step, columns.step)),
             flits=np.concatenate((rows.flits, columns.flits)),
-            destinations=np.concatenate((rows.destinations, columns.destinations)),
+            dram_ticks=np.concatenate((dram_ticks, np.zeros(columns.packets, dtype=np.int64))),
+            copy_first=copies.first,
+            copy_cluster=copies.cluster,
+            copy_distance=copies.distance,
             item_first=np.concatenate((rows.item_first[:-1], np.zeros(columns.packets, dtype=np.int64))),
             item_cycles=rows.item_cycles,
-            dram_ticks=np.concatenate((dram_ticks, np.zeros(columns.packets, dtype=np.int64))),
-            round_of_step=program.round_of_step,
-            round_flits=program.round_flits,
+            order=order,
+            k_step_first=k_step_first,
+            round_of_k_step=program.round_of_k_step,
+            round_flits=program.round_flits.reshape(rounds, mesh_rows * mesh_columns),
             reduces=program.reduces,
         )
 
@@ -62,6 +86,8 @@ class Traffic(NamedTuple):
 class Timing(NamedTuple):
     """The machine's sizes and delays, in packets and cycles (`acf.lowering.FabricShape`); ideal links have no hops."""
 
+    mesh_rows: int
+    mesh_columns: int
     queue_packets: int
     parallel_slots: int
     prefetch_packets: int
@@ -75,8 +101,10 @@ class Timing(NamedTuple):
 
     @classmethod
     def of(cls, shape: FabricShape, dram_cycles: int) -> "Timing":
-        """The timing of a fabric behind a memory that answers after ``dram_cycles``."""
+        """The timing of a fabric behind a memory with a latency of ``dram_cycles``."""
         return cls(
+            mesh_rows=shape.mesh_rows,
+            mesh_columns=shape.mesh_columns,
             queue_packets=shape.queue_packets,
             parallel_slots=shape.parallel_slots,
             prefetch_packets=shape.prefetch_packets,
@@ -88,33 +116,3 @@ class Timing(NamedTuple):
             sum_flit_cycles=shape.sum_flit_cycles,
             ideal_links=shape.ideal_links,
         )
-
-
-@compiled
-def takes(destinations: np.uint64, place: int) -> bool:
-    """Whether the router at ``place`` along its line keeps a copy."""
-    return bool((destinations >> np.uint64(place)) & np.uint64(1))
-
-
-@compiled
-def line_of_turn(turn: int, mesh_rows: int, mesh_columns: int) -> int:
-    """Lines in the order in which a step is looked at: columns, whose blocks come first, then rows."""
-    return turn + mesh_rows if turn < mesh_columns else turn - mesh_columns
-
-
-@compiled
-def places_of(line: int, mesh_rows: int, mesh_columns: int) -> int:
-    """Routers along a line."""
-    return mesh_columns if line < mesh_rows else mesh_rows
-
-
-@compiled
-def cluster_at(line: int, place: int, mesh_rows: int, mesh_columns: int) -> int:
-    """The cluster at ``place`` of a line."""
-    return line * mesh_columns + place if line < mesh_rows else place * mesh_columns + line - mesh_rows
-
-
-@compiled
-def arrival_of(sent: int, flits: int, place: int, timing: Timing) -> int:
-    """When a packet is whole at ``place`` of its line."""
-    return sent if timing.ideal_links else sent + flits + timing.hop_cycles * (place + 1)

@@ -1,4 +1,4 @@
-"""The controller that recomputes the routing table, what that takes, and the two banks it is written to."""
+"""The controller that recomputes the routing table: its cycles, and the two banks it writes."""
 
 from dataclasses import dataclass, field
 
@@ -18,7 +18,7 @@ ENTRY_CYCLES = 1
 
 @dataclass(frozen=True)
 class TableUpdate:
-    """What one recomputation takes."""
+    """The work of one recomputation, and its cycles."""
 
     groups: int
     destinations: int
@@ -26,7 +26,7 @@ class TableUpdate:
     cycles: int
 
 
-def update_cycles(spec: MeshSpec, groups: int, destinations: int, entries: int) -> int:
+def table_update_cycles(spec: MeshSpec, groups: int, destinations: int, entries: int) -> int:
     """Controller cycles to compute and write ``entries`` entries of ``groups`` groups with ``destinations`` in all.
 
     A tree along a row and then along columns is known from the row, and for every column the span of rows its
@@ -38,13 +38,13 @@ def update_cycles(spec: MeshSpec, groups: int, destinations: int, entries: int) 
     return work + 2 * farthest_cycles(spec) if groups else 0
 
 
-def most_update_cycles(spec: MeshSpec, groups: int) -> int:
-    """`update_cycles` when every group reaches every router: linear in groups x routers.
+def most_table_update_cycles(spec: MeshSpec, groups: int) -> int:
+    """`table_update_cycles` when every group reaches every router: linear in groups x routers.
 
-    >>> most_update_cycles(MeshSpec(columns=8, rows=8), 100)
+    >>> most_table_update_cycles(MeshSpec(columns=8, rows=8), 100)
     13324
     """
-    return update_cycles(spec, groups, groups * spec.routers, groups * spec.routers)
+    return table_update_cycles(spec, groups, groups * spec.routers, groups * spec.routers)
 
 
 def farthest_cycles(spec: MeshSpec) -> int:
@@ -70,7 +70,7 @@ class TableBanks:
         entries = table.entries_written(self.in_shadow)
         destinations = sum(len(group.destinations) for group in groups)
         self.shadow = self.in_shadow = table
-        cycles = update_cycles(table.spec, len(groups), destinations, entries)
+        cycles = table_update_cycles(table.spec, len(groups), destinations, entries)
         return TableUpdate(groups=len(groups), destinations=destinations, entries=entries, cycles=cycles)
 
     def swap(self) -> None:

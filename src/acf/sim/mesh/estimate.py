@@ -1,4 +1,4 @@
-"""Fast figures for long flows: loads of links, mean latency below saturation, and time to move flows that saturate."""
+"""Fast estimates for long flows: link loads, mean latency below saturation, and completion time beyond it."""
 
 from dataclasses import dataclass
 
@@ -21,7 +21,7 @@ HIGHEST_LOAD = 0.65
 
 @dataclass(frozen=True, eq=False)
 class FlowEstimate:
-    """What it takes to move flows that all start together.
+    """The completion time of flows that all start together.
 
     ``bound_cycles`` is what the busiest link, source or destination needs at one flit per cycle; ``cycles`` what the
     flows need with their contention. ``link_flits [routers, ports]`` is exact.
@@ -127,7 +127,7 @@ def add_flows(
 
 @compiled
 def longest_way(ports: Int32s, neighbours: Int32s, waits: NDArray[np.float64], source: int, route: int) -> float:
-    """Cycles to the destination that a flit reaches last, routers and waits at their outputs added up."""
+    """Cycles to the farthest destination: routers, and queueing at their outputs."""
     routers = ports.shape[0]
     todo = np.zeros(routers, dtype=np.int64)
     spent = np.zeros(routers)

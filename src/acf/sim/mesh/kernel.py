@@ -1,17 +1,15 @@
-"""One cycle of a mesh, compiled. `docs/mesh.md` says what happens in a cycle, in the same order as here."""
-
-import numpy as np
+"""One cycle of a mesh, compiled, in the order of `docs/mesh.md`."""
 
 from acf.jit import compiled, inlined
 from acf.sim.mesh.spec import LOCAL, OPPOSITE, PORTS
-from acf.sim.mesh.state import LINK_SLOTS, Int32s, Int64s, MeshRules, MeshState
+from acf.sim.mesh.state import LINK_SLOTS, Deliveries, Int32s, MeshRules, MeshState, Packets, Routing
 
-LINK_CYCLES = 2  # from winning the crossbar to the queue of the next router: crossbar and link
+LINK_CYCLES = 2  # from winning the crossbar to the downstream queue: crossbar and link
 
 
 @compiled
-def inject(state: MeshState, rules: MeshRules, ports: Int32s, route_of: Int32s, router: int, packet: int) -> bool:
-    """Put a flit of a packet into the local input of a router at the end of a cycle, after `step`, once per cycle.
+def inject(state: MeshState, rules: MeshRules, routing: Routing, router: int, packet: int) -> bool:
+    """Inject a flit of a packet into the local input of a router, at the end of a cycle, at most once per cycle.
 
     The virtual channel is the next in turn that has a credit; False where none has.
     """
@@ -19,7 +17,7 @@ def inject(state: MeshState, rules: MeshRules, ports: Int32s, route_of: Int32s, 
     for _ in range(rules.virtual_channels):
         if state.inject_credits[router, channel] > 0:
             state.inject_credits[router, channel] -= 1
-            enqueue(state, rules, ports, route_of, router, LOCAL * rules.virtual_channels + channel, packet)
+            enqueue(state, rules, routing, router, LOCAL * rules.virtual_channels + channel, packet)
             state.inject_turn[router] = (channel + 1) % rules.virtual_channels
             state.in_flight[0] += 1
             return True
@@ -28,35 +26,30 @@ def inject(state: MeshState, rules: MeshRules, ports: Int32s, route_of: Int32s, 
 
 
 @inlined
-def enqueue(
-    state: MeshState, rules: MeshRules, ports: Int32s, route_of: Int32s, router: int, queue: int, packet: int
-) -> None:
-    """Write a flit into a queue; if it is the first there, look up where it goes."""
+def enqueue(state: MeshState, rules: MeshRules, routing: Routing, router: int, queue: int, packet: int) -> None:
+    """Write a flit into a queue; at its head, look up its outputs."""
     count = state.filled[router, queue]
     place = (state.first[router, queue] + count) % rules.queue_flits
     state.queue[router, queue, place] = packet
     state.filled[router, queue] = count + 1
     state.stored[router] += 1
     if count == 0:
-        state.wanted[router, queue] = ports[router, route_of[packet]]
+        state.wanted[router, queue] = routing.ports[router, routing.route_of[packet]]
 
 
 @compiled
-def step(state: MeshState, rules: MeshRules, ports: Int32s, neighbours: Int32s, route_of: Int32s, cycle: int) -> None:
-    """Let one cycle pass: credits and flits arrive at its end, so routers see what was there before.
-
-    ``ports [routers, ids]`` is the routing table, ``route_of [packets]`` the id of every packet.
-    """
+def step(state: MeshState, rules: MeshRules, routing: Routing, cycle: int) -> None:
+    """Let one cycle pass: credits and flits arrive at its end, so routers see what was there before."""
     for router in range(rules.routers):
         if state.stored[router] > 0:
-            allocate(state, rules, ports, neighbours, route_of, router, cycle)
+            allocate(state, rules, routing, router, cycle)
     receive_credits(state, rules, cycle)
-    receive_flits(state, rules, ports, neighbours, route_of, cycle)
+    receive_flits(state, rules, routing, cycle)
 
 
 @inlined
 def receive_credits(state: MeshState, rules: MeshRules, cycle: int) -> None:
-    """Count the credits that have come to the end of their wire."""
+    """Count the credits that arrive."""
     slot = (cycle + 1) % state.credit_wire.shape[0]
     for router in range(rules.routers):
         channel = state.inject_wire[slot, router]
@@ -71,9 +64,7 @@ def receive_credits(state: MeshState, rules: MeshRules, cycle: int) -> None:
 
 
 @inlined
-def receive_flits(
-    state: MeshState, rules: MeshRules, ports: Int32s, neighbours: Int32s, route_of: Int32s, cycle: int
-) -> None:
+def receive_flits(state: MeshState, rules: MeshRules, routing: Routing, cycle: int) -> None:
     """Take flits off the links: into the queue of the next router, or to the endpoint."""
     slot = cycle % LINK_SLOTS
     for router in range(rules.routers):
@@ -85,7 +76,7 @@ def receive_flits(
             packet = state.link_packet[slot, router, port]
             if packet >= 0:
                 queue = OPPOSITE[port] * rules.virtual_channels + state.link_channel[slot, router, port]
-                enqueue(state, rules, ports, route_of, neighbours[router, port], queue, packet)
+                enqueue(state, rules, routing, routing.neighbours[router, port], queue, packet)
                 state.link_packet[slot, router, port] = -1
 
 
@@ -102,10 +93,8 @@ def first_from(bits: int, turn: int, size: int) -> int:
 
 
 @inlined
-def allocate(
-    state: MeshState, rules: MeshRules, ports: Int32s, neighbours: Int32s, route_of: Int32s, router: int, cycle: int
-) -> None:
-    """Both allocations of one router, on what was there when the cycle began."""
+def allocate(state: MeshState, rules: MeshRules, routing: Routing, router: int, cycle: int) -> None:
+    """Virtual-channel and switch allocation of one router, on the state at the beginning of the cycle."""
     channels = rules.virtual_channels
     wants, sends, winners = state.wants, state.sends, state.winners
     for port in range(PORTS):
@@ -125,7 +114,7 @@ def allocate(
         if wants[port]:
             choose_queues(state, rules, router, port, wants[port], winners)
     if any_sends:
-        grant_and_send(state, rules, ports, neighbours, route_of, router, sends, cycle)
+        grant_and_send(state, rules, routing, router, sends, cycle)
     for port in range(PORTS):
         if wants[port]:
             for channel in range(channels):
@@ -139,7 +128,7 @@ def allocate(
 
 @inlined
 def choose_queues(state: MeshState, rules: MeshRules, router: int, port: int, wants: int, winners: Int32s) -> None:
-    """Every free output queue of a port grants an input queue; an input queue that has two grants takes one."""
+    """Virtual-channel allocation: each free one grants an input queue; a queue with two grants accepts one."""
     queues, channels = PORTS * rules.virtual_channels, rules.virtual_channels
     for channel in range(channels):
         winners[port, channel] = -1
@@ -166,14 +155,12 @@ def choose_queues(state: MeshState, rules: MeshRules, router: int, port: int, wa
 def grant_and_send(
     state: MeshState,
     rules: MeshRules,
-    ports: Int32s,
-    neighbours: Int32s,
-    route_of: Int32s,
+    routing: Routing,
     router: int,
     sends: Int32s,
     cycle: int,
 ) -> None:
-    """Every output grants one queue; every input accepts one of its queues, at all outputs that grant it."""
+    """Switch allocation: every output grants one queue; every input accepts one queue, at all outputs that grant it."""
     channels = rules.virtual_channels
     granted, offers = state.granted, state.offers
     for port in range(PORTS):
@@ -201,12 +188,12 @@ def grant_and_send(
                 state.grant_turn[router, port] = (source + 1) % PORTS
                 send(state, router, queue, port, cycle)
         if state.wanted[router, queue] == 0 and state.held[router, queue] == 0:
-            dequeue(state, rules, ports, neighbours, route_of, router, queue, cycle)
+            dequeue(state, rules, routing, router, queue, cycle)
 
 
 @inlined
 def send(state: MeshState, router: int, queue: int, port: int, cycle: int) -> None:
-    """Pass the first flit of a queue through the crossbar to one output and free the output queue for the next."""
+    """Pass the head flit of a queue through the crossbar to one output, and free its virtual channel."""
     channel = state.holding[router, queue, port]
     packet = state.queue[router, queue, state.first[router, queue]]
     slot = (cycle + LINK_CYCLES) % LINK_SLOTS
@@ -225,14 +212,12 @@ def send(state: MeshState, router: int, queue: int, port: int, cycle: int) -> No
 def dequeue(
     state: MeshState,
     rules: MeshRules,
-    ports: Int32s,
-    neighbours: Int32s,
-    route_of: Int32s,
+    routing: Routing,
     router: int,
     queue: int,
     cycle: int,
 ) -> None:
-    """Take the first flit, of which all copies have left, out of a queue and return its credit."""
+    """Remove the head flit, all of whose copies have left, and return its credit."""
     source, channel = queue // rules.virtual_channels, queue % rules.virtual_channels
     first = (state.first[router, queue] + 1) % rules.queue_flits
     state.first[router, queue] = first
@@ -240,75 +225,78 @@ def dequeue(
     state.stored[router] -= 1
     state.in_flight[0] -= 1
     if state.filled[router, queue] > 0:
-        state.wanted[router, queue] = ports[router, route_of[state.queue[router, queue, first]]]
+        state.wanted[router, queue] = routing.ports[router, routing.route_of[state.queue[router, queue, first]]]
     slot = (cycle + rules.credit_cycles) % state.credit_wire.shape[0]
     if source == LOCAL:
         state.inject_wire[slot, router] = channel
     else:
-        state.credit_wire[slot, neighbours[router, source], OPPOSITE[source]] = channel
+        state.credit_wire[slot, routing.neighbours[router, source], OPPOSITE[source]] = channel
 
 
 @compiled
 def run_packets(
-    state: MeshState,
-    rules: MeshRules,
-    ports: Int32s,
-    neighbours: Int32s,
-    route_of: Int32s,
-    place: Int32s,
-    order: Int64s,
-    first_of_router: Int64s,
-    inject_cycle: Int64s,
-    flits: Int64s,
-    first_delivery: Int64s,
-    injected: Int64s,
-    delivery: Int64s,
-    delivered_flits: Int64s,
-    limit_cycles: int,
+    state: MeshState, rules: MeshRules, routing: Routing, packets: Packets, deliveries: Deliveries, limit_cycles: int
 ) -> int:
     """Play packets to their end; returns the cycles this took, or -1 if ``limit_cycles`` did not suffice.
 
-    ``order`` lists packets by router and time, ``first_of_router`` where each router's begin. A flit made in a cycle
-    enters its router in the next at the earliest. ``delivery`` and ``delivered_flits`` have one entry for every
-    destination of every packet, those of packet p from ``first_delivery[p]`` on.
+    Cycles in which the mesh is empty and all credits are home are skipped.
     """
-    cursor = first_of_router[:-1].copy()
-    sent = np.zeros(rules.routers, dtype=np.int64)
     left = 0
-    for packet in range(flits.size):
-        left += flits[packet] * (first_delivery[packet + 1] - first_delivery[packet])
+    for packet in range(packets.flits.size):
+        left += packets.flits[packet] * (deliveries.first[packet + 1] - deliveries.first[packet])
     cycle, quiet = 0, 0
     while left > 0:
         if cycle >= limit_cycles:
             return -1
-        step(state, rules, ports, neighbours, route_of, cycle)
-        for router in range(rules.routers):
-            packet = state.delivered[router]
-            if packet >= 0:
-                index = first_delivery[packet] + place[route_of[packet], router]
-                delivery[index] = cycle + 1
-                delivered_flits[index] += 1
-                left -= 1
-        soonest = -1
-        for router in range(rules.routers):
-            index = cursor[router]
-            if index == first_of_router[router + 1]:
-                continue
-            packet = order[index]
-            if inject_cycle[packet] >= cycle:
-                if soonest < 0 or inject_cycle[packet] + 1 < soonest:
-                    soonest = inject_cycle[packet] + 1
-                continue
-            soonest = cycle
-            if inject(state, rules, ports, route_of, router, packet):
-                if sent[router] == 0:
-                    injected[packet] = cycle
-                sent[router] += 1
-                if sent[router] == flits[packet]:
-                    sent[router] = 0
-                    cursor[router] = index + 1
+        step(state, rules, routing, cycle)
+        left -= record_deliveries(state, routing, deliveries, cycle)
+        soonest = inject_waiting(state, rules, routing, packets, deliveries, cycle)
         cycle += 1
         quiet = quiet + 1 if state.in_flight[0] == 0 else 0
         if quiet > rules.credit_cycles + 1 and soonest > cycle:
             cycle = soonest
     return cycle
+
+
+@inlined
+def record_deliveries(state: MeshState, routing: Routing, deliveries: Deliveries, cycle: int) -> int:
+    """Note the flits that endpoints were given in this cycle; returns how many."""
+    count = 0
+    for router in range(state.delivered.size):
+        packet = state.delivered[router]
+        if packet >= 0:
+            index = deliveries.first[packet] + routing.place[routing.route_of[packet], router]
+            deliveries.cycle[index] = cycle + 1
+            deliveries.flits[index] += 1
+            count += 1
+    return count
+
+
+@inlined
+def inject_waiting(
+    state: MeshState, rules: MeshRules, routing: Routing, packets: Packets, deliveries: Deliveries, cycle: int
+) -> int:
+    """Every endpoint injects the next flit of its oldest packet, if there is a credit.
+
+    Returns the cycle of the next injection: this one if any endpoint has a packet ready, -1 if none is left. A flit
+    made in a cycle enters its router in the next at the earliest.
+    """
+    soonest = -1
+    for router in range(rules.routers):
+        index = packets.cursor[router]
+        if index == packets.first_of_router[router + 1]:
+            continue
+        packet = packets.order[index]
+        if packets.inject_cycle[packet] >= cycle:
+            if soonest < 0 or packets.inject_cycle[packet] + 1 < soonest:
+                soonest = packets.inject_cycle[packet] + 1
+            continue
+        soonest = cycle
+        if inject(state, rules, routing, router, packet):
+            if packets.flits_sent[router] == 0:
+                deliveries.entry_cycle[packet] = cycle
+            packets.flits_sent[router] += 1
+            if packets.flits_sent[router] == packets.flits[packet]:
+                packets.flits_sent[router] = 0
+                packets.cursor[router] = index + 1
+    return soonest

@@ -9,7 +9,7 @@ from acf.errors import ArchitectureError
 from acf.sim.mesh.kernel import run_packets
 from acf.sim.mesh.routing import RoutingTable
 from acf.sim.mesh.spec import LOCAL, MeshSpec
-from acf.sim.mesh.state import empty_state, neighbours_of, ports_of, rules_of
+from acf.sim.mesh.state import Deliveries, Packets, Routing, empty_state, rules_of
 
 LIMIT_CYCLES = 1 << 40
 
@@ -63,42 +63,22 @@ def simulate_packets(
     routes = np.ascontiguousarray(np.broadcast_to(np.asarray(route_id, dtype=np.int32), (count,)))
     lengths = np.ascontiguousarray(np.broadcast_to(np.asarray(flits, dtype=np.int64), (count,)))
     _check(spec, table, sources, routes, made, lengths)
-    fan_out = np.array([len(table.destinations(name)) for name in range(table.ports.shape[1])], dtype=np.int64)
-    first_delivery = np.concatenate([[0], np.cumsum(fan_out[routes])]).astype(np.int64)
-    delivery, delivered = np.zeros(first_delivery[-1], dtype=np.int64), np.zeros(first_delivery[-1], dtype=np.int64)
-    order = np.lexsort((made, sources)).astype(np.int64)
-    first_of_router = np.searchsorted(sources[order], np.arange(spec.routers + 1)).astype(np.int64)
-    entry = np.zeros(count, dtype=np.int64)
+    routing, deliveries = Routing.of(table, routes), Deliveries.of(table, routes)
+    packets = Packets.of(sources, made, lengths, spec.routers)
     state = empty_state(spec)
-    cycles = run_packets(
-        state,
-        rules_of(spec),
-        ports_of(table),
-        neighbours_of(spec),
-        routes,
-        table.place,
-        order,
-        first_of_router,
-        made,
-        lengths,
-        first_delivery,
-        entry,
-        delivery,
-        delivered,
-        limit_cycles,
-    )
+    cycles = run_packets(state, rules_of(spec), routing, packets, deliveries, limit_cycles)
     if cycles < 0:
         raise ArchitectureError(
-            f"packets are still on their way after {limit_cycles} cycles; send fewer or raise limit_cycles"
+            f"packets are still in flight after {limit_cycles} cycles; send fewer or raise limit_cycles"
         )
-    arrival = np.maximum.reduceat(delivery, first_delivery[:-1]) if count else np.zeros(0, dtype=np.int64)
+    arrival = np.maximum.reduceat(deliveries.cycle, deliveries.first[:-1]) if count else np.zeros(0, dtype=np.int64)
     return MeshRun(
         spec=spec,
-        entry_cycle=entry,
+        entry_cycle=deliveries.entry_cycle,
         arrival_cycle=arrival,
-        first_delivery=first_delivery,
-        delivery_cycle=delivery,
-        delivered_flits=delivered,
+        first_delivery=deliveries.first,
+        delivery_cycle=deliveries.cycle,
+        delivered_flits=deliveries.flits,
         link_flits=state.flits_sent,
         cycles=int(cycles),
     )

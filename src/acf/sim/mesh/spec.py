@@ -1,4 +1,4 @@
-"""What a mesh is made of: its size, its queues and the cycles that a flit and a credit take."""
+"""A mesh: its size, its queues, and the latencies of flits and credits."""
 
 from dataclasses import dataclass, fields
 
@@ -13,9 +13,9 @@ class MeshSpec:
     """``columns`` x ``rows`` routers with one endpoint each, numbered row by row.
 
     A router has five inputs of ``virtual_channels`` queues of ``queue_flits`` flits. A flit spends one cycle each in
-    the allocation of an output queue, in the allocation of the crossbar, in the crossbar and on the link, so four per
-    router where nothing is in its way, and two at the endpoints. A credit is usable ``credit_delay_cycles`` + 2 cycles
-    after the flit it stands for has won the crossbar: one to be made, one on the wire, the rest to be counted.
+    virtual-channel allocation, switch allocation, the crossbar and the link: four per router without contention, and
+    two at the endpoints. A credit is usable ``credit_delay_cycles`` + 2 cycles after its flit has won the crossbar: one
+    to be made, one on the wire, the rest to be counted.
     """
 
     columns: int = 8
@@ -70,13 +70,13 @@ class MeshSpec:
 
 
 MAXIMUM_VIRTUAL_CHANNELS = 6
-"""One word of this model holds the requests of all input queues of a router."""
+"""The requests of all input queues of a router are the bits of one word."""
 
 OPPOSITE = (LOCAL, WEST, EAST, SOUTH, NORTH)
 """The input port that an output port leads to."""
 
 ROUTER_CYCLES = 4
-"""Cycles from the entry into one router's queue to the entry into the next: two allocations, crossbar, link."""
+"""Cycles of a flit per router: two allocations, crossbar, link."""
 
 ENDPOINT_CYCLES = 2
-"""Cycles from the making of a flit to its entry into the first queue, and those behind the last link."""
+"""Cycles of a flit at the endpoints: from its creation to the first queue, and after the last link."""

@@ -1,4 +1,4 @@
-"""The state of all routers of a mesh, as arrays that compiled loops share."""
+"""The state of all routers of a mesh, and the packets they carry, as arrays that compiled loops share."""
 
 from typing import NamedTuple
 
@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from acf.sim.mesh.routing import RoutingTable
-from acf.sim.mesh.spec import LOCAL, OPPOSITE, PORTS, MeshSpec
+from acf.sim.mesh.spec import LOCAL, PORTS, MeshSpec
 
 Int32s = NDArray[np.int32]
 Int64s = NDArray[np.int64]
@@ -36,17 +36,17 @@ class MeshState(NamedTuple):
     queue: Int32s  # [router, queue, flits], a ring
     first: Int32s  # [router, queue]
     filled: Int32s  # [router, queue]: flits in it
-    wanted: Int32s  # [router, queue]: ports that the first flit has no output queue for yet, as bits
-    held: Int32s  # [router, queue]: ports that it has one for and has not yet left by, as bits
-    holding: Int32s  # [router, queue, port]: which virtual channel that is
-    taken: Int32s  # [router, port, virtual channel]: 1 while an output queue is allocated
+    wanted: Int32s  # [router, queue]: outputs for which the head flit has no virtual channel yet, as bits
+    held: Int32s  # [router, queue]: outputs for which it has one and has not yet left, as bits
+    holding: Int32s  # [router, queue, port]: that virtual channel
+    taken: Int32s  # [router, port, virtual channel]: 1 while it is allocated
     credits: Int32s  # [router, port, virtual channel]
-    queue_turn: Int32s  # [router, port, virtual channel]: input queue that an output queue asks first
-    channel_turn: Int32s  # [router, queue]: output queue that an input queue takes first
+    queue_turn: Int32s  # [router, port, virtual channel]: input queue that it grants first
+    channel_turn: Int32s  # [router, queue]: virtual channel that it accepts first
     send_turn: Int32s  # [router, port]: virtual channel that an input offers first
     grant_turn: Int32s  # [router, port]: input that an output grants first
-    accept_turn: Int32s  # [router, port]: output asked first when an input accepts
-    link_packet: Int32s  # [LINK_SLOTS, router, port]: what enters the queue behind that output, -1 for nothing
+    accept_turn: Int32s  # [router, port]: output that an input accepts first
+    link_packet: Int32s  # [LINK_SLOTS, router, port]: packet of the flit in flight behind that output, -1: none
     link_channel: Int32s  # [LINK_SLOTS, router, port]: into which virtual channel
     credit_wire: Int32s  # [slots, router, port]: virtual channel of a credit for that output, -1 for nothing
     inject_credits: Int32s  # [router, virtual channel]
@@ -56,12 +56,63 @@ class MeshState(NamedTuple):
     delivered: Int32s  # [router]: packet of the flit its endpoint was given in the last step, -1 for none
     flits_sent: Int64s  # [router, port]: flits that left by each output
     in_flight: Int64s  # [1]: flits in queues and on links
-    # Of one router and cycle only, here so that no step has to allocate them:
-    wants: Int32s  # [port]: queues whose first flit needs an output queue there, as bits
-    sends: Int32s  # [port]: queues whose first flit has one, with a credit, as bits
-    winners: Int32s  # [port, virtual channel]: queue that is given an output queue, -1 for none
+    # Scratch of one router and cycle, so that no step allocates:
+    wants: Int32s  # [port]: queues whose head flit needs a virtual channel there, as bits
+    sends: Int32s  # [port]: queues whose head flit has one, with a credit, as bits
+    winners: Int32s  # [port, virtual channel]: queue that it is allocated to, -1: none
     granted: Int32s  # [port]: queue that an output grants, -1 for none
     offers: Int32s  # [port]: outputs that grant a queue of this input, as bits
+
+
+class Routing(NamedTuple):
+    """Where packets go: constant while they are played."""
+
+    ports: Int32s  # [routers, ids]: the routing table, output ports as bits
+    neighbours: Int32s  # [routers, ports]: the router behind each port
+    place: Int32s  # [ids, routers]: position of an endpoint among the destinations of an id
+    route_of: Int32s  # [packets]: the id of every packet
+
+    @classmethod
+    def of(cls, table: RoutingTable, route_of: Int32s) -> "Routing":
+        """The routes of packets with these ids."""
+        return cls(ports_of(table), neighbours_of(table.spec), table.place, route_of)
+
+
+class Packets(NamedTuple):
+    """Packets that wait in their endpoints, router by router and by time."""
+
+    order: Int64s  # [packets]: their numbers, by router and then by time
+    first_of_router: Int64s  # [routers + 1]: where each router's begin in ``order``
+    inject_cycle: Int64s  # [packets]: when each is made
+    flits: Int64s  # [packets]
+    cursor: Int64s  # [routers]: place in ``order`` of the packet that is sent next or now
+    flits_sent: Int64s  # [routers]: flits of that packet which were injected
+
+    @classmethod
+    def of(cls, source: Int64s, inject_cycle: Int64s, flits: Int64s, routers: int) -> "Packets":
+        """Packets of which nothing has been sent."""
+        order = np.lexsort((inject_cycle, source)).astype(np.int64)
+        first_of_router = np.searchsorted(source[order], np.arange(routers + 1)).astype(np.int64)
+        return cls(
+            order, first_of_router, inject_cycle, flits, first_of_router[:-1].copy(), np.zeros(routers, dtype=np.int64)
+        )
+
+
+class Deliveries(NamedTuple):
+    """What became of packets. Those to the destinations of packet p lie from ``first[p]`` to ``first[p + 1]``."""
+
+    entry_cycle: Int64s  # [packets]: the first flit enters the queue of its router
+    first: Int64s  # [packets + 1]
+    cycle: Int64s  # [deliveries]: the last flit is at the destination
+    flits: Int64s  # [deliveries]: flits that arrived there
+
+    @classmethod
+    def of(cls, table: RoutingTable, route_of: Int32s) -> "Deliveries":
+        """Nothing delivered yet."""
+        fan_out = np.array([len(table.destinations(name)) for name in range(table.ports.shape[1])], dtype=np.int64)
+        first = np.concatenate([[0], np.cumsum(fan_out[route_of])]).astype(np.int64)
+        cycle, flits = np.zeros((2, int(first[-1])), dtype=np.int64)
+        return cls(np.zeros(route_of.size, dtype=np.int64), first, cycle, flits)
 
 
 def rules_of(spec: MeshSpec) -> MeshRules:
@@ -124,11 +175,6 @@ def empty_state(spec: MeshSpec) -> MeshState:
         granted=nothing(PORTS),
         offers=nothing(PORTS),
     )
-
-
-def opposite_ports() -> Int32s:
-    """The input port behind each output port, as the compiled step takes it."""
-    return np.array(OPPOSITE, dtype=np.int32)
 
 
 def ports_of(table: RoutingTable) -> Int32s:

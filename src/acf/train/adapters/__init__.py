@@ -1,4 +1,4 @@
-"""The controller inside other people's training loops; nothing of theirs is imported before it is asked for."""
+"""Callbacks that run the controller inside other training frameworks, which are imported on first use."""
 
 from acf.train.adapters.hugging_face import hugging_face_callback
 from acf.train.adapters.lightning import lightning_callback

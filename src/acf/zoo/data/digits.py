@@ -1,18 +1,20 @@
-"""Real images that arrive with a dependency: 1,797 handwritten digits of 8 x 8 pixels, and a small CNN for them."""
+"""The UCI digits that scikit-learn ships: 1,797 grey images of 8 x 8 in ten classes; needs no data folder."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from acf.errors import MissingDependencyError
+from acf.zoo.data.labelled_data import LabelledData
 
 _TEST_IMAGES = 360
 
 
 @dataclass(frozen=True, eq=False)
 class Digits:
-    """Images ``[n, 1, 8, 8]`` in [-1, 1] and labels ``[n]``, split once and for all."""
+    """Images ``[n, 1, 8, 8]`` in [-1, 1] and labels ``[n]``, 1,437 to train on and 360 to test on."""
 
     train_images: Tensor
     train_labels: Tensor
@@ -21,12 +23,13 @@ class Digits:
 
 
 def load_digits() -> Digits:
-    """The UCI digits that scikit-learn ships, 1,437 to train and 360 to test, split by a fixed permutation."""
+    """The digits, split by a fixed permutation."""
     try:
         from sklearn.datasets import load_digits as load
     except ImportError as error:
         raise MissingDependencyError(
-            "scikit-learn is not installed and the digits come with it; install it with: pip install 'acf[demo]'"
+            "scikit-learn is not installed and the digits come with it; install it with: "
+            "pip install 'adaptive-compute-fabric[demo]'"
         ) from error
     pixels, labels = load(return_X_y=True)
     images = torch.tensor(pixels, dtype=torch.float32).reshape(-1, 1, 8, 8) / 8.0 - 1.0  # pixels are 0 to 16
@@ -36,20 +39,8 @@ def load_digits() -> Digits:
     return Digits(images[train], targets[train], images[test], targets[test])
 
 
-def build_cnn() -> nn.Sequential:
-    """Four convolutions and two linear layers, 256,000 weights; stem and head are too thin for a 16 x 16 block."""
-    return nn.Sequential(
-        *_convolution(1, 32),
-        *_convolution(32, 64),
-        *_convolution(64, 64, stride=2),
-        *_convolution(64, 64),
-        nn.Flatten(),
-        nn.Linear(64 * 4 * 4, 128),
-        nn.ReLU(),
-        nn.Linear(128, 10),
-    )
-
-
-def _convolution(inputs: int, outputs: int, stride: int = 1) -> tuple[nn.Module, ...]:
-    convolution = nn.Conv2d(inputs, outputs, 3, stride=stride, padding=1, bias=False)
-    return convolution, nn.BatchNorm2d(outputs), nn.ReLU()
+def read_digits(folder: Path, split: str) -> LabelledData:
+    """The training images as uint8, like those of the other data sets; ``folder`` is not used."""
+    digits = load_digits()
+    images = ((digits.train_images + 1) * 127.5).round().to(torch.uint8)
+    return LabelledData("scikit-learn digits", images, digits.train_labels)

@@ -1,4 +1,4 @@
-"""Labelled images with a training and a test part, kept on the device and augmented there."""
+"""Images with a training and a test part, kept on the device and augmented there."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,10 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from acf.errors import DataError
-from acf.zoo.data.training_data import TrainingData, load_test_data, load_training_data
-
-SHIFT_PIXELS = {"cifar10-jpeg": 4, "fashion-mnist": 0}
-"""How far a training image is shifted at most, either way; where that is 0 it is not mirrored either."""
+from acf.zoo.data import DATA_SETS, load_test_data, load_training_data
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,11 +41,11 @@ class ImageSet:
 def load_images(data_set: str, folder: Path | None, examples: int = 0, held_out: int = 0) -> ImageSet:
     """The set of that name in ``folder``: its first ``examples`` training images, all of them for 0.
 
-    With ``held_out`` the last so many training images are what is tested, for choosing settings without a look at the
-    test part.
+    With ``held_out`` that many of the last training images serve as test part: a validation set for choosing settings.
     """
-    if data_set not in SHIFT_PIXELS:
-        raise DataError(f"data set {data_set!r} is not one of {', '.join(SHIFT_PIXELS)}; use one of these names")
+    known = [name for name, each in DATA_SETS.items() if each.has_test]
+    if data_set not in known:
+        raise DataError(f"data set {data_set!r} is not one of {', '.join(known)}; use one of these names")
     train = load_training_data("image", folder, data_set)
     count = len(train.labels) - held_out
     if not 0 <= held_out < len(train.labels) or not 0 <= examples <= count:
@@ -56,21 +53,16 @@ def load_images(data_set: str, folder: Path | None, examples: int = 0, held_out:
             f"{examples} examples and {held_out} held out do not fit the {len(train.labels)} training images of "
             f"{data_set}; ask for fewer"
         )
-    used = slice(0, examples or count)
-    test = load_test_data(folder, data_set) if held_out == 0 else _part(train, slice(count, None))
-    train = _part(train, used)
+    test = load_test_data(folder, data_set) if held_out == 0 else train.part(slice(count, None))
+    train = train.part(slice(0, examples or count))
     return ImageSet(
         train.name,
-        SHIFT_PIXELS[data_set],
+        DATA_SETS[data_set].shift_pixels,
         _last_channels(train.inputs),
         train.labels,
         _last_channels(test.inputs),
         test.labels,
     )
-
-
-def _part(data: TrainingData, part: slice) -> TrainingData:
-    return TrainingData(data.name, data.inputs[part], data.labels[part])
 
 
 def _last_channels(images: Tensor) -> Tensor:
@@ -95,11 +87,11 @@ class DeviceImages:
         return len(self.train_labels)
 
     def train_batch(self, indices: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """The training images at ``indices [batch]``, each shifted and mirrored by chance, and their labels."""
+        """The training images at ``indices [batch]``, each randomly shifted and mirrored, and their labels."""
         return self._normalise(self._augment(indices, generator)), self.train_labels[indices]
 
     def test_batch(self, part: slice) -> tuple[Tensor, Tensor]:
-        """Test images as they are, and their labels."""
+        """Test images without augmentation, and their labels."""
         return self._normalise(self.test_images[part]), self.test_labels[part]
 
     def _augment(self, indices: Tensor, generator: torch.Generator) -> Tensor:
@@ -121,7 +113,7 @@ def _drawer(count: int, device: torch.device, generator: torch.Generator) -> Cal
 
 
 def _pad(images: Tensor, pixels: int) -> Tensor:
-    """``images [n, h, w, channels]`` mirrored ``pixels`` beyond each edge."""
+    """``images [n, h, w, channels]`` with ``pixels`` of reflection padding at each edge."""
     if pixels == 0:
         return images
     planes = images.permute(0, 3, 1, 2)

@@ -1,35 +1,79 @@
-"""The networks whose training steps are captured, in plain torch."""
+"""The networks, in plain torch, by name.
+
+>>> NETWORKS["small-cnn"].build(channels=1, classes=10, width=16)[0]
+Conv2d(1, 16, kernel_size=(3, 3), stride=(2, 2), padding=(1, 1), bias=False)
+"""
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from acf.zoo.networks.alexnet import AlexNet
 from acf.zoo.networks.bert import BertBase
 from acf.zoo.networks.googlenet import GoogLeNet
+from acf.zoo.networks.gpt import Gpt
 from acf.zoo.networks.ncf import NeuralCollaborativeFiltering
 from acf.zoo.networks.resnet import ResNet50
+from acf.zoo.networks.resnet_cifar import resnet18_cifar
+from acf.zoo.networks.small_cnn import digits_cnn, small_cnn
 from acf.zoo.networks.squeezenet import SqueezeNet
-from acf.zoo.networks.vgg import VGG8_STAGES, SmallVgg, Vgg16
+from acf.zoo.networks.transformer import TransformerBase
+from acf.zoo.networks.vgg import VGG8_STAGES, Vgg16, VggCifar
 from acf.zoo.networks.vit import VitB16
+from acf.zoo.networks.wide_resnet import wide_resnet
 
-MODELS: dict[str, Callable[[], nn.Module]] = {
-    "alexnet": AlexNet,
-    "vgg16": Vgg16,
-    "squeezenet": SqueezeNet,
-    "googlenet": GoogLeNet,
-    "resnet50": ResNet50,
-    "vit-b16": VitB16,
-    "bert-base": BertBase,
-    "ncf": NeuralCollaborativeFiltering,
+__all__ = ["NETWORKS", "Network"]
+
+_EXAMPLES: dict[str, tuple[tuple[int, ...], ...]] = {
+    "image": ((3, 224, 224),),
+    "small image": ((3, 32, 32),),
+    "digit": ((1, 8, 8),),
+    "sentence": ((64,),),
+    "pair": ((2,),),
+    "translation": ((64,), (64,)),
+    "text": ((64,),),
 }
-"""The networks by name, each with the head of its publication."""
 
-SMALL_NETWORKS: dict[str, Callable[[], nn.Module]] = {
-    "vgg16": SmallVgg,
-    "vgg16-bn": lambda: SmallVgg(normalise=True),
-    "vgg8": lambda: SmallVgg(VGG8_STAGES),
+
+@dataclass(frozen=True)
+class Network:
+    """How to ``build`` a network, and what it ``reads``.
+
+    "image": ``[batch, 3, 224, 224]``; "small image": ``[batch, 3, 32, 32]``; "digit": ``[batch, 1, 8, 8]``;
+    "sentence": token numbers ``[batch, tokens]``; "pair": numbers of a user and an item ``[batch, 2]``;
+    "translation": token numbers of source and target, two inputs; "text": token numbers ``[batch, tokens]``, for a
+    prediction at every position.
+    """
+
+    build: Callable[..., nn.Module]
+    reads: str
+
+    def example(self, batch: int = 1) -> tuple[Tensor, ...]:
+        """Inputs of one forward pass, all ones: pixels, or token numbers."""
+        number = torch.float32 if self.reads.endswith(("image", "digit")) else torch.int64
+        return tuple(torch.ones((batch, *shape), dtype=number) for shape in _EXAMPLES[self.reads])
+
+
+NETWORKS: dict[str, Network] = {
+    "alexnet": Network(AlexNet, "image"),
+    "vgg16": Network(Vgg16, "image"),
+    "squeezenet": Network(SqueezeNet, "image"),
+    "googlenet": Network(GoogLeNet, "image"),
+    "resnet50": Network(ResNet50, "image"),
+    "vit-b16": Network(VitB16, "image"),
+    "bert-base": Network(BertBase, "sentence"),
+    "ncf": Network(NeuralCollaborativeFiltering, "pair"),
+    "transformer-base": Network(TransformerBase, "translation"),
+    "gpt": Network(Gpt, "text"),
+    "vgg16-cifar": Network(VggCifar, "small image"),
+    "vgg16-bn-cifar": Network(partial(VggCifar, normalise=True), "small image"),
+    "vgg8-cifar": Network(partial(VggCifar, VGG8_STAGES), "small image"),
+    "resnet18-cifar": Network(resnet18_cifar, "small image"),
+    "wrn28-10-cifar": Network(wide_resnet, "small image"),
+    "small-cnn": Network(small_cnn, "small image"),
+    "digits-cnn": Network(digits_cnn, "digit"),
 }
-"""Networks for images of 32 x 32 in ten classes, small enough to train for many epochs."""
-
-__all__ = ["MODELS", "SMALL_NETWORKS"]
+"""Every network by name, with the classifier of its publication unless ``build`` is told otherwise."""

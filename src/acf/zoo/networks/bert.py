@@ -10,13 +10,13 @@ from torch import Tensor, nn
 from acf.zoo.networks.transformer import SelfAttention, feed_forward
 
 VOCABULARY = 30_522
-"""Tokens the model knows; 0 is padding."""
+"""Token numbers; 0 is padding."""
 
 _WIDTH, _HEADS, _BLOCKS, _POSITIONS, _SEGMENTS = 768, 12, 12, 512, 2
 
 
 class BertBlock(nn.Module):
-    """Attention and feed-forward layers, normalised after each."""
+    """Attention and feed-forward layers, each with a residual, normalised after it."""
 
     def __init__(self) -> None:
         super().__init__()

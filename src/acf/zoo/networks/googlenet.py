@@ -1,23 +1,24 @@
-"""GoogLeNet with batch normalisation and both auxiliary heads: 13,004,888 parameters.
+"""GoogLeNet with batch normalisation and both auxiliary classifiers: 13,004,888 parameters.
 
-The branch that Szegedy et al. (2015) give a 5x5 kernel has a 3x3 one here, as in the widely used weights: only so does
-the number of parameters become the one above.
+The third branch of an inception module has a 5x5 kernel in Szegedy et al. (2015) and a 3x3 one in the widely used
+weights. The parameter count above is that of 3x3, the default here; ``GoogLeNet(branch_kernel=5)`` is the paper's.
 """
 
 import torch
 from torch import Tensor, nn
 
 # Input channels, then outputs of: 1x1; 1x1 before 3x3, 3x3; 1x1 before 5x5, 5x5; 1x1 after pooling.
+# Szegedy et al., 2015, Table 1.
 _INCEPTIONS = {
-    "3a": (192, 64, 96, 128, 16, 32, 32),
-    "3b": (256, 128, 128, 192, 32, 96, 64),
-    "4a": (480, 192, 96, 208, 16, 48, 64),
-    "4b": (512, 160, 112, 224, 24, 64, 64),
-    "4c": (512, 128, 128, 256, 24, 64, 64),
-    "4d": (512, 112, 144, 288, 32, 64, 64),
-    "4e": (528, 256, 160, 320, 32, 128, 128),
-    "5a": (832, 256, 160, 320, 32, 128, 128),
-    "5b": (832, 384, 192, 384, 48, 128, 128),
+    "3a": (192, (64, 96, 128, 16, 32, 32)),
+    "3b": (256, (128, 128, 192, 32, 96, 64)),
+    "4a": (480, (192, 96, 208, 16, 48, 64)),
+    "4b": (512, (160, 112, 224, 24, 64, 64)),
+    "4c": (512, (128, 128, 256, 24, 64, 64)),
+    "4d": (512, (112, 144, 288, 32, 64, 64)),
+    "4e": (528, (256, 160, 320, 32, 128, 128)),
+    "5a": (832, (256, 160, 320, 32, 128, 128)),
+    "5b": (832, (384, 192, 384, 48, 128, 128)),
 }
 
 
@@ -31,15 +32,19 @@ def _pool(kernel: int = 3, stride: int = 2, padding: int = 0) -> nn.MaxPool2d:
 
 
 class Inception(nn.Module):
-    """Four branches over the same input, their channels side by side."""
+    """Four branches over the same input, concatenated along channels; ``outputs`` as in `_INCEPTIONS`."""
 
-    def __init__(self, inputs: int, one: int, before_3: int, three: int, before_5: int, five: int, pooled: int) -> None:
+    def __init__(self, inputs: int, outputs: tuple[int, ...], branch_kernel: int) -> None:
         super().__init__()
+        one, before_3, three, before_5, five, pooled = outputs
         self.branches = nn.ModuleList(
             [
                 _convolution(inputs, one, 1),
                 nn.Sequential(_convolution(inputs, before_3, 1), _convolution(before_3, three, 3, padding=1)),
-                nn.Sequential(_convolution(inputs, before_5, 1), _convolution(before_5, five, 3, padding=1)),
+                nn.Sequential(
+                    _convolution(inputs, before_5, 1),
+                    _convolution(before_5, five, branch_kernel, padding=branch_kernel // 2),
+                ),
                 nn.Sequential(_pool(3, stride=1, padding=1), _convolution(inputs, pooled, 1)),
             ]
         )
@@ -64,12 +69,12 @@ def _auxiliary(inputs: int, classes: int) -> nn.Sequential:
 class GoogLeNet(nn.Module):
     """A stem and nine inception modules; images of 32 x 32 or larger.
 
-    In training the result holds the scores of all three heads, the main one first; in evaluation the main head's alone.
+    Training returns the scores of all three classifiers, the main one first; evaluation those of the main one.
     """
 
-    def __init__(self, classes: int = 1000) -> None:
+    def __init__(self, classes: int = 1000, branch_kernel: int = 3) -> None:
         super().__init__()
-        modules = {name: Inception(*sizes) for name, sizes in _INCEPTIONS.items()}
+        modules = {name: Inception(*sizes, branch_kernel) for name, sizes in _INCEPTIONS.items()}
         self.stem = nn.Sequential(
             _convolution(3, 64, 7, stride=2, padding=3),
             _pool(),

@@ -6,13 +6,13 @@ import torch
 from torch import Tensor, nn
 
 USERS, ITEMS = 6_040, 3_706
-"""The sizes of MovieLens-1M, which the publication uses."""
+"""Users and items of MovieLens-1M: He et al., 2017, section 4.1."""
 
 _FACTORS, _MLP = 8, (64, 32, 16, 8)
 
 
 class NeuralCollaborativeFiltering(nn.Module):
-    """A product of factors beside an MLP over embeddings of a user and an item."""
+    """Matrix factorisation and an MLP over embeddings of a user and an item, joined by one linear layer."""
 
     def __init__(self) -> None:
         super().__init__()

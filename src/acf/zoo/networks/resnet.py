@@ -3,51 +3,57 @@
 import torch
 from torch import Tensor, nn
 
-# Blocks and inner width of every stage.
-_STAGES = ((3, 64), (4, 128), (6, 256), (3, 512))
 
-
-def _convolution(inputs: int, outputs: int, kernel: int, stride: int = 1) -> list[nn.Module]:
-    convolution = nn.Conv2d(inputs, outputs, kernel, stride=stride, padding=kernel // 2, bias=False)
-    return [convolution, nn.BatchNorm2d(outputs)]
+def _convolution(inputs: int, outputs: int, kernel: int, stride: int = 1) -> nn.Conv2d:
+    return nn.Conv2d(inputs, outputs, kernel, stride=stride, padding=kernel // 2, bias=False)
 
 
 class Bottleneck(nn.Module):
-    """1x1, 3x3 and 1x1 convolutions beside a shortcut."""
+    """1x1, 3x3 and 1x1 convolutions, added to a shortcut that is projected where the shape changes."""
 
     def __init__(self, inputs: int, width: int, stride: int) -> None:
         super().__init__()
         outputs = 4 * width
-        self.branch = nn.Sequential(
-            *_convolution(inputs, width, 1),
-            nn.ReLU(),
-            *_convolution(width, width, 3, stride),
-            nn.ReLU(),
-            *_convolution(width, outputs, 1),
-        )
-        changes = stride > 1 or inputs != outputs
-        self.shortcut = nn.Sequential(*_convolution(inputs, outputs, 1, stride)) if changes else nn.Identity()
+        self.conv1, self.norm1 = _convolution(inputs, width, 1), nn.BatchNorm2d(width)
+        self.conv2, self.norm2 = _convolution(width, width, 3, stride), nn.BatchNorm2d(width)
+        self.conv3, self.norm3 = _convolution(width, outputs, 1), nn.BatchNorm2d(outputs)
+        self.downsample: nn.Module = nn.Identity()
+        self.downsample_norm: nn.Module = nn.Identity()
+        if stride > 1 or inputs != outputs:
+            self.downsample = _convolution(inputs, outputs, 1, stride)
+            self.downsample_norm = nn.BatchNorm2d(outputs)
 
     def forward(self, maps: Tensor) -> Tensor:
         """``[batch, 4 * width, h / stride, w / stride]``."""
-        return torch.relu(self.branch(maps) + self.shortcut(maps))
+        inner = torch.relu(self.norm1(self.conv1(maps)))
+        inner = torch.relu(self.norm2(self.conv2(inner)))
+        outputs = self.norm3(self.conv3(inner))
+        return torch.relu(outputs + self.downsample_norm(self.downsample(maps)))
+
+
+def _stage(inputs: int, width: int, blocks: int, stride: int) -> nn.Sequential:
+    first = Bottleneck(inputs, width, stride)
+    return nn.Sequential(first, *(Bottleneck(4 * width, width, 1) for _ in range(blocks - 1)))
 
 
 class ResNet50(nn.Module):
-    """A stem, sixteen bottlenecks and a linear head; images of 32 x 32 or larger."""
+    """A 7x7 stem, four stages of bottlenecks and a linear classifier; images of 32 x 32 or larger."""
 
     def __init__(self, classes: int = 1000) -> None:
         super().__init__()
-        self.stem = nn.Sequential(*_convolution(3, 64, 7, 2), nn.ReLU(), nn.MaxPool2d(3, stride=2, padding=1))
-        blocks: list[nn.Module] = []
-        channels = 64
-        for stage, (count, width) in enumerate(_STAGES):
-            for block in range(count):
-                blocks.append(Bottleneck(channels, width, stride=2 if stage > 0 and block == 0 else 1))
-                channels = 4 * width
-        self.blocks = nn.Sequential(*blocks)
-        self.head = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, classes))
+        self.conv1, self.norm1 = _convolution(3, 64, 7, 2), nn.BatchNorm2d(64)
+        self.pool = nn.MaxPool2d(3, stride=2, padding=1)
+        # Blocks per stage: He et al., 2016, Table 1.
+        self.layer1 = _stage(64, 64, blocks=3, stride=1)
+        self.layer2 = _stage(256, 128, blocks=4, stride=2)
+        self.layer3 = _stage(512, 256, blocks=6, stride=2)
+        self.layer4 = _stage(1024, 512, blocks=3, stride=2)
+        self.average = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten())
+        self.fc = nn.Linear(2048, classes)
 
     def forward(self, images: Tensor) -> Tensor:
         """Scores ``[batch, classes]`` of ``images [batch, 3, h, w]``."""
-        return self.head(self.blocks(self.stem(images)))  # type: ignore[no-any-return]
+        maps = self.pool(torch.relu(self.norm1(self.conv1(images))))
+        for stage in (self.layer1, self.layer2, self.layer3, self.layer4):
+            maps = stage(maps)
+        return self.fc(self.average(maps))  # type: ignore[no-any-return]

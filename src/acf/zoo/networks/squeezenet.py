@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-# Input channels, squeezed channels, expanded channels of each of the two branches; None is a pooling.
+# Input channels, squeezed channels, expanded channels of each of the two branches; None is max pooling.
 _FIRES = (
     (64, 16, 64),
     (128, 16, 64),

@@ -1,12 +1,12 @@
 """VGG-16 without normalisation (Simonyan and Zisserman, 2015, configuration D): 138,357,544 parameters.
 
-`SmallVgg` is the same for images of 32 x 32: the stages are given, the classifier is as wide as the last of them.
+`VggCifar` is the variant for images of 32 x 32: any stages, and a classifier as wide as the last of them.
 """
 
 from torch import Tensor, nn
 
 Stages = tuple[tuple[int, int], ...]
-"""Convolutions and width of every stage; a pooling ends each."""
+"""Convolutions and channels of every stage; each ends with max pooling."""
 
 VGG16_STAGES: Stages = ((2, 64), (2, 128), (3, 256), (3, 512), (3, 512))
 VGG8_STAGES: Stages = ((1, 32), (1, 64), (2, 128), (1, 128))
@@ -35,8 +35,8 @@ class Vgg16(nn.Module):
         return self.classifier(self.features(images))  # type: ignore[no-any-return]
 
 
-class SmallVgg(nn.Module):
-    """3x3 convolutions in ``stages`` and three linear layers; batch normalisation before every ReLU if asked for."""
+class VggCifar(nn.Module):
+    """3x3 convolutions in ``stages`` and three linear layers; ``normalise``: batch normalisation before each ReLU."""
 
     def __init__(self, stages: Stages = VGG16_STAGES, normalise: bool = False, classes: int = 10) -> None:
         super().__init__()

@@ -10,7 +10,7 @@ _WIDTH, _HEADS, _BLOCKS, _PATCH, _GRID = 768, 12, 12, 16, 14
 
 
 class VitBlock(nn.Module):
-    """Attention and feed-forward layers, normalised before each."""
+    """Attention and feed-forward layers, each with a residual, normalised before it."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -4,16 +4,16 @@ from pathlib import Path
 
 import pytest
 
+import acf.sim
 from acf.errors import ArchitectureError, RtlError
 from acf.rtl.design.fabric.shapes import SMALL_SHAPE, find_fabric, find_shape
-from acf.sim.fabric import AdaptiveFabric
 
 
 def test_a_fabric_is_found_by_its_name_and_by_its_file(tmp_path: Path) -> None:
     path = tmp_path / "narrow.toml"
-    path.write_text('kind = "fabric"\nmesh_columns = 4\n', encoding="utf-8")
-    assert find_fabric("acf-512") == AdaptiveFabric()
-    assert find_fabric(str(path)) == AdaptiveFabric(mesh_columns=4)
+    path.write_text('base = "acf-512"\nmesh_columns = 4\n', encoding="utf-8")
+    assert find_fabric("acf-512") == acf.sim.spec("acf-512")
+    assert find_fabric(str(path)) == acf.sim.spec("acf-512", mesh_columns=4)
 
 
 def test_without_a_name_the_shape_is_the_small_one() -> None:

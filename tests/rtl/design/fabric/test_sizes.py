@@ -4,11 +4,12 @@ from dataclasses import replace
 
 import pytest
 
+import acf.sim
 from acf.errors import RtlError
-from acf.lowering import FabricShape
 from acf.rtl.design.fabric.sizes import FabricSizes
 
-SMALL = FabricShape(
+SMALL = acf.sim.spec(
+    "acf-512",
     mesh_rows=2,
     mesh_columns=2,
     scus_per_cluster=2,
@@ -40,4 +41,4 @@ def test_a_shape_that_cannot_be_built_is_refused(change: dict[str, object], mess
 
 
 def test_the_shape_of_acf_512_can_be_built() -> None:
-    assert FabricSizes(FabricShape()).ports == 1
+    assert FabricSizes(acf.sim.spec("acf-512")).ports == 1

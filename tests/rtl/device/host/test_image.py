@@ -10,7 +10,8 @@ from acf.rtl.design.fabric.controller import COUNT_BITS
 from acf.rtl.device.fetcher import Slots
 from acf.rtl.device.host.image import lay_out, lay_out_lines
 from acf.rtl.device.registers import REGISTERS
-from acf.rtl.verify.lockstep.products import Layer
+from acf.rtl.verify.lockstep.products import Product
+from acf.rtl.verify.workloads import Layer
 from tests.rtl.device.programs import AXI, SIZES, some_product
 
 
@@ -39,7 +40,7 @@ def test_a_program_beyond_the_addresses_of_the_bus_is_refused() -> None:
 
 
 def test_more_flits_than_commands_can_address_are_refused() -> None:
-    product = Layer(zeros=0.0, sparsity=0.0).product(SIZES.shape.tile)
+    product = Product.of_layer(Layer(zeros=0.0, sparsity=0.0), SIZES.shape.tile)
     sizes = replace(SIZES, memory_flits=16)
     with pytest.raises(RtlError, match="more than the 16 flits that its commands can address; build with more"):
         product.encode(sizes)

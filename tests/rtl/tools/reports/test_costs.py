@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+import acf.sim
 from acf.cost import MAC_65NM_PJ
 from acf.rtl.tools.liberty import Liberty
 from acf.rtl.tools.reports.area import AreaReport, ModuleArea
 from acf.rtl.tools.reports.costs import compare_costs
 from acf.rtl.tools.reports.power import PowerReport
 from acf.rtl.tools.reports.tables import cost_table
-from acf.sim.fabric.spec import AdaptiveFabric
 from tests.rtl.tools.reports.components import LIBERTY
 
 
@@ -28,7 +28,7 @@ def test_costs_are_brought_to_the_node_of_the_simulators_tables(monkeypatch: pyt
 
     monkeypatch.setattr("acf.rtl.tools.reports.costs.measure_area", area)
     monkeypatch.setattr("acf.rtl.tools.reports.costs.measure_power", power)
-    table = compare_costs(AdaptiveFabric(), Liberty.read(LIBERTY), node_nm=130)
+    table = compare_costs(acf.sim.spec("acf-512"), Liberty.read(LIBERTY), node_nm=130)
     costs = {cost.name: cost for cost in table.costs}
     logic = costs["logic of the fabric"]
     assert logic.synthesised == pytest.approx(0.64)

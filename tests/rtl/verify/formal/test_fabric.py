@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from amaranth.hdl import Module, Signal
 
-from acf.lowering import FabricShape
+import acf.sim
 from acf.rtl.design.fabric.line import CreditLine, PacketLine, ResultLine
 from acf.rtl.design.fabric.receiver import TileReceiver
 from acf.rtl.design.fabric.sizes import FabricSizes
@@ -25,7 +25,7 @@ QUEUES = {"queue_packets": 1, "parallel_slots": 1, "accumulator_tiles": 1, "pref
 
 
 def sizes(**changes: Any) -> FabricSizes:
-    return FabricSizes(FabricShape(**(TINY | QUEUES | changes)), command_depth=2, memory_flits=2)
+    return FabricSizes(acf.sim.spec("acf-512", **(TINY | QUEUES | changes)), command_depth=2, memory_flits=2)
 
 
 @pytest.mark.parametrize(("places", "serial"), [(2, True), (3, False)], ids=["row", "column"])

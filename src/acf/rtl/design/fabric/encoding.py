@@ -132,13 +132,13 @@ class _Encoder:
         for stream, line, place in ((self.program.columns, column, row), (self.program.rows, row, column)):
             for packet in range(int(stream.first[line]), int(stream.first[line + 1])):
                 if stream.kind[packet] != SERIAL and _takes(stream.destinations[packet], place):
-                    blocks[int(stream.step[packet])].append(int(stream.row[packet]))
+                    blocks[int(stream.k_step[packet])].append(int(stream.row_tile[packet]))
         return blocks
 
     def _met(self, packet: int, cluster: int, blocks: Mapping[int, list[int]]) -> list[tuple[int, int]]:
         """(rank, output column) of the blocks that a packet meets."""
-        bits = self.program.rows.blocks[packet, cluster % self.shape.mesh_columns]
-        columns = blocks[int(self.program.rows.step[packet])]
+        bits = self.program.rows.parallel_tiles[packet, cluster % self.shape.mesh_columns]
+        columns = blocks[int(self.program.rows.k_step[packet])]
         return [(rank, column) for rank, column in enumerate(columns) if _takes(bits, rank)]
 
     def _number_tiles(self, blocks: list[dict[int, list[int]]]) -> TileNumbers:
@@ -154,7 +154,7 @@ class _Encoder:
             for packet in self._packets(cluster):
                 key = scope, int(rows.round[packet])
                 met = self._met(packet, cluster, blocks[cluster])
-                pairs[key] |= {(int(rows.row[packet]), column) for _, column in met}
+                pairs[key] |= {(int(rows.row_tile[packet]), column) for _, column in met}
                 for (_, before), (_, after) in pairwise(met):
                     follows[key].add(after, before)
         numbered = {}
@@ -180,7 +180,7 @@ class _Encoder:
         }
         for packet in self._packets(cluster):
             number = numbers[cluster, int(rows.round[packet])]
-            tile = int(rows.row[packet])
+            tile = int(rows.row_tile[packet])
             met = self._met(packet, cluster, blocks)
             items.append(Item(packet, {rank: number[tile, column] for rank, column in met}))
         return ClusterWork(items, blocks, sorted(number for key, number in tiles if key == cluster))
@@ -207,7 +207,7 @@ class _Encoder:
         """All fields but the round of the header that item ``index`` of a cluster comes with."""
         rows, item = self.program.rows, work.items[index]
         following = work.items[index + 1].packet if index + 1 < len(work.items) else None
-        k_step, number = int(rows.step[item.packet]), int(rows.round[item.packet])
+        k_step, number = int(rows.k_step[item.packet]), int(rows.round[item.packet])
         columns = work.blocks[k_step]
         has_edge = not self.sizes.skips_both and self.last_column in columns
         result_tiles = 0
@@ -221,7 +221,7 @@ class _Encoder:
             "count": len(columns),
             "edge_valid": int(has_edge),
             "edge": columns.index(self.last_column) if has_edge else 0,
-            "last_of_k_step": int(following is None or int(rows.step[following]) != k_step),
+            "last_of_k_step": int(following is None or int(rows.k_step[following]) != k_step),
             "last_of_round": int(following is None or int(rows.round[following]) != number),
             "tiles": result_tiles,
         }
@@ -237,13 +237,13 @@ class _Encoder:
         flits: list[int] = []
         stored: dict[tuple[int, int, int], tuple[int, int]] = {}
         for packet in range(int(stream.first[line]), int(stream.first[line + 1])):
-            kind, tile, depth = int(stream.kind[packet]), int(stream.row[packet]), int(stream.depth[packet])
-            if (kind, tile, depth) not in stored:
-                payload, packed = self._payload(kind, tile, depth)
-                stored[kind, tile, depth] = len(flits), packed
+            kind, tile, k_tile = int(stream.kind[packet]), int(stream.row_tile[packet]), int(stream.k_tile[packet])
+            if (kind, tile, k_tile) not in stored:
+                payload, packed = self._payload(kind, tile, k_tile)
+                stored[kind, tile, k_tile] = len(flits), packed
                 flits += payload
                 self._check_flits(len(flits), packet, len(payload), int(stream.flits[packet]))
-            address, packed = stored[kind, tile, depth]
+            address, packed = stored[kind, tile, k_tile]
             fields = {
                 "parallel": int(kind != SERIAL),
                 "packed": packed,
@@ -272,11 +272,11 @@ class _Encoder:
                 "program; encode with the operands that were lowered"
             )
 
-    def _payload(self, kind: int, number: int, depth: int) -> tuple[list[int], int]:
+    def _payload(self, kind: int, number: int, k_tile: int) -> tuple[list[int], int]:
         """Flits of a tile, and whether it is packed: a bitmap of the non-zeros, then their values."""
         tile = self.shape.tile
         whole = np.zeros((tile, tile), dtype=np.uint16)
-        along = slice(depth * tile, (depth + 1) * tile)
+        along = slice(k_tile * tile, (k_tile + 1) * tile)
         if kind == SERIAL:
             first = int(self.program.tile_first_row[number])
             values = self.serial[first : first + int(self.program.tile_rows[number]), along]

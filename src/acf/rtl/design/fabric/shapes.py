@@ -3,9 +3,11 @@
 from acf.errors import RtlError
 from acf.lowering import FabricShape
 from acf.sim.fabric import AdaptiveFabric
-from acf.sim.registry import find_architecture
+from acf.sim.registry import find_architecture, spec_of_kind
 
-SMALL_SHAPE = FabricShape(
+SMALL_SHAPE: FabricShape = spec_of_kind(
+    AdaptiveFabric,
+    "acf-512",
     mesh_rows=2,
     mesh_columns=2,
     scus_per_cluster=1,

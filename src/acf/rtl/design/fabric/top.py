@@ -36,7 +36,7 @@ class Fabric(Component):
     def __init__(self, sizes: FabricSizes, counts: bool = True) -> None:
         self.sizes, self.counts = sizes, counts
         shape = sizes.shape
-        lines, clusters, scus = shape.mesh_rows + shape.mesh_columns, shape.clusters, shape.units
+        lines, clusters, scus = shape.mesh_rows + shape.mesh_columns, shape.clusters, shape.scus
         self.command_bits = max(
             sizes.command(shape.mesh_columns, serial=True).size, sizes.command(shape.mesh_rows, serial=False).size
         )

@@ -57,7 +57,7 @@ class FabricSimulation:
         outputs = self.simulation.run({"run": 1, **held}, steps)
         if not int(outputs["is_done"][-1]):
             raise RtlError(f"the fabric is not done {self.margin} cycles after the model; compare their events")
-        scus = np.arange(self.sizes.shape.units)
+        scus = np.arange(self.sizes.shape.scus)
         counted = self.simulation.run({"counted_scu": np.repeat(scus, COUNTERS_CYCLES + 1), **held})
         events = self._events(outputs, program)
         last = slice(COUNTERS_CYCLES, None, COUNTERS_CYCLES + 1)  # when all counters of an SCU are valid

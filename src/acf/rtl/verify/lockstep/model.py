@@ -9,7 +9,8 @@ from acf.lowering import SERIAL, Stream
 from acf.rtl.design.fabric.encoding import EncodedProgram
 from acf.rtl.verify.lockstep.record import EVENTS, Record, places_of
 from acf.rtl.verify.lockstep.reference_output import ordered_output
-from acf.sim.fabric.stepper import EventLog, step_and_log
+from acf.sim.fabric.event_log import EventLog
+from acf.sim.fabric.stepper import step_and_log
 from acf.sim.fabric.traffic import REASONS, Timing, Traffic
 
 
@@ -24,15 +25,8 @@ class Stalls:
 def run_model(encoded: EncodedProgram, stalls: Stalls) -> Record:
     """Play and compute a program as the fabric does."""
     program, shape = encoded.program, encoded.sizes.shape
-    scu_cycles = np.zeros((shape.units, len(REASONS)), dtype=np.int64)
-    log = EventLog.of_size(
-        program.rows.packets,
-        program.columns.packets,
-        shape.mesh_columns,
-        shape.scus_per_cluster,
-        program.rounds,
-        shape.clusters,
-    )
+    scu_cycles = np.zeros((shape.scus, len(REASONS)), dtype=np.int64)
+    log = EventLog.of(program, shape)
     traffic, timing = Traffic.of(program, stalls.ticks), Timing.of(shape, stalls.latency_cycles)
     cycles = step_and_log(traffic, timing, scu_cycles, log)
     return Record(int(cycles), _LoggedEvents(encoded, log).read(), scu_cycles, ordered_output(encoded))

@@ -10,6 +10,7 @@ from acf.rtl.design.arithmetic.model import bf16_bits, bf16_values
 from acf.rtl.design.fabric.encoding import Bits, EncodedProgram, encode
 from acf.rtl.design.fabric.sizes import FabricSizes
 from acf.rtl.verify.lockstep.model import Stalls
+from acf.rtl.verify.workloads import Layer
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,6 +21,12 @@ class Product:
     b: Bits
     needed: NDArray[np.bool_] | None = None
     stall_seed: int | None = None
+
+    @classmethod
+    def of_layer(cls, layer: Layer, tile: int) -> "Product":
+        """The forward pass of a layer whose weight blocks have a tile's size."""
+        a, b = layer.operands(tile)
+        return cls(bf16_bits(a), bf16_bits(b))
 
     def lower(self, shape: FabricShape) -> Program:
         """The program of this product."""
@@ -39,31 +46,6 @@ class Product:
         rng = np.random.default_rng(self.stall_seed)
         ticks = rng.integers(1, 40 << 16, packets) * (rng.random(packets) < 0.5)
         return Stalls(ticks.astype(np.int64), int(rng.integers(1, 30)))
-
-
-@dataclass(frozen=True)
-class Layer:
-    """A block-sparse layer: ``tokens x inputs`` activations times ``inputs x outputs`` weights.
-
-    ``zeros``: share of zero activations; ``sparsity``: share of absent weight blocks of a tile's size.
-    """
-
-    tokens: int = 64
-    inputs: int = 64
-    outputs: int = 64
-    zeros: float = 0.5
-    sparsity: float = 0.75
-    seed: int = 0
-
-    def product(self, tile: int) -> Product:
-        """The forward pass, with random values."""
-        rng = np.random.default_rng(self.seed)
-        activations = (self.tokens, self.inputs)
-        a = rng.standard_normal(activations) * (rng.random(activations) >= self.zeros)
-        blocks = rng.random((-(-self.inputs // tile), -(-self.outputs // tile))) >= self.sparsity
-        present = np.kron(blocks, np.ones((tile, tile)))[: self.inputs, : self.outputs]
-        b = rng.standard_normal((self.inputs, self.outputs)) * present
-        return Product(bf16_bits(a), bf16_bits(b))
 
 
 def random_product(seed: int, tile: int, most: int = 5) -> Product:

@@ -26,7 +26,7 @@ EVENTS: dict[str, str] = {
 
 def places_of(shape: FabricShape) -> dict[str, int]:
     """How many places of each kind a fabric has."""
-    return {"line": shape.mesh_rows + shape.mesh_columns, "cluster": shape.clusters, "SCU": shape.units}
+    return {"line": shape.mesh_rows + shape.mesh_columns, "cluster": shape.clusters, "SCU": shape.scus}
 
 
 @dataclass(frozen=True, eq=False)

@@ -48,10 +48,10 @@ def _fill_banks(encoded: EncodedProgram) -> dict[tuple[int, int], Bank]:
     for cluster, work in enumerate(encoded.work):
         for item in work.items:
             bank = banks.setdefault((cluster, int(rows.round[item.packet])), _empty_bank(encoded.sizes))
-            number, depth = int(rows.row[item.packet]), int(rows.depth[item.packet])
-            first, along = int(program.tile_first_row[number]), slice(depth * tile, (depth + 1) * tile)
+            number, k_tile = int(rows.row_tile[item.packet]), int(rows.k_tile[item.packet])
+            first, along = int(program.tile_first_row[number]), slice(k_tile * tile, (k_tile + 1) * tile)
             left = serial[first : first + int(program.tile_rows[number]), along]
-            columns = work.blocks[int(rows.step[item.packet])]
+            columns = work.blocks[int(rows.k_step[item.packet])]
             for rank, target in item.sums.items():
                 right = parallel[along, columns[rank] * tile : (columns[rank] + 1) * tile]
                 _accumulate(bank[target], left, right)

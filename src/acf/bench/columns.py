@@ -1,0 +1,278 @@
+"""The columns of every bench's rows, and the tables that show them. A new column is one entry here."""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rich.table import Table
+
+from acf.columns import (
+    BYTES,
+    COUNT,
+    RATIO,
+    SHARE,
+    Column,
+    Format,
+    markdown_table,
+    si_format,
+    terminal_table,
+)
+
+if TYPE_CHECKING:
+    from acf.bench.accuracy.comparison import Comparison, MethodSummary
+    from acf.bench.epochs.figures import EpochFigures
+    from acf.bench.fabric.comparison import PlayedStep
+    from acf.bench.kernels.cpu import KernelRatios, StepRatio
+    from acf.bench.simulators import SimulatorTiming
+    from acf.bench.traces import TraceFigures
+    from acf.bench.tracking.recording import Tracked
+
+_SECONDS = si_format("s")
+_NUMBER = Format(str)
+_WHOLE_PERCENT = Format(lambda share: f"{share:.0%}")
+_MOST_LOST = Format(lambda lost: f"{lost[0]} {lost[1]:.1%}")
+"""A reason and the share of MAC slots it cost."""
+
+
+ACCURACY: "tuple[Column[MethodSummary], ...]" = (
+    Column("method", "method", lambda summary: summary.method),
+    Column("seeds", "seeds", lambda summary: summary.seeds, _NUMBER),
+    Column(
+        "accuracy",
+        "accuracy",
+        lambda summary: (summary.accuracy, summary.deviation),
+        Format(lambda spread: "{:.2f} ± {:.2f} %".format(*spread)),
+        "mean and sample deviation over seeds, in per cent of the tested images",
+    ),
+    Column("to_dense", "to dense", lambda summary: summary.to_dense, Format("{:+.2f}".format, absent="")),
+    Column("sparsity", "weights absent", lambda summary: summary.sparsity, SHARE),
+    Column("mean_density", "density over the run", lambda summary: summary.mean_density, SHARE),
+    Column("dropped_again", "dropped again", lambda summary: summary.dropped_again, Format("{:.0%}".format, absent="")),
+)
+"""`acf bench accuracy`: one row for each method."""
+
+
+def accuracy_table(comparison: "Comparison") -> Table:
+    """Accuracy of every method with its deviation over seeds, and the difference to dense training."""
+    spec = comparison.spec
+    title = f"{spec.network}, width {spec.width}, {spec.epochs} epochs of {comparison.data}"
+    return terminal_table(ACCURACY, comparison.summaries(), title)
+
+
+def accuracy_markdown(comparison: "Comparison") -> str:
+    """The same as Markdown, with machine, date and commands."""
+    commands = "\n".join(f"    {command}" for command in comparison.commands)
+    heading = f"{comparison.data}; {comparison.machine}; {comparison.date}."
+    return f"{heading}\n\n{commands}\n\n{markdown_table(ACCURACY, comparison.summaries())}"
+
+
+_POINTS = Format(lambda share: f"{100 * share:.1f} pp")
+
+TRACKING: "tuple[Column[Tracked], ...]" = (
+    Column("method", "threshold", lambda run: run.method),
+    Column("mean_distance", "mean distance", lambda run: run.mean_miss, _POINTS),
+    Column("worst_layer", "worst layer", lambda run: run.worst_layer_miss, _POINTS),
+    Column("off_at_the_end", "off at the end", lambda run: run.drift, Format(lambda share: f"{100 * share:+.1f} pp")),
+    Column("accuracy", "accuracy", lambda run: run.accuracy, Format("{:.2f} %".format)),
+)
+"""`acf bench tracking`: one row for each threshold rule, distances from the target in percentage points."""
+
+
+def tracking_table(runs: "Sequence[Tracked]") -> Table:
+    """Distances of the achieved gradient sparsity from its target, and accuracies."""
+    return terminal_table(TRACKING, runs, f"achieved gradient sparsity, target {runs[0].target:.0%}")
+
+
+_INSTRUCTIONS = "instructions"
+KERNEL_RATIOS: "tuple[Column[KernelRatios], ...]" = (
+    Column("layer", "layer", lambda layer: str(layer.shape)),
+    Column("block", "block", lambda layer: layer.block, _NUMBER),
+    Column("sparsity", "sparsity", lambda layer: layer.sparsity, _WHOLE_PERCENT),
+    Column("dtype", "dtype", lambda layer: layer.dtype, _NUMBER),
+    Column("instructions", "instructions", lambda layer: layer.instructions, _NUMBER, places=(_INSTRUCTIONS,)),
+    Column("forward", "forward", lambda layer: layer.forward.ratio, RATIO),
+    Column("input_gradient", "input grad", lambda layer: layer.input_gradient.ratio, RATIO),
+    Column("weight_gradient", "weight grad", lambda layer: layer.weight_gradient.ratio, RATIO),
+    Column("ratio", "all three", lambda layer: layer.total.ratio, RATIO),
+    Column(
+        "flop_per_s",
+        "rate",
+        lambda layer: 3 * layer.operations / layer.total.sparse_seconds,
+        si_format("FLOP/s"),
+        "floating-point operations on present blocks per second, all three passes",
+    ),
+)
+"""`acf bench kernels`: one row for each layer, ratios of dense over sparse time."""
+
+
+def kernel_ratio_table(layers: "Sequence[KernelRatios]") -> Table:
+    """Speedup of each pass over torch's dense one; instruction sets are named where there are several."""
+    several = len({layer.instructions for layer in layers}) > 1
+    columns = [column for column in KERNEL_RATIOS if several or _INSTRUCTIONS not in column.places]
+    return terminal_table(columns, layers, "block-sparse against dense, same run", "best of interleaved rounds")
+
+
+STEP_RATIOS: "tuple[Column[StepRatio], ...]" = (
+    Column("model", "model", lambda ratio: ratio.model),
+    Column("block", "block", lambda ratio: ratio.block, _NUMBER),
+    Column("sparsity", "sparsity", lambda ratio: ratio.sparsity, _WHOLE_PERCENT),
+    Column("dense_seconds", "dense", lambda ratio: ratio.step.dense_seconds, _SECONDS),
+    Column("sparse_seconds", "sparse", lambda ratio: ratio.step.sparse_seconds, _SECONDS),
+    Column("ratio", "ratio", lambda ratio: ratio.step.ratio, RATIO),
+)
+"""`acf bench kernels`: one row for each network, whole training steps."""
+
+
+def step_ratio_table(steps: "Sequence[StepRatio]") -> Table:
+    """Speedup of whole training steps over dense ones."""
+    return terminal_table(STEP_RATIOS, steps, "whole training step: forward, loss, backward, AdamW")
+
+
+SIMULATOR: "tuple[Column[SimulatorTiming], ...]" = (
+    Column("name", "trace", lambda timing: timing.name),
+    Column("architecture", "architecture", lambda timing: timing.architecture, _NUMBER),
+    Column("dense_macs", "dense MACs", lambda timing: timing.dense_macs, si_format("")),
+    Column("seconds", "time", lambda timing: timing.seconds, _SECONDS),
+    Column("macs_per_s", "dense-equivalent MAC/s", lambda timing: timing.macs_per_s, si_format("/s")),
+    Column("peak_memory_bytes", "memory", lambda timing: timing.peak_memory_bytes, BYTES),
+)
+"""`acf bench simulators`: one row for each simulated trace."""
+
+
+def simulator_table(timings: "Sequence[SimulatorTiming]") -> Table:
+    """Host time and memory of simulations."""
+    return terminal_table(SIMULATOR, timings, "simulator speed, exact schedules", "memory: peak of this process so far")
+
+
+def fabric_columns(played: "Sequence[PlayedStep]", fabric: str) -> "tuple[Column[PlayedStep], ...]":
+    """`acf bench fabric`: one row for each step and machine; ratios are of the machine over ``fabric``."""
+    own = {(each.network, each.sparsity): each for each in played if each.machine == fabric}
+
+    def over_fabric(figure: "Callable[[PlayedStep], float]") -> "Callable[[PlayedStep], float | None]":
+        def ratio(each: "PlayedStep") -> float | None:
+            is_rival = each.machine != fabric
+            return figure(each) / figure(own[each.network, each.sparsity]) if is_rival else None
+
+        return ratio
+
+    rival_ratio = Format(RATIO.plain, absent="")
+    return (
+        Column("step", "step", lambda each: f"{each.network} {each.sparsity:.0%}"),
+        Column("machine", "machine", lambda each: each.machine),
+        Column("utilization", "utilisation", lambda each: each.utilization, SHARE),
+        Column("seconds", "products", lambda each: each.seconds, _SECONDS),
+        Column("step_seconds", "whole step", lambda each: each.step_seconds, _SECONDS),
+        Column("energy_j", "energy", lambda each: each.energy_j, si_format("J")),
+        Column("faster", "faster", over_fabric(lambda each: each.seconds), rival_ratio),
+        Column("less_energy", "less energy", over_fabric(lambda each: each.energy_j), rival_ratio),
+        Column(
+            "most_lost",
+            "lost most to",
+            lambda each: max(each.lost.items(), key=lambda item: item[1], default=("-", 0.0)),
+            _MOST_LOST,
+        ),
+    )
+
+
+def fabric_table(played: "Sequence[PlayedStep]", fabric: str) -> Table:
+    """Whole steps on the fabric and its rivals."""
+    return terminal_table(
+        fabric_columns(played, fabric),
+        played,
+        f"one training step on {fabric} and on machines of equal MACs, clock and DRAM (GPUs: whole cards)",
+        "faster, less energy: the fabric against the machine of the row, same step (aims against dense: 3-5x, 2-4x)\n"
+        "utilisation: effectual MACs / MAC slots of all products (aim above 80 % at 90 % sparsity)\n"
+        "whole step: with normalisation, activation, optimizer and mask updates, where the model has them",
+    )
+
+
+FABRIC_PRODUCT: tuple[Column[dict[str, Any]], ...] = (
+    Column("name", "layer", lambda product: product["name"]),
+    Column("phase", "pass", lambda product: product["phase"]),
+    Column("cycles", "cycles", lambda product: product["cycles"], COUNT),
+    Column("utilization", "utilisation", lambda product: product["utilization"], SHARE),
+    Column(
+        "most_lost",
+        "lost most to",
+        lambda product: (product["most_lost_to"], product["most_lost"]) if product["most_lost_to"] else None,
+        _MOST_LOST,
+    ),
+)
+"""`acf bench fabric --layers`: one row for each matrix product of a step."""
+
+
+def fabric_products_table(played: "PlayedStep") -> Table:
+    """Every product of a step: utilisation, and the reason that cost it most."""
+    title = f"{played.network} {played.sparsity:.0%} on {played.machine}, by product"
+    return terminal_table(FABRIC_PRODUCT, played.by_op, title)
+
+
+def _zero_share(key: str, title: str, figures: "Callable[[TraceFigures], float | None]") -> "Column[TraceFigures]":
+    return Column(key, title, figures, _WHOLE_PERCENT)
+
+
+def _tensordash(key: str, title: str) -> "Column[TraceFigures]":
+    return Column(f"tensordash_{key}", title, lambda each: each.tensordash[key], RATIO)
+
+
+SPEEDUPS: "tuple[Column[TraceFigures], ...]" = (
+    _tensordash("forward", "tensordash FP"),
+    _tensordash("input_grad", "BP"),
+    _tensordash("weight_grad", "WU"),
+    _tensordash("compute", "compute"),
+    _tensordash("step", "step"),
+    Column("spartann", "spartann", lambda each: each.spartann, RATIO),
+    Column("fabric", "acf-512", lambda each: each.fabric, RATIO),
+)
+"""Speedups of one traced step, for the tables of traces and of epochs."""
+
+TRACE: "tuple[Column[TraceFigures], ...]" = (
+    Column("label", "trace", lambda each: each.label.split(":")[0]),
+    _zero_share("zero_activations", "A", lambda each: each.zeros.get("activation")),
+    _zero_share("zero_weights", "W", lambda each: each.zeros.get("weight")),
+    _zero_share("zero_gradients", "G", lambda each: each.zeros.get("gradient")),
+    _zero_share("idle_forward", "idle FP", lambda each: each.idle_macs.get("forward")),
+    _zero_share("idle_input_grad", "BP", lambda each: each.idle_macs.get("input_grad")),
+    _zero_share("idle_weight_grad", "WU", lambda each: each.idle_macs.get("weight_grad")),
+    *SPEEDUPS,
+)
+"""`acf traces`: one row for each trace."""
+
+
+def trace_table(figures: "Sequence[TraceFigures]") -> Table:
+    """Zeros, products with a zero and speedups of several traces."""
+    labels = "\n".join(each.label for each in figures)
+    return terminal_table(
+        TRACE,
+        figures,
+        "Zeros of real training steps, and what skipping them gains",
+        "A, W, G: zero activations, weights, output gradients; idle: MACs with a zero operand\n"
+        "FP, BP, WU: forward, input gradient, weight gradient; compute: all, without DRAM; step: all, with DRAM\n"
+        "tensordash over tensorcore; spartann (BP and WU) over itself without skipping; acf-512 over tensorcore-512\n"
+        f"{labels}",
+    )
+
+
+def _of_trace(column: "Column[TraceFigures]") -> "Column[EpochFigures]":
+    """The same column over the trace of an epoch."""
+    return Column(column.key, column.title, lambda point: column.value(point.figures), column.format)
+
+
+EPOCH: "tuple[Column[EpochFigures], ...]" = (
+    Column("epoch", "epochs", lambda point: point.epoch, _NUMBER),
+    Column("loss", "loss", lambda point: point.loss, Format("{:.2f}".format)),
+    Column("accuracy", "accuracy", lambda point: point.accuracy, SHARE),
+    Column("zero_activations", "A", lambda point: point.figures.zeros.get("activation", 0.0), SHARE),
+    Column("zero_gradients", "G", lambda point: point.figures.zeros.get("gradient", 0.0), SHARE),
+    *(_of_trace(column) for column in SPEEDUPS),
+)
+"""`acf epochs`: one row for each captured epoch."""
+
+
+def epoch_table(points: "Sequence[EpochFigures]") -> Table:
+    """Zeros and speedups of steps captured over the epochs of one training run."""
+    return terminal_table(
+        EPOCH,
+        points,
+        "What skipping zeros gains as training goes on",
+        f"A, G: zero activations and output gradients; accuracy: on held-out examples\n{points[-1].figures.label}",
+    )

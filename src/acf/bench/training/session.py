@@ -1,0 +1,119 @@
+"""A model, its optimizer and its topology, trained step by step as a user's own loop would."""
+
+import time
+
+import torch
+from torch import Tensor, nn
+
+import acf
+from acf.bench.accuracy.training import rise_and_fall
+from acf.bench.training.task import Task, autocast
+from acf.bench.training.variant import Variant
+from acf.nn import block_sparse_layers
+from acf.nn.plan import PlanOptions, SparsityPlan, plan
+from acf.nn.replace import FilterFn
+from acf.train.graphed import GraphedStep
+
+WARM_UP_STEPS = 6
+"""Steps in which everything compiles, is tuned and captured; they train like any other."""
+
+
+class TrainingSession:
+    """``variant`` of ``task``, from ``seed``, over ``total_steps`` with one rise and fall of the learning rate."""
+
+    def __init__(self, task: Task, variant: Variant, seed: int, total_steps: int) -> None:
+        self.task, self.variant, self.total_steps = task, variant, total_steps
+        self.device = task.device
+        torch.manual_seed(seed)
+        self.model = task.model(variant.width or task.spec.width)
+        sparsify_fresh(self.model, variant, task)
+        self.loss_fn = torch.compile(task.loss) if self.device.type == "cuda" else task.loss
+        self.rate = variant.rate or task.spec.rate
+        self.optimizer = task.optimizer(self.model, self.rate)
+        policy = variant.recipe.policy
+        self.topology = None if policy is None else acf.attach(self.model, self.optimizer, policy(total_steps, seed))
+        self.step_fn = GraphedStep(self._loss, self.optimizer, self.topology)
+        self.generator = torch.Generator(self.device).manual_seed(seed)
+        self.step = 0
+        self.warm_up_steps = min(WARM_UP_STEPS, total_steps - 1)
+
+    def train_step(self) -> Tensor:
+        """One optimizer step; its loss."""
+        rate = self.rate * rise_and_fall(self.step, self.total_steps)
+        for group in self.optimizer.param_groups:
+            group["lr"].fill_(rate)
+        loss = self.step_fn(*self.task.batch(self.step, self.generator))
+        self.step += 1
+        return loss
+
+    def warm_up(self) -> float:
+        """The first steps; the seconds they took, nearly all of them compilation."""
+        started = time.perf_counter()
+        while self.step < self.warm_up_steps:
+            self.train_step()
+        self.synchronize()
+        return time.perf_counter() - started
+
+    def measure(self) -> float:
+        """Quality on held-out data."""
+        return self.task.measure(self.model)
+
+    def synchronize(self) -> None:
+        """Wait for the device."""
+        if self.device.type == "cuda":
+            torch.cuda.synchronize()
+
+    @property
+    def moves(self) -> int:
+        """Steps after which blocks have moved."""
+        return 0 if self.topology is None else len({change.step for change in self.topology.changes})
+
+    def close(self) -> None:
+        """Let go of hooks and compiled code, so that the next session starts like the first."""
+        if self.topology is not None:
+            self.topology.detach()
+        torch.compiler.reset()
+
+    def _loss(self, *batch: Tensor) -> Tensor:
+        with autocast(self.device):
+            return self.loss_fn(self.model, *batch)
+
+
+def sparsify_fresh(model: nn.Module, variant: Variant, task: Task) -> None:
+    """Make a freshly initialised model sparse, its weights scaled so that outputs keep their variance.
+
+    A layer that keeps a share d of its blocks sums d as many terms, so its weights are multiplied by 1 / sqrt(d).
+    """
+    sparsity = variant.recipe.sparsity
+    if sparsity is None:
+        return
+    kept_dense = variant.dense_layers
+
+    def takes(module: nn.Module, name: str) -> bool:
+        return not any(part in name for part in kept_dense)
+
+    filter_fn = takes if kept_dense else None
+    if isinstance(sparsity, acf.BlockSparsity) and sparsity.distribution == "cost":
+        acf.sparsify_(model, _plan(model, variant, sparsity, task, filter_fn))
+    else:
+        acf.sparsify_(model, sparsity, filter_fn)
+    with torch.no_grad():
+        for layer in block_sparse_layers(model).values():
+            layer.weight.mul_(layer.density**-0.5)
+
+
+def _plan(
+    model: nn.Module, variant: Variant, sparsity: acf.BlockSparsity, task: Task, filter_fn: FilterFn | None
+) -> SparsityPlan:
+    """Densities by measured times; measured once per variant, for they must not differ between seeds."""
+    known = _PLANS.get(variant.name)
+    if known is None:
+        example = task.batch(0, torch.Generator(task.device).manual_seed(0))[0]
+        options = PlanOptions(cuda_graphs=task.device.type == "cuda")
+        with autocast(task.device):
+            known = plan(model, example, sparsity, variant.speedup, filter_fn, options)
+        _PLANS[variant.name] = known
+    return known
+
+
+_PLANS: dict[str, SparsityPlan] = {}

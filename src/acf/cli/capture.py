@@ -1,0 +1,85 @@
+"""`acf capture`, `acf traces` and `acf epochs`: traces of real training, and what they hold."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from acf.cli.options import DataFolder, DataSet, Json, print_outcome
+from acf.cli.specs import spec_command
+from acf.errors import AcfError
+
+if TYPE_CHECKING:
+    from acf.bench.epochs.training import EpochSpec
+    from acf.zoo.capture import CaptureSpec
+
+app = typer.Typer()
+
+
+@spec_command(app, spec="acf.zoo.capture:CaptureSpec")
+def capture(
+    spec: "CaptureSpec",
+    output: Annotated[Path, typer.Option("--output", "-o", help="The trace to write.")] = Path("trace.safetensors"),
+    data: DataFolder = None,
+    data_set: DataSet = "",
+    as_json: Json = False,
+) -> None:
+    """Train a known network on real data for some steps, then capture one step as a trace."""
+    from acf.zoo.capture import captured_steps
+    from acf.zoo.data import load_training_data
+
+    training_data = load_training_data(spec.kind, data, data_set)
+    for step in captured_steps(spec, training_data):
+        path = output if step.step == spec.steps else output.with_stem(f"{output.stem}-{step.step}")
+        step.trace.save(path)
+        if as_json:
+            facts = {"trace": str(path), "label": step.trace.label, "step": step.step, "loss": step.loss}
+            typer.echo(json.dumps(facts))
+        else:
+            typer.echo(f"{path}: {step.trace.label}; {len(step.trace.ops)} operations, loss {step.loss:.3f}")
+
+
+@app.command()
+def traces(
+    files: Annotated[list[Path], typer.Argument(help="Traces that `acf capture` or Trace.save wrote.")],
+    as_json: Json = False,
+) -> None:
+    """Show the zeros of every trace by operand and pass, and what machines that skip them gain."""
+    from acf.bench.columns import trace_table
+    from acf.bench.traces import figures_of
+    from acf.trace import Trace
+
+    figures = [figures_of(Trace.load(path)) for path in files]
+    print_outcome([vars(each) for each in figures], trace_table(figures), as_json)
+
+
+@spec_command(app, spec="acf.bench.epochs.training:EpochSpec")
+def epochs(
+    spec: "EpochSpec",
+    folder: Annotated[Path, typer.Option(help="Where traces, record and plot go.")] = Path("runs/epochs"),
+    data: DataFolder = None,
+    data_set: DataSet = "",
+    stage: Annotated[str, typer.Option(help="both; train: only capture; play: only play what was captured.")] = "both",
+    as_json: Json = False,
+) -> None:
+    """Train a small VGG for whole epochs, capture a step on the way, and show what skipping zeros gains over time."""
+    from acf.bench.columns import epoch_table
+    from acf.bench.epochs.training import captured_epochs, keep_traces
+    from acf.terminal import progress
+    from acf.zoo.data import load_training_data
+
+    if stage not in ("both", "train", "play"):
+        raise AcfError(f"stage {stage!r} is not one of both, train, play; use one of these names")
+    with progress(visible=not as_json) as on_progress:
+        if stage != "play":
+            training_data = load_training_data("image", data, data_set)
+            keep_traces(captured_epochs(spec, training_data), folder, on_progress, spec.epochs)
+        if stage == "train":
+            return
+        from acf.bench.epochs.figures import PLOT_FILE, play_traces  # a machine that only trains may lack the simulator
+
+        points = play_traces(folder, on_progress)
+    print_outcome([point.to_dict() for point in points], epoch_table(points), as_json)
+    if not as_json:
+        typer.echo(f"plot: {folder / PLOT_FILE}")

@@ -1,0 +1,50 @@
+"""Block sparsity as a user asks `acf.sparsify_` for it."""
+
+from dataclasses import dataclass
+
+from acf.errors import SparsityError
+from acf.masks import DISTRIBUTIONS
+
+INITS = ("sparse", "dense")
+
+
+@dataclass(frozen=True)
+class BlockSparsity:
+    """Keep a fraction ``1 - sparsity`` of the weight blocks of a model; the blocks of greatest l2 norm stay.
+
+    ``block`` is the side of a square block, or ``(height, width)`` in (outputs, inputs). ``distribution`` sets
+    the density of each layer: "uniform" gives all the same, "erk" (Erdos-Renyi-kernel) keeps thin layers denser,
+    "balanced" is uniform with the same number of blocks in every block row, within one, now and after every move.
+    ``init="sparse"`` drops the blocks at once; ``init="dense"`` keeps them until the policy of `acf.attach` prunes.
+    ``block=1`` is unstructured sparsity: it trains like any other, but no faster than a dense layer.
+
+    >>> BlockSparsity(sparsity=0.9, block=64).block_shape
+    (64, 64)
+    """
+
+    sparsity: float
+    block: int | tuple[int, int] = 16
+    distribution: str = "uniform"
+    init: str = "sparse"
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.sparsity < 1.0:
+            raise SparsityError(
+                f"sparsity {self.sparsity} is outside [0, 1); it is the fraction of blocks to drop, such as 0.9"
+            )
+        sides = self.block if isinstance(self.block, tuple) else (self.block, self.block)
+        if len(sides) != 2 or not all(type(side) is int and side >= 1 for side in sides):
+            raise SparsityError(
+                f"block {self.block!r} is not a positive integer or a pair of them; pass such as 16 or (16, 32)"
+            )
+        if self.distribution not in DISTRIBUTIONS:
+            raise SparsityError(
+                f"distribution {self.distribution!r} is not one of {', '.join(DISTRIBUTIONS)}; use one of these names"
+            )
+        if self.init not in INITS:
+            raise SparsityError(f"init {self.init!r} is not one of {', '.join(INITS)}; use one of these names")
+
+    @property
+    def block_shape(self) -> tuple[int, int]:
+        """Height and width of a block."""
+        return self.block if isinstance(self.block, tuple) else (self.block, self.block)

@@ -1,0 +1,175 @@
+"""`acf.plan`: before any training, which layers to make sparse, how dense, and what the whole step gains from it."""
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from torch import Tensor, nn
+
+from acf.errors import SparsityError
+from acf.masks import LayerShape, kept_blocks
+from acf.masks.cost import LayerCost, cost_densities, total_seconds
+from acf.nn.block_spec import BlockSparsity
+from acf.nn.kind import LayerKind
+from acf.nn.replace import FilterFn
+from acf.nn.sparsify_blocks import choose_layers, layout_of, sparsify_blocks
+from acf.nn.summary import SparsitySummary
+from acf.nn.timing import REPLAYS, captured_step, example_inputs, layer_step, seconds_of, step_seconds
+
+SLOPE_FACTOR = 3.0
+"""A layer is timed at the density asked for and at this many times it, which gives its time as a line."""
+
+
+@dataclass(frozen=True)
+class PlannedLayer:
+    """One layer of a plan: its ``density`` (1.0: it stays dense) and seconds of its three passes, dense and planned."""
+
+    name: str
+    density: float
+    dense_seconds: float
+    planned_seconds: float
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class SparsityPlan:
+    """What `acf.plan` found; `acf.sparsify_` takes it in place of a `BlockSparsity`.
+
+    ``step_seconds`` is the dense forward and backward pass as measured, ``planned_seconds`` the prediction with the
+    planned layers and everything else as it is. The optimizer is not in either.
+    """
+
+    spec: BlockSparsity
+    layers: tuple[PlannedLayer, ...]
+    step_seconds: float
+    planned_seconds: float
+
+    @property
+    def speedup(self) -> float:
+        """Predicted gain of the whole step."""
+        return self.step_seconds / self.planned_seconds
+
+    @property
+    def densities(self) -> dict[str, float]:
+        """Density of every layer that becomes sparse."""
+        return {layer.name: layer.density for layer in self.layers if layer.density < 1.0}
+
+    def __str__(self) -> str:
+        whole = f"{1e3 * self.step_seconds:.2f} to {1e3 * self.planned_seconds:.2f} ms, forward and backward"
+        lines = [f"{self.speedup:.2f}x for the whole step: {whole}"]
+        for layer in self.layers:
+            what = "dense" if layer.density >= 1.0 else f"{layer.density:6.1%}"
+            times = f"{1e3 * layer.dense_seconds:8.3f} -> {1e3 * layer.planned_seconds:8.3f} ms"
+            lines.append(f"  {what:>7}  {times}  {layer.name}{f' ({layer.reason})' if layer.reason else ''}")
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class PlanOptions:
+    """How `acf.plan` measures: ``rounds`` of which the best counts, and whether the step will be a CUDA graph."""
+
+    rounds: int = 5
+    cuda_graphs: bool = False
+
+
+def plan(
+    model: nn.Module,
+    example: Any,
+    spec: BlockSparsity,
+    speedup: float | None = None,
+    filter_fn: FilterFn | None = None,
+    options: PlanOptions | None = None,
+) -> SparsityPlan:
+    """Time ``model``'s layers and whole step on this machine and choose densities for ``spec``.
+
+    ``example`` is the model's input, or a tuple of its inputs. ``spec.distribution`` "cost" chooses densities so that
+    the step gains ``speedup``, or without it as much as a uniform distribution would. Other distributions are as they
+    are, except that layers which are no faster sparse stay dense. Call it inside ``torch.autocast`` if training will
+    be. The model is left as it is. Whole steps are timed as forward and backward of the mean square of the output, or
+    of the output itself where it is a scalar.
+    """
+    options = options or PlanOptions()
+    chosen, left_dense = choose_layers(model, spec, filter_fn)
+    if not chosen:
+        raise SparsityError(f"no layer of the model can hold blocks of {spec.block!r}; use a smaller block")
+    costs = _measure_layers(chosen, example_inputs(model, example), spec, options)
+    step = step_seconds(model, example, options.rounds, options.cuda_graphs)
+    measured = list(costs.values())
+    other = step - total_seconds(measured, [1.0] * len(measured))
+    densities = _densities(measured, spec, None if speedup is None else step / speedup - other)
+    layers = [
+        PlannedLayer(name, density, cost.dense_seconds, cost.seconds(density), "" if density < 1.0 else "faster dense")
+        for (name, cost), density in zip(costs.items(), densities, strict=True)
+    ]
+    layers += [PlannedLayer(name, 1.0, 0.0, 0.0, reason) for name, reason in left_dense.items()]
+    return SparsityPlan(spec, tuple(layers), step, other + total_seconds(measured, densities))
+
+
+def sparsify_by_plan(model: nn.Module, planned: SparsityPlan, filter_fn: FilterFn | None) -> SparsitySummary:
+    """Make the planned layers sparse, as `acf.sparsify_` does for a `SparsityPlan`."""
+    densities = planned.densities
+    missing = sorted(set(densities) - {name for name, _ in model.named_modules()})
+    if missing:
+        raise SparsityError(f"the plan names {missing[0]!r}, which the model does not have; plan for this model")
+    if not densities:
+        raise SparsityError("the plan leaves every layer dense, since none is faster sparse here; train it dense")
+
+    def takes(module: nn.Module, name: str) -> bool:
+        return name in densities and (filter_fn is None or filter_fn(module, name))
+
+    return sparsify_blocks(model, planned.spec, takes, densities)
+
+
+def _densities(costs: list[LayerCost], spec: BlockSparsity, seconds: float | None) -> list[float]:
+    shapes = [cost.shape for cost in costs]
+    even = kept_blocks(shapes, spec.sparsity, "uniform")
+    uniform = [count / shape.block_count for count, shape in zip(even, shapes, strict=True)]
+    if spec.distribution == "cost":
+        return cost_densities(costs, 1.0 - spec.sparsity, total_seconds(costs, uniform) if seconds is None else seconds)
+    counts = kept_blocks(shapes, spec.sparsity, spec.distribution)
+    densities = [count / shape.block_count for count, shape in zip(counts, shapes, strict=True)]
+    return [
+        density if cost.seconds(density) < cost.dense_seconds else 1.0
+        for density, cost in zip(densities, costs, strict=True)
+    ]
+
+
+def _measure_layers(
+    layers: dict[str, tuple[nn.Module, LayerKind]], inputs: dict[str, Tensor], spec: BlockSparsity, options: PlanOptions
+) -> dict[str, LayerCost]:
+    """Every layer's time as a line over its density; layers alike in kind, shape and input are timed once."""
+    timed: dict[tuple[object, ...], tuple[float, float, float]] = {}
+    costs: dict[str, LayerCost] = {}
+    for name, (layer, kind) in layers.items():
+        if name not in inputs:
+            continue
+        x, layout = inputs[name], layout_of(name, layer, kind, spec)
+        alike = (type(layer), repr(layer), tuple(x.shape), x.dtype)
+        if alike not in timed:
+            timed[alike] = _time_line(layer, x, spec, options)
+        shape = LayerShape(name, tuple(kind.weight(layer).shape), layout.block_count)
+        costs[name] = LayerCost(shape, *timed[alike])
+    return costs
+
+
+def _time_line(layer: nn.Module, x: Tensor, spec: BlockSparsity, options: PlanOptions) -> tuple[float, float, float]:
+    """Dense seconds, and offset and slope of the sparse layer's seconds over its density."""
+    low = 1.0 - spec.sparsity
+    high = min(0.9, SLOPE_FACTOR * low)
+    copies = [nn.Sequential(copy.deepcopy(layer)) for _ in range(3)]
+    for sparse, density in zip(copies[1:], (low, high), strict=True):
+        sparsify_blocks(sparse, replace(spec, sparsity=1.0 - density, distribution="uniform", init="sparse"), None)
+    steps: list[Callable[[], object]] = [layer_step(each, x) for each in copies]
+    if options.cuda_graphs:
+        steps = [captured_step(step) for step in steps]
+    calls = REPLAYS if options.cuda_graphs else 1
+    best = [float("inf")] * len(steps)
+    for measured in range(options.rounds + 1):
+        for index, step in enumerate(steps):
+            seconds = seconds_of(step, x, calls)
+            if measured:  # the first round builds, tunes and warms up
+                best[index] = min(best[index], seconds)
+    dense, at_low, at_high = best
+    slope = max(0.0, (at_high - at_low) / (high - low)) if high > low else 0.0
+    return dense, max(0.0, at_low - slope * low), slope

@@ -1,0 +1,116 @@
+"""Block sparsity: replacing a model's dense layers by block-sparse ones, in place."""
+
+from collections.abc import Mapping
+from math import prod
+from typing import Any, cast
+
+from torch import nn
+
+from acf.errors import SparsityError
+from acf.masks import LayerShape, kept_blocks, top_blocks
+from acf.nn.block_layer import BlockSparseLayer
+from acf.nn.block_spec import BlockSparsity
+from acf.nn.kind import LayerKind
+from acf.nn.replace import FilterFn, choose_dense_layers, no_layer_at_all, replace_layers, require_container
+from acf.nn.summary import SparsitySummary, block_sparse_layers, summarize
+from acf.sparse import BlockLayout
+
+
+def sparsify_blocks(
+    model: nn.Module,
+    spec: BlockSparsity,
+    filter_fn: FilterFn | None,
+    densities: Mapping[str, float] | None = None,
+) -> SparsitySummary:
+    """Keep the weight blocks of greatest norm, as `acf.sparsify_` does for a `BlockSparsity`.
+
+    ``densities`` by layer take the place of the Spec's sparsity and distribution.
+    """
+    require_container(model, BlockSparseLayer)
+    chosen, left_dense = choose_layers(model, spec, filter_fn)
+    if not chosen:
+        raise SparsityError(_nothing_to_sparsify(model, spec, left_dense))
+    layouts = {name: layout_of(name, dense, kind, spec) for name, (dense, kind) in chosen.items()}
+    shapes = [
+        LayerShape(name, tuple(kind.weight(dense).shape), layouts[name].block_count)
+        for name, (dense, kind) in chosen.items()
+    ]
+    if densities is None:
+        counts = dict(zip(chosen, kept_blocks(shapes, spec.sparsity, spec.distribution), strict=True))
+    else:
+        counts = {shape.name: max(1, round(densities[shape.name] * shape.block_count)) for shape in shapes}
+    sparse = {
+        name: _make_sparse(dense, kind, layouts[name], counts[name], spec) for name, (dense, kind) in chosen.items()
+    }
+    replace_layers(model, {chosen[name][0]: layer for name, layer in sparse.items()})
+    model.register_load_state_dict_pre_hook(check_checkpoint)  # type: ignore[no-untyped-call]
+    return SparsitySummary(tuple(summarize(name, layer) for name, layer in sparse.items()), tuple(left_dense.items()))
+
+
+def choose_layers(
+    model: nn.Module, spec: BlockSparsity, filter_fn: FilterFn | None
+) -> tuple[dict[str, tuple[nn.Module, LayerKind]], dict[str, str]]:
+    """The layers to make sparse with their kinds, and those left dense with the reason, by name."""
+    return choose_dense_layers(
+        model, filter_fn, lambda module, kind: _why_thin(module, kind, spec), takes=lambda kind: True
+    )
+
+
+def _why_thin(module: nn.Module, kind: LayerKind, spec: BlockSparsity) -> str:
+    """Why a layer is too thin for one block, or an empty string."""
+    (outputs, inputs), (height, width) = kind.weight(module).shape[:2], spec.block_shape
+    if outputs < height or inputs < width:
+        return f"its {outputs} x {inputs} outputs x inputs are thinner than a {height} x {width} block"
+    return ""
+
+
+def layout_of(name: str, module: nn.Module, kind: LayerKind, spec: BlockSparsity) -> BlockLayout:
+    """How the weight of a dense layer is cut into blocks; refuses a block that does not divide it."""
+    outputs, inputs, *kernel = kind.weight(module).shape
+    height, width = spec.block_shape
+    output_name, input_name = kind.dimension_names
+    for size, block, dimension in ((inputs, width, input_name), (outputs, height, output_name)):
+        if size % block:
+            raise SparsityError(
+                f"block {block} does not divide {dimension} {size} of layer {name!r}; "
+                "use a block that does, or leave the layer out with filter_fn"
+            )
+    return BlockLayout(outputs, inputs * prod(kernel), height, width)
+
+
+def _make_sparse(
+    dense: nn.Module, kind: LayerKind, layout: BlockLayout, count: int, spec: BlockSparsity
+) -> BlockSparseLayer:
+    """The sparse layer that keeps the ``count`` blocks of greatest l2 norm, or all of them for a dense start."""
+    balanced, starts_dense = spec.distribution == "balanced", spec.init == "dense"
+    norms = layout.block_norms(kind.weight_matrix(dense))
+    mask = top_blocks(norms, layout.block_count if starts_dense else count, balanced)
+    layer = kind.block_sparse(dense, layout, mask)
+    layer.target_blocks, layer.balanced, layer.starts_dense = count, balanced, starts_dense
+    layer.weight.requires_grad_(cast(nn.Parameter, dense.weight).requires_grad)
+    return layer.train(dense.training)
+
+
+def check_checkpoint(model: nn.Module, state_dict: dict[str, Any], prefix: str, *_: Any) -> None:
+    """Refuse a checkpoint that does not fit any one sparse layer of ``model`` before the first is loaded."""
+    for name, layer in block_sparse_layers(model).items():
+        layer.check_state(state_dict, f"{prefix}{name}.")
+
+
+def forget_checkpoint_check(model: nn.Module) -> None:
+    """Let ``model`` load any checkpoint again, once no layer of it is block-sparse."""
+    for key, hook in list(model._load_state_dict_pre_hooks.items()):
+        if getattr(hook, "hook", hook) is check_checkpoint:
+            del model._load_state_dict_pre_hooks[key]
+
+
+def _nothing_to_sparsify(model: nn.Module, spec: BlockSparsity, left_dense: dict[str, str]) -> str:
+    if block_sparse_layers(model):
+        return "the model is block-sparse already; call densify_ first to sparsify it anew"
+    if not left_dense:
+        return no_layer_at_all(model)
+    name, reason = next(iter(left_dense.items()))
+    return (
+        f"no layer can hold blocks of {spec.block!r}: {name!r} stays dense because {reason} "
+        f"({len(left_dense)} layers looked at); use a smaller block or another filter_fn"
+    )

@@ -1,0 +1,19 @@
+"""CPU kernels of the block-sparse ops: C++ (`acf/ops/native`), built on first use and called through ctypes."""
+
+from acf.ops import conv, linear
+from acf.ops.cpu import kernels
+from acf.ops.observe import observed
+
+__all__ = ["register"]
+
+
+def register() -> None:
+    """Make these the CPU kernels of the custom ops; nothing is compiled before an op is called."""
+    linear.block_linear_forward.register_kernel("cpu", kernels.block_linear)
+    linear.block_linear_input_grad.register_kernel("cpu", kernels.block_linear_input_grad)
+    linear.block_linear_weight_grad.register_kernel("cpu", observed(kernels.block_linear_weight_grad))
+    linear.linear_gradient_norms.register_kernel("cpu", kernels.block_gradient_norms)
+    conv.block_conv2d_forward.register_kernel("cpu", kernels.block_conv2d)
+    conv.block_conv2d_input_grad.register_kernel("cpu", kernels.block_conv2d_input_grad)
+    conv.block_conv2d_weight_grad.register_kernel("cpu", observed(kernels.block_conv2d_weight_grad))
+    conv.conv2d_gradient_norms.register_kernel("cpu", kernels.block_conv2d_gradient_norms)

@@ -1,0 +1,180 @@
+"""Builds the native CPU kernels with the system's compiler on first use, and keeps them in a cache.
+
+The file name holds a hash of source, flags and compiler, so a change of any of them builds anew. A checksum
+at the end of the file tells a whole one from a torn one: loading a truncated library would kill the process.
+"""
+
+import ctypes
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+
+from acf.files import cache_directory
+
+NATIVE_DIRECTORY = Path(__file__).parents[1] / "native"
+COMMON_FLAGS = ("-std=c++17", "-O3", "-fPIC", "-fno-math-errno", "-fvisibility=hidden", "-w")
+AVX512_FLAGS = (
+    "-DACF_ISA_AVX512",
+    *("-mavx512f", "-mavx512dq", "-mavx512bw", "-mavx512vl", "-mavx2", "-mfma", "-mprefer-vector-width=512"),
+)
+X86_FLAGS = {
+    "portable": (),
+    "avx2": ("-DACF_ISA_AVX2", "-mavx2", "-mfma"),
+    "avx512": AVX512_FLAGS,
+    "avx512bf16": (*AVX512_FLAGS, "-DACF_ISA_AVX512BF16", "-mavx512bf16"),
+}
+OPTIONAL_INSTRUCTION_SETS = ("avx512bf16",)  # younger than compilers in use: g++ 10 and clang++ 9 know it
+CHECKSUM_BYTES = hashlib.sha256().digest_size
+
+
+class CpuKernelWarning(UserWarning):
+    """The native CPU kernels could not be built, so sparse layers run at the speed of dense ones."""
+
+
+class KernelBuildError(Exception):
+    """The compiler is missing or refused the source; the text says which."""
+
+
+@dataclass(frozen=True)
+class Compiler:
+    """A C++ compiler: its command and what it says about itself."""
+
+    command: str
+    version: str
+
+
+def find_compiler() -> Compiler:
+    """The first of ``$CXX``, ``c++``, ``g++`` and ``clang++`` that runs."""
+    for command in (os.environ.get("CXX", ""), "c++", "g++", "clang++"):
+        path = shutil.which(command) if command else None
+        if path is None:
+            continue
+        answer = subprocess.run([path, "--version"], capture_output=True, text=True, check=False)
+        if answer.returncode == 0:
+            return Compiler(path, answer.stdout)
+    raise KernelBuildError("no C++ compiler found ($CXX, c++, g++, clang++)")
+
+
+def library_name(compiler: Compiler) -> str:
+    """File name of the library this source, these flags and this compiler make."""
+    digest = hashlib.sha256()
+    for source in sorted(NATIVE_DIRECTORY.iterdir()):
+        if source.suffix in (".cpp", ".h"):
+            digest.update(source.name.encode() + b"\0" + source.read_bytes())
+    digest.update(repr((COMMON_FLAGS, _instruction_set_flags(), platform.machine(), compiler)).encode())
+    return f"cpu-kernels-{digest.hexdigest()[:24]}.so"
+
+
+def build(compiler: Compiler, library: Path) -> None:
+    """Compile into a scratch directory beside ``library``, then move it there in one step."""
+    with tempfile.TemporaryDirectory(dir=library.parent, prefix="build-") as scratch:
+        try:
+            built = _compile(compiler, Path(scratch), ("-fopenmp",))
+        except KernelBuildError:
+            built = _compile(compiler, Path(scratch), ())  # a compiler without OpenMP: one thread
+        content = built.read_bytes()
+        built.write_bytes(content + hashlib.sha256(content).digest())
+        os.replace(built, library)
+
+
+def is_whole(library: Path) -> bool:
+    """Whether the file exists and ends with the checksum of what comes before."""
+    try:
+        content = library.read_bytes()
+    except OSError:
+        return False
+    return hashlib.sha256(content[:-CHECKSUM_BYTES]).digest() == content[-CHECKSUM_BYTES:]
+
+
+_lock = Lock()
+_loaded: list[ctypes.CDLL | None] = []
+
+
+def load_library() -> ctypes.CDLL | None:
+    """The kernels, built if need be; None, after one warning, where they cannot be built."""
+    if not _loaded:
+        with _lock:
+            if not _loaded:
+                _loaded.append(_load_or_warn())
+    return _loaded[0]
+
+
+def _load_or_warn() -> ctypes.CDLL | None:
+    try:
+        return _load()
+    except (KernelBuildError, OSError) as error:
+        warnings.warn(
+            f"acf: native CPU kernels are off ({error}), sparse layers run as dense torch; "
+            "install a C++ compiler (for example g++) or name one in $CXX",
+            CpuKernelWarning,
+            stacklevel=2,
+        )
+        return None
+
+
+def _load() -> ctypes.CDLL:
+    compiler = find_compiler()
+    name = library_name(compiler)
+    directory = cache_directory()
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        return _load_from(directory / name, compiler)
+    except OSError:  # an unwritable cache: build for this process alone
+        with tempfile.TemporaryDirectory(prefix="acf-") as scratch:
+            return _load_from(Path(scratch) / name, compiler)
+
+
+def _load_from(library: Path, compiler: Compiler) -> ctypes.CDLL:
+    if not is_whole(library):
+        build(compiler, library)
+    return ctypes.CDLL(str(library))
+
+
+def _instruction_set_flags() -> dict[str, tuple[str, ...]]:
+    """Flags of each object made from ``passes.cpp``, by instruction set."""
+    is_x86 = platform.machine().lower() in ("x86_64", "amd64")
+    return X86_FLAGS if is_x86 else {"portable": ()}
+
+
+def _compile(compiler: Compiler, scratch: Path, openmp: tuple[str, ...]) -> Path:
+    """Compile every object at the same time and link them; OpenMP is the runtime torch has already loaded."""
+    objects = {name: str(scratch / f"passes_{name}.o") for name in _instruction_set_flags()}
+    source = str(NATIVE_DIRECTORY / "passes.cpp")
+    running = {
+        name: _start(compiler, [*COMMON_FLAGS, *openmp, *flags, f"-DACF_ISA={name}", "-c", source, "-o", objects[name]])
+        for name, flags in _instruction_set_flags().items()
+    }
+    failures = {name: message for name, process in running.items() if (message := _failure(process)) is not None}
+    for name, message in failures.items():
+        if name not in OPTIONAL_INSTRUCTION_SETS:
+            raise KernelBuildError(f"{compiler.command} failed: {message}")
+        del objects[name]
+    dispatch, library = scratch / "dispatch.o", scratch / "library.so"
+    built = [f"-DACF_HAS_{name}" for name in objects]
+    source = str(NATIVE_DIRECTORY / "dispatch.cpp")
+    for arguments in (
+        [*COMMON_FLAGS, *built, "-c", source, "-o", str(dispatch)],
+        ["-shared", *openmp, *objects.values(), str(dispatch), "-o", str(library)],
+    ):
+        message = _failure(_start(compiler, arguments))
+        if message is not None:
+            raise KernelBuildError(f"{compiler.command} failed: {message}")
+    return library
+
+
+def _start(compiler: Compiler, arguments: list[str]) -> subprocess.Popen[str]:
+    command = [compiler.command, *arguments]
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+
+
+def _failure(process: subprocess.Popen[str]) -> str | None:
+    """The first line of the compiler's complaint, once it has ended; None where it has none."""
+    message = process.communicate()[1]
+    return None if process.returncode == 0 else (message.strip() or "no message").splitlines()[0]

@@ -1,0 +1,229 @@
+"""CPU kernels of the custom ops: native code where it applies, else `reference`.
+
+Native kernels take float32 and bfloat16, square blocks of 8, 16, 32 and 64, and any strides. A linear layer runs as a
+1x1 convolution over images one row high (strips of tokens). Operands whose shapes do not match go to the reference, so
+that torch raises its own error. ``ACF_CPU_KERNELS=0`` in the environment turns the native kernels off.
+"""
+
+import os
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from acf.ops import dense, reference
+from acf.ops.conv import split_arguments
+from acf.ops.cpu.build import load_library
+from acf.ops.cpu.call import Operands, instruction_set, run_conv2d, run_linear
+from acf.ops.geometry import Conv2dGeometry
+from acf.ops.reference import grid_cols, grid_rows
+from acf.sparse import BlockLayout, BlockTopology
+
+NATIVE_BLOCKS = (8, 16, 32, 64)
+NATIVE_DTYPES = (torch.float32, torch.bfloat16)
+NATIVE_ALLOWED = os.environ.get("ACF_CPU_KERNELS", "1") != "0"
+NORM_CHUNK_ELEMENTS = 1 << 20  # gradient elements that exist at a time while norms are taken
+
+
+def block_linear(x: Tensor, weight: Tensor, bias: Tensor | None, *indices: Tensor) -> Tensor:
+    """CPU kernel of ``acf::block_linear_forward``."""
+    topology = BlockTopology(*indices)
+    fits = x.shape[1] == grid_cols(topology) * weight.shape[2] and _bias_fits(bias, weight, topology)
+    if not fits or not _applies(weight.shape[1:], x, weight, topology):
+        return reference.linear(x, weight, topology, bias)
+    y = x.new_empty(x.shape[0], grid_rows(topology) * weight.shape[1])
+    run_linear("acf_forward", Operands(x, y, weight, bias), topology)
+    return y
+
+
+def block_linear_input_grad(output_grad: Tensor, weight: Tensor, *indices: Tensor) -> Tensor:
+    """CPU kernel of ``acf::block_linear_input_grad``."""
+    topology = BlockTopology(*indices)
+    fits = output_grad.shape[1] == grid_rows(topology) * weight.shape[1]
+    if not fits or not _applies(weight.shape[1:], output_grad, weight, topology):
+        return reference.linear_input_grad(output_grad, weight, topology)
+    in_features = grid_cols(topology) * weight.shape[2]
+    input_grad = output_grad.new_empty(output_grad.shape[0], in_features)
+    run_linear("acf_input_gradient", Operands(input_grad, output_grad, weight), topology)
+    return input_grad
+
+
+def block_linear_weight_grad(output_grad: Tensor, x: Tensor, *rest: Any) -> Tensor:
+    """CPU kernel of ``acf::block_linear_weight_grad``."""
+    topology, dtype = BlockTopology(*rest[:6]), rest[6]
+    height = output_grad.shape[1] // grid_rows(topology)
+    width = x.shape[1] // grid_cols(topology)
+    if x.shape[0] != output_grad.shape[0] or not _applies((height, width), output_grad, x, topology):
+        return reference.linear_weight_grad(output_grad, x, topology).to(dtype)
+    weight_grad = x.new_empty(topology.block_rows.numel(), height, width)
+    run_linear("acf_weight_gradient", Operands(x, output_grad, weight_grad), topology)
+    return weight_grad.to(dtype)
+
+
+def block_gradient_norms(
+    output_grad: Tensor, x: Tensor, candidate_rows: Tensor, candidate_cols: Tensor, block_shape: list[int]
+) -> Tensor:
+    """CPU kernel of ``acf::block_gradient_norms``."""
+    if dense.dense_chosen():
+        return dense.linear_gradient_norms(output_grad, x, candidate_rows, candidate_cols, block_shape)
+    height, width = block_shape
+    if x.shape[0] != output_grad.shape[0] or not _applies((height, width), output_grad, x):
+        return reference.gradient_norms(output_grad, x, candidate_rows, candidate_cols, (height, width))
+
+    def write_gradient(gradient: Tensor, topology: BlockTopology) -> None:
+        run_linear("acf_weight_gradient", Operands(x, output_grad, gradient), topology)
+
+    layout = BlockLayout(output_grad.shape[1], x.shape[1], height, width)
+    return _norms(write_gradient, x, candidate_rows, candidate_cols, layout)
+
+
+def block_conv2d(x: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any) -> Tensor:
+    """CPU kernel of ``acf::block_conv2d_forward``."""
+    topology, geometry = split_arguments(rest)
+    out_size = geometry.output_size(x.shape[2], x.shape[3])
+    y_size = (x.shape[0], grid_rows(topology) * weight.shape[1], *out_size)
+    fits = (
+        _conv_fits(x.shape, y_size, geometry)
+        and _in_columns(x.shape, geometry) == grid_cols(topology) * weight.shape[2]
+        and _bias_fits(bias, weight, topology)
+    )
+    if not fits or not _applies(weight.shape[1:], x, weight, topology):
+        return reference.conv2d(x, weight, topology, geometry, bias)
+    y = torch.empty(y_size, dtype=x.dtype, memory_format=reference.memory_format_of(x))
+    run_conv2d("acf_forward", Operands(x, y, weight, bias), topology, geometry)
+    return y
+
+
+def block_conv2d_input_grad(output_grad: Tensor, weight: Tensor, *rest: Any) -> Tensor:
+    """CPU kernel of ``acf::block_conv2d_input_grad``."""
+    input_size, (topology, geometry) = rest[6], split_arguments((*rest[:6], *rest[7:]))
+    fits = (
+        _conv_fits(input_size, output_grad.shape, geometry)
+        and _in_columns(input_size, geometry) == grid_cols(topology) * weight.shape[2]
+        and output_grad.shape[1] == grid_rows(topology) * weight.shape[1]
+    )
+    if not fits or not _applies(weight.shape[1:], output_grad, weight, topology):
+        return reference.conv2d_input_grad(output_grad, weight, topology, input_size, geometry)
+    input_grad = torch.empty(input_size, dtype=output_grad.dtype, memory_format=reference.memory_format_of(output_grad))
+    run_conv2d("acf_input_gradient", Operands(input_grad, output_grad, weight), topology, geometry)
+    return input_grad
+
+
+def block_conv2d_weight_grad(output_grad: Tensor, x: Tensor, *rest: Any) -> Tensor:
+    """CPU kernel of ``acf::block_conv2d_weight_grad``."""
+    *arguments, dtype = rest
+    topology, geometry = split_arguments(arguments)
+    height = output_grad.shape[1] // grid_rows(topology)
+    width = _in_columns(x.shape, geometry) // grid_cols(topology)
+    fits = _conv_fits(x.shape, output_grad.shape, geometry)
+    if not fits or not _applies((height, width), output_grad, x, topology):
+        return reference.conv2d_weight_grad(output_grad, x, topology, geometry).to(dtype)
+    weight_grad = x.new_empty(topology.block_rows.numel(), height, width)
+    run_conv2d("acf_weight_gradient", Operands(x, output_grad, weight_grad), topology, geometry)
+    return weight_grad.to(dtype)
+
+
+def block_conv2d_gradient_norms(
+    output_grad: Tensor,
+    x: Tensor,
+    candidate_rows: Tensor,
+    candidate_cols: Tensor,
+    block_shape: list[int],
+    *pairs: list[int],
+) -> Tensor:
+    """CPU kernel of ``acf::block_conv2d_gradient_norms``."""
+    geometry = Conv2dGeometry.from_lists(*pairs)
+    if dense.dense_chosen():
+        return dense.conv2d_gradient_norms(output_grad, x, candidate_rows, candidate_cols, block_shape, geometry)
+    height, width = block_shape
+    fits = _conv_fits(x.shape, output_grad.shape, geometry)
+    if not fits or not _applies((height, width), output_grad, x):
+        return reference.conv2d_gradient_norms(
+            output_grad, x, candidate_rows, candidate_cols, (height, width), geometry
+        )
+
+    def write_gradient(gradient: Tensor, topology: BlockTopology) -> None:
+        run_conv2d("acf_weight_gradient", Operands(x, output_grad, gradient), topology, geometry)
+
+    layout = BlockLayout(output_grad.shape[1], _in_columns(x.shape, geometry), height, width)
+    return _norms(write_gradient, x, candidate_rows, candidate_cols, layout)
+
+
+def _norms(
+    write_gradient: Callable[[Tensor, BlockTopology], None],
+    x: Tensor,
+    candidate_rows: Tensor,
+    candidate_cols: Tensor,
+    layout: BlockLayout,
+) -> Tensor:
+    """Norms of the candidates' gradients, a bounded chunk of blocks at a time, those of a row together."""
+    block = layout.block_height
+    order = torch.argsort(candidate_rows.long() * layout.grid_cols + candidate_cols)
+    norms = torch.empty(order.numel(), dtype=torch.float32)
+    blocks_at_once = max(1, NORM_CHUNK_ELEMENTS // block**2)
+    buffer = x.new_empty(min(blocks_at_once, order.numel()), block, block)
+    for chosen in torch.split(order, blocks_at_once):
+        topology = _row_topology(candidate_rows[chosen], candidate_cols[chosen], layout.grid_rows)
+        gradient = buffer[: chosen.numel()]
+        write_gradient(gradient, topology)
+        norms[chosen] = torch.linalg.vector_norm(gradient, dim=(1, 2), dtype=torch.float32)
+    return norms
+
+
+def _row_topology(rows: Tensor, cols: Tensor, row_count: int) -> BlockTopology:
+    """The part of a topology that the weight gradient reads, of blocks sorted by row; a block may occur twice."""
+    offsets = torch.zeros(row_count + 1, dtype=torch.int32)
+    offsets[1:] = torch.bincount(rows.long(), minlength=row_count).cumsum(0)
+    slots = torch.arange(rows.numel(), dtype=torch.int32)
+    nothing = torch.empty(0, dtype=torch.int32)
+    return BlockTopology(rows.int(), cols.int(), offsets, slots, nothing, nothing)
+
+
+def _pays(block: int, dtype: torch.dtype, topology: BlockTopology) -> bool:
+    """Whether the native kernels beat the dense product at this density, by `docs/results/kernels-cpu.md`.
+
+    They match it at density 1 (blocks of 8: at 0.7), unless the processor multiplies bfloat16 itself and these
+    kernels, built by an old compiler or told not to, do not: then they compute in float32, at half its rate.
+    """
+    density = topology.block_rows.numel() / (grid_rows(topology) * grid_cols(topology))
+    limit = 0.7 if block == 8 else 1.0
+    if dtype == torch.bfloat16 and _multiplies_bfloat16() and instruction_set() != "avx512bf16":
+        limit *= 0.5
+    return density <= limit
+
+
+@cache
+def _multiplies_bfloat16() -> bool:
+    return bool(torch.cpu._is_avx512_bf16_supported())
+
+
+def _in_columns(input_size: Sequence[int], geometry: Conv2dGeometry) -> int:
+    """Columns of the weight matrix of a convolution: kernel taps times input channels."""
+    return input_size[1] * geometry.taps
+
+
+def _conv_fits(x_size: Sequence[int], y_size: Sequence[int], geometry: Conv2dGeometry) -> bool:
+    """Whether a convolution of this geometry makes ``y_size`` of ``x_size``, and at least one pixel of it."""
+    out_size = geometry.output_size(x_size[2], x_size[3])
+    return min(*x_size[2:], *out_size) >= 1 and x_size[0] == y_size[0] and out_size == tuple(y_size[2:])
+
+
+def _bias_fits(bias: Tensor | None, weight: Tensor, topology: BlockTopology) -> bool:
+    return bias is None or bias.shape == (grid_rows(topology) * weight.shape[1],)
+
+
+def _applies(block_shape: Sequence[int], first: Tensor, second: Tensor, topology: BlockTopology | None = None) -> bool:
+    """Whether the native kernels can take these operands and are worth it; the first time, builds them."""
+    height, width = block_shape
+    return (
+        not dense.dense_chosen()
+        and height == width
+        and height in NATIVE_BLOCKS
+        and first.dtype == second.dtype
+        and first.dtype in NATIVE_DTYPES
+        and (topology is None or _pays(height, first.dtype, topology))
+        and NATIVE_ALLOWED
+        and load_library() is not None
+    )

@@ -1,0 +1,218 @@
+"""The columns of results, operations and training runs, for terminal tables, the report and JSON alike.
+
+A new column of these tables is one entry here.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from acf.columns import BYTES, COUNT, PAGE, RATIO, SHARE, TERMINAL, Column, Format, si_format, typeset
+from acf.metrics import TrainingRecord
+from acf.report.compare import machine, percent, phase_name, speedups
+from acf.sim.result import OpResult, Result
+
+COMPARE, DEMO = "compare", "demo"
+"""The terminal tables of `acf compare` and `acf demo`, besides the report's page."""
+
+WHOLE_STEP = "whole step"
+_NO_BREAK = "\N{NO-BREAK SPACE}"
+_SECONDS, _JOULES, _HERTZ, _SI = si_format("s"), si_format("J"), si_format("Hz"), si_format("")
+
+
+@dataclass(frozen=True)
+class SummaryRow:
+    """A result, its ``speedup`` over a baseline (None: there is none), and the training runs of its workload."""
+
+    result: Result
+    speedup: float | None
+    training: tuple[TrainingRecord, ...] = ()
+
+    def mean(self, figure: Callable[[TrainingRecord], float]) -> "Mean | None":
+        """The mean of a figure over the training runs."""
+        return Mean(fmean(figure(record) for record in self.training), len(self.training)) if self.training else None
+
+
+@dataclass(frozen=True)
+class Mean:
+    """A mean ``value`` over ``runs`` runs."""
+
+    value: float
+    runs: int
+
+
+def _mean_text(mean: Mean) -> str:
+    return f"{mean.value:.1%}" + (f" (mean of {mean.runs})" if mean.runs > 1 else "")
+
+
+_MEAN = typeset(_mean_text, "%", " %")
+
+SUMMARY: tuple[Column[SummaryRow], ...] = (
+    Column("workload", "workload", lambda row: row.result.workload, places=(DEMO, PAGE), names_row=True),
+    Column("architecture", "architecture", lambda row: row.result.architecture, css="name"),
+    Column("machine", "clock, node", lambda row: machine(row.result), places=(PAGE,), css="fixed quiet"),
+    Column("macs_per_cycle", "MACs per cycle", lambda row: row.result.macs_per_cycle, COUNT, places=(COMPARE,)),
+    Column("clock_hz", "clock", lambda row: row.result.clock_hz, _HERTZ, places=(COMPARE,)),
+    Column(
+        "test_accuracy",
+        "test accuracy",
+        lambda row: row.mean(lambda record: record.test_accuracy),
+        _MEAN,
+        "share of test examples classified correctly at the end of training",
+        places=(DEMO, PAGE),
+    ),
+    Column(
+        "weight_sparsity",
+        "weight sparsity",
+        lambda row: row.mean(lambda record: record.weight_sparsity),
+        _MEAN,
+        "share of weights that are absent at the end of training",
+        places=(DEMO, PAGE),
+    ),
+    Column("cycles", "cycles", lambda row: row.result.cycles, COUNT),
+    Column("seconds", "time", lambda row: row.result.seconds, _SECONDS, places=(COMPARE, PAGE)),
+    Column("speedup", "speedup", lambda row: row.speedup, RATIO, "ratio of times, over the baseline"),
+    Column(
+        "utilization", "utilisation", lambda row: row.result.utilization, SHARE, "non-zero MACs / MAC slots (called U)"
+    ),
+    Column("energy_j", "energy", lambda row: row.result.energy_j, _JOULES),
+    Column(
+        "dram_bytes",
+        "DRAM",
+        lambda row: row.result.dram_bytes,
+        BYTES,
+        "bytes moved to and from DRAM",
+        places=(COMPARE, PAGE),
+    ),
+)
+"""One row for each result. The two columns of training are left out where no run is given."""
+
+TRAINING_KEYS = ("test_accuracy", "weight_sparsity")
+
+
+@dataclass(frozen=True)
+class OperationRow:
+    """An operation on a machine, or the sum of all its operations."""
+
+    op: OpResult
+    macs_per_cycle: int
+    clock_hz: float
+
+    @property
+    def slots(self) -> int:
+        """MAC slots of the operation: cycles times MACs per cycle."""
+        return self.op.cycles * self.macs_per_cycle
+
+    @property
+    def lost(self) -> dict[str, float]:
+        """Share of MAC slots lost by reason, largest first."""
+        largest_first = sorted(self.op.lost_slots.items(), key=lambda item: -item[1])
+        return {reason: lost / self.slots for reason, lost in largest_first if lost and self.slots}
+
+
+def _all_lost(lost: dict[str, float]) -> str:
+    return ", ".join(f"{reason} {percent(share)}".replace(" ", _NO_BREAK) for reason, share in lost.items())
+
+
+def _most_lost(lost: dict[str, float]) -> str:
+    return next(f"{reason} {share:.0%}" for reason, share in lost.items())
+
+
+OPERATION: tuple[Column[OperationRow], ...] = (
+    Column("name", "operation", lambda row: row.op.name, names_row=True),
+    Column("phase", "phase", lambda row: row.op.phase, Format(phase_name, is_number=False), css="fixed"),
+    Column("cycles", "cycles", lambda row: row.op.cycles, COUNT),
+    Column("seconds", "time", lambda row: row.op.cycles / row.clock_hz, _SECONDS, places=(PAGE,)),
+    Column("dense_macs", "dense MACs", lambda row: row.op.dense_macs, _SI, places=(PAGE,)),
+    Column(
+        "effectual_macs",
+        "effectual MACs",
+        lambda row: row.op.effectual_macs,
+        _SI,
+        "MACs whose two operands are non-zero",
+        places=(PAGE,),
+    ),
+    Column(
+        "utilization",
+        "utilisation",
+        lambda row: row.op.effectual_macs / row.slots if row.slots else None,
+        SHARE,
+        "effectual MACs / MAC slots (called U)",
+    ),
+    Column(
+        "lost",
+        "lost slots",
+        lambda row: row.lost or None,
+        Format(_all_lost, is_number=False),
+        "share of MAC slots without an effectual MAC, by reason",
+        places=(PAGE,),
+        css="lost",
+    ),
+    Column("dram_bytes", "DRAM", lambda row: row.op.dram_bytes, BYTES, "bytes moved to and from DRAM"),
+    Column("energy_j", "energy", lambda row: sum(row.op.energy_j.values()), _JOULES),
+    Column(
+        "most_lost",
+        "lost most to",
+        lambda row: row.lost or None,
+        Format(_most_lost),
+        "the reason that cost most MAC slots, and its share",
+        places=(TERMINAL,),
+    ),
+)
+"""One row for each operation of a result."""
+
+TRAINING: tuple[Column[TrainingRecord], ...] = (
+    Column("label", "run", lambda record: record.label, names_row=True),
+    Column("test_accuracy", "test accuracy", lambda record: record.test_accuracy, SHARE),
+    Column("weight_sparsity", "weight sparsity", lambda record: record.weight_sparsity, SHARE),
+    Column("steps", "steps", lambda record: len(record.losses), COUNT),
+    Column(
+        "last_loss",
+        "last loss",
+        lambda record: record.losses[-1] if record.losses else None,
+        Format(lambda loss: f"{loss:.4g}"),
+        "training loss of the last step",
+    ),
+    Column(
+        "moved_blocks",
+        "blocks moved",
+        lambda record: sum(blocks for _, blocks in record.moved_blocks),
+        COUNT,
+        "blocks dropped and grown elsewhere, over the run",
+    ),
+    Column("seconds", "wall-clock time", lambda record: record.seconds, _SECONDS),
+)
+"""One row for each training run."""
+
+
+def summary_columns(training: Sequence[TrainingRecord]) -> tuple[Column[SummaryRow], ...]:
+    """`SUMMARY`, without the columns of training where ``training`` is empty."""
+    return tuple(column for column in SUMMARY if training or column.key not in TRAINING_KEYS)
+
+
+def summary_rows(results: Sequence[Result], training: Sequence[TrainingRecord]) -> list[SummaryRow]:
+    """One row for each result; speedups as `acf.report.compare.speedups` gives them."""
+    return [
+        SummaryRow(result, speedup, tuple(record for record in training if record.label == result.workload))
+        for result, speedup in zip(results, speedups(results), strict=True)
+    ]
+
+
+def operation_rows(result: Result) -> list[OperationRow]:
+    """One row for each operation."""
+    return [OperationRow(op, result.macs_per_cycle, result.clock_hz) for op in result.ops]
+
+
+def whole_step_row(result: Result) -> OperationRow:
+    """The sum of all operations, without the slots it lost."""
+    total = OpResult(
+        name=WHOLE_STEP,
+        phase="",
+        cycles=result.cycles,
+        dense_macs=sum(op.dense_macs for op in result.ops),
+        effectual_macs=sum(op.effectual_macs for op in result.ops),
+        lost_slots={},
+        dram_bytes=result.dram_bytes,
+        energy_j=result.energy_breakdown_j,
+    )
+    return OperationRow(total, result.macs_per_cycle, result.clock_hz)

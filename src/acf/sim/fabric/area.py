@@ -1,0 +1,43 @@
+"""Area and leakage of the fabric: published MACs, memories of the SRAM table, routers as derived in `acf.cost.mesh`."""
+
+from math import sqrt
+from typing import TYPE_CHECKING
+
+from acf.cost import MAC_65NM_MM2, sram_leakage_mw, sram_mm2
+from acf.cost.mesh import router_mm2
+
+if TYPE_CHECKING:
+    from acf.sim.fabric.spec import AdaptiveFabric
+
+
+def area_mm2(spec: "AdaptiveFabric") -> dict[str, float]:
+    """Square millimetres by component."""
+    accumulators = sram_mm2(spec.technology_nm, spec.accumulator_bytes) * spec.scus
+    on_chip = sram_mm2(spec.technology_nm, spec.bank_bytes) * spec.on_chip_bytes / spec.bank_bytes
+    routers = router_mm2(spec.link_bytes, virtual_channels=1, queue_flits=spec.hop_cycles, groups=0)
+    return {
+        "mac": MAC_65NM_MM2.value * spec.macs_per_cycle,
+        "sram": _stores_mm2(spec) * spec.clusters + accumulators + on_chip,
+        "mesh": routers * spec.clusters,
+    }
+
+
+def cluster_side_mm(spec: "AdaptiveFabric") -> float:
+    """Side of a cluster, its MACs and memories in a square: the length of a link."""
+    macs = spec.scus_per_cluster * spec.lanes * MAC_65NM_MM2.value
+    accumulators = spec.scus_per_cluster * sram_mm2(spec.technology_nm, spec.accumulator_bytes)
+    return sqrt(macs + accumulators + _stores_mm2(spec))
+
+
+def leakage_w(spec: "AdaptiveFabric") -> float:
+    """Watts that leak from the memories."""
+    cluster = sram_leakage_mw(spec.technology_nm, spec.queue_bytes)
+    cluster += sram_leakage_mw(spec.technology_nm, spec.store_bytes)
+    accumulators = sram_leakage_mw(spec.technology_nm, spec.accumulator_bytes) * spec.scus
+    on_chip = sram_leakage_mw(spec.technology_nm, spec.bank_bytes) * spec.on_chip_bytes / spec.bank_bytes
+    return (cluster * spec.clusters + accumulators + on_chip) * 1e-3
+
+
+def _stores_mm2(spec: "AdaptiveFabric") -> float:
+    """Queue and store of a cluster."""
+    return sum(sram_mm2(spec.technology_nm, size) for size in (spec.queue_bytes, spec.store_bytes))

@@ -1,0 +1,77 @@
+"""Energy of one matrix product on the fabric, from the figures of `acf.cost`.
+
+Per MAC slot: a MAC, its sum in registers, one value of a parallel tile. Per row and parallel tile: the sums in and out
+of the accumulators. Per packet: a read of on-chip memory, every hop, and a write in every destination. Results leave
+the accumulators, travel, and are written on chip. An SCU without work, or with a zero, is clock-gated.
+"""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from acf.cost import MAC_65NM_PJ, REGISTER_65NM_PJ_PER_BYTE, sram_pj_per_byte
+from acf.cost.mesh import link_pj, router_pass_pj
+from acf.lowering import SERIAL, Program, Stream
+from acf.lowering.fabric_shape import SUM_BYTES
+from acf.sim.fabric.area import cluster_side_mm
+
+if TYPE_CHECKING:
+    from acf.sim.fabric.spec import AdaptiveFabric
+
+
+def product_j(spec: "AdaptiveFabric", program: Program, slots: int) -> dict[str, float]:
+    """Joules by component for a program that multiplies in ``slots`` MAC slots."""
+    picojoules = _compute_pj(spec, program, slots)
+    for stream in (program.rows, program.columns):
+        picojoules = {name: picojoules[name] + value for name, value in _packets_pj(spec, stream).items()}
+    result_flits = program.round_flits.astype(np.int64)
+    distance = spec.mesh_rows if program.reduces else np.arange(1, spec.mesh_columns + 1)
+    moved = int(result_flits.sum()) * spec.link_bytes
+    picojoules["mesh"] += int((result_flits * distance).sum()) * spec.link_bytes * _hop_pj_per_byte(spec)
+    picojoules["sram"] += moved * (_sram_pj(spec, spec.accumulator_bytes) + _sram_pj(spec, spec.bank_bytes, True))
+    return {name: value * 1e-12 for name, value in picojoules.items()}
+
+
+def control_j(spec: "AdaptiveFabric", update_cycles: int) -> float:
+    """Joules of one step's share of a topology update: a word read and one written in each of its cycles."""
+    access_pj = 4 * (_sram_pj(spec, spec.queue_bytes) + _sram_pj(spec, spec.queue_bytes, True))
+    return update_cycles / spec.topology_every_steps * access_pj * 1e-12
+
+
+def _compute_pj(spec: "AdaptiveFabric", program: Program, slots: int) -> dict[str, float]:
+    pairs = int(np.bitwise_count(program.rows.parallel_tiles).sum())  # a serial and a parallel tile met in a cluster
+    accumulator_pj = _sram_pj(spec, spec.accumulator_bytes) + _sram_pj(spec, spec.accumulator_bytes, True)
+    sums_pj = pairs * spec.tile**2 * SUM_BYTES * accumulator_pj
+    values_pj = slots * spec.value_bytes * _sram_pj(spec, spec.store_bytes)
+    return {
+        "mac": slots * (MAC_65NM_PJ.value + 2 * SUM_BYTES * REGISTER_65NM_PJ_PER_BYTE.value),
+        "sram": sums_pj + values_pj,
+        "mesh": 0.0,
+    }
+
+
+def _packets_pj(spec: "AdaptiveFabric", stream: Stream) -> dict[str, float]:
+    """Picojoules of fetching, carrying and storing all packets of a stream."""
+    payload = stream.flits.astype(np.int64) * spec.link_bytes
+    hops = np.zeros(stream.packets, dtype=np.int64)
+    for distance in range(max(spec.mesh_rows, spec.mesh_columns)):
+        hops[(stream.destinations >> np.uint64(distance)) & np.uint64(1) > 0] = distance + 1
+    copies = np.bitwise_count(stream.destinations).astype(np.int64)
+    serial = stream.kind == SERIAL
+    stored = float((payload * copies)[serial].sum()) * _sram_pj(spec, spec.queue_bytes, True)
+    stored += float((payload * copies)[~serial].sum()) * _sram_pj(spec, spec.store_bytes, True)
+    return {
+        "mac": 0.0,
+        "sram": float(payload.sum()) * _sram_pj(spec, spec.bank_bytes) + stored,
+        "mesh": float((payload * hops).sum()) * _hop_pj_per_byte(spec),
+    }
+
+
+def _hop_pj_per_byte(spec: "AdaptiveFabric") -> float:
+    """A byte through a router and over a link; routers look nothing up, the controller reads the table."""
+    flit_pj = router_pass_pj(spec.link_bytes, groups=0) + link_pj(spec.link_bytes, cluster_side_mm(spec))
+    return flit_pj / spec.link_bytes
+
+
+def _sram_pj(spec: "AdaptiveFabric", size_bytes: int, write: bool = False) -> float:
+    return sram_pj_per_byte(spec.technology_nm, size_bytes, write)

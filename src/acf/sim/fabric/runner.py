@@ -1,0 +1,75 @@
+"""Running one matrix product on the fabric: cycles, MAC slots by what became of them, energy."""
+
+from math import ceil
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from acf.lowering import Gemm, Program
+from acf.lowering.tiled_product import TiledProduct
+from acf.sim.accelerator import ComputeCount
+from acf.sim.fabric.energy import control_j, product_j
+from acf.sim.fabric.play import Played, play
+from acf.sim.fabric.topology_update import topology_update_cycles
+
+if TYPE_CHECKING:
+    from acf.sim.fabric.spec import AdaptiveFabric
+
+VECTOR_PASSES: dict[str, int] = {"forward": 3, "input_grad": 4, "weight_grad": 8}
+"""Operations of the vector unit on every output value of a product, an assumption.
+
+forward: a normalisation's sums and its affine map, then the activation; input_grad: the activation's derivative, two
+sums and their combination; weight_grad: AdamW on every kept weight.
+"""
+
+
+def run_product(
+    spec: "AdaptiveFabric", gemm: Gemm, product: TiledProduct, program: Program, dram_bytes: int
+) -> ComputeCount:
+    """Counts of ``gemm``, cut into the tiles of ``product`` and lowered to ``program``, whatever its mapping.
+
+    ``dram_bytes`` cross the pins meanwhile.
+    """
+    played = play(program, spec, spec.dram_port, dram_bytes, spec.engine)
+    effectual = gemm.effectual_macs()
+    multiplied = _multiplied_slots(spec, product, effectual)
+    update_cycles = topology_update_cycles(spec, product, program.reduces)
+    return ComputeCount(
+        cycles=played.cycles,
+        dense_macs=gemm.dense_macs,
+        effectual_macs=effectual,
+        lost_slots=_lost_slots(spec, played, multiplied, effectual),
+        energy_j=product_j(spec, program, multiplied) | {"control": control_j(spec, update_cycles)},
+        other_cycles=_vector_cycles(spec, gemm) + ceil(update_cycles / spec.topology_every_steps),
+    )
+
+
+def _multiplied_slots(spec: "AdaptiveFabric", product: TiledProduct, effectual: int) -> int:
+    """MAC slots of every non-zero of the serial operand times the width of every parallel tile it meets.
+
+    Where zeros of both operands are skipped, only the effectual ones.
+    """
+    if spec.skip == "both":
+        return effectual
+    widths = product.parallel.widths.astype(np.float64)
+    present = product.present.astype(np.float64)
+    if product.needed is None:
+        return int(np.dot(product.serial.tile_nonzeros.sum(axis=0), present.T @ widths))
+    met: NDArray[np.float64] = product.serial.tile_nonzeros.astype(np.float64) @ present.T
+    columns: NDArray[np.float64] = (met * product.needed).sum(axis=0)
+    return int(np.dot(columns, widths))
+
+
+def _lost_slots(spec: "AdaptiveFabric", played: Played, multiplied: int, effectual: int) -> dict[str, int]:
+    """MAC slots that were no effectual MAC, by reason."""
+    lost = {reason: cycles * spec.lanes for reason, cycles in played.by_reason.items()}
+    issued = lost.pop("work")
+    beyond = "gated" if spec.skip == "gate" else "edge"
+    return {beyond: issued - multiplied, "ineffectual": multiplied - effectual} | lost
+
+
+def _vector_cycles(spec: "AdaptiveFabric", gemm: Gemm) -> int:
+    """Cycles of the vector unit on the outputs of a product."""
+    kept = gemm.m * gemm.n if gemm.needed is None else int(gemm.needed.sum())
+    return ceil(kept * VECTOR_PASSES[gemm.phase] / spec.vector_lanes)

@@ -1,0 +1,133 @@
+"""Distributed training: sums over processes, DistributedDataParallel for layers that shrink, and FSDP's limits."""
+
+import gc
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from acf.errors import TopologyError
+from acf.nn import BlockSparseLayer, block_sparse_layers
+from acf.sparse import is_sharded
+
+
+def process_count() -> int:
+    """Number of processes of the default group; 1 where there is none."""
+    if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
+        return 1
+    return torch.distributed.get_world_size()
+
+
+def sum_over_processes(tensor: Tensor) -> Tensor:
+    """``tensor`` summed over all processes, in place; unchanged where there is one process."""
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        torch.distributed.all_reduce(tensor)
+    return tensor
+
+
+def unwrapped(model: nn.Module) -> nn.Module:
+    """The user's own model inside DistributedDataParallel, DataParallel and ``torch.compile``, in any order."""
+    while True:
+        if isinstance(model, DistributedDataParallel | nn.DataParallel):
+            model = model.module
+        elif isinstance(getattr(model, "_orig_mod", None), nn.Module):
+            model = model._orig_mod  # type: ignore[assignment]
+        else:
+            return model
+
+
+def check_can_shrink(layers: Mapping[str, BlockSparseLayer]) -> None:
+    """Refuse to shrink parameters whose shape a wrapper has fixed: DDP in its buckets, FSDP in its shards."""
+    replicated = _ddp_parameters() if layers else set()
+    for name, layer in layers.items():
+        sharded = is_sharded(layer.weight)
+        if sharded or id(layer.weight) in replicated:
+            remedy = "" if sharded else "wrap it with acf.data_parallel(model), "
+            raise TopologyError(
+                f"{name} must shrink from {layer.present_blocks} to {layer.target_blocks} blocks, and "
+                f"{'FSDP' if sharded else 'DistributedDataParallel'} holds its weight at a fixed shape; "
+                f'{remedy}use init="sparse", or wrap the model when it has reached its target'
+            )
+
+
+def _ddp_parameters() -> set[int]:
+    """Identities of all parameters whose gradients a DistributedDataParallel in this process reduces."""
+    if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
+        return set()
+    wrappers = [each for each in gc.get_objects() if issubclass(type(each), DistributedDataParallel)]
+    return {identity for wrapper in wrappers for identity in bucketed_parameters(wrapper)}
+
+
+def data_parallel(model: nn.Module, **options: Any) -> DistributedDataParallel:
+    """``model`` in a DistributedDataParallel with ``options``, whose block-sparse layers may shrink.
+
+    DistributedDataParallel fixes the shape of every gradient in its buckets. The weights of layers that have more
+    blocks than their target (``init="dense"``) are therefore left out of the buckets; their gradients are averaged at
+    the end of the backward pass, at the size they then have, unless ``no_sync()`` is on. Layers that start sparse are
+    reduced in buckets. Build the optimizer and call `acf.attach` before or after.
+    """
+    if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
+        raise TopologyError(
+            "there is no process group to replicate over; call torch.distributed.init_process_group first"
+        )
+    layers = {name: layer for name, layer in block_sparse_layers(model).items() if _will_shrink(layer)}
+    names = [f"{prefix}.{name}" if prefix else name for prefix, layer in layers.items() for name in _tensors(layer)]
+    DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(model, names)  # type: ignore[no-untyped-call]
+    wrapper = DistributedDataParallel(model, **options)
+    weights = [layer.weight for layer in layers.values() if layer.weight.requires_grad]
+    for layer in layers.values():
+        for tensor in _tensors(layer).values():
+            torch.distributed.broadcast(tensor, group=wrapper.process_group, group_src=0)
+    average = _AfterBackward(wrapper, weights)
+    for weight in weights:
+        weight.register_post_accumulate_grad_hook(average.on_gradient)  # type: ignore[no-untyped-call]
+    return wrapper
+
+
+def bucketed_parameters(wrapper: DistributedDataParallel) -> set[int]:
+    """Identities of the parameters whose gradients lie in the wrapper's buckets, at fixed shapes."""
+    named = wrapper.module.named_parameters()
+    return {id(parameter) for name, parameter in named if name not in wrapper.parameters_to_ignore}
+
+
+def _will_shrink(layer: BlockSparseLayer) -> bool:
+    return layer.present_blocks > layer.target_blocks
+
+
+def _tensors(layer: BlockSparseLayer) -> Mapping[str, Tensor]:
+    """The tensors whose shape changes when the layer shrinks, weight and topology, by their names in the layer."""
+    return {"weight": layer.weight.data} | layer.topology._asdict()
+
+
+class _AfterBackward:
+    """Averages the gradients of ``weights`` over all processes at the end of a backward pass.
+
+    One collective per layer, in the order of the layers and after those of the wrapper: all processes agree on that
+    order, in whatever order their gradients were computed.
+    """
+
+    def __init__(self, wrapper: DistributedDataParallel, weights: list[nn.Parameter]) -> None:
+        self.wrapper = wrapper
+        self.weights = weights
+        self.is_due = False
+
+    def on_gradient(self, _: Tensor) -> None:
+        """Queue the average for the end of the backward pass, at its first gradient."""
+        if self.wrapper.require_backward_grad_sync and not self.is_due:
+            self.is_due = True
+            torch.autograd.Variable._execution_engine.queue_callback(self._average)
+
+    @torch.no_grad()
+    def _average(self) -> None:
+        self.is_due = False
+        group = self.wrapper.process_group
+        for weight in self.weights:
+            if weight.grad is None:  # not used by this process, but perhaps by another
+                weight.grad = torch.zeros_like(weight)
+        gradients = [weight.grad for weight in self.weights if weight.grad is not None]
+        pending = [torch.distributed.all_reduce(gradient, group=group, async_op=True) for gradient in gradients]
+        for gradient, work in zip(gradients, pending, strict=True):
+            work.wait()
+            gradient /= torch.distributed.get_world_size(group)

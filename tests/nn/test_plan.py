@@ -1,0 +1,72 @@
+"""Planning a sparse model by times measured on this machine."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+import acf
+from acf.errors import SparsityError
+from acf.nn import block_sparse_layers
+from acf.nn.plan import PlannedLayer, SparsityPlan, plan
+
+SPEC = acf.BlockSparsity(0.75, block=16, distribution="cost")
+
+
+def mlp() -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 64), nn.ReLU(), nn.Linear(64, 10))
+
+
+def planned(densities: dict[str, float]) -> SparsityPlan:
+    layers = tuple(PlannedLayer(name, density, 1e-3, 1e-4) for name, density in densities.items())
+    return SparsityPlan(SPEC, layers, step_seconds=4e-3, planned_seconds=2e-3)
+
+
+def test_a_plan_names_every_layer_and_leaves_the_model_as_it_is() -> None:
+    model = mlp()
+    before = copy.deepcopy(model.state_dict())
+    found = plan(model, torch.randn(32, 64), SPEC)
+    assert {layer.name for layer in found.layers} == {"0", "2", "4"}
+    assert [layer.density for layer in found.layers if layer.name == "4"] == [1.0]
+    assert not block_sparse_layers(model)
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+
+
+def test_the_speedup_counts_what_stays_as_it_is() -> None:
+    found = plan(mlp(), torch.randn(32, 64), SPEC)
+    saved = sum(layer.dense_seconds - layer.planned_seconds for layer in found.layers)
+    assert found.planned_seconds == pytest.approx(found.step_seconds - saved)
+    assert found.speedup == pytest.approx(found.step_seconds / found.planned_seconds)
+
+
+def test_sparsify_takes_a_plan_and_keeps_its_densities() -> None:
+    model = mlp()
+    summary = acf.sparsify_(model, planned({"0": 0.25, "2": 1.0}))
+    layers = block_sparse_layers(model)
+    assert list(layers) == ["0"]
+    assert layers["0"].density == 0.25
+    assert dict(summary.left_dense)["2"] == "filter_fn leaves it out"
+
+
+def test_a_plan_for_another_model_is_refused_by_name() -> None:
+    with pytest.raises(SparsityError, match="'9', which the model does not have"):
+        acf.sparsify_(mlp(), planned({"9": 0.25}))
+
+
+def test_a_plan_that_leaves_all_dense_is_refused() -> None:
+    with pytest.raises(SparsityError, match="train it dense"):
+        acf.sparsify_(mlp(), planned({"0": 1.0}))
+
+
+def test_without_a_layer_that_holds_a_block_planning_is_refused() -> None:
+    with pytest.raises(SparsityError, match="use a smaller block"):
+        plan(nn.Sequential(nn.Linear(8, 8)), torch.randn(4, 8), SPEC)
+
+
+def test_a_plan_prints_as_a_table_of_layers() -> None:
+    text = str(planned({"0": 0.25, "2": 1.0}))
+    assert text.splitlines()[0] == "2.00x for the whole step: 4.00 to 2.00 ms, forward and backward"
+    assert "25.0%" in text.splitlines()[1]
+    assert "dense" in text.splitlines()[2]

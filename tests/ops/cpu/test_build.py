@@ -1,0 +1,142 @@
+"""How the native CPU kernels are built, cached, and done without."""
+
+import ctypes
+import os
+import shutil
+import stat
+import subprocess
+import sys
+import threading
+import warnings
+from pathlib import Path
+
+import pytest
+import torch
+
+from acf.ops import reference
+from acf.ops.cpu import build as cpu_build
+from acf.ops.cpu import call as cpu_call
+from acf.ops.cpu import kernels
+from acf.ops.cpu.call import INSTRUCTION_SETS
+from acf.ops.linear import block_linear_forward
+from acf.sparse import BlockLayout, BlockTopology
+
+pytestmark = pytest.mark.skipif(
+    not any(shutil.which(name) for name in (os.environ.get("CXX") or "c++", "g++", "clang++")),
+    reason="no C++ compiler",
+)
+
+
+def run_python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    source = str(Path(kernels.__file__).parents[3])
+    variables = {**os.environ, "PYTHONPATH": source, **environment}
+    return subprocess.run([sys.executable, "-c", code], env=variables, capture_output=True, text=True, check=False)
+
+
+# Compiled without optimising, which is sooner done.
+CALL = (
+    "from acf.ops.cpu import build as cpu_build\n"
+    "cpu_build.COMMON_FLAGS = tuple('-O0' if flag == '-O3' else flag for flag in cpu_build.COMMON_FLAGS)\n"
+    "import torch, acf.ops; from acf.ops.cpu import call\n"
+    "from acf.sparse import BlockLayout, BlockTopology\n"
+    "topology = BlockTopology.from_mask(BlockLayout(16, 16, 8, 8), torch.ones(2, 2, dtype=torch.bool))\n"
+    "y = [acf.ops.block_linear(torch.ones(3, 16), torch.ones(4, 8, 8), topology) for _ in range(3)]\n"
+    "assert bool((y[-1] == 16).all())\n"
+    "print(call.instruction_set())\n"
+)
+
+
+def test_importing_builds_nothing(tmp_path: Path) -> None:
+    answer = run_python("import acf.ops", ACF_CACHE_DIR=str(tmp_path / "cache"))
+    assert answer.returncode == 0, answer.stderr
+    assert not (tmp_path / "cache").exists()
+
+
+def test_two_processes_may_build_at_once(tmp_path: Path) -> None:
+    answers: list[subprocess.CompletedProcess[str]] = []
+    workers = [
+        threading.Thread(target=lambda: answers.append(run_python(CALL, ACF_CACHE_DIR=str(tmp_path)))) for _ in range(2)
+    ]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert [answer.returncode for answer in answers] == [0, 0], [answer.stderr for answer in answers]
+    assert [path.suffix for path in tmp_path.iterdir()] == [".so"]
+
+
+@pytest.mark.parametrize("damage", ["truncated", "flipped", "empty"])
+def test_a_broken_cache_file_is_rebuilt(damage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiler = cpu_build.find_compiler()
+    library = tmp_path / cpu_build.library_name(compiler)
+    whole = b"library" * 1000
+    library.write_bytes(whole + cpu_build.hashlib.sha256(whole).digest())
+    assert cpu_build.is_whole(library)
+    content = bytearray(library.read_bytes())
+    content[500] ^= 1
+    damaged = {"truncated": content[:1000], "flipped": content, "empty": b""}[damage]
+    library.write_bytes(damaged)
+    built: list[Path] = []
+    monkeypatch.setattr(cpu_build, "build", lambda compiler, path: built.append(path))
+    monkeypatch.setattr(cpu_build.ctypes, "CDLL", lambda path: path)
+    cpu_build._load_from(library, compiler)
+    assert built == [library]
+
+
+def test_an_unwritable_cache_is_no_obstacle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("a file where the directory should be")
+    answer = run_python(CALL, ACF_CACHE_DIR=str(blocked / "cache"))
+    assert answer.returncode == 0, answer.stderr
+    assert answer.stdout.strip() in INSTRUCTION_SETS
+
+
+def test_without_a_compiler_there_is_one_warning_and_the_right_result(tmp_path: Path) -> None:
+    answer = run_python(CALL, ACF_CACHE_DIR=str(tmp_path), PATH=str(tmp_path), CXX="")
+    assert answer.returncode == 0, answer.stderr
+    assert answer.stdout.strip() == "None"
+    assert answer.stderr.count("CpuKernelWarning") == 1
+    assert "install a C++ compiler" in answer.stderr
+
+
+def test_a_compiler_that_fails_is_named_in_the_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = tmp_path / "fake-cxx"
+    fake.write_text('#!/bin/sh\n[ "$1" = --version ] && echo 1.0 && exit 0\necho "no such flag" >&2\nexit 1\n')
+    fake.chmod(fake.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("CXX", str(fake))
+    monkeypatch.setenv("ACF_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr(cpu_build, "_loaded", [])
+    with pytest.warns(cpu_build.CpuKernelWarning, match=r"fake-cxx failed: no such flag") as caught:
+        assert cpu_build.load_library() is None
+    assert len(caught) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert cpu_build.load_library() is None
+
+
+def test_a_compiler_without_bfloat16_instructions_builds_the_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = cpu_build.find_compiler()
+    old = tmp_path / "old-cxx"
+    refusal = "case \"$*\" in *-mavx512bf16*) echo 'unrecognized option' >&2; exit 1;; esac"
+    old.write_text(f'#!/bin/sh\n{refusal}\nexec {real.command} "$@"\n')
+    old.chmod(old.stat().st_mode | stat.S_IXUSR)
+    unoptimised = tuple("-O0" if flag == "-O3" else flag for flag in cpu_build.COMMON_FLAGS)
+    monkeypatch.setattr(cpu_build, "COMMON_FLAGS", unoptimised)
+    cpu_build.build(cpu_build.Compiler(str(old), real.version), tmp_path / "library.so")
+    monkeypatch.setattr(cpu_build, "_loaded", [ctypes.CDLL(str(tmp_path / "library.so"))])
+    assert cpu_call.instruction_set() in INSTRUCTION_SETS[:-1]
+    monkeypatch.setattr(kernels, "_pays", lambda *arguments: True)  # not the dense product
+    topology = BlockTopology.from_mask(BlockLayout(16, 16, 8, 8), torch.ones(2, 2, dtype=torch.bool))
+    x, weight = torch.randn(5, 16).bfloat16(), torch.randn(4, 8, 8).bfloat16()
+    expected = reference.linear(x.double(), weight.double(), topology)
+    error = (block_linear_forward(x, weight, None, *topology).double() - expected).norm() / expected.norm()
+    assert float(error) < 8e-3
+
+
+def test_the_environment_turns_the_kernels_off(tmp_path: Path) -> None:
+    products = CALL.partition("print")[0]
+    answer = run_python(products, ACF_CACHE_DIR=str(tmp_path / "cache"), ACF_CPU_KERNELS="0")
+    assert answer.returncode == 0, answer.stderr
+    assert not (tmp_path / "cache").exists()

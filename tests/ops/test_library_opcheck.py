@@ -1,0 +1,139 @@
+"""Schema, fake and autograd rules of every custom op, by torch's own checker."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from acf.gradients import RULES
+from acf.ops import Conv2dGeometry
+from acf.sparse import BlockLayout, BlockTopology
+
+LINEAR_TOPOLOGY = BlockTopology.build(BlockLayout(8, 12, 4, 3), torch.tensor([1, 0, 1]), torch.tensor([3, 0, 1]))
+SECOND_TOPOLOGY = BlockTopology.build(BlockLayout(4, 8, 4, 4), torch.tensor([0, 0]), torch.tensor([1, 0]))
+PADDED = Conv2dGeometry((3, 3), padding=(1, 1))
+UNEVEN = Conv2dGeometry((3, 2), stride=(2, 1), padding=(0, 1), dilation=(1, 2))
+ONE_TAP = Conv2dGeometry((1, 1))
+
+
+def conv_topology(geometry: Conv2dGeometry) -> BlockTopology:
+    """Three blocks of a convolution from 8 to 8 channels with 4 x 2 blocks."""
+    taps = geometry.kernel_size[0] * geometry.kernel_size[1]
+    layout = BlockLayout(8, 8 * taps, 4, 2)
+    return BlockTopology.build(layout, torch.tensor([1, 0, 1]), torch.tensor([3, 0, 1]))
+
+
+def linear_samples(dtype: torch.dtype) -> dict[str, tuple[Any, ...]]:
+    x, output_grad, weight = (torch.randn(shape, dtype=dtype) for shape in ((5, 12), (5, 8), (3, 4, 3)))
+    trainable_x, trainable_weight = x.clone().requires_grad_(), weight.clone().requires_grad_()
+    trainable_bias = torch.randn(8, requires_grad=True)
+    candidates = (torch.tensor([0, 1], dtype=torch.int32), torch.tensor([2, 0], dtype=torch.int32))
+    return {
+        "block_linear": (trainable_x, trainable_weight, trainable_bias, *LINEAR_TOPOLOGY),
+        "block_linear_forward": (x, weight, None, *LINEAR_TOPOLOGY),
+        "block_linear_input_grad": (output_grad, weight, *LINEAR_TOPOLOGY),
+        "block_linear_weight_grad": (output_grad, x, *LINEAR_TOPOLOGY, torch.float32),
+        "block_linear_weight_and_bias_grad": (output_grad, x, *LINEAR_TOPOLOGY, dtype, torch.float32),
+        "bias_grad": (output_grad, torch.float32),
+        "block_gradient_norms": (output_grad, x, *candidates, [4, 3]),
+        "block_linear_activation": (x, weight, torch.randn(8, dtype=dtype), "silu", False, *LINEAR_TOPOLOGY),
+        "block_linear_scaled_input_grad": (output_grad, weight, x, *LINEAR_TOPOLOGY),
+        "block_mlp": (
+            trainable_x,
+            trainable_weight,
+            None,
+            torch.randn(2, 4, 4, dtype=dtype, requires_grad=True),
+            torch.randn(4, requires_grad=True),
+            list(LINEAR_TOPOLOGY),
+            list(SECOND_TOPOLOGY),
+            "gelu",
+        ),
+    }
+
+
+def conv_samples(
+    geometry: Conv2dGeometry, dtype: torch.dtype, memory_format: torch.memory_format = torch.contiguous_format
+) -> dict[str, tuple[Any, ...]]:
+    topology, lists = conv_topology(geometry), geometry.as_lists()
+    x = torch.randn(2, 8, 6, 5, dtype=dtype).to(memory_format=memory_format)
+    output_grad = torch.randn(2, 8, *geometry.output_size(6, 5), dtype=dtype).to(memory_format=memory_format)
+    weight = torch.randn(3, 4, 2, dtype=dtype)
+    trainable_x, trainable_weight = x.clone().requires_grad_(), weight.clone().requires_grad_()
+    trainable_bias = torch.randn(8, requires_grad=True)
+    candidates = (torch.tensor([0, 1], dtype=torch.int32), torch.tensor([2, 0], dtype=torch.int32))
+    return {
+        "block_conv2d": (trainable_x, trainable_weight, trainable_bias, *topology, *lists),
+        "block_conv2d_forward": (x, weight, None, *topology, *lists),
+        "block_conv2d_input_grad": (output_grad, weight, *topology, list(x.shape), *lists),
+        "block_conv2d_weight_grad": (output_grad, x, *topology, *lists, torch.float32),
+        "block_conv2d_gradient_norms": (output_grad, x, *candidates, [4, 2], *lists),
+    }
+
+
+LINEAR_OPS = [
+    "block_linear",
+    "block_linear_forward",
+    "block_linear_input_grad",
+    "block_linear_weight_grad",
+    "block_linear_weight_and_bias_grad",
+    "bias_grad",
+    "block_gradient_norms",
+    "block_linear_activation",
+    "block_linear_scaled_input_grad",
+    "block_mlp",
+]
+CONV_OPS = [
+    "block_conv2d",
+    "block_conv2d_forward",
+    "block_conv2d_input_grad",
+    "block_conv2d_weight_grad",
+    "block_conv2d_gradient_norms",
+]
+
+
+def check(name: str, sample: tuple[Any, ...]) -> None:
+    torch.library.opcheck(getattr(torch.ops.acf, name).default, sample)
+
+
+def test_every_registered_op_is_checked_here():
+    registered = {name for name in torch._C._dispatch_get_all_op_names() if name.startswith("acf::")}
+    assert registered == {f"acf::{name}" for name in [*LINEAR_OPS, *CONV_OPS, "sparsify_gradient"]}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("name", LINEAR_OPS)
+def test_linear_ops_keep_their_schema_fake_and_autograd_rules(name, dtype):
+    check(name, linear_samples(dtype)[name])
+
+
+@pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last], ids=str)
+@pytest.mark.parametrize("geometry", [PADDED, UNEVEN, ONE_TAP], ids=["padded", "uneven", "one tap"])
+@pytest.mark.parametrize("name", CONV_OPS)
+def test_convolution_ops_keep_their_schema_fake_and_autograd_rules(name, geometry, memory_format):
+    check(name, conv_samples(geometry, torch.float32, memory_format)[name])
+
+
+@pytest.mark.parametrize("name", CONV_OPS)
+def test_convolution_ops_keep_their_rules_in_float64(name):
+    check(name, conv_samples(PADDED, torch.float64)[name])
+
+
+def test_a_linear_op_keeps_its_rules_for_an_input_that_is_not_contiguous():
+    x = torch.randn(12, 5).T.requires_grad_()
+    check("block_linear", (x, torch.randn(3, 4, 3, requires_grad=True), None, *LINEAR_TOPOLOGY))
+
+
+GRADIENTS = {
+    "contiguous": lambda: torch.randn(2, 8, 6, 5),
+    "channels last": lambda: torch.randn(2, 8, 6, 5).to(memory_format=torch.channels_last),
+    "transposed": lambda: torch.randn(12, 5).T,
+    "expanded": lambda: torch.ones(()).expand(4, 3),
+    "empty": lambda: torch.ones(0, 3),
+}
+
+
+@pytest.mark.parametrize("make_gradient", GRADIENTS.values(), ids=GRADIENTS.keys())
+@pytest.mark.parametrize("method", RULES)
+def test_the_gradient_op_keeps_its_rules_for_every_layout(method, make_gradient):
+    state = (torch.tensor(0.1), torch.tensor(0.0), torch.tensor(1))
+    check("sparsify_gradient", (make_gradient(), *state, method, 0.5, 0))

@@ -1,0 +1,77 @@
+"""Kernels that the interpreter runs compile for Hopper too, with every epilogue; no GPU is needed for that."""
+
+import importlib.util
+from typing import Any
+
+import pytest
+
+if importlib.util.find_spec("triton") is None:
+    pytest.skip("triton is not installed (it comes with CUDA builds of torch)", allow_module_level=True)
+
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+from acf.ops.activation import ACTIVATIONS
+from acf.ops.triton import bias_grad, conv_kernels, mlp_kernels, product_kernels, weight_grad_kernels
+
+STRIDED = (3, 2, 2, 1, 1, 1, 1)
+INDICES = ("offsets", "slots", "indices", "shared_index", "gathered_index", "block_rows", "block_cols")
+
+
+def box(*shape: int) -> str:
+    """The type of a tensor descriptor."""
+    return f"tensordesc<bf16[{', '.join(map(str, shape))}]>"
+
+
+def compiled(kernel: Any, types: dict[str, str], num_warps: int = 4, **constants: Any) -> Any:
+    """``kernel`` for Hopper; operands are pointers of ``types``, indices int32, and all other parameters integers."""
+    types = dict.fromkeys(INDICES, "*i32") | types | dict.fromkeys(constants, "constexpr")
+    signature = {name: types.get(name, "i32") for name in kernel.arg_names}
+    places = {(kernel.arg_names.index(name),): value for name, value in constants.items()}
+    plain = [
+        i for i, kind in enumerate(signature.values()) if kind != "constexpr" and not kind.startswith("tensordesc")
+    ]
+    source = ASTSource(kernel, signature, places, {(i,): [["tt.divisibility", 16]] for i in plain})
+    return triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": num_warps, "num_stages": 3})
+
+
+def test_a_product_adds_a_float32_bias_to_its_accumulator():
+    types = {"x": box(256, 64), "weight": box(128, 64), "out": box(256, 128), "bias": "*fp32"}
+    constants = {"block": 128, "token_tile": 256, "depth": 64, "pack": 1, "forward": True, "swap": True}
+    kernel = product_kernels.product_descriptor_kernel
+    assert "wgmma" in compiled(kernel, types, 8, **constants, has_bias=True, precision="tf32").asm["ptx"]
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_a_product_has_every_activation_in_its_epilogue(activation: str):
+    types = {"x": box(128, 64), "weight": box(128, 64), "activated": box(128, 128), "slope": box(128, 128)}
+    constants = {"block": 128, "token_tile": 128, "depth": 64, "swap": False, "has_bias": True, "precision": "tf32"}
+    kernel = mlp_kernels.product_activation_kernel
+    assert "wgmma" in compiled(kernel, types | {"bias": "*fp32"}, activation=activation, **constants).asm["ptx"]
+
+
+@pytest.mark.parametrize("has_bias", [False, True])
+def test_a_weight_gradient_pipelines_its_loads_with_a_bias_gradient_too(has_bias: bool):
+    types = {"shared": "*bf16", "gathered": "*bf16", "out": "*fp32", "bias": "*fp32"}
+    constants = {"block": 128, "depth": 64, "pack": 2, "owner_span": 32, "shared_is_input": False, "wide": True}
+    kernel = weight_grad_kernels.weight_grad_gather_kernel
+    result = compiled(kernel, types, 8, **constants, norms=False, has_bias=has_bias, precision="tf32")
+    assert result.asm["ptx"].count("m64n256k16") == (8 if has_bias else 4)  # a loop with sums and one without
+    assert result.metadata.shared == 3 * 64 * (128 + 256) * 2  # three stages of both operands
+
+
+def test_convolutions_take_their_geometry_as_one_constant():
+    types = {"source": "*bf16", "weight": "*bf16", "out": "*bf16", "bias": "*fp32"}
+    constants = {"geometry": STRIDED, "block": 64, "depth": 64, "pack": 1, "precision": "tf32"}
+    product = conv_kernels.conv_product_kernel
+    epilogue = {"token_tile": 128, "forward": True, "swap": False, "has_bias": True}
+    assert "wgmma" in compiled(product, types, **constants, **epilogue).asm["ptx"]
+    types = {"x": "*bf16", "output_grad": "*bf16", "out": "*bf16"}
+    gradient = conv_kernels.conv_weight_grad_gather_kernel
+    assert "wgmma" in compiled(gradient, types, **constants, owner_span=1, wide=True, norms=False).asm["ptx"]
+
+
+def test_column_sums_load_sixteen_bytes_at_a_time():
+    types = {"source": "*bf16", "out": "*fp32"}
+    assert "ld.global.v4.b32" in compiled(bias_grad.sum_rows_kernel, types, row_tile=64, column_tile=128).asm["ptx"]

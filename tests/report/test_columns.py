@@ -1,0 +1,64 @@
+"""The registries of results, operations and training runs, and that an entry of them reaches every table."""
+
+import json
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+import acf.report.columns
+from acf.cli import app
+from acf.columns import RATIO, Column, records
+from acf.report import report
+from acf.report.columns import OPERATION, SUMMARY, TRAINING, summary_columns, summary_rows, whole_step_row
+from acf.sim.result import Result
+from acf.tables import comparison_table
+
+
+@pytest.mark.parametrize("columns", [SUMMARY, OPERATION, TRAINING], ids=["summary", "operation", "training"])
+def test_keys_of_a_registry_are_unique_names(columns) -> None:  # type: ignore[no-untyped-def]
+    keys = [column.key for column in columns]
+    assert len(set(keys)) == len(keys)
+    assert all(key.isidentifier() for key in keys)
+
+
+def test_one_entry_puts_a_new_column_on_the_page_in_the_terminal_and_in_json(
+    results: list[Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = results[0].cycles
+    new: Column[acf.report.columns.SummaryRow] = Column(
+        "cycles_ratio", "of first", lambda row: row.result.cycles / first, RATIO
+    )
+    monkeypatch.setattr(acf.report.columns, "SUMMARY", (*SUMMARY, new))
+    page = report(results, tmp_path / "page.html").read_text()
+    assert "Of first</th>" in page
+    console = Console(width=200, record=True)
+    console.print(comparison_table(results))
+    assert "of first" in console.export_text()
+    saved = records(acf.report.columns.summary_columns([]), summary_rows(results, []))
+    assert saved[0]["cycles_ratio"] == 1.0
+
+
+def test_columns_of_training_are_left_out_without_training_runs(results, training) -> None:  # type: ignore[no-untyped-def]
+    assert {column.key for column in SUMMARY} - {column.key for column in summary_columns([])} == {
+        "test_accuracy",
+        "weight_sparsity",
+    }
+    assert summary_columns(training) == SUMMARY
+    assert records(SUMMARY, summary_rows(results, training))[0]["test_accuracy"] == {"value": 0.95, "runs": 1}
+
+
+def test_the_whole_step_is_the_sum_of_its_operations(results: list[Result]) -> None:
+    total = whole_step_row(results[0])
+    assert total.op.cycles == results[0].cycles
+    assert total.op.effectual_macs / total.slots == pytest.approx(results[0].utilization)
+
+
+def test_compare_prints_the_values_of_the_columns_as_json(tmp_path: Path) -> None:
+    matmul = acf.Matmul("fc", "forward", [[True] * 16] * 16, [[True] * 16] * 16)
+    path = tmp_path / "step.safetensors"
+    acf.Trace.from_matmuls([matmul], label="full").save(path)
+    values = json.loads(CliRunner().invoke(app, ["compare", str(path), "--on", "tensordash", "--json"]).output)
+    keys = {column.key for column in summary_columns([])}
+    assert all(keys <= set(value) for value in values)

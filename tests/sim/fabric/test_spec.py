@@ -1,0 +1,135 @@
+"""The fabric as an accelerator: what it skips, what it waits for, what it charges."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import acf.sim
+from acf.lowering import Gemm, effectual_macs, lower_gemm
+from acf.sim.dram.spec import dram_spec
+from acf.sim.dram.sustained import sustained_bandwidth
+from acf.sim.fabric.runner import VECTOR_PASSES
+
+PATIENT = 1e15  # bytes per second: memory never makes compute wait
+SMALL = acf.sim.spec("acf-512", mesh_rows=2, mesh_columns=2, dram_pin_bytes_per_s=PATIENT)
+
+
+def trace_of(a: np.ndarray, b: np.ndarray) -> acf.Trace:
+    return acf.Trace.from_matmuls([acf.Matmul("fc", "forward", a, b)])
+
+
+def test_absent_blocks_and_zero_activations_take_no_slots() -> None:
+    a, b = np.ones((16, 32)), np.zeros((32, 16))
+    b[:16] = 1.0
+    full = acf.simulate(trace_of(a, b), SMALL).ops[0]
+    assert full.effectual_macs == 16 * 16 * 16
+    assert full.lost_slots["ineffectual"] == full.lost_slots["edge"] == 0
+    a[:, ::2] = 0.0
+    half = acf.simulate(trace_of(a, b), SMALL).ops[0]
+    assert half.effectual_macs == 16 * 8 * 16
+    assert half.lost_slots["ineffectual"] == 0
+
+
+def test_gating_saves_energy_but_no_time() -> None:
+    rng = np.random.default_rng(0)
+    trace = trace_of(rng.random((512, 256)) < 0.5, np.ones((256, 128)))
+    skips, gates = acf.simulate(trace, SMALL), acf.simulate(trace, replace(SMALL, skip="gate"))
+    dense = acf.simulate(trace_of(np.ones((512, 256)), np.ones((256, 128))), replace(SMALL, skip="gate"))
+    assert gates.cycles == pytest.approx(dense.cycles, rel=0.01)
+    assert gates.energy_breakdown_j["mac"] == pytest.approx(skips.energy_breakdown_j["mac"])
+    assert gates.energy_breakdown_j["mac"] == pytest.approx(dense.energy_breakdown_j["mac"] / 2, rel=0.05)
+    assert skips.cycles < 0.6 * gates.cycles
+    assert gates.ops[0].lost_slots["gated"] > 0
+
+
+def test_no_work_is_done_for_gradients_nobody_needs() -> None:
+    import torch
+    from torch import nn
+
+    def weight_gradient_cycles(sparsity: float) -> int:
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(256, 256))
+        acf.sparsify_(model, acf.BlockSparsity(sparsity, block=16))
+        with acf.capture(model) as trace:
+            model(torch.randn(1024, 256)).square().sum().backward()
+        result = acf.simulate(trace, SMALL)
+        return next(op.cycles for op in result.ops if op.phase == "weight_grad")
+
+    assert weight_gradient_cycles(0.75) == pytest.approx(weight_gradient_cycles(0.0) / 4, rel=0.1)
+
+
+def test_waiting_for_memory_is_named() -> None:
+    trace = trace_of(np.ones((1024, 128)), np.ones((128, 128)))
+    quick = acf.simulate(trace, acf.sim.spec("acf-512", dram_pin_bytes_per_s=PATIENT))
+    starved = acf.simulate(trace, acf.sim.spec("acf-512", dram_pin_bytes_per_s=1e6))
+    assert starved.cycles >= starved.dram_bytes * 250e6 / 1e6
+    assert starved.stalls["memory"] > 0.9 * (starved.cycles - quick.cycles)
+
+
+def test_blocks_at_ninety_percent_keep_more_than_eighty_percent_of_the_slots_busy() -> None:
+    rng = np.random.default_rng(0)
+    weights = np.kron(rng.random((32, 32)) < 0.1, np.ones((16, 16), dtype=bool))
+    trace = trace_of(rng.random((2048, 512)) < 0.5, weights)
+    assert acf.simulate(trace, "acf-512").utilization > 0.8
+
+
+def test_a_crossbar_is_never_slower_than_the_mesh() -> None:
+    rng = np.random.default_rng(0)
+    weights = np.kron(rng.random((16, 16)) < 0.2, np.ones((16, 16), dtype=bool))
+    trace = trace_of(rng.random((512, 256)) < 0.5, weights)
+    mesh, crossbar = (acf.simulate(trace, replace(SMALL, interconnect=name)) for name in ("mesh", "crossbar"))
+    assert crossbar.cycles <= mesh.cycles
+    assert crossbar.stalls["mesh"] == 0
+
+
+def test_balancing_anew_beats_a_mapping_that_does_not_know_the_blocks() -> None:
+    weights = np.zeros((256, 256), dtype=bool)
+    weights[:, :64] = True  # pruning left all blocks in the first columns of the output
+    trace = trace_of(np.ones((256, 256)), weights)
+    balanced, static = (acf.simulate(trace, replace(SMALL, interconnect=name)) for name in ("mesh", "static"))
+    assert balanced.cycles < static.cycles
+
+
+def test_the_rest_of_the_step_is_timed_beside_the_products() -> None:
+    trace = trace_of(np.ones((64, 64)), np.ones((64, 64)))
+    result = acf.simulate(trace, "acf-512")
+    lanes = acf.sim.spec("acf-512").vector_lanes  # type: ignore[attr-defined]
+    assert result.step_cycles >= result.cycles + 64 * 64 * VECTOR_PASSES["forward"] / lanes
+    assert acf.simulate(trace, "tensorcore").step_cycles == acf.simulate(trace, "tensorcore").cycles
+
+
+def test_very_sparse_gradients_travel_shorter_by_columns_and_others_as_bits() -> None:
+    rng = np.random.default_rng(0)
+    for density, by_columns_is_shorter in ((0.05, True), (0.4, False)):
+        gemm = Gemm(rng.random((256, 256)) < density, np.ones((256, 64), dtype=bool))
+        flits = [int(lower_gemm(gemm, replace(SMALL, tile_format=name)).rows.flits.sum()) for name in ("bitmap", "csc")]
+        assert (flits[1] < flits[0]) == by_columns_is_shorter
+
+
+def test_a_new_routing_table_costs_energy_in_proportion_to_how_often_it_is_made() -> None:
+    trace = trace_of(np.ones((64, 64)), np.ones((64, 64)))
+    often, seldom = (acf.simulate(trace, replace(SMALL, topology_every_steps=steps)) for steps in (1, 100))
+    assert often.energy_breakdown_j["control"] == pytest.approx(100 * seldom.energy_breakdown_j["control"])
+    assert seldom.energy_breakdown_j["control"] > 0
+
+
+def test_the_large_fabric_has_the_peak_of_the_dense_baseline() -> None:
+    assert acf.sim.spec("acf-16384").peak_flops == acf.sim.spec("tensorcore").peak_flops
+
+
+@pytest.mark.parametrize(("machine", "memory", "channels"), [("acf-512", "ddr4-2400", 4), ("acf-16384", "hbm2", 2)])
+def test_dram_gives_the_share_of_its_peak_that_the_dram_model_sustains(
+    machine: str, memory: str, channels: int
+) -> None:
+    spec = dram_spec(memory, channels)
+    share = acf.sim.spec(machine).dram_sustained_share
+    assert sustained_bandwidth(spec, 512) / spec.peak_bytes_per_s == pytest.approx(share, rel=0.02)
+
+
+@pytest.mark.parametrize("side", [(2, 4), (8, 8), (16, 16)])
+def test_any_number_of_units_runs_the_same_program(side: tuple[int, int]) -> None:
+    rng = np.random.default_rng(0)
+    trace = trace_of(rng.random((256, 128)) < 0.5, np.ones((128, 128)))
+    spec = acf.sim.spec("acf-512", mesh_rows=side[0], mesh_columns=side[1])
+    assert sum(op.effectual_macs for op in acf.simulate(trace, spec).ops) == effectual_macs(trace)
