@@ -1,6 +1,8 @@
 """The commands `acf rtl ...`."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -80,3 +82,14 @@ def test_the_command_tells_what_moved_and_that_the_output_is_right() -> None:
     assert facts["is_equal"] is True
     assert facts["written_bytes"] == 4 * 8 * 8 * 2  # four serial tiles of a row each, and so four tiles of results
     assert facts["programs"] == 1
+
+
+@pytest.mark.parametrize("command", ["sim", "device", "power"])
+def test_help_shows_what_can_be_run_without_amaranth(command: str) -> None:
+    script = (
+        "import sys; sys.modules['amaranth'] = None\nfrom acf.cli import app\n"
+        f"sys.argv = ['acf', 'rtl', '{command}', '--help']\napp()"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "--sparsity" in done.stdout
