@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from acf.masks import StaticTopology as StaticTopology
     from acf.metrics import TopologyStore as TopologyStore
     from acf.metrics import TrainingRecord as TrainingRecord
+    from acf.metrics.meters import EnergyMeter as EnergyMeter
     from acf.nn import BlockSparsity as BlockSparsity
     from acf.nn import FusedSequential as FusedSequential
     from acf.nn import NMSparsity as NMSparsity
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from acf.nn import faster_layers as faster_layers
     from acf.nn import sparsify_ as sparsify_
     from acf.nn import weight_sparsity as weight_sparsity
+    from acf.nn.plan import PlanOptions as PlanOptions
+    from acf.nn.plan import SparsityPlan as SparsityPlan
+    from acf.nn.plan import plan as plan
     from acf.report import report as report
     from acf.sim import Result as Result
     from acf.sim import architectures as architectures
@@ -41,6 +45,7 @@ if TYPE_CHECKING:
     from acf.train import write_scalars as write_scalars
     from acf.train.adapters import hugging_face_callback as hugging_face_callback
     from acf.train.adapters import lightning_callback as lightning_callback
+    from acf.train.graphed import GraphedStep as GraphedStep
 
 __version__ = "0.1.0"
 
@@ -48,15 +53,19 @@ _HOME_OF = {
     "AcfError": "acf.errors",
     "BlockDST": "acf.masks",
     "BlockSparsity": "acf.nn",
+    "EnergyMeter": "acf.metrics.meters",
     "FusedSequential": "acf.nn",
     "GradientFigures": "acf.train",
     "GradientSparsity": "acf.gradients",
     "GradualPruning": "acf.masks",
+    "GraphedStep": "acf.train.graphed",
     "LayerFigures": "acf.train",
     "Matmul": "acf.trace",
     "NMSparsity": "acf.nn",
+    "PlanOptions": "acf.nn.plan",
     "Result": "acf.sim",
     "SET": "acf.masks",
+    "SparsityPlan": "acf.nn.plan",
     "StaticTopology": "acf.masks",
     "TopologyStore": "acf.metrics",
     "Trace": "acf.trace",
@@ -71,6 +80,7 @@ _HOME_OF = {
     "hugging_face_callback": "acf.train.adapters",
     "lightning_callback": "acf.train.adapters",
     "load_checkpoint": "acf.train",
+    "plan": "acf.nn.plan",
     "print_figures": "acf.train",
     "report": "acf.report",
     "save_checkpoint": "acf.train",
