@@ -105,15 +105,16 @@ def sparsify_fresh(model: nn.Module, variant: Variant, task: Task) -> None:
 def _plan(
     model: nn.Module, variant: Variant, sparsity: acf.BlockSparsity, task: Task, filter_fn: FilterFn | None
 ) -> SparsityPlan:
-    """Densities by measured times; measured once per variant, for they must not differ between seeds."""
-    known = _PLANS.get(variant.name)
+    """Densities by measured times; measured once, for they must not differ between seeds and policies."""
+    key = (sparsity, variant.speedup, variant.dense_layers, variant.width)
+    known = _PLANS.get(key)
     if known is None:
         example = task.batch(0, torch.Generator(task.device).manual_seed(0))[0]
         options = PlanOptions(cuda_graphs=task.device.type == "cuda")
         with autocast(task.device):
             known = plan(model, example, sparsity, variant.speedup, filter_fn, options)
-        _PLANS[variant.name] = known
+        _PLANS[key] = known
     return known
 
 
-_PLANS: dict[str, SparsityPlan] = {}
+_PLANS: dict[tuple[object, ...], SparsityPlan] = {}
