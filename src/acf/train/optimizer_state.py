@@ -1,6 +1,6 @@
 """Optimizer state after blocks moved or were pruned, for any optimizer."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableSequence, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -159,7 +159,7 @@ def _check_elsewhere(member: Optimizer, weights: Mapping[str, nn.Parameter]) -> 
 
 
 def _tensors(value: Any, path: Path = (), into_objects: bool = True) -> Iterator[tuple[Path, Any]]:
-    """All tensors in nested dicts, lists and tuples with the keys that lead to them; objects that hold some, whole."""
+    """All tensors in nested dicts and lists with the keys that lead to them; objects that hold some, whole."""
     if len(path) > DEEPEST:
         return
     children = _children(value)
@@ -173,9 +173,9 @@ def _tensors(value: Any, path: Path = (), into_objects: bool = True) -> Iterator
 
 
 def _children(value: Any) -> list[tuple[Any, Any]] | None:
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         return list(value.items())
-    return list(enumerate(value)) if isinstance(value, list | tuple) else None
+    return list(enumerate(value)) if isinstance(value, MutableSequence | tuple) else None
 
 
 def _replace(container: Any, path: Path, change: Callable[[Tensor], Tensor]) -> Any:
