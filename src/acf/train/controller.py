@@ -37,6 +37,19 @@ class UncountedStepWarning(UserWarning):
     """Gradients are computed again and again, but no optimizer step is counted."""
 
 
+NO_GRADIENTS = (
+    "the gradients of all block-sparse weights are None after optimizer.step; call zero_grad when it has returned"
+)
+NO_NEW_GRADIENTS = (
+    "no absent block was scored, and no gradient was computed since the step before; call optimizer.step() once per "
+    "batch, or, where a replayed CUDA graph computes the gradients, run the steps where controller.moves_next is true "
+    "without it"
+)
+CUDA_GRAPH = (
+    "no absent block was scored, though a backward pass ran; a replayed CUDA graph does not score: call the uncompiled "
+    "model in the steps where controller.moves_next is true"
+)
+
 RESTARTS_WITHOUT_STEP = 20
 """Gradients computed anew, not accumulated, since the last counted step, at which an `UncountedStepWarning` is due."""
 
@@ -232,15 +245,19 @@ class TopologyController:
         if moves or self.policy.scores_for(step + 1) is not None:
             moves = moves and self._steps.settle() == step  # else a loss scaler skipped a step, and the move waits
         was_scored = any(each.scores is not None and each.scores.is_scored for each in self._controlled.values())
+        is_graphed = any(not _is_same(x, self._seen_gradients.get(name)) for name, x in self.layers.items())
+        took_part = False
         try:
             self._check_state(moves)
             if moves:
-                self._change_all(step)
+                took_part = self._change_all(step)
         finally:
             self._observe_next_step()
         if moves:
-            if self.policy.grows_by_gradient and not was_scored:
-                self._warn_if_unscored()
+            if not took_part and all(layer.weight.grad is None for layer in self.layers.values()):
+                _warn_unmoved(step, NO_GRADIENTS)
+            elif self.policy.grows_by_gradient and not was_scored:
+                self._warn_if_unscored(CUDA_GRAPH if is_graphed else NO_NEW_GRADIENTS)
             self._call_on_move()
 
     def _check_state(self, moves: bool) -> None:
@@ -249,8 +266,11 @@ class TopologyController:
             self._checks_state = False
             self._optimizer_state.check()
 
-    def _change_all(self, step: int) -> None:
-        """Move or prune the blocks of all layers; `on_move` and warnings follow when the controller is consistent."""
+    def _change_all(self, step: int) -> bool:
+        """Move or prune the blocks of all layers; whether any took part.
+
+        `on_move` and warnings, which may raise, follow when the controller is consistent again.
+        """
         controlled = self._controlled.items()
         check_can_shrink({name: each.layer for name, each in controlled if each.shrinks_at(step)})
         changes = {name: each.change(self._optimizer_state, step) for name, each in controlled}
@@ -258,6 +278,7 @@ class TopologyController:
         for each in self._controlled.values():
             each.scores = None
             each.explore()
+        return any(change is not None for change in changes.values())
 
     def _call_on_move(self) -> None:
         if self.on_move is not None:
@@ -288,26 +309,12 @@ class TopologyController:
             listener.close()
         self._listeners = []
 
-    def _warn_if_unscored(self) -> None:
+    def _warn_if_unscored(self, reason: str) -> None:
         """Warn where nothing changed in this step though some layer has a gradient; waits for the device."""
         if any(change.step == self.step for change in self.changes):
             return
-        moving = [name for name, layer in self.layers.items() if _could_have_moved(layer)]
-        if not moving:
-            return
-        is_new = any(not _is_same(self.layers[name], self._seen_gradients.get(name)) for name in moving)
-        reason = (
-            "a backward pass ran as a CUDA graph, which does not score: call the uncompiled model in the steps where "
-            "controller.moves_next is true"
-            if is_new
-            else "no gradient was computed since the step before: call optimizer.step() once per batch, or, where a "
-            "replayed CUDA graph computes the gradients, run the steps where controller.moves_next is true without it"
-        )
-        warnings.warn(
-            f"no absent block was scored at step {self.step}, so no block moved; {reason}",
-            UnscoredMoveWarning,
-            stacklevel=3,
-        )
+        if any(map(_could_have_moved, self.layers.values())):
+            _warn_unmoved(self.step, reason)
 
 
 def _trainable_layers(model: nn.Module) -> dict[str, BlockSparseLayer]:
@@ -332,12 +339,18 @@ def _seen(layer: BlockSparseLayer) -> tuple["weakref.ref[Tensor]", int] | None:
 
 def _is_same(layer: BlockSparseLayer, seen: tuple["weakref.ref[Tensor]", int] | None) -> bool:
     gradient = layer.weight.grad
-    return seen is not None and gradient is not None and seen[0]() is gradient and seen[1] == gradient._version
+    if seen is None or gradient is None:
+        return seen is None and gradient is None
+    return seen[0]() is gradient and seen[1] == gradient._version
 
 
 def _first_weight(layers: dict[str, BlockSparseLayer]) -> tuple[nn.Parameter, Callable[[int], None]]:
     name, layer = next(iter(layers.items()))
     return layer.weight, partial(_warn_if_uncounted, name)
+
+
+def _warn_unmoved(step: int, reason: str) -> None:
+    warnings.warn(f"no block moved at step {step}: {reason}", UnscoredMoveWarning, stacklevel=4)
 
 
 def _warn_if_uncounted(name: str, restarts: int) -> None:

@@ -50,6 +50,8 @@ def parameters_of(optimizer: Optimizer) -> list[nn.Parameter]:
 
 def check_held(weights: Mapping[str, nn.Parameter], optimizers: Sequence[Optimizer]) -> None:
     """Every weight must be stepped by exactly one optimizer, itself and not a copy of it."""
+    if not optimizers:
+        raise TopologyError("no optimizer was given; pass the one, or a list of those, that step the model")
     held = [{id(parameter) for parameter in parameters_of(optimizer)} for optimizer in optimizers]
     for name, weight in weights.items():
         holders = [type(each).__name__ for each, ids in zip(optimizers, held, strict=True) if id(weight) in ids]

@@ -1,5 +1,6 @@
 """Counting training steps: one per batch, whatever optimizers, wrappers and loss scalers do in between."""
 
+import inspect
 import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -72,13 +73,14 @@ class StepHooks:
 
     def _before(self, index: int, optimizer: Optimizer, *_: Any) -> None:
         running = self._running[index]
-        if id(optimizer) in running:  # an earlier step raised, so it never ended
-            del running[running.index(id(optimizer)) :]
+        if id(optimizer) in running and not _is_nested(optimizer):  # an earlier step raised, so it never ended
+            running.clear()
         running.append(id(optimizer))
 
     def _after(self, index: int, optimizer: Optimizer, *_: Any) -> None:
         running = self._running[index]
-        del running[running.index(id(optimizer)) if id(optimizer) in running else 0 :]
+        if running:
+            running.pop()
         found_inf = getattr(optimizer, "found_inf", None)  # set by GradScaler while a fused optimizer steps
         if isinstance(found_inf, Tensor) or index not in self._stepped:
             self._stepped[index] = found_inf if isinstance(found_inf, Tensor) else None
@@ -86,6 +88,19 @@ class StepHooks:
             found = [each.sum() for each in self._stepped.values() if each is not None]
             self._stepped = {}
             self.on_step(torch.stack([each.to(found[0].device) for each in found]).sum() if found else None)
+
+
+def _is_nested(optimizer: Optimizer) -> bool:
+    """Whether a ``step`` of the optimizer runs inside another one of its own, as ``super().step()`` does."""
+    frame, steps = inspect.currentframe(), 0
+    while frame is not None:
+        steps += frame.f_code is _HOOKED_STEP and frame.f_locals.get("self") is optimizer
+        frame = frame.f_back
+    return steps > 1
+
+
+_HOOKED_STEP = torch.optim.Optimizer.profile_hook_step(lambda *_: None).__code__
+"""What runs around every ``step`` and calls its hooks."""
 
 
 def _hookable(optimizer: Optimizer) -> list[Optimizer]:
