@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from acf.train import gradient_figures as gradient_figures
     from acf.train import load_checkpoint as load_checkpoint
     from acf.train import print_figures as print_figures
+    from acf.train import register_optimizer_state as register_optimizer_state
     from acf.train import save_checkpoint as save_checkpoint
     from acf.train import write_scalars as write_scalars
     from acf.train.adapters import hugging_face_callback as hugging_face_callback
@@ -82,6 +83,7 @@ _HOME_OF = {
     "load_checkpoint": "acf.train",
     "plan": "acf.nn.plan",
     "print_figures": "acf.train",
+    "register_optimizer_state": "acf.train",
     "report": "acf.report",
     "save_checkpoint": "acf.train",
     "simulate": "acf.sim",

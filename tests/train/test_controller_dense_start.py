@@ -102,7 +102,8 @@ def test_the_parameter_really_shrinks_and_takes_its_optimizer_state_along(make_o
     run.train(range(3))
     before = {}
     run.optimizer.register_step_post_hook(lambda *_: before.update(copy.deepcopy(run.optimizer.state[weight])))
-    run.optimizer._optimizer_step_post_hooks.move_to_end(run.controller._hook.id)  # look before the blocks go
+    for handle in run.controller._hook.handles[1:]:
+        run.optimizer._optimizer_step_post_hooks.move_to_end(handle.id)  # look before the blocks go
     run.train(range(3, 4))
     assert run.model[0].weight is weight
     assert weight.shape == weight.grad.shape == (8, 4, 4)

@@ -87,11 +87,10 @@ class Run:
         self.optimizer.zero_grad()
         loss = factor * self.model(torch.randn(4, 8, 4, 4, device=self.device)).square().mean()
         loss.backward()
-        hook = self.controller._after_step
-        self.controller._hook.remove()
-        self.optimizer.step()
+        with self.controller.paused():
+            self.optimizer.step()
         with no_waiting():
-            hook()
+            self.controller.count_step()
 
     def masks(self) -> list[Tensor]:
         return [layer.mask() for layer in block_sparse_layers(self.model).values()]

@@ -159,12 +159,34 @@ def late_refusal() -> str:
     return ""
 
 
+def in_own_group(rank: int, wrap: Callable[..., nn.Module] | None) -> list[Tensor]:
+    """The topology of a model that only this rank trains, in a group of its own; ``wrap=None``: without processes."""
+    model = sparse_model(BlockSparsity(0.7, block=4))
+    groups = [] if wrap is None else [torch.distributed.new_group([each]) for each in range(WORLD_SIZE)]
+    own = groups[rank] if groups else None
+    wrapped = model if wrap is None or wrap is plain else wrap(model, process_group=own)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    policy = BlockDST(**TIMES, score="input_aware")
+    attach(wrapped, optimizer, policy, process_group=own if wrap is plain else None)
+    generator = torch.Generator().manual_seed(100 + rank)
+    for _ in range(STEPS):
+        x = torch.randn(8, 16, generator=generator)
+        optimizer.zero_grad()
+        nn.functional.mse_loss(wrapped(x), (1.0 + rank) * x.flip(1)[:, :12]).backward()
+        optimizer.step()
+    return [index for layer in layers(model).values() for index in (layer.block_rows, layer.block_cols)]
+
+
+OWN_GROUP = {"given to attach": plain, "of data_parallel": data_parallel, "of DDP": DistributedDataParallel}
+
+
 def work(rank: int, _: Path) -> dict[str, Any]:
     """Every scenario, one after another in one process."""
     outcome: dict[str, Any] = {name: train(rank, *scenario) for name, scenario in SCENARIOS.items()}
     outcome["refusals"] = {name: refusal(rank, wrap) for name, wrap in REFUSED.items()}
     outcome["late refusal"] = late_refusal()
     outcome["accumulated"] = accumulated_gradients(rank)
+    outcome["own groups"] = {name: in_own_group(rank, wrap) for name, wrap in OWN_GROUP.items()}
     return outcome
 
 
@@ -180,6 +202,12 @@ def test_ranks_with_different_data_end_with_the_same_of_everything(ranks, name):
     assert not torch.equal(first["model"]["0.block_cols"], first["initial"]["0.block_cols"])
     assert all(value.isfinite().all() for value in first["model"].values())
     assert bool(first["inputs"]) is ("input-aware" in name)
+
+
+@pytest.mark.parametrize("group", OWN_GROUP)
+def test_processes_of_other_groups_have_no_part_in_a_move(ranks, group):
+    for rank, outcome in enumerate(ranks):
+        assert_same(outcome["own groups"][group], in_own_group(rank, None))
 
 
 @pytest.mark.parametrize("method", ["Algorithm 1", "SET", "input-aware"])

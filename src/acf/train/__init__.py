@@ -5,6 +5,7 @@ from acf.train.checkpoint import load_checkpoint, save_checkpoint
 from acf.train.controller import TopologyController, attach
 from acf.train.distributed import data_parallel
 from acf.train.figures import GradientFigures, LayerFigures, OnMove, gradient_figures, print_figures, write_scalars
+from acf.train.optimizer_state import register_optimizer_state
 
 __all__ = [
     "GradientFigures",
@@ -17,6 +18,7 @@ __all__ = [
     "gradient_figures",
     "load_checkpoint",
     "print_figures",
+    "register_optimizer_state",
     "save_checkpoint",
     "write_scalars",
 ]

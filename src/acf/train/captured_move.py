@@ -8,6 +8,7 @@ from torch import Tensor
 from acf.masks import MoveSize, TopologyPolicy
 from acf.train.changes import LayerChange
 from acf.train.controlled_layer import ControlledLayer
+from acf.train.optimizer_state import OptimizerState
 
 
 class CapturedMove:
@@ -18,11 +19,11 @@ class CapturedMove:
     """
 
     def __init__(
-        self, controlled: Mapping[str, ControlledLayer], policy: TopologyPolicy, optimizer: torch.optim.Optimizer
+        self, controlled: Mapping[str, ControlledLayer], policy: TopologyPolicy, state: OptimizerState
     ) -> None:
         self.controlled = controlled
         self.policy = policy
-        self.optimizer = optimizer
+        self.state = state
         device = next(iter(controlled.values())).layer.block_rows.device
         self._step = torch.zeros((), dtype=torch.int32, device=device)
         self._counts = torch.zeros(len(controlled), dtype=torch.int64, device=device)
@@ -32,7 +33,7 @@ class CapturedMove:
         """Move blocks after the optimizer step that is being captured, and count them as explored."""
         for index, (name, each) in enumerate(self.controlled.items()):
             capacity = self.policy.most_blocks_to_move(*_present_and_absent(each))
-            change = each.move(self.optimizer, MoveSize(capacity, self._counts[index], self._step))
+            change = each.move(self.state, MoveSize(capacity, self._counts[index], self._step))
             if change is not None:
                 self._recorded[name] = change
             each.explore()

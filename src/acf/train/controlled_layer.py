@@ -12,7 +12,7 @@ from acf.train.changes import LayerChange
 from acf.train.distributed import process_count, sum_over_processes
 from acf.train.figures import LayerFigures
 from acf.train.observers import AbsentBlockScores, InputSquares
-from acf.train.optimizer_state import keep_optimizer_state, zero_optimizer_state
+from acf.train.optimizer_state import OptimizerState
 
 
 class ControlledLayer:
@@ -23,9 +23,10 @@ class ControlledLayer:
     ``scores`` exist from the first step that counts for the next move on, ``inputs`` for input-aware policies.
     """
 
-    def __init__(self, layer: BlockSparseLayer, policy: TopologyPolicy) -> None:
+    def __init__(self, layer: BlockSparseLayer, policy: TopologyPolicy, process_group: Any = None) -> None:
         self.layer = layer
         self.policy = policy
+        self.process_group = process_group
         self.grown_at = torch.full_like(layer.block_rows, NEVER_REGROWN)
         self.explored = layer.mask()
         self.flip_rate = 0.0
@@ -54,7 +55,7 @@ class ControlledLayer:
         self.explored = self.explored.to(mask.device).logical_or_(mask)
 
     @torch.no_grad()
-    def change(self, optimizer: torch.optim.Optimizer, step: int) -> LayerChange | None:
+    def change(self, state: OptimizerState, step: int) -> LayerChange | None:
         """Plan step 4 of Algorithm 1 and carry it out; None if the layer took no part in ``step``."""
         layer, present = self.layer, self.layer.present_blocks
         self.grown_at = self.grown_at.to(layer.block_rows.device)
@@ -62,19 +63,17 @@ class ControlledLayer:
         if candidates is None or self.scores is None:
             return None
         planned = plan(self.policy, self._state(candidates, self.scores.generator), step)
-        moved = (
-            self._shrink(planned, optimizer) if isinstance(planned, Shrink) else self._move(planned, optimizer, step)
-        )
+        moved = self._shrink(planned, state) if isinstance(planned, Shrink) else self._move(planned, state, step)
         return LayerChange(moved, layer.present_blocks, present - layer.present_blocks)
 
     @torch.no_grad()
-    def move(self, optimizer: torch.optim.Optimizer, size: MoveSize) -> LayerChange | None:
+    def move(self, state: OptimizerState, size: MoveSize) -> LayerChange | None:
         """Plan and carry out a move whose size may be known on the device alone; None if the layer took no part."""
         candidates = self._absent_candidates()
         if candidates is None or self.scores is None:
             return None
         planned = plan_move(self.policy, self._state(candidates, self.scores.generator), size)
-        return LayerChange(self._move(planned, optimizer, size.step), self.layer.present_blocks, 0)
+        return LayerChange(self._move(planned, state, size.step), self.layer.present_blocks, 0)
 
     def _state(self, candidates: Candidates, generator: torch.Generator) -> LayerState:
         layer = self.layer
@@ -90,18 +89,18 @@ class ControlledLayer:
             generator=generator,
         )
 
-    def _move(self, move: Move, optimizer: torch.optim.Optimizer, step: int | Tensor) -> Tensor:
+    def _move(self, move: Move, state: OptimizerState, step: int | Tensor) -> Tensor:
         """Carry out a move in weight, topology and optimizer state; the number of moved blocks, -1 if not scored."""
         dropped = self.layer.move_blocks(move)
-        zero_optimizer_state(optimizer, self.layer.weight, dropped)
+        state.start_afresh(self.layer.weight, dropped)
         self.grown_at.copy_(torch.where(dropped, step, self.grown_at))  # masked_fill_ would read the step on the host
         return dropped.sum() if move.scored is None else torch.where(move.scored, dropped.sum(), -1)
 
-    def _shrink(self, shrink: Shrink, optimizer: torch.optim.Optimizer) -> Tensor:
+    def _shrink(self, shrink: Shrink, state: OptimizerState) -> Tensor:
         """Carry out a shrink likewise; the number of blocks that were pruned and regrown."""
-        layer, slots, old_shape = self.layer, shrink.kept_slots, self.layer.weight.shape
+        layer, slots, old_count = self.layer, shrink.kept_slots, self.layer.present_blocks
         layer.keep_blocks(slots)
-        keep_optimizer_state(optimizer, layer.weight, old_shape, slots)
+        state.keep(layer.weight, old_count, slots)
         self.grown_at = self.grown_at[slots]
         return torch.tensor(shrink.regrown, device=slots.device)
 
@@ -115,14 +114,18 @@ class ControlledLayer:
             return None
         if not self.policy.grows_by_gradient:
             return None if self.layer.weight.grad is None else scores.candidates()
-        return None if not scores.is_scored and process_count() == 1 else scores.reduced()
+        return (
+            None
+            if not scores.is_scored and process_count(self.process_group) == 1
+            else scores.reduced(self.process_group)
+        )
 
     def _present_candidates(self) -> Candidates | None:
         """Candidates of a shrink: what is pruned now has a gradient already; None where there is no gradient."""
         gradient = self.layer.weight.grad
         if gradient is None:
             return None
-        squares = sum_over_processes(frobenius_norms(gradient, dim=(1, 2)).square())
+        squares = sum_over_processes(frobenius_norms(gradient, dim=(1, 2)).square(), self.process_group)
         return Candidates(self.layer.block_rows, self.layer.block_cols, squares)
 
     def _magnitudes(self) -> Tensor:

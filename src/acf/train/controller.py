@@ -1,13 +1,15 @@
 """`acf.attach` and the controller, which counts optimizer steps and changes the topology at the policy's steps."""
 
 import warnings
-from collections.abc import Iterator
+import weakref
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 from weakref import WeakSet
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from acf.errors import TopologyError
 from acf.masks import TopologyPolicy
@@ -17,9 +19,12 @@ from acf.train.captured_move import CapturedMove
 from acf.train.changes import ChangeLog, TopologyChange
 from acf.train.controlled_layer import ControlledLayer
 from acf.train.controller_state import check_state, policy_state
-from acf.train.distributed import check_can_shrink, process_count, unwrapped
+from acf.train.distributed import check_can_shrink, group_of, process_count, unwrapped
 from acf.train.figures import LayerFigures, OnMove
 from acf.train.observers import AbsentBlockScores, LayerListener, fold_inputs
+from acf.train.optimizer_state import OptimizerState
+from acf.train.optimizers import check_held, listed
+from acf.train.step_count import GradientRestarts, StepCount, StepHooks
 
 _CONTROLLED: "WeakSet[BlockSparseLayer]" = WeakSet()
 
@@ -28,26 +33,47 @@ class UnscoredMoveWarning(UserWarning):
     """Blocks were due to move, but no layer's absent blocks were scored."""
 
 
+class UncountedStepWarning(UserWarning):
+    """Gradients are computed again and again, but no optimizer step is counted."""
+
+
+NO_GRADIENTS = (
+    "the gradients of all block-sparse weights are None after optimizer.step; call zero_grad when it has returned"
+)
+NO_NEW_GRADIENTS = (
+    "no absent block was scored, and no gradient was computed since the step before; call optimizer.step() once per "
+    "batch, or, where a replayed CUDA graph computes the gradients, run the steps where controller.moves_next is true "
+    "without it"
+)
+CUDA_GRAPH = (
+    "no absent block was scored, though a backward pass ran; a replayed CUDA graph does not score: call the uncompiled "
+    "model in the steps where controller.moves_next is true"
+)
+
+RESTARTS_WITHOUT_STEP = 20
+"""Gradients computed anew, not accumulated, since the last counted step, at which an `UncountedStepWarning` is due."""
+
+
 def attach(
     model: nn.Module,
-    optimizer: torch.optim.Optimizer,
+    optimizer: torch.optim.Optimizer | Sequence[torch.optim.Optimizer],
     policy: TopologyPolicy,
     on_move: OnMove | None = None,
+    process_group: Any = None,
 ) -> "TopologyController":
     """Let ``policy`` change the topology of ``model`` after the optimizer steps it names; returns the controller.
 
     The training loop stays as it is: the controller hooks ``optimizer.step`` and, one step before a move, the
-    backward pass. ``on_move(step, figures)`` is called after every step that may move blocks. Keep
+    backward pass. ``optimizer`` may be a list (Muon for matrices and AdamW for packed weights): a step counts when the
+    last of them has stepped. Optimizers inside wrappers are followed, and what a move makes of their state is decided
+    by shape; what cannot be decided is refused (`acf.register_optimizer_state` adds rules).
+    ``on_move(step, figures)`` is called after every step that may move blocks. ``process_group``: the processes that
+    train this model together, by default those of its DistributedDataParallel, or all. Keep
     ``controller.state_dict()`` in the checkpoint; layers have the names of the model inside DistributedDataParallel
     and ``torch.compile``, so it can be loaded with and without them.
     """
-    sparse_layers = block_sparse_layers(unwrapped(model))
-    layers = {name: layer for name, layer in sparse_layers.items() if layer.weight.requires_grad}
-    if not layers:
-        raise TopologyError(
-            "the model has no trainable block-sparse layer to attach to; call acf.sparsify_(model, ...) first"
-        )
-    _check_held(layers, optimizer)
+    layers = _trainable_layers(unwrapped(model))
+    check_held({name: layer.weight for name, layer in layers.items()}, listed(optimizer))
     taken = [name for name, layer in layers.items() if layer in _CONTROLLED]
     if taken:
         raise TopologyError(
@@ -57,7 +83,9 @@ def attach(
     for name, layer in layers.items():
         policy.check_start(name, layer.present_blocks, layer.target_blocks, layer.starts_dense)
     check_can_shrink({name: layer for name, layer in layers.items() if layer.present_blocks > layer.target_blocks})
-    return TopologyController(layers, optimizer, policy, on_move)
+    return TopologyController(
+        layers, optimizer, policy, on_move, group_of(model) if process_group is None else process_group
+    )
 
 
 class TopologyController:
@@ -66,22 +94,44 @@ class TopologyController:
     def __init__(
         self,
         layers: dict[str, BlockSparseLayer],
-        optimizer: torch.optim.Optimizer,
+        optimizer: torch.optim.Optimizer | Sequence[torch.optim.Optimizer],
         policy: TopologyPolicy,
         on_move: OnMove | None = None,
+        process_group: Any = None,
     ) -> None:
         self.layers = layers
-        self.optimizer = optimizer
+        self.optimizers = listed(optimizer)
+        self.optimizer = self.optimizers[0]
         self.policy = policy
         self.on_move = on_move
-        self.step = 0
+        self.process_group = process_group
         self._paused = False
-        self._controlled = {name: ControlledLayer(layer, policy) for name, layer in layers.items()}
+        self._steps = StepCount()
+        self._controlled = {name: ControlledLayer(layer, policy, process_group) for name, layer in layers.items()}
+        self._optimizer_state = OptimizerState(self.optimizers, {name: x.weight for name, x in layers.items()})
+        self._checks_state = self._may_move
+        if self._may_move:
+            self._optimizer_state.check()
         self._log = ChangeLog()
         self._listeners: list[LayerListener] = []
+        self._seen_gradients: dict[str, tuple[weakref.ref[Tensor], int]] = {}
+        self._hook = StepHooks(self.optimizers, self._after_step)
+        self._restarts = GradientRestarts(*_first_weight(layers)) if self._may_move else None
         _CONTROLLED.update(layers.values())
-        self._hook = optimizer.register_step_post_hook(self._after_step)
         self._observe_next_step()
+
+    @property
+    def step(self) -> int:
+        """Optimizer steps so far, without those that a loss scaler skipped; waits for the device where one may have."""
+        return self._steps.settle()
+
+    @step.setter
+    def step(self, value: int) -> None:
+        self._steps.set(value)
+
+    @property
+    def _may_move(self) -> bool:
+        return type(self.policy).moves_at is not TopologyPolicy.moves_at
 
     @property
     def moves_next(self) -> bool:
@@ -112,9 +162,10 @@ class TopologyController:
     def captured_move(self) -> CapturedMove | None:
         """What a CUDA graph of a step that scores and moves needs; None where moving needs the host."""
         shrinks = any(layer.present_blocks > layer.target_blocks for layer in self.layers.values())
-        if shrinks or not self.policy.moves_on_device or process_count() > 1:
+        if shrinks or not self.policy.moves_on_device or process_count(self.process_group) > 1:
             return None
-        return CapturedMove(self._controlled, self.policy, self.optimizer)
+        self._optimizer_state.check()
+        return CapturedMove(self._controlled, self.policy, self._optimizer_state)
 
     def count_captured_move(self, move: CapturedMove) -> None:
         """Count a replayed step in whose graph the blocks moved."""
@@ -122,9 +173,8 @@ class TopologyController:
         self._log.append(self.step, move.changes())
         for each in self._controlled.values():
             each.scores = None
-        if self.on_move is not None:
-            self.on_move(self.step, self.figures())
         self._observe_next_step()
+        self._call_on_move()
 
     @contextmanager
     def paused(self) -> Iterator[None]:
@@ -155,6 +205,8 @@ class TopologyController:
     def detach(self) -> None:
         """Stop changing the topology and remove every hook; the model keeps its present one."""
         self._hook.remove()
+        if self._restarts is not None:
+            self._restarts.remove()
         self._stop_observing()
         for layer in self.layers.values():
             _CONTROLLED.discard(layer)
@@ -181,27 +233,54 @@ class TopologyController:
             if scores is not None and saved.get("growth_squares") is not None:
                 scores.restore(saved["growth_squares"])
 
-    def _after_step(self, *_: Any) -> None:
+    def _after_step(self, found_inf: Tensor | None = None) -> None:
         if self._paused:
             return
-        self.step += 1
-        fold_inputs([each.inputs for each in self._controlled.values() if each.inputs is not None])
-        if self.policy.moves_at(self.step):
-            self._change_all()
-        self._observe_next_step()
+        self._steps.add(found_inf)
+        if self._restarts is not None:
+            self._restarts.clear()
+        fold_inputs([each.inputs for each in self._controlled.values() if each.inputs is not None], self.process_group)
+        step = self._steps.most
+        moves = self.policy.moves_at(step)
+        if moves or self.policy.scores_for(step + 1) is not None:
+            moves = moves and self._steps.settle() == step  # else a loss scaler skipped a step, and the move waits
+        was_scored = any(each.scores is not None and each.scores.is_scored for each in self._controlled.values())
+        is_graphed = any(not _is_same(x, self._seen_gradients.get(name)) for name, x in self.layers.items())
+        took_part = False
+        try:
+            self._check_state(moves)
+            if moves:
+                took_part = self._change_all(step)
+        finally:
+            self._observe_next_step()
+        if moves:
+            if not took_part and all(layer.weight.grad is None for layer in self.layers.values()):
+                _warn_unmoved(step, NO_GRADIENTS)
+            elif self.policy.grows_by_gradient and not was_scored:
+                self._warn_if_unscored(CUDA_GRAPH if is_graphed else NO_NEW_GRADIENTS)
+            self._call_on_move()
 
-    def _change_all(self) -> None:
+    def _check_state(self, moves: bool) -> None:
+        """Refuse optimizer state that cannot follow a move: as soon as there is some, and before every move."""
+        if moves or self._checks_state:
+            self._checks_state = False
+            self._optimizer_state.check()
+
+    def _change_all(self, step: int) -> bool:
+        """Move or prune the blocks of all layers; whether any took part.
+
+        `on_move` and warnings, which may raise, follow when the controller is consistent again.
+        """
         controlled = self._controlled.items()
-        shrinking = {name: each.layer for name, each in controlled if each.shrinks_at(self.step)}
-        check_can_shrink(shrinking)
-        scored = any(each.scores is not None and each.scores.is_scored for each in self._controlled.values())
-        changes = {name: each.change(self.optimizer, self.step) for name, each in controlled}
-        self._log.append(self.step, {name: change for name, change in changes.items() if change is not None})
-        if self.policy.grows_by_gradient and not scored:
-            self._warn_if_unscored()
+        check_can_shrink({name: each.layer for name, each in controlled if each.shrinks_at(step)})
+        changes = {name: each.change(self._optimizer_state, step) for name, each in controlled}
+        self._log.append(step, {name: change for name, change in changes.items() if change is not None})
         for each in self._controlled.values():
             each.scores = None
             each.explore()
+        return any(change is not None for change in changes.values())
+
+    def _call_on_move(self) -> None:
         if self.on_move is not None:
             self.on_move(self.step, self.figures())
 
@@ -213,7 +292,12 @@ class TopologyController:
     def _observe_next_step(self) -> None:
         """Register what the next backward pass must compute: input statistics, and scores if it counts for a move."""
         self._stop_observing()
-        move_step = self.policy.scores_for(self.step + 1)
+        if self.policy.scores_for(self._steps.most + 1) is not None:
+            self._steps.settle()
+        coming = self._steps.most + 1
+        move_step = self.policy.scores_for(coming)
+        if move_step is not None:
+            self._seen_gradients = {name: seen for name, x in self.layers.items() if (seen := _seen(x)) is not None}
         for index, each in enumerate(self._controlled.values()):
             if move_step is not None and each.scores is None:
                 each.scores = AbsentBlockScores(each.layer, self.policy, self.policy.generator(move_step, index))
@@ -225,26 +309,57 @@ class TopologyController:
             listener.close()
         self._listeners = []
 
-    def _warn_if_unscored(self) -> None:
+    def _warn_if_unscored(self, reason: str) -> None:
         """Warn where nothing changed in this step though some layer has a gradient; waits for the device."""
         if any(change.step == self.step for change in self.changes):
             return
         if any(map(_could_have_moved, self.layers.values())):
-            warnings.warn(
-                f"no absent block was scored at step {self.step}, so no block moved; a replayed CUDA graph does not "
-                "score: call the uncompiled model in the steps where controller.moves_next is true",
-                UnscoredMoveWarning,
-                stacklevel=3,
-            )
+            _warn_unmoved(self.step, reason)
 
 
-def _check_held(layers: dict[str, BlockSparseLayer], optimizer: torch.optim.Optimizer) -> None:
-    held = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
-    missing = [name for name, layer in layers.items() if id(layer.weight) not in held]
-    if missing:
+def _trainable_layers(model: nn.Module) -> dict[str, BlockSparseLayer]:
+    sparse_layers = block_sparse_layers(model)
+    layers = {name: layer for name, layer in sparse_layers.items() if layer.weight.requires_grad}
+    if sparse_layers and not layers:
         raise TopologyError(
-            f"the optimizer does not hold {missing[0]}.weight ({len(missing)} of {len(layers)} sparse layers missing); "
-            "build it from model.parameters() after sparsify_, then attach"
+            f"the model has no trainable block-sparse layer: all {len(sparse_layers)} are frozen, as "
+            f"{next(iter(sparse_layers))}.weight.requires_grad is False; call requires_grad_(True) on the layers whose "
+            "blocks should move, or train without attach"
+        )
+    if not layers:
+        raise TopologyError("the model has no block-sparse layer to attach to; call acf.sparsify_(model, ...) first")
+    return layers
+
+
+def _seen(layer: BlockSparseLayer) -> tuple["weakref.ref[Tensor]", int] | None:
+    """What tells a gradient from those before and after it: the tensor, and how often it was written."""
+    gradient = layer.weight.grad
+    return None if gradient is None else (weakref.ref(gradient), gradient._version)
+
+
+def _is_same(layer: BlockSparseLayer, seen: tuple["weakref.ref[Tensor]", int] | None) -> bool:
+    gradient = layer.weight.grad
+    if seen is None or gradient is None:
+        return seen is None and gradient is None
+    return seen[0]() is gradient and seen[1] == gradient._version
+
+
+def _first_weight(layers: dict[str, BlockSparseLayer]) -> tuple[nn.Parameter, Callable[[int], None]]:
+    name, layer = next(iter(layers.items()))
+    return layer.weight, partial(_warn_if_uncounted, name)
+
+
+def _warn_unmoved(step: int, reason: str) -> None:
+    warnings.warn(f"no block moved at step {step}: {reason}", UnscoredMoveWarning, stacklevel=4)
+
+
+def _warn_if_uncounted(name: str, restarts: int) -> None:
+    if restarts == RESTARTS_WITHOUT_STEP:
+        warnings.warn(
+            f"{restarts} gradients of {name}.weight were computed without a counted optimizer step, so no block moves; "
+            "pass the optimizer whose step() runs, the one inside a wrapper such as SAM, to attach",
+            UncountedStepWarning,
+            stacklevel=2,
         )
 
 

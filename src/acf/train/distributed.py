@@ -13,18 +13,25 @@ from acf.nn import BlockSparseLayer, block_sparse_layers
 from acf.sparse import is_sharded
 
 
-def process_count() -> int:
-    """Number of processes of the default group; 1 where there is none."""
+def process_count(process_group: Any = None) -> int:
+    """Number of processes of a group, by default of all; 1 where there is none."""
     if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
         return 1
-    return torch.distributed.get_world_size()
+    return torch.distributed.get_world_size(process_group)
 
 
-def sum_over_processes(tensor: Tensor) -> Tensor:
-    """``tensor`` summed over all processes, in place; unchanged where there is one process."""
+def sum_over_processes(tensor: Tensor, process_group: Any = None) -> Tensor:
+    """``tensor`` summed over the processes of a group, in place; unchanged where there is one process."""
     if torch.distributed.is_available() and torch.distributed.is_initialized():
-        torch.distributed.all_reduce(tensor)
+        torch.distributed.all_reduce(tensor, group=process_group)
     return tensor
+
+
+def group_of(model: nn.Module) -> Any:
+    """The process group of the DistributedDataParallel around ``model``; None, which means all processes, without."""
+    while isinstance(getattr(model, "_orig_mod", None), nn.Module):
+        model = model._orig_mod  # type: ignore[assignment]
+    return model.process_group if isinstance(model, DistributedDataParallel) else None
 
 
 def unwrapped(model: nn.Module) -> nn.Module:
@@ -60,8 +67,10 @@ def _ddp_parameters() -> set[int]:
     return {identity for wrapper in wrappers for identity in bucketed_parameters(wrapper)}
 
 
-def data_parallel(model: nn.Module, **options: Any) -> DistributedDataParallel:
+def data_parallel(model: nn.Module, process_group: Any = None, **options: Any) -> DistributedDataParallel:
     """``model`` in a DistributedDataParallel with ``options``, whose block-sparse layers may shrink.
+
+    ``process_group``: the processes that replicate it, by default all.
 
     DistributedDataParallel fixes the shape of every gradient in its buckets. The weights of layers that have more
     blocks than their target (``init="dense"``) are therefore left out of the buckets; their gradients are averaged at
@@ -75,7 +84,7 @@ def data_parallel(model: nn.Module, **options: Any) -> DistributedDataParallel:
     layers = {name: layer for name, layer in block_sparse_layers(model).items() if _will_shrink(layer)}
     names = [f"{prefix}.{name}" if prefix else name for prefix, layer in layers.items() for name in _tensors(layer)]
     DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(model, names)  # type: ignore[no-untyped-call]
-    wrapper = DistributedDataParallel(model, **options)
+    wrapper = DistributedDataParallel(model, process_group=process_group, **options)
     weights = [layer.weight for layer in layers.values() if layer.weight.requires_grad]
     for layer in layers.values():
         for tensor in _tensors(layer).values():

@@ -1,6 +1,7 @@
 """What a backward pass is asked for: input statistics always, gradient norms of absent blocks before a move."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -77,9 +78,9 @@ class AbsentBlockScores:
         self.candidates().gradient_squares.copy_(squares)
         self.is_scored = True
 
-    def reduced(self) -> Candidates:
+    def reduced(self, process_group: Any = None) -> Candidates:
         """The candidates with squares summed over all processes, so that each of them plans the same move."""
-        sum_over_processes(self.candidates().gradient_squares)
+        sum_over_processes(self.candidates().gradient_squares, process_group)
         return self.candidates()
 
 
@@ -119,11 +120,11 @@ class InputSquares:
         self.mean = torch.where(passes > 0, torch.lerp(step_mean, before, self.momentum), before)
 
 
-def fold_inputs(inputs: Sequence[InputSquares]) -> None:
+def fold_inputs(inputs: Sequence[InputSquares], process_group: Any = None) -> None:
     """End a step: average over its passes and over all processes, which then hold the same means."""
     if not inputs:
         return
     parts = [each.pending() for each in inputs]
-    total = sum_over_processes(torch.cat(parts))
+    total = sum_over_processes(torch.cat(parts), process_group)
     for each, pending in zip(inputs, torch.split(total, [part.numel() for part in parts]), strict=True):
         each.fold(pending)
