@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from math import prod
 from typing import Any, cast
 
+import torch
 from torch import nn
 
 from acf.errors import SparsityError
@@ -83,7 +84,10 @@ def _make_sparse(
 ) -> BlockSparseLayer:
     """The sparse layer that keeps the ``count`` blocks of greatest l2 norm, or all of them for a dense start."""
     balanced, starts_dense = spec.distribution == "balanced", spec.init == "dense"
-    norms = layout.block_norms(kind.weight_matrix(dense))
+    matrix = kind.weight_matrix(dense)
+    # On the meta device nothing can be ranked: any mask of this many blocks gives the shapes, a checkpoint the places.
+    grid = (layout.grid_rows, layout.grid_cols)
+    norms = torch.ones(grid, device="cpu") if matrix.is_meta else layout.block_norms(matrix)
     mask = top_blocks(norms, layout.block_count if starts_dense else count, balanced)
     layer = kind.block_sparse(dense, layout, mask)
     layer.target_blocks, layer.balanced, layer.starts_dense = count, balanced, starts_dense
