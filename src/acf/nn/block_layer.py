@@ -153,6 +153,19 @@ class BlockSparseLayer(SparseLayer):
         self._resize(self.weight[slots], topology)
         self.weight.grad = None if grad is None else grad[slots]
 
+    @torch.no_grad()
+    def replace_blocks(self, packed: Tensor, topology: BlockTopology) -> None:
+        """Hold other blocks: ``packed [nnz, block_height, block_width]`` at the places of ``topology``, copied."""
+        if packed.shape == self.weight.shape:
+            self.weight.copy_(packed)
+            self._write_topology(topology)
+        else:
+            self._resize(packed.clone(), BlockTopology(*(each.to(packed.device, copy=True) for each in topology)))
+
+    def copy_topology(self, other: "BlockSparseLayer") -> None:
+        """Take over the topology of ``other``, which holds as many blocks."""
+        self._write_topology(other.topology)
+
     def _resize(self, packed: Tensor, topology: BlockTopology) -> None:
         self.weight.grad = None
         # While a graph is alive, autograd keeps an accumulation node per parameter that expects the old shape. It drops
