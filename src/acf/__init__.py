@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from acf.train import LayerFigures as LayerFigures
     from acf.train import attach as attach
     from acf.train import data_parallel as data_parallel
+    from acf.train import ema as ema
     from acf.train import gradient_figures as gradient_figures
     from acf.train import load_checkpoint as load_checkpoint
     from acf.train import print_figures as print_figures
@@ -76,6 +77,7 @@ _HOME_OF = {
     "capture": "acf.trace",
     "data_parallel": "acf.train",
     "densify_": "acf.nn",
+    "ema": "acf.train",
     "faster_layers": "acf.nn",
     "gradient_figures": "acf.train",
     "hugging_face_callback": "acf.train.adapters",
