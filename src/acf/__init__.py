@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from acf.nn import NMSparsity as NMSparsity
     from acf.nn import densify_ as densify_
     from acf.nn import faster_layers as faster_layers
+    from acf.nn import load_sparse as load_sparse
+    from acf.nn import save_sparse as save_sparse
     from acf.nn import sparsify_ as sparsify_
     from acf.nn import weight_sparsity as weight_sparsity
     from acf.report import report as report
@@ -73,9 +75,11 @@ _HOME_OF = {
     "hugging_face_callback": "acf.train.adapters",
     "lightning_callback": "acf.train.adapters",
     "load_checkpoint": "acf.train",
+    "load_sparse": "acf.nn",
     "print_figures": "acf.train",
     "report": "acf.report",
     "save_checkpoint": "acf.train",
+    "save_sparse": "acf.nn",
     "simulate": "acf.sim",
     "sparsify_": "acf.nn",
     "weight_sparsity": "acf.nn",
