@@ -30,7 +30,7 @@ def main() -> None:
             folder, max_steps=STEPS, per_device_train_batch_size=8, report_to=[], use_cpu=True, disable_tqdm=True
         )
         Trainer(model, arguments, train_dataset=data, callbacks=[callback]).train()
-    print(f"{acf.weight_sparsity(model):.0%} of the linear weights are absent")
+    print(f"{acf.weight_sparsity(model, sparse_layers_only=True):.0%} of the sparse layers' weights are absent")
 
 
 if __name__ == "__main__":

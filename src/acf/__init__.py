@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from acf.nn import NMSparsity as NMSparsity
     from acf.nn import densify_ as densify_
     from acf.nn import faster_layers as faster_layers
+    from acf.nn import load_sparse as load_sparse
+    from acf.nn import save_sparse as save_sparse
     from acf.nn import sparsify_ as sparsify_
     from acf.nn import weight_sparsity as weight_sparsity
     from acf.nn.plan import PlanOptions as PlanOptions
@@ -84,10 +86,12 @@ _HOME_OF = {
     "lightning_callback": "acf.train.adapters",
     "load_checkpoint": "acf.train",
     "plan": "acf.nn.plan",
+    "load_sparse": "acf.nn",
     "print_figures": "acf.train",
     "register_optimizer_state": "acf.train",
     "report": "acf.report",
     "save_checkpoint": "acf.train",
+    "save_sparse": "acf.nn",
     "simulate": "acf.sim",
     "sparsify_": "acf.nn",
     "weight_sparsity": "acf.nn",

@@ -46,7 +46,7 @@ def test_an_accelerator_of_ones_own_stands_between_dense_and_the_fabric(tmp_path
 
 
 def test_hugging_face_trains_a_sparse_model(tmp_path: Path) -> None:
-    assert "of the linear weights are absent" in output_of("04_hugging_face.py", tmp_path)
+    assert "of the sparse layers' weights are absent" in output_of("04_hugging_face.py", tmp_path)
 
 
 def test_a_sweep_prints_a_row_per_variant(tmp_path: Path) -> None:

@@ -11,6 +11,8 @@ from acf.nn.kinds import LAYER_KINDS, dense_kind_of, kind_of
 from acf.nn.linear import BlockSparseLinear, NMLinear
 from acf.nn.nm_layer import NMLayer
 from acf.nn.nm_spec import NMSparsity
+from acf.nn.restore import load_sparse
+from acf.nn.saved import save_sparse
 from acf.nn.sparse_layer import SparseLayer
 from acf.nn.sparsify import densify_, sparsify_
 from acf.nn.summary import (
@@ -49,6 +51,8 @@ __all__ = [
     "densify_",
     "faster_layers",
     "kind_of",
+    "load_sparse",
+    "save_sparse",
     "sparsify_",
     "time_layers",
     "weight_sparsity",

@@ -1,5 +1,8 @@
 """`acf.ema`: the exponential moving average of a model's weights."""
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 from torch import nn
 from torch.optim.swa_utils import get_ema_multi_avg_fn
@@ -7,6 +10,8 @@ from torch.optim.swa_utils import get_ema_multi_avg_fn
 from acf.errors import SparsityError
 from acf.nn import SlotAveragedModel
 from acf.train.distributed import unwrapped
+
+_average: Callable[[float], Any] = get_ema_multi_avg_fn
 
 
 def ema(model: nn.Module, decay: float = 0.999, device: torch.device | str | None = None) -> SlotAveragedModel:
@@ -23,6 +28,6 @@ def ema(model: nn.Module, decay: float = 0.999, device: torch.device | str | Non
     if not 0.0 <= decay < 1.0:
         raise SparsityError(f"decay {decay} is outside [0, 1); it is the share of the old average, such as 0.999")
     on_device = None if device is None else torch.device(device)
-    average = SlotAveragedModel(unwrapped(model), on_device, multi_avg_fn=get_ema_multi_avg_fn(decay))  # type: ignore[no-untyped-call]
+    average = SlotAveragedModel(unwrapped(model), on_device, multi_avg_fn=_average(decay))
     average.module.requires_grad_(False)
     return average
