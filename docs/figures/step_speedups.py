@@ -48,7 +48,7 @@ def axes() -> list[str]:
         colour, dash = ("#c0392b", ' stroke-dasharray="5 4"') if speedup == 1 else ("#d8dee4", "")
         parts.append(f'<line x1="{LEFT}" y1="{y:.1f}" x2="{WIDTH - RIGHT}" y2="{y:.1f}" stroke="{colour}"{dash}/>')
         parts.append(text(LEFT - 8, y + 4, f"{speedup}x", anchor="end"))
-    return [*parts, text(WIDTH - RIGHT, height_of(1) - 5, "dense", 12, "end", "#c0392b")]
+    return [*parts, text(LEFT + 4, height_of(1) - 5, "dense", 12, "start", "#c0392b")]
 
 
 def bars() -> list[str]:

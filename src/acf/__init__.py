@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from acf.masks import StaticTopology as StaticTopology
     from acf.metrics import TopologyStore as TopologyStore
     from acf.metrics import TrainingRecord as TrainingRecord
+    from acf.metrics.meters import EnergyMeter as EnergyMeter
     from acf.nn import BlockSparsity as BlockSparsity
     from acf.nn import FusedSequential as FusedSequential
     from acf.nn import NMSparsity as NMSparsity
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from acf.nn import faster_layers as faster_layers
     from acf.nn import sparsify_ as sparsify_
     from acf.nn import weight_sparsity as weight_sparsity
+    from acf.nn.plan import PlanOptions as PlanOptions
+    from acf.nn.plan import SparsityPlan as SparsityPlan
+    from acf.nn.plan import plan as plan
     from acf.report import report as report
     from acf.sim import Result as Result
     from acf.sim import architectures as architectures
@@ -34,6 +38,7 @@ if TYPE_CHECKING:
     from acf.train import LayerFigures as LayerFigures
     from acf.train import attach as attach
     from acf.train import data_parallel as data_parallel
+    from acf.train import ema as ema
     from acf.train import gradient_figures as gradient_figures
     from acf.train import load_checkpoint as load_checkpoint
     from acf.train import print_figures as print_figures
@@ -42,6 +47,7 @@ if TYPE_CHECKING:
     from acf.train import write_scalars as write_scalars
     from acf.train.adapters import hugging_face_callback as hugging_face_callback
     from acf.train.adapters import lightning_callback as lightning_callback
+    from acf.train.graphed import GraphedStep as GraphedStep
 
 __version__ = "0.1.0"
 
@@ -49,15 +55,19 @@ _HOME_OF = {
     "AcfError": "acf.errors",
     "BlockDST": "acf.masks",
     "BlockSparsity": "acf.nn",
+    "EnergyMeter": "acf.metrics.meters",
     "FusedSequential": "acf.nn",
     "GradientFigures": "acf.train",
     "GradientSparsity": "acf.gradients",
     "GradualPruning": "acf.masks",
+    "GraphedStep": "acf.train.graphed",
     "LayerFigures": "acf.train",
     "Matmul": "acf.trace",
     "NMSparsity": "acf.nn",
+    "PlanOptions": "acf.nn.plan",
     "Result": "acf.sim",
     "SET": "acf.masks",
+    "SparsityPlan": "acf.nn.plan",
     "StaticTopology": "acf.masks",
     "TopologyStore": "acf.metrics",
     "Trace": "acf.trace",
@@ -67,11 +77,13 @@ _HOME_OF = {
     "capture": "acf.trace",
     "data_parallel": "acf.train",
     "densify_": "acf.nn",
+    "ema": "acf.train",
     "faster_layers": "acf.nn",
     "gradient_figures": "acf.train",
     "hugging_face_callback": "acf.train.adapters",
     "lightning_callback": "acf.train.adapters",
     "load_checkpoint": "acf.train",
+    "plan": "acf.nn.plan",
     "print_figures": "acf.train",
     "register_optimizer_state": "acf.train",
     "report": "acf.report",

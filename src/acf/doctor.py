@@ -132,7 +132,7 @@ def _triton() -> Finding:
 
 
 def _verilator() -> Finding:
-    from acf.rtl.flow.verilator import VerilatorUnavailableError, find_verilator
+    from acf.rtl.tools.verilator import VerilatorUnavailableError, find_verilator
 
     try:
         found = find_verilator()

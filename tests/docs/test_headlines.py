@@ -57,3 +57,10 @@ def test_the_fabric_is_compared_without_zeros_in_gradients() -> None:
     )
     faster, less_energy = dense["seconds"] / fabric["seconds"], dense["energy_j"] / fabric["energy_j"]
     assert f"{faster:.1f}x as fast as dense tensor cores of equal peak, with {less_energy:.1f}x less energy" in README
+
+
+def test_the_training_run_has_speed_energy_and_accuracy_of_one_record() -> None:
+    _, fixed, moving = record("training-resnet18.json")["summaries"]
+    assert f"{fixed['speedup']:.2f}x as fast as dense with {fixed['energy_ratio']:.2f}x less energy" in README
+    assert f"{-fixed['quality_gap']:.2f} points of accuracy below it" in README
+    assert f"{moving['speedup']:.2f}x with {moving['moves']:.0f} moves of blocks" in README

@@ -134,3 +134,40 @@ def test_a_loaded_model_does_not_share_memory_with_the_one_that_was_saved():
 def test_a_deep_copied_model_saves_the_same_checkpoint():
     model = sparse_model(seed=1)
     assert_same_values(copy.deepcopy(model), values(model))
+
+
+@pytest.mark.parametrize("left_out", ["block_rows", "block_cols", "weight"])
+@pytest.mark.parametrize("strict", [True, False], ids=["strict", "not strict"])
+def test_a_checkpoint_with_a_part_of_a_layer_is_refused_by_name_and_changes_nothing(left_out, strict):
+    saved, model = sparse_model(seed=1), sparse_model(seed=2)
+    before = values(model)
+    state = {name: value for name, value in saved.state_dict().items() if name != f"4.{left_out}"}
+    with pytest.raises(TopologyError, match=rf"only a part of 4: 4\.{left_out} is missing.*wrong places"):
+        model.load_state_dict(state, strict=strict)
+    assert_same_values(model, before)
+
+
+def test_a_checkpoint_without_any_tensor_of_a_layer_may_be_loaded_when_not_strict():
+    saved, model = sparse_model(seed=1), sparse_model(seed=2)
+    before = values(model)
+    model.load_state_dict({name: value for name, value in values(saved).items() if name[0] != "4"}, strict=False)
+    expected = {name: before[name] if name[0] == "4" else value for name, value in values(saved).items()}
+    assert_same_values(model, expected)
+
+
+def test_a_dense_checkpoint_is_refused_with_the_advice_to_sparsify_afterwards():
+    model = nn.Sequential(nn.Linear(16, 16))
+    dense = model.state_dict()
+    sparsify_(model, QUARTER)
+    with pytest.raises(TopologyError, match="a dense weight, and this layer is sparse; load the dense checkpoint into"):
+        model.load_state_dict(dense)
+
+
+def test_a_checkpoint_of_a_newer_format_is_refused_by_the_layer_and_both_formats():
+    saved, model = sparse_model(seed=1), sparse_model(seed=2)
+    state, before = saved.state_dict(), values(model)
+    assert state._metadata["4"] == {"version": 1}
+    state._metadata["4"] = {"version": 2}
+    with pytest.raises(TopologyError, match=r"4 was saved in format 2 of block-sparse layers.* up to 1; update acf"):
+        model.load_state_dict(state)
+    assert_same_values(model, before)

@@ -105,7 +105,7 @@ def test_the_projections_of_multihead_attention_are_left_alone_and_listed():
     assert attention.out_proj is projection
     assert attention.in_proj_weight is in_projection
     assert isinstance(model["feedforward"], BlockSparseLinear)
-    assert [name for name, _ in summary.left_dense] == ["attention.out_proj"]
+    assert [name for name, _ in summary.left_dense] == ["attention.out_proj", "attention.in_proj_weight"]
     assert "NonDynamicallyQuantizableLinear" in dict(summary.left_dense)["attention.out_proj"]
 
 

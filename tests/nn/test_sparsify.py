@@ -262,6 +262,7 @@ def test_the_summary_and_weight_sparsity_say_what_is_stored():
     assert str(summary).splitlines() == [
         "0: 2 of 8 blocks (75.0% sparse)",
         "1: dense, its 3 x 16 outputs x inputs are thinner than a 4 x 4 block",
+        "48 of 176 weights (27.3%) are in dense layers",
     ]
 
 

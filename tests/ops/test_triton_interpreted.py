@@ -387,7 +387,7 @@ if INTERPRETING:
 
     def test_a_candidate_list_is_computed_in_the_way_that_its_length_makes_cheapest() -> None:
         for block, lengths in ((16, (40, 9000, 600_000)), (64, (40, 3000, 15000))):
-            ways = [norms.cheapest_way(length, block, 8192, 16384, 4096) for length in lengths]
+            ways = [norms.cheapest_way(length, block, 8192, (16384, 4096), 2) for length in lengths]
             assert ways == ["list", "groups", "tiles"]
 
     @pytest.mark.parametrize("geometry", [PADDED, UNEVEN, POINTWISE], ids=["padded", "uneven", "pointwise"])

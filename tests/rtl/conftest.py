@@ -2,8 +2,8 @@
 
 import pytest
 
-from acf.rtl.flow.verilator import VerilatorUnavailableError, find_verilator
-from acf.rtl.simulation import Simulation
+from acf.rtl.tools.simulation import Simulation
+from acf.rtl.tools.verilator import VerilatorUnavailableError, find_verilator
 
 
 def skip_without_verilator() -> None:

@@ -110,3 +110,18 @@ def test_a_folder_that_cannot_be_written_to_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(FileError, match="cannot be written"):
         acf.save_checkpoint(tmp_path / "file" / "run.pt", epoch=1)
+
+
+def test_a_file_says_its_format_and_a_newer_one_is_refused(tmp_path):
+    run, path = Run(seed=1), tmp_path / "run.pt"
+    acf.save_checkpoint(path, model=run.model)
+    state = torch.load(path, weights_only=True)
+    assert state["acf_checkpoint_version"] == 1
+    torch.save({**state, "acf_checkpoint_version": 2}, path)
+    with pytest.raises(TopologyError, match=r"run\.pt has format 2, this release of acf reads formats up to 1"):
+        acf.load_checkpoint(path, model=run.model)
+
+
+def test_the_name_of_the_format_cannot_be_a_part(tmp_path):
+    with pytest.raises(TopologyError, match="give the part another name"):
+        acf.save_checkpoint(tmp_path / "run.pt", acf_checkpoint_version=3)

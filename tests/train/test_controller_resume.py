@@ -111,6 +111,7 @@ def test_the_topology_state_is_plain_values_and_tensors():
     state = run.controller.state_dict()
     layers = state.pop("layers")
     assert state == {
+        "version": 1,
         "step": 3,
         "policy": {
             "method": "BlockDST",
@@ -182,6 +183,33 @@ def test_the_state_of_another_policy_is_refused_by_the_setting_that_differs(sett
         controller.load_state_dict(other)
     assert f"made with {setting}={value}, this policy has {setting}={mine}; attach the policy" in str(caught.value)
     assert controller.step == 0
+
+
+def test_a_state_of_a_newer_format_is_refused_by_both_numbers():
+    controller = Run(OPTIMIZERS["SGD"], seed=1).controller
+    with pytest.raises(TopologyError, match="the topology state has format 2, this release of acf reads formats up to"):
+        controller.load_state_dict({**controller.state_dict(), "version": 2})
+
+
+def test_a_state_from_before_a_setting_existed_loads_where_the_policy_has_its_default():
+    run = Run(OPTIMIZERS["SGD"], seed=1)
+    run.train(range(3))
+    state = run.controller.state_dict()
+    del state["version"], state["policy"]["score_steps"], state["policy"]["grace_moves"]
+    resumed = Run(OPTIMIZERS["SGD"], seed=2)
+    resumed.load({**run.checkpoint(), "topology": state})
+    assert resumed.controller.step == 3
+    other = Run(OPTIMIZERS["SGD"], seed=2, policy=BlockDST(total_steps=50, every=4, fraction=0.4, grace_moves=1))
+    with pytest.raises(TopologyError, match="made with grace_moves=0, this policy has grace_moves=1"):
+        other.load({**run.checkpoint(), "topology": state})
+
+
+def test_a_state_with_a_setting_that_this_policy_does_not_have_is_refused_by_name():
+    controller = Run(OPTIMIZERS["SGD"], seed=1).controller
+    state = controller.state_dict()
+    state["policy"]["temperature"] = 2.0
+    with pytest.raises(TopologyError, match=r"temperature=2\.0, a setting that this BlockDST does not have"):
+        controller.load_state_dict(state)
 
 
 def test_a_topology_loaded_before_a_move_is_the_one_that_moves():

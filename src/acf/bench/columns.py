@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from acf.bench.simulators import SimulatorTiming
     from acf.bench.traces import TraceFigures
     from acf.bench.tracking.recording import Tracked
+    from acf.bench.training.comparison import TrainingComparison, VariantSummary
 
 _SECONDS = si_format("s")
 _NUMBER = Format(str)
@@ -63,6 +64,42 @@ def accuracy_markdown(comparison: "Comparison") -> str:
     commands = "\n".join(f"    {command}" for command in comparison.commands)
     heading = f"{comparison.data}; {comparison.machine}; {comparison.date}."
     return f"{heading}\n\n{commands}\n\n{markdown_table(ACCURACY, comparison.summaries())}"
+
+
+TRAINING_RUNS: "tuple[Column[VariantSummary], ...]" = (
+    Column("variant", "variant", lambda summary: summary.variant),
+    Column("runs", "seeds", lambda summary: summary.runs, _NUMBER),
+    Column("seconds", "seconds", lambda summary: summary.seconds, Format("{:.1f}".format)),
+    Column("step_ms", "ms/step", lambda summary: summary.step_ms, Format("{:.2f}".format)),
+    Column("speedup", "speedup", lambda summary: summary.speedup, RATIO, "seconds of the first variant over these"),
+    Column(
+        "quality",
+        "quality",
+        lambda summary: (summary.quality, summary.quality_deviation),
+        Format(lambda spread: "{:.3f} ± {:.3f}".format(*spread)),
+        "mean and sample deviation over seeds",
+    ),
+    Column("quality_gap", "better by", lambda summary: summary.quality_gap, Format("{:+.3f}".format)),
+    Column(
+        "seconds_to_baseline",
+        "seconds to baseline",
+        lambda summary: summary.seconds_to_baseline,
+        Format("{:.1f}".format),
+        "until the first variant's final quality is reached",
+    ),
+    Column("joules", "joules", lambda summary: summary.joules, Format("{:,.0f}".format)),
+    Column("energy_ratio", "energy", lambda summary: summary.energy_ratio, RATIO, "joules of the first over these"),
+    Column("peak_gib", "GiB", lambda summary: summary.peak_gib, Format("{:.1f}".format)),
+    Column("sparsity", "weights absent", lambda summary: summary.sparsity, SHARE),
+    Column("moves", "moves", lambda summary: summary.moves, Format("{:.0f}".format)),
+)
+"""`acf bench training`: one row for each variant."""
+
+
+def training_table(comparison: "TrainingComparison") -> Table:
+    """Time, quality, energy and memory of every variant, beside the first."""
+    task = comparison.task
+    return terminal_table(TRAINING_RUNS, comparison.summaries(), f"{task.name}, width {task.width}: {task.quality}")
 
 
 _POINTS = Format(lambda share: f"{100 * share:.1f} pp")

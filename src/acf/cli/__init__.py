@@ -10,8 +10,8 @@ import typer
 
 from acf import __version__
 from acf.cli import bench, capture, demo, doctor, report, reproduce, simulate
+from acf.cli.rtl import app as rtl
 from acf.errors import AcfError
-from acf.rtl.commands import app as rtl
 
 app = typer.Typer(
     name="acf",

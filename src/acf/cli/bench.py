@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from acf.bench.fabric.comparison import ComparisonSpec
     from acf.bench.kernels.bench import CpuOptions
     from acf.bench.tracking.recording import TrackingSpec
+    from acf.bench.training.bench import TrainingOptions
     from acf.metrics import AblationRecord
 
 app = typer.Typer(help="Measure this machine.", no_args_is_help=True)
@@ -48,6 +49,21 @@ def accuracy(options: "AccuracyOptions", spec: "TrainingSpec", as_json: Json = F
 
     comparison = compare_methods(spec, options, visible=not as_json)
     print_outcome(comparison.to_dict(), accuracy_table(comparison), as_json)
+
+
+@spec_command(app, options="acf.bench.training.bench:TrainingOptions")
+def training(options: "TrainingOptions", as_json: Json = False) -> None:
+    """Train dense and sparse variants in turns: seconds, joules, memory and quality of the same runs."""
+    from acf.bench.columns import training_table
+    from acf.bench.training.bench import run_training_bench
+    from acf.terminal import progress, show
+
+    with progress(visible=not as_json) as on_progress:
+        comparison = run_training_bench(options, on_progress)
+    if as_json:
+        print_json(comparison.to_dict())
+    else:
+        show(training_table(comparison))
 
 
 @spec_command(app, spec="acf.bench.tracking.recording:TrackingSpec")

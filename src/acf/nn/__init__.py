@@ -1,5 +1,6 @@
 """Block-sparse and N:M layers, and the two calls that put them into a model and take them out again."""
 
+from acf.nn.averaged_model import SlotAveragedModel
 from acf.nn.block_layer import BlockSparseLayer
 from acf.nn.block_spec import BlockSparsity
 from acf.nn.conv1d import BlockSparseConv1D
@@ -39,6 +40,7 @@ __all__ = [
     "NMLayerSummary",
     "NMLinear",
     "NMSparsity",
+    "SlotAveragedModel",
     "SparseLayer",
     "SparsitySummary",
     "TracedInput",

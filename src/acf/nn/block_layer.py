@@ -1,7 +1,8 @@
 """The base of all block-sparse layers: packed weight, topology buffers, checkpoints, and moving blocks."""
 
 from abc import abstractmethod
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor, nn
@@ -9,7 +10,10 @@ from torch import Tensor, nn
 from acf.errors import TopologyError
 from acf.masks import Move
 from acf.nn.sparse_layer import SparseLayer
-from acf.sparse import BlockLayout, BlockTopology, zero_slots
+from acf.sparse import BlockLayout, BlockTopology, is_sharded, zero_slots
+
+SAVED_TOPOLOGY = ("block_rows", "block_cols")
+"""The topology buffers in the ``state_dict``; the others are derived from these."""
 
 
 class BlockSparseLayer(SparseLayer):
@@ -19,7 +23,17 @@ class BlockSparseLayer(SparseLayer):
     The number of blocks never changes, so optimizer state, gradient buckets and compiled graphs stay valid; only a
     layer that starts dense loses blocks on its way to ``target_blocks``. A ``balanced`` layer holds the same number of
     blocks in every block row, within one.
+
+    Code that expects a matrix gets it from `weight_matrix`; the packed ``weight`` is refused where it would be misread.
+    A layer on the meta device has no topology. It gets one from a checkpoint, and refuses to compute before.
     """
+
+    _version: int = 1
+    """Format of the ``state_dict``, which torch keeps in its metadata. 1: since release 0.1.0."""
+
+    _topology_missing: bool = False
+    """Whether the buffers came from the meta device by ``to_empty``, and hold no topology yet."""
+    _loading: bool = False
 
     target_blocks: int
     starts_dense: bool = False
@@ -35,17 +49,30 @@ class BlockSparseLayer(SparseLayer):
     def __init__(self, layout: BlockLayout, weight_matrix: Tensor, mask: Tensor, bias: nn.Parameter | None) -> None:
         super().__init__()
         self.layout = layout
-        topology = BlockTopology.from_mask(layout, mask.to(weight_matrix.device))
+        device = weight_matrix.device
+        topology = BlockTopology.from_mask(layout, mask if device.type == "meta" else mask.to(device))
+        topology = BlockTopology(*(indices.to(device) for indices in topology))
         packed = layout.pack(weight_matrix.detach(), topology.block_rows, topology.block_cols)
         self.weight = nn.Parameter(packed)
         self.target_blocks = packed.shape[0]
         self.bias = bias
         for name, indices in topology._asdict().items():
-            self.register_buffer(name, indices, persistent=name in ("block_rows", "block_cols"))
+            self.register_buffer(name, indices, persistent=name in SAVED_TOPOLOGY)
 
     @property
     def topology(self) -> BlockTopology:
-        """The coordinates and indices of the packed blocks, as the ops take them."""
+        """The coordinates and indices of the packed blocks, as the ops take them; refused if they fit no weight."""
+        if self._topology_missing:
+            raise TopologyError(
+                f"{type(self).__name__} was made on the meta device and has no topology yet; load a state_dict of the "
+                "sparse model, or sparsify_ the model once its weights have values"
+            )
+        if tuple(self.weight.shape) != (self.block_rows.shape[0], *self.block_shape):
+            raise TopologyError(
+                f"the packed weight is {list(self.weight.shape)}, this layer packs "
+                f"{[self.block_rows.shape[0], *self.block_shape]} (blocks, block height, block width), so something "
+                "took it for a matrix; use layer.weight_matrix(), or densify_ the model before merging or fusing"
+            )
         return BlockTopology(
             self.block_rows,
             self.block_cols,
@@ -126,42 +153,143 @@ class BlockSparseLayer(SparseLayer):
         self._resize(self.weight[slots], topology)
         self.weight.grad = None if grad is None else grad[slots]
 
+    @torch.no_grad()
+    def replace_blocks(self, packed: Tensor, topology: BlockTopology) -> None:
+        """Hold other blocks: ``packed [nnz, block_height, block_width]`` at the places of ``topology``, copied."""
+        if packed.shape == self.weight.shape:
+            self.weight.copy_(packed)
+            self._write_topology(topology)
+        else:
+            self._resize(packed.clone(), BlockTopology(*(each.to(packed.device, copy=True) for each in topology)))
+
+    def copy_topology(self, other: "BlockSparseLayer") -> None:
+        """Take over the topology of ``other``, which holds as many blocks."""
+        self._write_topology(other.topology)
+
     def _resize(self, packed: Tensor, topology: BlockTopology) -> None:
         self.weight.grad = None
         # While a graph is alive, autograd keeps an accumulation node per parameter that expects the old shape. It drops
         # the node when the dtype changes, not when the shape does.
         self.weight.data = packed.new_empty(0, dtype=torch.float32 if packed.dtype is torch.float64 else torch.float64)
         self.weight.data = packed
-        for name, indices in topology._asdict().items():
-            setattr(self, name, indices)
+        self._set_topology(topology)
 
     def _write_topology(self, topology: BlockTopology) -> None:
+        """Write the topology in place, so that compiled graphs keep their buffers."""
         for name, indices in topology._asdict().items():
             getattr(self, name).copy_(indices)
+
+    def _set_topology(self, topology: BlockTopology) -> None:
+        """Put new buffers in the place of the old ones."""
+        for name, indices in topology._asdict().items():
+            self._buffers[name] = indices
+        self._topology_missing = False
+
+    @property
+    def _has_topology(self) -> bool:
+        return not (self._topology_missing or any(getattr(self, name).is_meta for name in BlockTopology._fields))
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Refuse a new ``weight`` or topology from outside, except where a loader fills a layer of the meta device.
+
+        Such a loader (Hugging Face's ``from_pretrained``) assigns tensor by tensor, and gives derived buffers
+        uninitialised memory, which is dropped.
+        """
+        is_ordinary = self._loading or name not in ("weight", *BlockTopology._fields)
+        if is_ordinary or (name == "weight" and self._may_become_weight(value)):
+            super().__setattr__(name, value)
+        elif name in SAVED_TOPOLOGY and not self._has_topology:
+            self._buffers[name] = value
+            self._complete_topology()
+        elif name in ("weight", *SAVED_TOPOLOGY):
+            self._refuse_to_replace(name)
+
+    def __delattr__(self, name: str) -> None:
+        """Refuse to delete the ``weight``, as torch's parametrizations do (``spectral_norm``)."""
+        if name == "weight":
+            self._refuse_to_replace(name)
+        super().__delattr__(name)
+
+    def _refuse_to_replace(self, name: str) -> NoReturn:
+        raise TopologyError(
+            f"{name} of a {type(self).__name__} cannot be replaced: the weight is packed blocks that belong to a "
+            "topology, no matrix; use load_state_dict, or densify_ the model before fusing, tying or parametrizing it"
+        )
+
+    def _may_become_weight(self, value: Any) -> bool:
+        """Whether ``value`` is the first weight, or one for a layer on the meta device, or of FSDP."""
+        weight = self._parameters.get("weight")
+        return weight is None or value is weight or weight.is_meta or is_sharded(weight) or is_sharded(value)
+
+    def _complete_topology(self) -> None:
+        """Index the topology if both coordinates have values by now."""
+        rows, cols = self.block_rows, self.block_cols
+        if not (rows.is_meta or cols.is_meta):
+            self._set_topology(BlockTopology.build(self.layout, rows, cols))
+
+    def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> "BlockSparseLayer":
+        """Follow the model to another device with the topology as it is, even where ``to_empty`` drops all values."""
+        before = {name: getattr(self, name) for name in BlockTopology._fields}
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        for name, indices in before.items():
+            after = getattr(self, name)
+            if indices.is_meta and not after.is_meta:
+                self._topology_missing = True
+            elif not after.is_meta and after is not indices:
+                self._buffers[name] = indices.to(after.device)
+        return self
 
     def _load_from_state_dict(
         self, state_dict: dict[str, Any], prefix: str, local_metadata: dict[str, Any], *args: Any
     ) -> None:
+        check_version(local_metadata, self, prefix)
         self.check_state(state_dict, prefix)
-        rows, cols = state_dict.get(prefix + "block_rows"), state_dict.get(prefix + "block_cols")
+        rows, cols = (state_dict.get(prefix + name) for name in SAVED_TOPOLOGY)
         if self.starts_dense and rows is not None and cols is not None and rows.shape != self.block_rows.shape:
             topology = BlockTopology.build(self.layout, rows, cols)
             packed = self.weight.detach().new_zeros(rows.numel(), *self.block_shape)
             self._resize(packed, BlockTopology(*(indices.to(packed.device) for indices in topology)))
-        super()._load_from_state_dict(state_dict, prefix, local_metadata, *args)
-        self._write_topology(BlockTopology.build(self.layout, self.block_rows, self.block_cols))
+        self._loading = True
+        try:
+            super()._load_from_state_dict(state_dict, prefix, local_metadata, *args)
+        finally:
+            self._loading = False
+        if rows is not None and not self.block_rows.is_meta:
+            self._index_loaded()
+
+    def _index_loaded(self) -> None:
+        """Index the topology anew from the coordinates that were loaded; in place where the buffers were real."""
+        topology = BlockTopology.build(self.layout, self.block_rows, self.block_cols)
+        if self._has_topology and self.row_slots.device == self.block_rows.device:
+            self._write_topology(topology)
+        else:
+            self._set_topology(topology)
 
     def check_state(self, state_dict: dict[str, Any], prefix: str) -> None:
-        """Refuse a checkpoint of another block size or topology before anything is copied."""
-        weight = state_dict.get(prefix + "weight")
+        """Refuse a checkpoint of another block size or topology, or of a part of it, before anything is copied."""
+        check_version(getattr(state_dict, "_metadata", {}).get(prefix.removesuffix("."), {}), self, prefix)
+        names = ("weight", *SAVED_TOPOLOGY)
+        weight, rows, cols = (state_dict.get(prefix + name) for name in names)
+        if weight is not None and weight.dim() != 3 and rows is None and cols is None:
+            raise TopologyError(
+                f"{prefix}weight in the checkpoint is {list(weight.shape)}, a dense weight, and this layer is sparse; "
+                "load the dense checkpoint into the dense model and call sparsify_ afterwards"
+            )
         if weight is not None and not self._could_hold(tuple(weight.shape)):
             raise TopologyError(
                 f"{prefix}weight in the checkpoint is {list(weight.shape)}, this layer packs "
                 f"{list(self.weight.shape)} (blocks, block height, block width); "
-                "sparsify_ the model with the block size and sparsity of the checkpoint before loading it"
+                "sparsify_ the model with the block size and sparsity of the checkpoint before loading it, "
+                "or let acf.load_sparse do both"
             )
-        rows, cols = state_dict.get(prefix + "block_rows"), state_dict.get(prefix + "block_cols")
-        if rows is not None and cols is not None:
+        absent = [name for name in names if prefix + name not in state_dict]
+        if absent and len(absent) < len(names):
+            raise TopologyError(
+                f"the checkpoint holds only a part of {prefix.removesuffix('.')}: {prefix}{absent[0]} is missing, and "
+                "packed weights without their topology would land in wrong places; save the whole state_dict, buffers "
+                "included, or leave out all of the layer"
+            )
+        if rows is not None and cols is not None and not (rows.is_meta or cols.is_meta):
             BlockTopology.build(self.layout, rows, cols)
 
     def _could_hold(self, shape: tuple[int, ...]) -> bool:
@@ -175,3 +303,13 @@ class BlockSparseLayer(SparseLayer):
         height, width = self.block_shape
         blocks = f"{self.present_blocks}/{self.layout.block_count}"
         return f"block={height}x{width}, blocks={blocks}, bias={self.bias is not None}"
+
+
+def check_version(metadata: dict[str, Any], layer: BlockSparseLayer, prefix: str) -> None:
+    """Refuse the ``state_dict`` of a layer in a newer format; ``metadata`` is what torch keeps beside it, if any."""
+    version = metadata.get("version")
+    if version is not None and version > layer._version:
+        raise TopologyError(
+            f"{prefix.removesuffix('.')} was saved in format {version} of block-sparse layers, this release of acf "
+            f"reads formats up to {layer._version}; update acf"
+        )

@@ -1,5 +1,6 @@
 """Layers that keep a dense weight and compute with N:M-masked ones."""
 
+from collections.abc import Callable
 from typing import Any, cast
 
 import torch
@@ -69,6 +70,10 @@ class NMLayer(SparseLayer):
         """Number of weights of the dense layer, all of which are stored."""
         return self.weight.numel()
 
+    def weight_matrix(self) -> Tensor:
+        """The forward product's weight as a matrix, weights that are left out zero; differentiable."""
+        return _as_matrix(self._product_weights()[0])
+
     def forward_matrix(self) -> Tensor:
         """The forward product's weight as a matrix, detached."""
         return _as_matrix(self.forward_weight())
@@ -99,6 +104,12 @@ class NMLayer(SparseLayer):
             for dim in (methods.forward_dim, methods.backward_dim)
         )
         return NMMasks(forward, backward)
+
+    def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> "NMLayer":
+        """Follow the model to another device or dtype, where ``to_empty`` leaves no values: masks are made anew."""
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        self._masks_made_for = None
+        return self
 
     def _load_from_state_dict(self, *args: Any) -> None:
         super()._load_from_state_dict(*args)

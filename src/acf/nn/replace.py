@@ -52,6 +52,9 @@ def choose_dense_layers(
     ``takes(kind)`` says whether that form exists for a kind of layer.
     """
     owners = Counter(id(parameter) for module in model.modules() for parameter in module._parameters.values())
+    adapters = _adapters(model)
+    # Hugging Face ties weights when it has loaded them; until then only this attribute names those to be tied.
+    tied = getattr(model, "all_tied_weights_keys", ())
     chosen: dict[str, tuple[nn.Module, LayerKind]] = {}
     left_dense: dict[str, str] = {}
     for name, module in model.named_modules():
@@ -60,6 +63,10 @@ def choose_dense_layers(
             continue
         known = kind.is_plain(module) and takes(kind)
         reason = _why_unfit(module, owners) if known else _why_unknown(module)
+        if f"{name}.weight" in tied:
+            reason = "its weight is shared with another module"
+        elif module in adapters:
+            reason = "an adapter of peft, which multiplies its weight as a matrix"
         reason = reason or kind.why_unfit(module) or (why_not(module, kind) if filter_fn is None else "")
         if filter_fn is not None and not filter_fn(module, name):
             left_dense[name] = "filter_fn leaves it out"
@@ -68,6 +75,17 @@ def choose_dense_layers(
         else:
             chosen[name] = module, kind
     return chosen, left_dense
+
+
+def _adapters(model: nn.Module) -> set[nn.Module]:
+    """The modules that peft's tuner layers hold beside their base layer (``lora_A``, ``lora_B``), at any depth."""
+    found: set[nn.Module] = set()
+    for module in model.modules():
+        of_peft = type(module).__module__.split(".")[0] == "peft"
+        if of_peft and "base_layer" in module._modules:
+            beside = (child for name, child in module.named_children() if name != "base_layer")
+            found.update(each for child in beside for each in child.modules())
+    return found
 
 
 def _why_unknown(module: nn.Module) -> str:

@@ -25,8 +25,15 @@ class SparseLayer(nn.Module, ABC):
         """The plain torch layer whose forward pass computes the same; weights that are left out become zeros."""
 
     @abstractmethod
+    def weight_matrix(self) -> Tensor:
+        """The dense weight matrix of the forward product, ``[out, in]`` or ``[out, kh*kw*in]``; differentiable.
+
+        Read this, not ``weight``, where a matrix is expected.
+        """
+
+    @abstractmethod
     def forward_matrix(self) -> Tensor:
-        """The dense weight matrix of the forward product, ``[out, in]`` or ``[out, kh*kw*in]``, detached."""
+        """`weight_matrix`, detached."""
 
     def backward_matrix(self) -> Tensor | None:
         """That of the input gradient; None if it is the forward product's."""

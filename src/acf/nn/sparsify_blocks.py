@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from math import prod
 from typing import Any, cast
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from acf.errors import SparsityError
 from acf.masks import LayerShape, kept_blocks, top_blocks
@@ -12,8 +13,8 @@ from acf.nn.block_layer import BlockSparseLayer
 from acf.nn.block_spec import BlockSparsity
 from acf.nn.kind import LayerKind
 from acf.nn.replace import FilterFn, choose_dense_layers, no_layer_at_all, replace_layers, require_container
-from acf.nn.summary import SparsitySummary, block_sparse_layers, summarize
-from acf.sparse import BlockLayout
+from acf.nn.summary import SparsitySummary, block_sparse_layers, summarize, summary_of
+from acf.sparse import BlockLayout, frobenius_norms
 
 
 def sparsify_blocks(
@@ -44,7 +45,7 @@ def sparsify_blocks(
     }
     replace_layers(model, {chosen[name][0]: layer for name, layer in sparse.items()})
     model.register_load_state_dict_pre_hook(check_checkpoint)  # type: ignore[no-untyped-call]
-    return SparsitySummary(tuple(summarize(name, layer) for name, layer in sparse.items()), tuple(left_dense.items()))
+    return summary_of(model, (summarize(name, layer) for name, layer in sparse.items()), left_dense)
 
 
 def choose_layers(
@@ -83,12 +84,29 @@ def _make_sparse(
 ) -> BlockSparseLayer:
     """The sparse layer that keeps the ``count`` blocks of greatest l2 norm, or all of them for a dense start."""
     balanced, starts_dense = spec.distribution == "balanced", spec.init == "dense"
-    norms = layout.block_norms(kind.weight_matrix(dense))
+    matrix = kind.weight_matrix(dense)
+    # On the meta device nothing can be ranked: any mask of this many blocks gives the shapes, a checkpoint the places.
+    grid = (layout.grid_rows, layout.grid_cols)
+    norms = torch.ones(grid, device="cpu") if matrix.is_meta else layout.block_norms(matrix)
     mask = top_blocks(norms, layout.block_count if starts_dense else count, balanced)
     layer = kind.block_sparse(dense, layout, mask)
     layer.target_blocks, layer.balanced, layer.starts_dense = count, balanced, starts_dense
+    if spec.rescale:
+        _keep_sum_of_squares(layer, matrix)
     layer.weight.requires_grad_(cast(nn.Parameter, dense.weight).requires_grad)
     return layer.train(dense.training)
+
+
+@torch.no_grad()
+def _keep_sum_of_squares(layer: BlockSparseLayer, matrix: Tensor) -> None:
+    """Scale the blocks that stay so that their squares sum to those of the dense ``matrix``.
+
+    The output of a layer has the variance of its inputs times that sum, over the number of outputs. For blocks of
+    equal norm the factor is density ** -0.5; single weights, of which the greatest stay, need less.
+    """
+    kept = frobenius_norms(layer.weight, dim=(0, 1, 2))
+    factor = torch.where(kept > 0.0, frobenius_norms(matrix, dim=(0, 1)) / kept, 1.0)
+    layer.weight.mul_(factor.to(layer.weight.dtype))
 
 
 def check_checkpoint(model: nn.Module, state_dict: dict[str, Any], prefix: str, *_: Any) -> None:

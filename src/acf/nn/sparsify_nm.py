@@ -7,7 +7,7 @@ from acf.nn.kind import LayerKind
 from acf.nn.nm_layer import NMLayer
 from acf.nn.nm_spec import NMSparsity
 from acf.nn.replace import FilterFn, choose_dense_layers, no_layer_at_all, replace_layers, require_container
-from acf.nn.summary import NMLayerSummary, SparsitySummary
+from acf.nn.summary import NMLayerSummary, SparsitySummary, summary_of
 
 
 def sparsify_groups(model: nn.Module, spec: NMSparsity, filter_fn: FilterFn | None) -> SparsitySummary:
@@ -34,7 +34,7 @@ def sparsify_groups(model: nn.Module, spec: NMSparsity, filter_fn: FilterFn | No
         raise SparsityError(_nothing_to_sparsify(model, spec, left_dense))
     replace_layers(model, {dense: _make_sparse(dense, kind, spec) for dense, kind in chosen.values()})
     sparse = (NMLayerSummary(name, spec, kind.weight(dense).numel()) for name, (dense, kind) in chosen.items())
-    return SparsitySummary(tuple(sparse), tuple(left_dense.items()))
+    return summary_of(model, sparse, left_dense)
 
 
 def _why_undivided(module: nn.Module, kind: LayerKind, spec: NMSparsity) -> str:

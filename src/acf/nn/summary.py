@@ -1,13 +1,13 @@
 """What `acf.sparsify_` did to each layer, and the weight sparsity of a model."""
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from torch import nn
+from torch import Tensor, nn
 
 from acf.gradients import GradientSparsity
 from acf.nn.block_layer import BlockSparseLayer
-from acf.nn.kinds import dense_kind_of
 from acf.nn.nm_spec import NMSparsity
 from acf.nn.sparse_layer import SparseLayer
 
@@ -82,10 +82,15 @@ class GradientLayerSummary:
 
 @dataclass(frozen=True)
 class SparsitySummary:
-    """The layers made sparse, and those left dense with the reason."""
+    """The layers made sparse, and every other parameter of two or more dimensions with the reason why it is dense.
+
+    ``left_dense`` has a layer's name for a linear or convolution layer, and a parameter's name for all others (an
+    embedding, an LSTM, fused experts). ``dense_weights`` is the number of weights in all of these.
+    """
 
     sparse: tuple[SparseLayerSummary, ...]
     left_dense: tuple[tuple[str, str], ...]
+    dense_weights: int = 0
 
     @property
     def sparsity(self) -> float:
@@ -94,9 +99,59 @@ class SparsitySummary:
         used = sum(layer.weights * layer.density for layer in self.sparse)
         return 1.0 - used / weights
 
+    @property
+    def model_sparsity(self) -> float:
+        """The same share of all weights of two or more dimensions, those of dense layers included."""
+        weights = sum(layer.weights for layer in self.sparse)
+        return self.sparsity * weights / (weights + self.dense_weights)
+
     def __str__(self) -> str:
         lines = [str(layer) for layer in self.sparse]
-        return "\n".join([*lines, *(f"{name}: dense, {reason}" for name, reason in self.left_dense)])
+        lines += [f"{name}: dense, {reason}" for name, reason in self.left_dense]
+        weights = self.dense_weights + sum(layer.weights for layer in self.sparse)
+        if self.dense_weights:
+            share = self.dense_weights / weights
+            lines.append(f"{self.dense_weights} of {weights} weights ({share:.1%}) are in dense layers")
+        return "\n".join(lines)
+
+
+def summary_of(
+    model: nn.Module, sparse: Iterable[SparseLayerSummary], left_dense: Mapping[str, str]
+) -> SparsitySummary:
+    """The summary of ``model`` after layers became ``sparse``; ``left_dense`` holds the reasons known, by layer."""
+    layers = tuple(sparse)
+    of_listed = tuple(f"{name}." for name in [*left_dense, *(layer.name for layer in layers)])
+    packed = {id(module.weight) for module in model.modules() if isinstance(module, SparseLayer)}
+    weights = {name: each for name, each in named_weights(model).items() if id(each) not in packed}
+    in_listed = {id(model.get_submodule(name)._parameters.get("weight")) for name in left_dense}
+    others = {
+        name: _why_dense(model.get_submodule(name.rpartition(".")[0]), parameter)
+        for name, parameter in weights.items()
+        if id(parameter) not in in_listed and not name.startswith(of_listed)
+    }
+    dense_weights = sum(parameter.numel() for parameter in weights.values())
+    return SparsitySummary(layers, tuple({**left_dense, **others}.items()), dense_weights)
+
+
+def named_weights(model: nn.Module) -> dict[str, nn.Parameter]:
+    """Every parameter of two or more dimensions by name, each once."""
+    return {name: parameter for name, parameter in model.named_parameters() if parameter.dim() > 1}
+
+
+_REASONS: dict[type[nn.Module], str] = {
+    nn.Embedding: "an embedding is looked up, not multiplied",
+    nn.EmbeddingBag: "an embedding is looked up, not multiplied",
+    nn.RNNBase: "a recurrent layer hands its weights to a fused kernel as they are",
+    nn.MultiheadAttention: "attention multiplies its packed input projections itself",
+}
+"""Why parameters of torch's own modules have no sparse form, by class."""
+
+
+def _why_dense(module: nn.Module, parameter: Tensor) -> str:
+    """Why a parameter that no layer kind knows stays dense."""
+    known = (reason for kind, reason in _REASONS.items() if isinstance(module, kind))
+    shape = " x ".join(str(size) for size in parameter.shape)
+    return next(known, f"{type(module).__name__} has no sparse form ({shape} weights)")
 
 
 def block_sparse_layers(model: nn.Module) -> dict[str, BlockSparseLayer]:
@@ -109,18 +164,18 @@ def summarize(name: str, layer: BlockSparseLayer) -> LayerSummary:
     return LayerSummary(name, layer.present_blocks, layer.layout.block_count, layer.dense_weights)
 
 
-def weight_sparsity(model: nn.Module) -> float:
-    """Share of the weights of all linear and 2-D convolution layers that are not stored; 0 for a dense model.
+def weight_sparsity(model: nn.Module, sparse_layers_only: bool = False) -> float:
+    """Share of all weights of ``model`` that are not stored; 0 for a dense model.
 
-    N:M layers store every weight.
+    Weights are the elements of every parameter of two or more dimensions (linear and convolution layers, embeddings,
+    recurrent layers, fused experts), each counted once, a sparse layer's as many as it has when dense; biases and the
+    scales of normalisations are not. N:M layers store every weight. ``sparse_layers_only`` leaves out what
+    `acf.sparsify_` left dense.
     """
-    stored = total = 0
-    for module in model.modules():
-        kind = dense_kind_of(module)
-        if isinstance(module, SparseLayer):
-            stored += module.weight.numel()
-            total += module.dense_weights
-        elif kind is not None:
-            stored += kind.weight(module).numel()
-            total += kind.weight(module).numel()
+    sparse = {id(module.weight): module for module in model.modules() if isinstance(module, SparseLayer)}
+    stored = sum(layer.weight.numel() for layer in sparse.values())
+    total = sum(layer.dense_weights for layer in sparse.values())
+    if not sparse_layers_only:
+        dense = sum(parameter.numel() for parameter in named_weights(model).values() if id(parameter) not in sparse)
+        stored, total = stored + dense, total + dense
     return 1.0 - stored / total if total else 0.0

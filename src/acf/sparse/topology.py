@@ -59,9 +59,10 @@ class BlockTopology(NamedTuple):
 
     def mask(self, layout: BlockLayout) -> Tensor:
         """The bool ``[grid_rows, grid_cols]`` mask of present blocks."""
-        mask = torch.zeros(layout.grid_rows, layout.grid_cols, dtype=torch.bool, device=self.block_rows.device)
-        mask[self.block_rows.long(), self.block_cols.long()] = True
-        return mask
+        mask = torch.zeros(layout.block_count, dtype=torch.bool, device=self.block_rows.device)
+        places = self.block_rows.long() * layout.grid_cols + self.block_cols
+        mask.scatter_(0, places, True)  # assigning by index would copy the value from the host
+        return mask.reshape(layout.grid_rows, layout.grid_cols)
 
 
 def _offsets(sorted_indices: Tensor, count: int) -> Tensor:

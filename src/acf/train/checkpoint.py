@@ -10,6 +10,12 @@ from acf.errors import FileError, TopologyError
 from acf.files import replacing
 from acf.sparse import is_sharded
 from acf.train.controller import TopologyController
+from acf.train.controller_state import check_version
+
+VERSION = 1
+"""Format of a checkpoint file. 0: release 0.1.0, and dictionaries saved by hand; 1: with a number."""
+
+VERSION_KEY = "acf_checkpoint_version"
 
 
 def save_checkpoint(path: str | Path, **parts: Any) -> None:
@@ -30,6 +36,9 @@ def save_checkpoint(path: str | Path, **parts: Any) -> None:
                 "torch.distributed.checkpoint.state_dict with full_state_dict=True, or save with "
                 "torch.distributed.checkpoint"
             )
+    if VERSION_KEY in parts:
+        raise TopologyError(f"{VERSION_KEY} is the number of the file's format; give the part another name")
+    state[VERSION_KEY] = VERSION
     with replacing(Path(path)) as temporary, temporary.open("wb") as file:
         torch.save(state, file)
 
@@ -38,8 +47,10 @@ def load_checkpoint(path: str | Path, **parts: Any) -> dict[str, Any]:
     """Load what `save_checkpoint` wrote into the ``parts`` of these names; returns what else the file holds.
 
     Models are loaded first and controllers last, in whatever order they are given. Nothing in the file is executed.
+    Files of every older release are read, of a newer format refused.
     """
     state = _read(Path(path))
+    check_version(state.pop(VERSION_KEY, 0), VERSION, str(path))
     missing = [name for name in parts if name not in state]
     if missing:
         raise TopologyError(

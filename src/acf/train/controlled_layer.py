@@ -93,7 +93,7 @@ class ControlledLayer:
         """Carry out a move in weight, topology and optimizer state; the number of moved blocks, -1 if not scored."""
         dropped = self.layer.move_blocks(move)
         state.start_afresh(self.layer.weight, dropped)
-        self.grown_at.masked_fill_(dropped, step)
+        self.grown_at.copy_(torch.where(dropped, step, self.grown_at))  # masked_fill_ would read the step on the host
         return dropped.sum() if move.scored is None else torch.where(move.scored, dropped.sum(), -1)
 
     def _shrink(self, shrink: Shrink, state: OptimizerState) -> Tensor:

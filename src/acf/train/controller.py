@@ -18,7 +18,7 @@ from acf.sparse import whole
 from acf.train.captured_move import CapturedMove
 from acf.train.changes import ChangeLog, TopologyChange
 from acf.train.controlled_layer import ControlledLayer
-from acf.train.controller_state import check_state, policy_state
+from acf.train.controller_state import VERSION, check_state, policy_state
 from acf.train.distributed import check_can_shrink, group_of, process_count, unwrapped
 from acf.train.figures import LayerFigures, OnMove
 from acf.train.observers import AbsentBlockScores, LayerListener, fold_inputs
@@ -220,7 +220,7 @@ class TopologyController:
         """
         self._settle()
         layers = {name: each.state_dict() for name, each in self._controlled.items()}
-        return {"step": self.step, "policy": policy_state(self.policy), "layers": layers}
+        return {"version": VERSION, "step": self.step, "policy": policy_state(self.policy), "layers": layers}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from ``state``; it must come from the same policy. Load the model's ``state_dict`` first."""

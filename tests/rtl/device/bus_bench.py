@@ -10,11 +10,11 @@ from cocotb.triggers import ClockCycles, RisingEdge
 from cocotbext.axi import AxiBus, AxiLiteBus, AxiLiteMaster, AxiRam, AxiSlave, MemoryRegion
 from cocotbext.axi.constants import AxiResp
 
-from acf.rtl.axi.spec import PAGE_BYTES
-from acf.rtl.fabric.fetcher import Slots
-from acf.rtl.fabric.registers import ERRORS, IDENTITY, REGISTERS
-from acf.rtl.host.clean import lay_out_cleaning
-from acf.rtl.host.image import MemoryImage, lay_out, read_output
+from acf.rtl.design.axi.spec import PAGE_BYTES
+from acf.rtl.device.fetcher import Slots
+from acf.rtl.device.host.drain import lay_out_cleaning
+from acf.rtl.device.host.image import MemoryImage, lay_out, read_output
+from acf.rtl.device.registers import ERRORS, IDENTITY, REGISTERS
 from tests.rtl.device.programs import AXI, SIZES, Prepared, some_product
 
 MEMORY_BYTES = 1 << 20
@@ -53,11 +53,11 @@ class Bench:
 
     async def check(self, product: Prepared, memory: Any, base: int) -> None:
         """Run a product from ``base`` on and compare every bit of its output."""
-        image = lay_out(product.program, product.encoded, SIZES, AXI, base)
+        image = lay_out(product.encoded, AXI, base)
         await self.start(image, memory)
         assert await self.ended() == DONE
         assert await self.read("error") == 0
-        found = read_output(image, product.program, product.encoded, SIZES, memory.read, product.shape)
+        found = read_output(image, product.encoded, memory.read)
         assert (found == product.expected).all()
         assert found.any()
 
@@ -171,10 +171,10 @@ async def results_wait_for_a_memory_that_takes_few(dut: Any) -> None:
     assert await bench.read("held_cycles") > 0
 
 
-async def work_of_units(bench: Bench) -> list[int]:
+async def work_of_scus(bench: Bench) -> list[int]:
     work = []
-    for unit in range(SIZES.shape.scus):
-        await bench.host.write_dword(REGISTERS["counted_unit"][0], unit)
+    for scu in range(SIZES.shape.scus):
+        await bench.host.write_dword(REGISTERS["counted_scu"][0], scu)
         await ClockCycles(bench.dut.clk, 16)
         work.append(await bench.read("work"))
     return work
@@ -185,9 +185,9 @@ async def the_counters_are_those_of_the_program(dut: Any) -> None:
     bench, memory = Bench(dut), ram(dut)
     await bench.reset()
     product = some_product(False, seed=7)
-    before = await work_of_units(bench)
+    before = await work_of_scus(bench)
     await bench.check(product, memory, base=0)
-    after = await work_of_units(bench)
+    after = await work_of_scus(bench)
     assert [late - early for early, late in zip(before, after, strict=True)] == product.work
     assert 0 < max(product.work) < await bench.read("cycles")
 
@@ -227,7 +227,7 @@ async def an_error_of_the_bus_sets_its_bit_and_the_interrupt(dut: Any) -> None:
     memory = FailingRegion(MEMORY_BYTES)
     AxiSlave(AxiBus.from_prefix(dut, "m_axi"), dut.clk, dut.rst, target=memory)
     product = some_product(False, seed=3)
-    image = lay_out(product.program, product.encoded, SIZES, AXI, interrupts=True)
+    image = lay_out(product.encoded, AXI, interrupts=True)
     await memory.write(image.base, image.content)
     for bit, name in enumerate(ERRORS):
         if name == "overflowed":
@@ -248,7 +248,7 @@ async def a_device_that_was_stopped_is_cleaned_and_runs_again_without_a_reset(du
     AxiSlave(AxiBus.from_prefix(dut, "m_axi"), dut.clk, dut.rst, target=memory)
     await bench.reset()
     product = some_product(False, seed=3, least_commands=3 * SIZES.command_depth)
-    image = lay_out(product.program, product.encoded, SIZES, AXI)
+    image = lay_out(product.encoded, AXI)
     memory[image.base : image.base + len(image.content)] = image.content
     slot = Slots(SIZES, AXI).row * AXI.beat_bytes
     commands = dict(image.registers[:4])[REGISTERS["command_page"][0]] * PAGE_BYTES
@@ -265,7 +265,5 @@ async def a_device_that_was_stopped_is_cleaned_and_runs_again_without_a_reset(du
     await write_registers(bench, image)
     assert await bench.ended() == DONE
     assert await bench.read("error") == 0
-    found = read_output(
-        image, product.program, product.encoded, SIZES, lambda at, size: memory[at : at + size], product.shape
-    )
+    found = read_output(image, product.encoded, lambda at, size: memory[at : at + size])
     assert (found == product.expected).all()

@@ -1,50 +1,14 @@
-"""The device with memory at its master, in Amaranth's simulator: a program goes from memory to memory."""
+"""The Verilog of a device."""
 
-import json
-
-import pytest
-from typer.testing import CliRunner
-
-from acf.cli import app
-from acf.errors import RtlError
-from acf.rtl.axi.spec import AxiSpec
-from acf.rtl.host.simulation import DeviceSimulation, memory_beats
-from acf.rtl.lockstep.run import Product, random_product
-from tests.rtl.device.programs import ONE_UNIT
-
-AXI = AxiSpec(data_bits=64, address_bits=20)
+from acf.rtl.design.fabric.sizes import FabricSizes
+from acf.rtl.device.device import Device
+from acf.rtl.tools.lint import lint
+from acf.rtl.tools.verilator import find_verilator
+from acf.rtl.tools.verilog import emit_verilog
+from tests.rtl.device.programs import TWO_SCUS
 
 
-@pytest.fixture(scope="module")
-def product() -> Product:
-    return random_product(16, tile=8, most=2)
-
-
-@pytest.fixture(scope="module")
-def device(product: Product) -> DeviceSimulation:
-    return DeviceSimulation.of(ONE_UNIT, AXI, memory_beats(ONE_UNIT, AXI, product), 5, "pysim")
-
-
-def test_a_program_longer_than_the_command_memory_gives_the_bits_of_the_reference(
-    product: Product, device: DeviceSimulation
-) -> None:
-    run = device.run(product)
-    assert run.is_equal
-    assert run.commands > 2 * ONE_UNIT.command_depth
-    assert run.read_bytes >= run.commands * AXI.beat_bytes
-    assert run.written_bytes == 4 * 8 * 8 * 2
-
-
-def test_a_device_that_is_not_done_in_time_is_told_of(product: Product, device: DeviceSimulation) -> None:
-    with pytest.raises(RtlError, match="the device is not done after 100 cycles; give it more"):
-        device.run(product, most_cycles=100)
-
-
-def test_the_command_tells_what_moved_and_that_the_output_is_right() -> None:
-    size = ["--tokens", "4", "--inputs", "8", "--outputs", "8", "--sparsity", "0"]
-    result = CliRunner().invoke(app, ["rtl", "device", *size, "--latency", "3", "--backend", "pysim", "--json"])
-    assert result.exit_code == 0, result.output
-    facts = json.loads(result.stdout)
-    assert facts["is_equal"] is True
-    assert facts["written_bytes"] == 4 * 8 * 8 * 2  # four serial pieces of a row each, and so four pieces of results
-    assert facts["programs"] == 1
+def test_the_verilog_is_the_same_every_time_and_without_warnings(verilator: None) -> None:
+    texts = [emit_verilog(Device(FabricSizes(TWO_SCUS, 16, 64)), "acf_fabric") for _ in range(2)]
+    assert texts[0] == texts[1]
+    assert lint(texts[0], find_verilator()) == []

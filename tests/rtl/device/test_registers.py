@@ -1,10 +1,10 @@
 """The host's side of the device: its registers."""
 
-from acf.rtl.fabric.device import Device
-from acf.rtl.fabric.registers import IDENTITY, REGISTERS, RegisterFile
-from acf.rtl.simulation import Simulation
-from acf.rtl.synthesis import synthesise
-from tests.rtl.device.programs import ONE_UNIT
+from acf.rtl.device.device import Device
+from acf.rtl.device.registers import IDENTITY, REGISTERS, RegisterFile
+from acf.rtl.tools.reports.synthesis import synthesise
+from acf.rtl.tools.simulation import Simulation
+from tests.rtl.device.programs import ONE_SCU
 
 
 class Host:
@@ -33,7 +33,7 @@ class Host:
 
 
 def test_the_host_reads_who_it_talks_to_and_what_it_wrote() -> None:
-    host = Host(Simulation(Device(ONE_UNIT), "pysim"))
+    host = Host(Simulation(Device(ONE_SCU), "pysim"))
     assert host.read("identity") == IDENTITY
     host.write("result_page", 5)
     for line, page in ((0, 3), (1, 4)):
@@ -47,6 +47,6 @@ def test_the_host_reads_who_it_talks_to_and_what_it_wrote() -> None:
 
 
 def test_registers_of_arrays_can_be_synthesised() -> None:
-    resources = synthesise(RegisterFile(ONE_UNIT, page_bits=28), "registers").resources
+    resources = synthesise(RegisterFile(ONE_SCU, page_bits=28), "registers").resources
     assert resources.flip_flops > 2 * (24 + 28 + 28)
     assert resources.dsps == 0

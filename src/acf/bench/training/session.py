@@ -1,6 +1,7 @@
 """A model, its optimizer and its topology, trained step by step as a user's own loop would."""
 
 import time
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
@@ -9,7 +10,6 @@ import acf
 from acf.bench.accuracy.training import rise_and_fall
 from acf.bench.training.task import Task, autocast
 from acf.bench.training.variant import Variant
-from acf.nn import block_sparse_layers
 from acf.nn.plan import PlanOptions, SparsityPlan, plan
 from acf.nn.replace import FilterFn
 from acf.train.graphed import GraphedStep
@@ -80,13 +80,12 @@ class TrainingSession:
 
 
 def sparsify_fresh(model: nn.Module, variant: Variant, task: Task) -> None:
-    """Make a freshly initialised model sparse, its weights scaled so that outputs keep their variance.
-
-    A layer that keeps a share d of its blocks sums d as many terms, so its weights are multiplied by 1 / sqrt(d).
-    """
+    """Make a freshly initialised model sparse, its weights rescaled so that outputs keep their variance."""
     sparsity = variant.recipe.sparsity
     if sparsity is None:
         return
+    if isinstance(sparsity, acf.BlockSparsity):
+        sparsity = replace(sparsity, rescale=True)
     kept_dense = variant.dense_layers
 
     def takes(module: nn.Module, name: str) -> bool:
@@ -97,23 +96,21 @@ def sparsify_fresh(model: nn.Module, variant: Variant, task: Task) -> None:
         acf.sparsify_(model, _plan(model, variant, sparsity, task, filter_fn))
     else:
         acf.sparsify_(model, sparsity, filter_fn)
-    with torch.no_grad():
-        for layer in block_sparse_layers(model).values():
-            layer.weight.mul_(layer.density**-0.5)
 
 
 def _plan(
     model: nn.Module, variant: Variant, sparsity: acf.BlockSparsity, task: Task, filter_fn: FilterFn | None
 ) -> SparsityPlan:
-    """Densities by measured times; measured once per variant, for they must not differ between seeds."""
-    known = _PLANS.get(variant.name)
+    """Densities by measured times; measured once, for they must not differ between seeds and policies."""
+    key = (sparsity, variant.speedup, variant.dense_layers, variant.width)
+    known = _PLANS.get(key)
     if known is None:
         example = task.batch(0, torch.Generator(task.device).manual_seed(0))[0]
         options = PlanOptions(cuda_graphs=task.device.type == "cuda")
         with autocast(task.device):
             known = plan(model, example, sparsity, variant.speedup, filter_fn, options)
-        _PLANS[variant.name] = known
+        _PLANS[key] = known
     return known
 
 
-_PLANS: dict[str, SparsityPlan] = {}
+_PLANS: dict[tuple[object, ...], SparsityPlan] = {}

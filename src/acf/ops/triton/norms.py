@@ -28,8 +28,15 @@ GROUP_EFFICIENCY = {128: 0.65, 64: 0.55, 32: 0.28, 16: 0.16}
 NO_GEOMETRY = (1, 1, 1, 0, 0, 1, 1)
 """The geometry constant of a linear layer, which reads none of it."""
 
+GROUP_SIZE = 4  # candidates that one program of a group computes, about
+
 GROUPING_OPERATIONS = 1e11
 """What the device could multiply and add in the 0.1 ms that sorting the candidates into groups takes it."""
+
+DENSE_GRADIENT_BYTES = 32 << 20
+"""The largest dense weight gradient that may exist for the sake of its norms."""
+
+MULTIPROCESSORS = 132  # of an H200; whatever the GPU, the order of the costs hardly changes
 
 
 def linear_gradient_norms(
@@ -42,7 +49,9 @@ def linear_gradient_norms(
     if candidate_rows.numel() == 0 or not supports((height, width), output_grad, x):
         return reference.gradient_norms(output_grad, x, candidate_rows, candidate_cols, (height, width))
     output_grad, x = readable(output_grad), readable(x)
-    way = cheapest_way(candidate_rows.numel(), height, x.shape[0], output_grad.shape[1], x.shape[1])
+    way = cheapest_way(candidate_rows.numel(), height, x.shape[0], (output_grad.shape[1], x.shape[1]), x.itemsize)
+    if way == "dense":
+        return dense.linear_gradient_norms(output_grad, x, candidate_rows, candidate_cols, block_shape)
     if way == "list":
         return norms_of_list(output_grad, x, candidate_rows, candidate_cols, height, None)
     if way == "groups":
@@ -68,9 +77,12 @@ def conv2d_gradient_norms(
             output_grad, x, candidate_rows, candidate_cols, (height, width), geometry
         )
     problem = ConvProblem.build(list(x.shape), list(output_grad.shape), geometry)
+    positions = output_grad.numel() // problem.out_channels
+    gradient_shape = (problem.out_channels, problem.in_channels * problem.taps)
+    way = cheapest_way(candidate_rows.numel(), height, positions, gradient_shape, x.itemsize)
+    if way == "dense":
+        return dense.conv2d_gradient_norms(output_grad, x, candidate_rows, candidate_cols, block_shape, geometry)
     output_grad, x = problem.pixels_of(output_grad), problem.pixels_of(x)
-    columns = problem.in_channels * problem.taps
-    way = cheapest_way(candidate_rows.numel(), height, output_grad.shape[0], problem.out_channels, columns)
     if way == "list":
         return norms_of_list(output_grad, x, candidate_rows, candidate_cols, height, problem)
     if way == "groups":
@@ -78,22 +90,35 @@ def conv2d_gradient_norms(
     return conv_norms_by_tiles(output_grad, x, candidate_rows, candidate_cols, height, problem)
 
 
-def cheapest_way(candidates: int, block: int, positions: int, rows: int, cols: int) -> str:
-    """``list`` (one program per candidate), ``groups`` (of a row or column) or ``tiles`` (full ones).
+def cheapest_way(candidates: int, block: int, positions: int, gradient_shape: tuple[int, int], itemsize: int) -> str:
+    """``list`` (one program per candidate), ``groups`` (of a row or column), ``tiles`` (full ones) or ``dense``.
 
-    A tile is computed once it holds one candidate.
+    A tile is computed once it holds one candidate. A program sums over all positions, so where programs are fewer than
+    multiprocessors most of the GPU is idle, as with the few channels and many pixels of a network's first stage. The
+    dense library splits such sums: there it is cheapest to compute the whole gradient, if it is small.
 
-    >>> [cheapest_way(count, 32, 8192, 16384, 4096) for count in (40, 6000, 60000)]
+    >>> [cheapest_way(count, 32, 8192, (16384, 4096), 2) for count in (40, 6000, 60000)]
     ['list', 'groups', 'tiles']
+    >>> cheapest_way(32, 64, 512 * 32 * 32, (128, 9 * 128), 2)
+    'dense'
     """
-    operations = 2 * positions * candidates * block * block
+    rows, cols = gradient_shape
+    operations = 2 * positions * block * block
     tiles = min(candidates, ceil_div(rows, TILE_HEIGHT) * ceil_div(cols, TILE_WIDTH))
     costs = {
-        "list": operations / LIST_EFFICIENCY[block],
-        "groups": operations / GROUP_EFFICIENCY[block] + GROUPING_OPERATIONS,
-        "tiles": 2 * positions * tiles * TILE_HEIGHT * TILE_WIDTH,
+        "list": operations * _full_waves(candidates) / LIST_EFFICIENCY[block],
+        "groups": operations * GROUP_SIZE * _full_waves(ceil_div(candidates, GROUP_SIZE)) / GROUP_EFFICIENCY[block]
+        + GROUPING_OPERATIONS,
+        "tiles": 2 * positions * _full_waves(tiles) * TILE_HEIGHT * TILE_WIDTH,
     }
+    if rows * cols * itemsize <= DENSE_GRADIENT_BYTES:
+        costs["dense"] = 2 * positions * rows * cols
     return min(costs, key=costs.__getitem__)
+
+
+def _full_waves(programs: int) -> int:
+    """Programs rounded up to whole waves over the multiprocessors: an idle one takes as long as a busy one."""
+    return ceil_div(programs, MULTIPROCESSORS) * MULTIPROCESSORS
 
 
 def norms_of_groups(

@@ -1,0 +1,147 @@
+"""Commands that run or describe a whole fabric: `acf rtl lockstep`, `sim`, `device` and `describe`."""
+
+import json
+import time
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from acf.cli.specs import spec_command
+from acf.rtl.tools.requirements import require
+
+if TYPE_CHECKING:
+    from acf.rtl.verify.workloads import Layer
+
+app = typer.Typer()
+
+FabricName = Annotated[
+    str | None,
+    typer.Option("--config", help="A fabric's name, for example acf-512, or TOML file; else a small fabric."),
+]
+Backend = Annotated[str, typer.Option(help="verilator, pysim, or auto: the first that works.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+LAYER = "acf.rtl.verify.workloads:Layer"
+
+
+@app.command()
+def lockstep(
+    programs: Annotated[int, typer.Option(min=1, help="Random programs to run.")] = 20,
+    config: FabricName = None,
+    backend: Backend = "auto",
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the first program.")] = 0,
+    tiles: Annotated[int, typer.Option(min=1, help="Tiles per side of a product, at most.")] = 4,
+    as_json: Json = False,
+) -> None:
+    """Run random programs on the model and on the gates; exit code 1 with the first difference, if there is one."""
+    require("amaranth")
+    from acf.rtl.design.fabric.shapes import find_shape
+    from acf.rtl.verify.lockstep.fabric_simulation import FabricSimulation
+    from acf.rtl.verify.lockstep.products import random_product, sizes_for
+    from acf.rtl.verify.lockstep.run import run_lockstep
+
+    shape = find_shape(config)
+    products = [random_product(seed + number, shape.tile, tiles) for number in range(programs)]
+    fabric = FabricSimulation.of(sizes_for(shape, products), backend, "-O0")
+    cycles = 0
+    for number, product in enumerate(products):
+        both = run_lockstep(product, fabric)
+        cycles += both.fabric.cycles
+        if both.divergence is not None:
+            typer.echo(f"program {seed + number}: {both.divergence}", err=True)
+            raise typer.Exit(1)
+    facts = {"programs": programs, "cycles": cycles, "scus": shape.scus, "backend": fabric.simulation.backend}
+    text = (
+        f"{programs} programs, {cycles} cycles on {shape.scus} SCUs: model and {facts['backend']} agree on every event"
+    )
+    typer.echo(json.dumps(facts) if as_json else f"{text}, counter and bit")
+
+
+@spec_command(app, layer=LAYER)
+def sim(
+    layer: "Layer",
+    config: FabricName = None,
+    backend: Backend = "auto",
+    timing: Annotated[int, typer.Option(min=0, help="Draw the timing of so many cycles.")] = 0,
+    as_json: Json = False,
+) -> None:
+    """Run one block-sparse layer on the gates: cycles, how the SCUs spent them, and whether the model agrees."""
+    require("amaranth")
+    from acf.rtl.design.fabric.shapes import find_shape
+    from acf.rtl.verify.lockstep.fabric_simulation import FabricSimulation
+    from acf.rtl.verify.lockstep.products import Product, sizes_for
+    from acf.rtl.verify.lockstep.run import run_lockstep
+    from acf.rtl.verify.lockstep.timing_diagram import timing_diagram
+
+    shape = find_shape(config)
+    product = Product.of_layer(layer, shape.tile)
+    begin = time.perf_counter()
+    fabric = FabricSimulation.of(sizes_for(shape, [product]), backend, "-O0")
+    built = time.perf_counter()
+    both = run_lockstep(product, fabric)
+    seconds = {"build_seconds": round(built - begin, 2), "seconds": round(time.perf_counter() - built, 2)}
+    by_reason = both.fabric.cycles_by_reason
+    divergence = None if both.divergence is None else str(both.divergence)
+    if as_json:
+        facts: dict[str, Any] = {"scus": shape.scus, "cycles": both.fabric.cycles, "model_cycles": both.model.cycles}
+        facts |= {"scu_cycles": by_reason, "backend": fabric.simulation.backend}
+        typer.echo(json.dumps(facts | seconds | {"divergence": divergence}))
+    else:
+        typer.echo(
+            f"{both.fabric.cycles} cycles on {shape.scus} SCUs ({fabric.simulation.backend}, built or found in "
+            f"{seconds['build_seconds']} s, both sides run in {seconds['seconds']} s)"
+        )
+        typer.echo(", ".join(f"{reason} {count}" for reason, count in by_reason.items()) + " SCU cycles")
+        typer.echo(divergence or "the model agrees on every event, counter and bit")
+        if timing:
+            typer.echo(timing_diagram(both.fabric, 0, timing))
+    if divergence:
+        raise typer.Exit(1)
+
+
+@spec_command(app, layer=LAYER)
+def device(
+    layer: "Layer",
+    config: FabricName = None,
+    programs: Annotated[int, typer.Option(min=0, help="Run so many random products instead of the layer.")] = 0,
+    latency: Annotated[int, typer.Option(min=0, max=65535, help="Cycles of memory until the first beat.")] = 50,
+    command_depth: Annotated[int, typer.Option(min=2, help="Commands that a controller holds at a time.")] = 64,
+    backend: Backend = "auto",
+    as_json: Json = False,
+) -> None:
+    """Run a block-sparse layer on the device, from memory to memory over AXI4; exit code 1 if its output is wrong."""
+    require("amaranth")
+    from acf.rtl.design.fabric.shapes import find_shape
+    from acf.rtl.device.device import device_sizes
+    from acf.rtl.device.host.simulation import DeviceSimulation, total_of
+    from acf.rtl.verify.lockstep.products import Product, random_product
+
+    shape = find_shape(config)
+    products = [random_product(layer.seed + number, shape.tile) for number in range(programs)]
+    products = products or [Product.of_layer(layer, shape.tile)]
+    begin = time.perf_counter()
+    built = DeviceSimulation.for_products(device_sizes(shape, command_depth), products, latency, backend)
+    ready = time.perf_counter()
+    run = total_of([built.run(product) for product in products])
+    seconds = {"build_seconds": round(ready - begin, 2), "seconds": round(time.perf_counter() - ready, 2)}
+    if as_json:
+        typer.echo(json.dumps({"programs": len(products)} | vars(run) | seconds))
+    else:
+        typer.echo(
+            f"{run.cycles} cycles on {shape.scus} SCUs, {run.commands} commands, {run.read_bytes} bytes read, "
+            f"{run.written_bytes} written, results held {run.held_cycles} cycles"
+        )
+        typer.echo(f"built or found in {seconds['build_seconds']} s, run in {seconds['seconds']} s")
+        typer.echo("every bit is the reference's" if run.is_equal else "the output differs from the reference")
+    if not run.is_equal:
+        raise typer.Exit(1)
+
+
+@app.command()
+def describe(config: FabricName = None) -> None:
+    """Print drawing, command encoding and ports of a fabric as Markdown."""
+    require("amaranth")
+    from acf.rtl.design.fabric.shapes import find_shape
+    from acf.rtl.device.describe import describe as text_of
+    from acf.rtl.device.device import device_sizes
+
+    typer.echo(text_of(device_sizes(find_shape(config))))

@@ -1,0 +1,1 @@
+"""Units of published accelerators: TensorDash's scheduler, SORE's sorter, SparTANN's dynamic thresholds (DTS)."""

@@ -1,0 +1,183 @@
+"""A time-multiplexed read port of a cluster's tile stores: each turn fetches a value and a row of a block."""
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
+from amaranth.lib import data
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import Component, In, Out
+from amaranth.utils import bits_for
+
+from acf.rtl.design.fabric.sizes import FabricSizes
+from acf.rtl.design.primitives.bits import below, count_ones, delayed, word_of
+from acf.rtl.design.primitives.popcount import CountOnes
+
+
+class StorePort(Component):
+    """Stores of queued tiles and of blocks, and the pipeline that unpacks one value and one row in every cycle.
+
+    SCU ``i`` of the port has the cycles ``i`` modulo ``scus_per_port`` (``turns``). In its turn it gets, as
+    ``last_cycle``, the number of the last cycle of the pair that it requests; ``FETCH_CYCLES`` later the row is in its
+    buffer. An SCU holds a request for at least one turn, so none is missed; idle SCUs are served too, without effect.
+    """
+
+    def __init__(self, sizes: FabricSizes) -> None:
+        self.sizes = sizes
+        shape = sizes.shape
+        members: dict[str, In | Out] = {
+            "requests": In(data.ArrayLayout(sizes.request, shape.scus_per_port)),
+            "turns": Out(shape.scus_per_port),
+            "last_cycle": Out(bits_for(sizes.chunks - 1)),
+            "fetched_valid": Out(shape.scus_per_port),
+            "fetched": Out(sizes.fetched),
+        }
+        for name, places in (("serial", shape.queue_packets), ("parallel", shape.parallel_slots)):
+            members |= {
+                f"{name}_write": In(1),
+                f"{name}_word": In(bits_for(places * sizes.tile_flits - 1)),
+                f"{name}_data": In(sizes.flit_bits),
+                f"{name}_whole": In(1),
+                f"{name}_place": In(bits_for(places - 1)),
+                f"{name}_packed": In(1),
+                f"{name}_bitmap": In(sizes.tile_values),
+            }
+        super().__init__(members)
+
+    def elaborate(self, platform: object) -> Module:
+        """Four stages: read bitmaps, count to addresses, read words, align the row."""
+        m, sizes, shape = Module(), self.sizes, self.sizes.shape
+        tile = shape.tile
+        chosen = self._turn(m)
+        serial_bitmap, serial_packed = self._bitmaps(m, "serial", shape.queue_packets, chosen.place)
+        block_bitmap, block_packed = self._bitmaps(m, "parallel", shape.parallel_slots, chosen.slot)
+        row_bitmap = Signal(tile)
+        m.d.comb += row_bitmap.eq(word_of(block_bitmap, chosen.k, tile))
+        count, least = count_ones(row_bitmap), shape.scus_per_port
+        m.d.comb += self.last_cycle.eq(Mux(count > least, count - 1, least - 1))
+        asked = delayed(m, chosen, 1, "asked")
+        mask = delayed(m, row_bitmap if sizes.skips_both else Mux(block_packed, row_bitmap, ~0), 4, "mask")
+        kept_block, kept_packed = delayed(m, block_bitmap, 1, "block"), delayed(m, block_packed, 1, "block_packed")
+        kept_serial, serial_is_packed = delayed(m, serial_bitmap, 1, "tile"), delayed(m, serial_packed, 1, "packed")
+        serial_at = self._start(m, kept_serial, serial_is_packed, asked.row, asked.k, "value")
+        block_at = self._start(m, kept_block, kept_packed, asked.k, None, "row")
+        located = delayed(m, asked, 1, "located")
+        row = self._row(m, located, block_at)
+        lane_of_row = delayed(m, block_at[: bits_for(sizes.flit_values - 1)], 2, "lane_of_row")
+        if not sizes.skips_both:
+            row = _expanded(_rotated(row, lane_of_row, tile), mask, tile)
+        m.d.comb += [
+            self.fetched.row.eq(row),
+            self.fetched.first.eq(lane_of_row),
+            self.fetched.mask.eq(mask),
+            self.fetched.packed.eq(delayed(m, kept_packed, 3, "packed_row")),
+            self.fetched.value.eq(self._value(m, located, serial_at)),
+            self.fetched_valid.eq(delayed(m, self.turns, 4, "scu")),
+        ]
+        return m
+
+    def _turn(self, m: Module) -> data.View:
+        """The request of the SCU whose turn it is."""
+        scus = self.sizes.shape.scus_per_port
+        turn, chosen = Signal(range(max(2, scus))), Signal(self.sizes.request)
+        m.d.sync += turn.eq(Mux(turn == scus - 1, 0, turn + 1))
+        for scu in range(scus):
+            m.d.comb += self.turns[scu].eq(turn == scu)
+        m.d.comb += chosen.eq(self.requests[turn] if scus > 1 else self.requests[0])
+        return chosen
+
+    def _bitmaps(self, m: Module, name: str, places: int, place: Value) -> tuple[Value, Value]:
+        """Bitmap of a tile and whether it is packed."""
+        values = self.sizes.tile_values
+        m.submodules[f"{name}_bitmaps"] = memory = Memory(shape=values + 1, depth=max(2, places), init=[])
+        write, read = memory.write_port(), memory.read_port(domain="comb")
+        m.d.comb += [
+            write.en.eq(getattr(self, f"{name}_whole")),
+            write.addr.eq(getattr(self, f"{name}_place")),
+            write.data.eq(Cat(getattr(self, f"{name}_bitmap"), getattr(self, f"{name}_packed"))),
+            read.addr.eq(place),
+        ]
+        return read.data[:values], read.data[values]
+
+    def _start(self, m: Module, bitmap: Value, packed: Value, row: Value, k: Value | None, name: str) -> Signal:
+        """Offset in its stored tile of the value at ``k`` of a row, or of the row's first value, one cycle later.
+
+        In a packed tile it is the size of the bitmap plus the number of non-zeros before it.
+        """
+        sizes, tile = self.sizes, self.sizes.shape.tile
+        counter = CountOnes(m, name)
+        rows_before = below(row, tile)
+        for index in range(tile - 1):
+            counter.add(bitmap[index * tile : (index + 1) * tile], rows_before[index])
+        if k is not None:
+            counter.add(word_of(bitmap, row, tile) & below(k, tile))
+        at = Signal(range(sizes.tile_values + sizes.bitmap_values), name=f"{name}_at")
+        index = Cat(Const(0, bits_for(tile - 1)) if k is None else k, row)
+        m.d.sync += at.eq(Mux(packed, sizes.bitmap_values + counter.total(), index))
+        return at
+
+    def _value(self, m: Module, located: data.View, at: Signal) -> Signal:
+        """The value, two cycles after its offset is known."""
+        sizes = self.sizes
+        depth = sizes.shape.queue_packets * sizes.tile_flits
+        m.submodules.serial_store = memory = Memory(shape=sizes.flit_bits, depth=max(2, depth), init=[])
+        write, read = memory.write_port(), memory.read_port()
+        value = Signal(16)
+        lane_bits = bits_for(sizes.flit_values - 1)
+        m.d.comb += [
+            write.en.eq(self.serial_write),
+            write.addr.eq(self.serial_word),
+            write.data.eq(self.serial_data),
+            read.addr.eq(Cat(at[lane_bits:][: sizes.flit_number_bits], located.place)),
+        ]
+        lane = delayed(m, at[:lane_bits], 1, "lane_of_value")
+        m.d.sync += value.eq(word_of(read.data, lane, 16))
+        return value
+
+    def _row(self, m: Module, located: data.View, at: Signal) -> Signal:
+        """``tile`` values from an offset on, two cycles after it is known.
+
+        Each lane of the flits is a memory of its own, and the lanes before the offset read the following flit. So value
+        ``n`` of the tile comes out at place ``n`` modulo ``tile``; values beyond the end of the tile are masked later.
+        """
+        sizes, tile = self.sizes, self.sizes.shape.tile
+        depth = sizes.shape.parallel_slots * sizes.tile_flits
+        lane_bits, number_bits = bits_for(sizes.flit_values - 1), sizes.flit_number_bits
+        lane, flit, following = at[:lane_bits], at[lane_bits:][:number_bits], Signal(number_bits)
+        m.d.comb += following.eq(flit + 1)
+        takes_following = below(lane, sizes.flit_values)
+        values = []
+        for index in range(sizes.flit_values):
+            m.submodules[f"block_store_{index}"] = memory = Memory(shape=16, depth=max(2, depth), init=[])
+            write, read = memory.write_port(), memory.read_port()
+            m.d.comb += [
+                write.en.eq(self.parallel_write),
+                write.addr.eq(self.parallel_word),
+                write.data.eq(self.parallel_data[16 * index : 16 * index + 16]),
+                read.addr.eq(Cat(Mux(takes_following[index], following, flit), located.slot)),
+            ]
+            values.append(read.data)
+        # Of the lanes that are a tile apart, one holds the value of the row.
+        came = delayed(m, lane, 1, "lane_of_words")
+        row, bits = Signal(16 * tile), bits_for(tile - 1)
+        came_before = below(came[:bits], tile)
+        for place in range(tile):
+            lanes = Cat(*values[place::tile])
+            part = (came[bits:] + came_before[place])[: len(came) - bits]
+            m.d.sync += row[16 * place : 16 * place + 16].eq(word_of(lanes, part, 16))
+        return row
+
+
+def _rotated(row: Value, first: Value, tile: int) -> Value:
+    """The row rotated to begin at place ``first``."""
+    return Cat(row, row).bit_select(first[: bits_for(tile - 1)] << 4, 16 * tile)
+
+
+def _expanded(packed: Value, mask: Value, tile: int) -> Value:
+    """Values in their columns: the n-th of ``packed`` where the n-th bit of ``mask`` is set, else zero."""
+    columns = []
+    for column in range(tile):
+        if column == 0:
+            value = packed[:16]
+        else:
+            before = count_ones(mask[:column])
+            value = packed[: 16 * (column + 1)].word_select(before, 16)
+        columns.append(value & mask[column].replicate(16))
+    return Cat(*columns)

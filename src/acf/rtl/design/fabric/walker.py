@@ -1,0 +1,148 @@
+"""The control of an SCU: walks the non-zeros of its rows, without a cycle for a zero."""
+
+from typing import Any
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import Component, In, Out
+from amaranth.utils import bits_for
+
+from acf.rtl.design.fabric.sizes import ROUND_BITS, FabricSizes
+from acf.rtl.design.primitives.bits import from_place, search, word_of, wrapped
+
+
+class Walker(Component):
+    """Walks the queued tiles in order: row by row, non-zero by non-zero, block by block, then along the block's row.
+
+    A tile begins when it and all blocks of its k_step have arrived (``arrived`` counts them) and its bank is empty
+    (``emptied`` counts those). ``begins`` is 1 in its first cycle, ``ends`` in its last. ``request`` names the current
+    pair of non-zero and block in all of its cycles. ``scu`` selects the rows that are its own.
+
+    A pair takes as many cycles as the row of the block has non-zeros or, where only zeros of the serial operand are
+    skipped, as it is wide; and at least one turn at the port. In its ``turn`` the port gives, as ``last_cycle``, the
+    number of the pair's last cycle; every pair has a turn before it can end.
+    """
+
+    def __init__(self, sizes: FabricSizes) -> None:
+        self.sizes = sizes
+        shape = sizes.shape
+        super().__init__(
+            {
+                "scu": In(bits_for(shape.scus_per_cluster - 1)),
+                "write": In(1),
+                "write_place": In(bits_for(shape.queue_packets - 1)),
+                "write_item": In(sizes.item),
+                "arrived": In(sizes.due_bits),
+                "emptied": In(ROUND_BITS),
+                "edge_cycles": In(bits_for(sizes.chunks)),
+                "turn": In(1),
+                "last_cycle": In(bits_for(sizes.chunks - 1)),
+                "item_there": Out(1),
+                "blocks_there": Out(1),
+                "reason": Out(3),
+                "begins": Out(1),
+                "works": Out(1),
+                "scans": Out(1),
+                "ends": Out(1),
+                "operation": Out(sizes.operation),
+                "request": Out(sizes.request),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        """The state is the position in the current tile; between tiles it is at the beginning."""
+        m, sizes, shape = Module(), self.sizes, self.sizes.shape
+        m.submodules.items = memory = Memory(shape=sizes.item, depth=max(2, shape.queue_packets), init=[])
+        write, read = memory.write_port(), memory.read_port(domain="comb")
+        place, available = Signal(range(max(2, shape.queue_packets))), Signal(range(shape.queue_packets + 1))
+        item = read.data
+        m.d.comb += [
+            write.en.eq(self.write),
+            write.addr.eq(self.write_place),
+            write.data.eq(self.write_item),
+            read.addr.eq(place),
+        ]
+        working, active, empty = Signal(), Signal(), Signal()
+        still_due, ahead = Signal(sizes.due_bits), Signal(ROUND_BITS)
+        m.d.comb += [
+            self.item_there.eq(available != 0),
+            still_due.eq(self.arrived - item.due),
+            self.blocks_there.eq(~still_due[-1]),
+            ahead.eq(item.round - self.emptied),
+            self.reason.eq(item.reason),
+            self.begins.eq(~working & self.item_there & self.blocks_there & (ahead[1:] == 0)),
+            active.eq(working | self.begins),
+            empty.eq(item.bitmap == 0),
+            self.works.eq(active & ~empty),
+            self.scans.eq(active & empty),
+        ]
+        chunk, pair_is_over, value_is_over = Signal(range(max(2, sizes.chunks))), Signal(), Signal()
+        row, k, is_last_value = self._walk_values(m, item.bitmap, self.works & value_is_over)
+        block, tile_of_sums, is_last_block = self._walk_blocks(m, item, self.works & pair_is_over)
+        m.d.comb += [
+            pair_is_over.eq(chunk == self._last_cycle(m, item, block)),
+            value_is_over.eq(pair_is_over & is_last_block),
+            self.ends.eq(active & (empty | (value_is_over & is_last_value))),
+        ]
+        m.d.sync += available.eq(available + self.write - self.ends)
+        with m.If(active):
+            m.d.sync += working.eq(~self.ends)
+        with m.If(self.works):
+            m.d.sync += chunk.eq(Mux(pair_is_over, 0, chunk + 1))
+        with m.If(self.ends):
+            m.d.sync += place.eq(wrapped(place + 1, shape.queue_packets))
+        sum_row = Cat(row, tile_of_sums) if sizes.scu_rows > 1 else tile_of_sums
+        within = Const(0, bits_for(sizes.chunks - 1)) if sizes.skips_both else chunk
+        own_scu = self.scu if shape.scus_per_cluster > 1 else Const(0, 0)
+        m.d.comb += [
+            self.operation.valid.eq(self.works),
+            self.operation.start.eq(chunk == 0),
+            self.operation.bank.eq(item.round[0]),
+            self.operation.address.eq(Cat(within, sum_row) if sizes.chunks > 1 else sum_row),
+            self.request.place.eq(place),
+            self.request.row.eq(Cat(own_scu, row)),
+            self.request.k.eq(k),
+            self.request.slot.eq(wrapped(Cat(item.base, Const(0, 1)) + block, shape.parallel_slots)),
+        ]
+        return m
+
+    def _walk_values(self, m: Module, bitmap: Value, moves: Value) -> tuple[Value, Value, Value]:
+        """Row and k of the current non-zero, and whether it is the tile's last."""
+        sizes, tile = self.sizes, self.sizes.shape.tile
+        row, k = Signal(range(max(1, sizes.scu_rows))), Signal(range(tile))
+        first_row, first_k = Signal.like(row), Signal.like(k)
+        has_values = Cat(*(bitmap[start : start + tile].any() for start in range(0, len(bitmap), tile)))
+        rows = search(from_place(has_values, first_row))
+        row_bits = Signal(tile)
+        m.d.comb += [row.eq(rows.lowest), row_bits.eq(from_place(word_of(bitmap, row, tile), first_k))]
+        values = search(row_bits)
+        m.d.comb += k.eq(values.lowest)
+        with m.If(moves):
+            m.d.sync += [first_k.eq(k + 1), first_row.eq(row)]
+            with m.If(~values.several):
+                m.d.sync += [first_k.eq(0), first_row.eq(Mux(rows.several, row + 1, 0))]
+        return row, k, ~(values.several | rows.several)
+
+    def _walk_blocks(self, m: Module, item: Any, moves: Value) -> tuple[Value, Value, Value]:
+        """The current block, the tile of the bank that it adds to, and whether it is the value's last."""
+        tiles = range(max(2, self.sizes.shape.accumulator_tiles))
+        block, tile_of_sums = Signal(tiles), Signal(tiles)
+        first_block, first_tile = Signal(tiles), Signal(tiles)
+        blocks = search(from_place(item.blocks, first_block))
+        sums = search(from_place(item.sums, first_tile))
+        m.d.comb += [block.eq(blocks.lowest), tile_of_sums.eq(sums.lowest)]
+        with m.If(moves):
+            m.d.sync += [first_block.eq(block + 1), first_tile.eq(tile_of_sums + 1)]
+            with m.If(~blocks.several):
+                m.d.sync += [first_block.eq(0), first_tile.eq(0)]
+        return block, tile_of_sums, ~blocks.several
+
+    def _last_cycle(self, m: Module, item: Any, block: Value) -> Value:
+        """Number of the last cycle of the current pair."""
+        sizes = self.sizes
+        if not sizes.skips_both:
+            return Mux(item.edge_valid & (item.edge == block), self.edge_cycles - 1, sizes.chunks - 1)
+        last = Signal.like(self.last_cycle)
+        with m.If(self.turn):
+            m.d.sync += last.eq(self.last_cycle)
+        return Mux(self.turn, self.last_cycle, last)

@@ -1,0 +1,1 @@
+"""Index units of sparse formats: walkers over block-CSR and relative CSC, and the prefix sum behind row offsets."""

@@ -1,0 +1,99 @@
+"""Combinational helpers: priority encoding, masks, balanced reductions, wrapping counters, delays."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
+
+
+class Found(NamedTuple):
+    """Of some bits: whether any is set, the index of the lowest (0 if none), whether more than one is."""
+
+    any: Value
+    lowest: Value
+    several: Value
+
+
+def search(bits: Sequence[Value] | Value) -> Found:
+    """Priority-encode bits by halves: logarithmic depth."""
+    if len(bits) == 1:
+        return Found(bits[0], Const(0, 0), Const(0, 1))
+    half = 1 << ((len(bits) - 1).bit_length() - 1)
+    low, high = search(bits[:half]), search(bits[half:])
+    places = (half - 1).bit_length()
+    return Found(
+        low.any | high.any,
+        Cat(Mux(low.any, low.lowest, high.lowest)[:places], ~low.any & high.any),
+        low.several | high.several | (low.any & high.any),
+    )
+
+
+def lowest_set(bits: Sequence[Value] | Value) -> Value:
+    """Index of the lowest bit that is set; 0 where none is."""
+    return search(bits).lowest
+
+
+def below(place: Value, count: int) -> Value:
+    """Thermometer code: bit i of ``count`` is 1 where i < ``place``."""
+    return Cat(*(place > index if index < (1 << len(place)) - 1 else Const(0, 1) for index in range(count)))
+
+
+def from_place(bits: Value, place: Value) -> Value:
+    """``bits`` without those below ``place``."""
+    return (bits & ~below(place, len(bits)))[: len(bits)]
+
+
+def word_of(words: Value, index: Value, width: int) -> Value:
+    """Word number ``index`` of ``width`` bits, by a tree of multiplexers; the number of words is a power of two."""
+    values = [words[start : start + width] for start in range(0, len(words), width)]
+    for bit in range(len(values).bit_length() - 1):
+        values = [Mux(index[bit], odd, even) for even, odd in zip(values[::2], values[1::2], strict=True)]
+    return values[0]
+
+
+def clear_lowest(bits: Value) -> Value:
+    """``bits`` without the lowest that is set."""
+    return (bits & (bits - 1))[: len(bits)]
+
+
+def balanced(operation: Callable[[Value, Value], Value], values: Sequence[Value]) -> Value:
+    """Combine values pairwise, so that a long list makes a shallow tree."""
+    level = list(values)
+    while len(level) > 1:
+        pairs = zip(level[::2], level[1::2], strict=False)
+        level = [operation(one, other) for one, other in pairs] + level[len(level) // 2 * 2 :]
+    return level[0]
+
+
+def count_ones(bits: Value) -> Value:
+    """How many bits are set."""
+    return balanced(lambda one, other: one + other, [bits[index] for index in range(len(bits))])
+
+
+def any_of(values: Sequence[Value]) -> Value:
+    """Whether one of them is set."""
+    return balanced(lambda one, other: one | other, values)
+
+
+def all_of(values: Sequence[Value]) -> Value:
+    """Whether all of them are set."""
+    return balanced(lambda one, other: one & other, values)
+
+
+def delayed(m: Module, value: Value, cycles: int, name: str) -> Value:
+    """``value`` as it was ``cycles`` ago; registers without reset, so that shift-register LUTs can hold it."""
+    for place in range(cycles):
+        stage = Signal.like(value, name=f"{name}_{place}", reset_less=True)
+        m.d.sync += stage.eq(value)
+        value = stage
+    return value
+
+
+def wrapped(number: Value, limit: int) -> Value:
+    """``number`` below ``2 * limit`` brought below ``limit``."""
+    return Mux(number >= limit, number - limit, number)
+
+
+def masked(bits: Value, keep: Value) -> Value:
+    """``bits`` where ``keep`` is 1, else 0."""
+    return bits & keep.replicate(len(bits))

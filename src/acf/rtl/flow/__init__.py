@@ -1,1 +1,0 @@
-"""From an Amaranth component to Verilog, a compiled model and a synthesised netlist."""

@@ -1,0 +1,1 @@
+"""From an Amaranth component to Verilog, a compiled model, mapped netlists and reports about them."""

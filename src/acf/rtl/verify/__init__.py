@@ -1,0 +1,1 @@
+"""Evidence that the design is right: lockstep with the simulator, formal proofs, and the benches for both."""

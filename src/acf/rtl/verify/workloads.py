@@ -1,0 +1,48 @@
+"""What the commands run on a fabric or a component, as Specs. Amaranth is not needed to read them."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from acf.options import option
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A block-sparse layer: ``tokens x inputs`` activations times ``inputs x outputs`` weights.
+
+    ``zeros``: share of zero activations; ``sparsity``: share of absent weight blocks of a tile's size.
+    """
+
+    tokens: int = option(64, "Rows of the left operand.", min=1)
+    inputs: int = option(64, "Length of the reduction.", min=1)
+    outputs: int = option(64, "Columns of the right operand.", min=1)
+    zeros: float = option(0.5, "Share of zeros in the left operand.", min=0.0, max=1.0)
+    sparsity: float = option(0.75, "Share of absent blocks in the right.", min=0.0, max=1.0)
+    seed: int = option(0, "Seed of the operands.", min=0)
+
+    def operands(self, tile: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Random activations ``[tokens, inputs]`` and weights ``[inputs, outputs]`` of the forward pass."""
+        rng = np.random.default_rng(self.seed)
+        activations = (self.tokens, self.inputs)
+        a = rng.standard_normal(activations) * (rng.random(activations) >= self.zeros)
+        blocks = rng.random((-(-self.inputs // tile), -(-self.outputs // tile))) >= self.sparsity
+        present = np.kron(blocks, np.ones((tile, tile)))[: self.inputs, : self.outputs]
+        return a, rng.standard_normal((self.inputs, self.outputs)) * present
+
+
+@dataclass(frozen=True)
+class PowerWorkload:
+    """What runs while toggles are counted: a component for ``cycles``, or a fabric for a square product."""
+
+    cycles: int = option(2000, "Cycles to run a component.", min=1)
+    zeros: float = option(0.5, "mac, fabric: share of zeros in one operand.", min=0.0, max=1.0)
+    sparsity: float = option(0.5, "fabric: share of absent blocks.", min=0.0, max=1.0)
+    size: int = option(32, "fabric: rows, reduction and columns of the product.", min=1)
+    seed: int = option(0, "Seed of the inputs.", min=0)
+
+    @property
+    def layer(self) -> Layer:
+        """The product of a fabric."""
+        return Layer(self.size, self.size, self.size, self.zeros, self.sparsity, self.seed)

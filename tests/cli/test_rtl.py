@@ -1,0 +1,95 @@
+"""The commands `acf rtl ...`."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("amaranth")
+pytest.importorskip("pyosys")
+
+from typer.testing import CliRunner
+
+from acf.cli import app, main
+from acf.errors import RtlError
+from tests.rtl.tools.reports.components import LIBERTY
+
+
+def run(*arguments: str) -> str:
+    result = CliRunner().invoke(app, ["rtl", *arguments])
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_emit_writes_the_same_file_twice(tmp_path: Path) -> None:
+    first, second = tmp_path / "first.v", tmp_path / "second.v"
+    facts = json.loads(run("emit", "mac", "-o", str(first), "--json"))
+    run("emit", "mac", "-o", str(second))
+    assert facts["modules"] == first.read_text().count("\nmodule ") >= 3  # the unit, its multiplier and its adder
+    assert first.read_bytes() == second.read_bytes()
+    assert "module acf_mac(" in first.read_text()
+
+
+def test_synth_says_that_a_queue_lies_in_distributed_memory() -> None:
+    facts = json.loads(run("synth", "fifo", "--json"))
+    assert facts["cells"]["RAM32M16"] == 3
+    assert facts["resources"]["flip_flops"] < 16
+    assert facts["shares"]["vu9p"]["luts"] == facts["resources"]["luts"] / 1_182_240
+    assert 0 < facts["logic_depth"] < 10
+
+
+def test_area_speaks_json() -> None:
+    assert json.loads(run("area", "credits", "--liberty", str(LIBERTY), "--json"))["cells"]["DFF"] == 3
+
+
+def test_the_components_are_listed_by_name() -> None:
+    assert "router" in json.loads(run("units", "--json"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["emit", "abacus"], "unit 'abacus' is not one of multiplier, adder, mac"),
+        (["synth", "credits", "--target", "ice40"], "target 'ice40' is not one of xcup"),
+        (["area", "credits", "--liberty", "no.lib"], "no.lib cannot be read (No such file or directory)"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(
+    arguments: list[str], message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["acf", "rtl", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    error = capsys.readouterr().err
+    assert ended.value.code == 2
+    assert message in error
+    assert error.count("\n") == 1
+
+
+def test_emit_needs_a_unit_or_a_configuration() -> None:
+    result = CliRunner().invoke(app, ["rtl", "emit"])
+    assert result.exit_code != 0
+    assert isinstance(result.exception, RtlError)
+
+
+def test_the_command_tells_what_moved_and_that_the_output_is_right() -> None:
+    size = ["--tokens", "4", "--inputs", "8", "--outputs", "8", "--sparsity", "0"]
+    result = CliRunner().invoke(app, ["rtl", "device", *size, "--latency", "3", "--backend", "pysim", "--json"])
+    assert result.exit_code == 0, result.output
+    facts = json.loads(result.stdout)
+    assert facts["is_equal"] is True
+    assert facts["written_bytes"] == 4 * 8 * 8 * 2  # four serial tiles of a row each, and so four tiles of results
+    assert facts["programs"] == 1
+
+
+@pytest.mark.parametrize("command", ["sim", "device", "power"])
+def test_help_shows_what_can_be_run_without_amaranth(command: str) -> None:
+    script = (
+        "import sys; sys.modules['amaranth'] = None\nfrom acf.cli import app\n"
+        f"sys.argv = ['acf', 'rtl', '{command}', '--help']\napp()"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "--sparsity" in done.stdout

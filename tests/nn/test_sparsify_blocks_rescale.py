@@ -1,0 +1,62 @@
+"""A freshly initialised model keeps the variance of its outputs when its weights are rescaled."""
+
+import pytest
+import torch
+from torch import nn
+
+from acf.nn import BlockSparsity, block_sparse_layers, sparsify_
+
+
+def deep_model(depth: int = 4) -> nn.Module:
+    """Linear layers and ReLU without normalisation, initialised to keep the variance from layer to layer."""
+    torch.manual_seed(0)
+    layers = [layer for _ in range(depth) for layer in (nn.Linear(512, 512, bias=False), nn.ReLU())]
+    for layer in layers[::2]:
+        nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
+    return nn.Sequential(*layers)
+
+
+@pytest.mark.parametrize("block", [16, 1, (4, 32)])
+def test_a_rescaled_model_without_normalisation_keeps_its_variance_and_without_rescaling_signals_fade(block):
+    x = torch.randn(256, 512)
+    with torch.no_grad():
+        expected = deep_model()(x).var()
+        rescaled, faded = deep_model(), deep_model()
+        sparsify_(rescaled, BlockSparsity(0.9, block=block, rescale=True))
+        sparsify_(faded, BlockSparsity(0.9, block=block))
+        assert 0.5 < rescaled(x).var() / expected < 2.0
+        assert faded(x).var() / expected < 0.05
+
+
+def test_a_convolution_keeps_its_variance():
+    torch.manual_seed(0)
+    x, model = torch.randn(4, 64, 8, 8), nn.Sequential(nn.Conv2d(64, 64, 3, padding=1, bias=False))
+    with torch.no_grad():
+        expected = model(x).var()
+        sparsify_(model, BlockSparsity(0.75, block=8, rescale=True))
+        assert model(x).var() / expected == pytest.approx(1.0, abs=0.1)
+
+
+def test_the_squares_of_the_weights_sum_to_what_they_did():
+    model = deep_model(depth=1)
+    expected = model[0].weight.double().square().sum()
+    sparsify_(model, BlockSparsity(0.9, block=16, rescale=True))
+    torch.testing.assert_close(model[0].weight.double().square().sum(), expected, rtol=1e-5, atol=0.0)
+    assert model[0].density == pytest.approx(0.1, abs=0.001)
+
+
+def test_trained_weights_stay_as_they_are_by_default_and_so_does_a_dense_start():
+    model, dense_start = deep_model(depth=1), deep_model(depth=1)
+    dense = model[0].weight.detach().clone()
+    sparsify_(model, BlockSparsity(0.9, block=16))
+    mask = model[0].weight_matrix() != 0
+    assert torch.equal(model[0].weight_matrix(), dense * mask)
+    sparsify_(dense_start, BlockSparsity(0.9, block=16, init="dense", rescale=True))
+    torch.testing.assert_close(dense_start[0].weight_matrix(), dense)
+
+
+def test_a_layer_of_zeros_stays_zero():
+    model = nn.Sequential(nn.Linear(16, 16))
+    nn.init.zeros_(model[0].weight)
+    sparsify_(model, BlockSparsity(0.5, block=4, rescale=True))
+    assert all(not layer.weight.any() for layer in block_sparse_layers(model).values())

@@ -1,0 +1,55 @@
+"""Synthesis for an FPGA: resources, depth, shares of a part."""
+
+from dataclasses import replace
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from acf.rtl.design.arithmetic.mac import MacUnit
+from acf.rtl.tools.fpga_parts import FPGA_PARTS
+from acf.rtl.tools.reports.synthesis import Resources, synthesise
+from acf.rtl.tools.reports.tables import synthesis_table
+from tests.rtl.tools.reports.components import Pair
+
+
+def test_synthesis_counts_every_instance_of_a_merged_module() -> None:
+    report = synthesise(Pair(), "pair")
+    assert report.resources.flip_flops == 16
+    assert report.modules["pair_first"].instances == 2
+    assert report.modules["pair_first"].resources.flip_flops == 8
+    shown = Console(width=120, file=StringIO())
+    shown.print(synthesis_table(report))
+    assert "share of a VU9P" in shown.file.getvalue()
+
+
+def test_a_module_is_synthesised_once_and_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("ACF_CACHE_DIR", str(tmp_path))
+    first = synthesise(Pair(), "pair")
+    monkeypatch.setattr("acf.rtl.tools.fpga_mapping.run_yosys", None)  # would be called for anything that is not kept
+    assert synthesise(Pair(), "pair") == first
+
+
+def test_a_design_too_large_for_the_device_is_said_not_to_fit() -> None:
+    report = synthesise(Pair(), "pair")
+    large = replace(report, resources=Resources(luts=1_182_241))
+    for each, verdict in ((report, "fits a VU9P"), (large, "does not fit a VU9P")):
+        shown = Console(width=120, file=StringIO())
+        shown.print(synthesis_table(each))
+        assert verdict in shown.file.getvalue()
+    assert large.to_dict()["fits"] == {"vu9p": False}
+
+
+def test_the_depth_of_a_large_design_is_that_of_its_deepest_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = synthesise(MacUnit(), "mac")
+    monkeypatch.setattr("acf.rtl.tools.reports.synthesis.WHOLE_CELLS", sum(whole.cells.values()) - 1)
+    parts = synthesise(MacUnit(), "mac")
+    assert parts.deepest == "mac_adder"
+    assert parts.logic_depth == parts.modules["mac_adder"].logic_depth < whole.logic_depth
+
+
+def test_a_resource_is_a_share_of_the_device() -> None:
+    shares = Resources(luts=11_822.4, dsps=684).share_of(FPGA_PARTS["vu9p"])
+    assert shares["luts"] == pytest.approx(0.01)
+    assert shares["dsps"] == pytest.approx(0.1)

@@ -1,0 +1,43 @@
+"""Fabrics that are compiled once for all tests."""
+
+import pytest
+
+pytest.importorskip("amaranth")
+pytest.importorskip("pyosys")
+
+import acf.sim
+from acf.rtl.design.fabric.shapes import SMALL_SHAPE
+from acf.rtl.design.fabric.sizes import FabricSizes
+from acf.rtl.tools.verilator import VerilatorUnavailableError
+from acf.rtl.verify.lockstep.fabric_simulation import FabricSimulation
+
+SIXTY_FOUR_SCUS = acf.sim.spec(
+    "acf-512",
+    mesh_rows=2,
+    mesh_columns=4,
+    scus_per_cluster=8,
+    tile=8,
+    link_bytes=16,
+    queue_packets=4,
+    parallel_slots=8,
+    accumulator_tiles=4,
+    sum_adders=2,
+    prefetch_packets=8,
+)
+
+
+def compiled(sizes: FabricSizes) -> FabricSimulation:
+    try:
+        return FabricSimulation.of(sizes, "verilator", "-O0")
+    except VerilatorUnavailableError as error:
+        pytest.skip(f"no compiled model: {error}")
+
+
+@pytest.fixture(scope="session")
+def four_scus() -> FabricSimulation:
+    return compiled(FabricSizes(SMALL_SHAPE, command_depth=64, memory_flits=256))
+
+
+@pytest.fixture(scope="session")
+def sixty_four_scus() -> FabricSimulation:
+    return compiled(FabricSizes(SIXTY_FOUR_SCUS, command_depth=256, memory_flits=1024))

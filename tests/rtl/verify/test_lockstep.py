@@ -1,0 +1,99 @@
+"""Random products on the model and on the gates: same cycles, same counters, same bits."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+pytest.importorskip("amaranth")
+pytest.importorskip("pyosys")
+
+import acf.sim
+from acf.rtl.design.arithmetic.model import bf16_bits, bf16_values
+from acf.rtl.design.fabric.sizes import FabricSizes
+from acf.rtl.verify.lockstep.fabric_simulation import FabricSimulation
+from acf.rtl.verify.lockstep.products import Product, random_product
+from acf.rtl.verify.lockstep.run import run_lockstep
+from acf.rtl.verify.lockstep.training_step import training_step
+from acf.sim.fabric import play
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_four_scus_run_a_random_program_as_the_model_does(seed: int, four_scus: FabricSimulation) -> None:
+    both = run_lockstep(random_product(seed, tile=8, most=4), four_scus)
+    assert both.divergence is None, str(both.divergence)
+
+
+def test_the_random_programs_cover_both_mappings_stalls_and_several_rounds(four_scus: FabricSimulation) -> None:
+    shape = four_scus.sizes.shape
+    products = [random_product(seed, tile=8, most=4) for seed in range(20)]
+    programs = [product.lower(shape) for product in products]
+    assert {program.reduces for program in programs} == {True, False}
+    assert any(program.rounds > 1 for program in programs)
+    assert any(product.stall_seed is not None for product in products)
+    assert sum(program.rows.packets > 0 for program in programs) >= 12
+
+
+def test_sixty_four_scus_run_a_random_program_as_the_model_does(sixty_four_scus: FabricSimulation) -> None:
+    rng = np.random.default_rng(0)
+    a = rng.standard_normal((60, 44)) * (rng.random((60, 44)) < 0.5)
+    b = rng.standard_normal((44, 52)) * np.kron(rng.random((6, 7)) < 0.6, np.ones((8, 8)))[:44, :52]
+    both = run_lockstep(Product(bf16_bits(a), bf16_bits(b), stall_seed=1), sixty_four_scus)
+    assert both.divergence is None, str(both.divergence)
+    output = both.fabric.output.view(np.float32)
+    assert np.allclose(output, bf16_values(bf16_bits(a)) @ bf16_values(bf16_bits(b)), rtol=1e-2, atol=1e-2)
+
+
+def test_two_adders_in_turn_add_up_a_column_as_the_model_does(sixty_four_scus: FabricSimulation) -> None:
+    rng = np.random.default_rng(0)
+    a, b = (bf16_bits(rng.standard_normal(size)) for size in ((8, 96), (96, 16)))
+    both = run_lockstep(Product(a, b, stall_seed=None), sixty_four_scus)
+    assert both.program.reduces
+    assert both.divergence is None, str(both.divergence)
+
+
+def test_the_simulator_plays_the_cycles_that_the_gates_take(four_scus: FabricSimulation) -> None:
+    product = replace(random_product(1, tile=8, most=4), stall_seed=None)
+    both = run_lockstep(product, four_scus)
+    played = play(both.program, four_scus.sizes.shape)
+    assert both.fabric.cycles == played.cycles > 0
+    assert (both.fabric.scu_cycles == played.scu_cycles).all()
+
+
+def test_amaranths_simulator_runs_a_small_program_as_the_model_does() -> None:
+    shape = acf.sim.spec(
+        "acf-512",
+        mesh_rows=1,
+        mesh_columns=1,
+        scus_per_cluster=2,
+        tile=8,
+        link_bytes=16,
+        queue_packets=2,
+        parallel_slots=4,
+        accumulator_tiles=2,
+        prefetch_packets=2,
+    )
+    fabric = FabricSimulation.of(FabricSizes(shape, command_depth=16, memory_flits=32), "pysim")
+    product = random_product(1, tile=8, most=2)
+    both = run_lockstep(product, fabric)
+    assert both.fabric.cycles > 50
+    assert both.divergence is None, str(both.divergence)
+
+
+def test_a_training_step_after_algorithm_1_is_computed_by_the_gates(four_scus: FabricSimulation) -> None:
+    step = training_step(tokens=24, inputs=32, outputs=24, block=8)
+    assert step.moved_blocks > 0
+    for phase, reference in step.references().items():
+        both = run_lockstep(step.products[phase], four_scus)
+        assert both.divergence is None, f"{phase}: {both.divergence}"
+        output = both.fabric.output.view(np.float32)
+        assert np.allclose(output, reference, rtol=1e-2, atol=1e-2 * np.abs(reference).max()), phase
+
+
+def test_a_fabric_with_other_latency_diverges_from_the_model(four_scus: FabricSimulation) -> None:
+    sizes = replace(four_scus.sizes, shape=replace(four_scus.sizes.shape, sram_cycles=6))
+    slower = FabricSimulation(sizes, four_scus.simulation)
+    both = run_lockstep(replace(random_product(1, tile=8, most=4), stall_seed=None), slower)
+    assert both.divergence is not None
+    assert both.divergence.port == "send"
+    assert both.divergence.cycle == four_scus.sizes.shape.sram_cycles
