@@ -177,6 +177,30 @@ def in_own_group(rank: int, wrap: Callable[..., nn.Module] | None) -> list[Tenso
     return [index for layer in layers(model).values() for index in (layer.block_rows, layer.block_cols)]
 
 
+def with_sharded_optimizer(rank: int, init: str) -> dict[str, Any]:
+    """Trained with ZeroRedundancyOptimizer, each of whose processes keeps the state of some parameters."""
+    from torch.distributed.optim import ZeroRedundancyOptimizer  # importing it warns about torch's own code
+
+    model = sparse_model(BlockSparsity(0.7, block=4, init=init))
+    wrapped = data_parallel(model)
+    optimizer = ZeroRedundancyOptimizer(model.parameters(), torch.optim.AdamW, lr=0.01)
+    controller = attach(wrapped, optimizer, BlockDST(**TIMES))
+    generator = torch.Generator().manual_seed(100 + rank)
+    for _ in range(STEPS):
+        x = torch.randn(8, 16, generator=generator)
+        optimizer.zero_grad()
+        nn.functional.mse_loss(wrapped(x), (1.0 + rank) * x.flip(1)[:, :12]).backward()
+        optimizer.step()
+    new = {name: ~layer.weight.flatten(1).any(1) for name, layer in layers(model).items()}
+    kept = {name: optimizer.optim.state.get(layer.weight, {}) for name, layer in layers(model).items()}
+    return {
+        "model": dict(model.state_dict()),
+        "steps": controller.step,
+        "stale": [bool(state["exp_avg"][new[name]].any()) for name, state in kept.items() if state],
+        "new": new,
+    }
+
+
 OWN_GROUP = {"given to attach": plain, "of data_parallel": data_parallel, "of DDP": DistributedDataParallel}
 
 
@@ -187,6 +211,7 @@ def work(rank: int, _: Path) -> dict[str, Any]:
     outcome["late refusal"] = late_refusal()
     outcome["accumulated"] = accumulated_gradients(rank)
     outcome["own groups"] = {name: in_own_group(rank, wrap) for name, wrap in OWN_GROUP.items()}
+    outcome["sharded optimizer"] = {init: with_sharded_optimizer(rank, init) for init in ("sparse", "dense")}
     return outcome
 
 
@@ -208,6 +233,16 @@ def test_ranks_with_different_data_end_with_the_same_of_everything(ranks, name):
 def test_processes_of_other_groups_have_no_part_in_a_move(ranks, group):
     for rank, outcome in enumerate(ranks):
         assert_same(outcome["own groups"][group], in_own_group(rank, None))
+
+
+@pytest.mark.parametrize("init", ["sparse", "dense"])
+def test_a_sharded_optimizer_forgets_the_state_of_new_blocks_where_it_is_kept(ranks, init):
+    first, second = (rank["sharded optimizer"][init] for rank in ranks)
+    assert_same(first["model"], second["model"])
+    assert (first["steps"], second["steps"]) == (STEPS, STEPS)
+    assert len(first["stale"]) + len(second["stale"]) == 2
+    assert not any(first["stale"] + second["stale"])
+    assert all(new.any() for new in first["new"].values())
 
 
 @pytest.mark.parametrize("method", ["Algorithm 1", "SET", "input-aware"])

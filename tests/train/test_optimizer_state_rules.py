@@ -278,3 +278,14 @@ def test_copies_of_the_parameters_are_refused():
 
     with pytest.raises(TopologyError, match="MasterWeights steps copies of the parameters in SGD"):
         Run(MasterWeights)
+
+
+def test_parameters_in_buckets_of_fixed_size_are_refused_where_they_must_shrink():
+    def in_buckets(parameters: Any) -> torch.optim.Optimizer:
+        optimizer = torch.optim.SGD(parameters, lr=0.1)
+        optimizer.parameters_as_bucket_view = True  # as ZeroRedundancyOptimizer has it
+        return optimizer
+
+    Run(in_buckets).train()
+    with pytest.raises(TopologyError, match="0 must shrink, and SGD holds its weight in a bucket of fixed size"):
+        Run(in_buckets, init="dense")

@@ -23,7 +23,7 @@ from acf.train.distributed import check_can_shrink, group_of, process_count, unw
 from acf.train.figures import LayerFigures, OnMove
 from acf.train.observers import AbsentBlockScores, LayerListener, fold_inputs
 from acf.train.optimizer_state import OptimizerState
-from acf.train.optimizers import check_held, listed
+from acf.train.optimizers import check_can_resize, check_held, listed
 from acf.train.step_count import GradientRestarts, StepCount, StepHooks
 
 _CONTROLLED: "WeakSet[BlockSparseLayer]" = WeakSet()
@@ -82,7 +82,9 @@ def attach(
         )
     for name, layer in layers.items():
         policy.check_start(name, layer.present_blocks, layer.target_blocks, layer.starts_dense)
-    check_can_shrink({name: layer for name, layer in layers.items() if layer.present_blocks > layer.target_blocks})
+    shrinking = {name: layer for name, layer in layers.items() if layer.present_blocks > layer.target_blocks}
+    check_can_shrink(shrinking)
+    check_can_resize(list(shrinking), listed(optimizer))
     return TopologyController(
         layers, optimizer, policy, on_move, group_of(model) if process_group is None else process_group
     )

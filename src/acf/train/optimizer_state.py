@@ -30,6 +30,7 @@ def register_optimizer_state(optimizer_class: type, rule: StateRule) -> None:
     It is called once per packed weight after the weight has changed, with ``state = optimizer.state[weight]``, and
     replaces every rule by shape. ``kept_slots``: int64 ``[nnz]``, for every slot of the weight the slot it was before.
     ``new_slots``: bool ``[nnz]``, the slots that hold a new block, whose weight is zero and whose state starts afresh.
+    Register one, too, for an optimizer that divides by state which the rules by shape set to zero (FTRL, VSGD).
     Where no slot went away, write in place and read nothing from the device: CUDA graphs keep addresses.
 
     >>> def rule(state, kept_slots, new_slots):

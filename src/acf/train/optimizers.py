@@ -71,6 +71,16 @@ def check_held(weights: Mapping[str, nn.Parameter], optimizers: Sequence[Optimiz
                 )
 
 
+def check_can_resize(names: Sequence[str], optimizers: Sequence[Optimizer]) -> None:
+    """Refuse optimizers that hold parameters in flat buckets where the weights of the layers ``names`` must shrink."""
+    for member in (member for optimizer in optimizers for member in with_inner(optimizer)):
+        if names and getattr(member, "parameters_as_bucket_view", False):
+            raise TopologyError(
+                f"{names[0]} must shrink, and {type(member).__name__} holds its weight in a bucket of fixed size; "
+                'pass parameters_as_bucket_view=False, or use init="sparse"'
+            )
+
+
 def _missing_message(missing: list[str], count: int, optimizers: Sequence[Optimizer]) -> str:
     names = [type(each).__name__ for each in optimizers]
     matrix_only = [name for name in names if "muon" in name.lower()]
