@@ -1,6 +1,7 @@
 """The base of all block-sparse layers: packed weight, topology buffers, checkpoints, and moving blocks."""
 
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -9,6 +10,7 @@ from torch import Tensor, nn
 from acf.errors import TopologyError
 from acf.masks import Move
 from acf.nn.sparse_layer import SparseLayer
+from acf.ops import LayerIdentity
 from acf.sparse import BlockLayout, BlockTopology, zero_slots
 
 
@@ -40,6 +42,7 @@ class BlockSparseLayer(SparseLayer):
         self.weight = nn.Parameter(packed)
         self.target_blocks = packed.shape[0]
         self.bias = bias
+        self.identity = LayerIdentity(weight_matrix.device)
         for name, indices in topology._asdict().items():
             self.register_buffer(name, indices, persistent=name in ("block_rows", "block_cols"))
 
@@ -138,6 +141,12 @@ class BlockSparseLayer(SparseLayer):
     def _write_topology(self, topology: BlockTopology) -> None:
         for name, indices in topology._asdict().items():
             getattr(self, name).copy_(indices)
+
+    def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> "BlockSparseLayer":
+        """Move the layer's token with the buffers; it is no buffer itself, since its value belongs to this process."""
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        self.identity.move_to(self.block_rows.device)
+        return self
 
     def _load_from_state_dict(
         self, state_dict: dict[str, Any], prefix: str, local_metadata: dict[str, Any], *args: Any

@@ -58,7 +58,10 @@ class FusedMlp(NamedTuple):
     def __call__(self, x: Tensor) -> Tensor:
         """``x [..., in]`` to ``[..., out]``."""
         (x,) = cast_for_autocast(x)
-        first, second = (MlpLayer(layer.weight, layer.topology, layer.bias) for layer in (self.first, self.second))
+        first, second = (
+            MlpLayer(layer.weight, layer.topology, layer.bias, layer.identity.token)
+            for layer in (self.first, self.second)
+        )
         return block_mlp(x, first, second, self.activation)
 
 
