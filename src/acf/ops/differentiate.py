@@ -135,7 +135,7 @@ class _TransformedProduct(torch.autograd.Function):
         primal_x, primal_weight, *topology = ctx.saved_tensors
         if ctx.dtypes[0] is not primal_weight.dtype:
             weight = cast
-        tangent = _sum(
+        tangent = add_present(
             None if x is None else multiply(x, primal_weight, None, ctx.layer, topology),
             None if weight is None else multiply(primal_x, weight, None, ctx.layer, topology),
         )
@@ -150,7 +150,8 @@ class _TransformedProduct(torch.autograd.Function):
 _NO_TOPOLOGY_GRAD = (None,) * len(BlockTopology._fields)
 
 
-def _sum(*terms: Tensor | None) -> Tensor | None:
+def add_present(*terms: Tensor | None) -> Tensor | None:
+    """The sum of the terms that are not None; None if all are."""
     present = [term for term in terms if term is not None]
     return sum(present[1:], start=present[0]) if present else None
 
@@ -196,7 +197,7 @@ class _Gradient(torch.autograd.Function):
         """Product rule, as in `_TransformedProduct.jvp`."""
         primal_grad, primal_other, *topology = ctx.saved_tensors
         rest = (ctx.form, ctx.layer, *topology)
-        return _sum(
+        return add_present(
             None if output_grad is None else cls.apply(output_grad, primal_other, *rest),  # type: ignore[no-untyped-call]
             None if other is None else cls.apply(primal_grad, other, *rest),  # type: ignore[no-untyped-call]
         )
