@@ -182,5 +182,5 @@ class _TransformedConv2d(torch.autograd.Function):
         )
 
 
-def _pairs(geometry: Conv2dGeometry) -> tuple[tuple[int, int], ...]:
+def _pairs(geometry: Conv2dGeometry) -> tuple[tuple[int, int], tuple[int, int], tuple[int, int]]:
     return geometry.stride, geometry.padding, geometry.dilation
