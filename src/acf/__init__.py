@@ -4,6 +4,7 @@ The names in ``__all__`` are the public ones. Each is imported when it is first 
 command line start without torch.
 """
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -99,6 +100,28 @@ _HOME_OF = {
 }
 
 __all__ = sorted(_HOME_OF)
+
+
+class _OpsForExportedPrograms:
+    """An import hook that registers the ops of `acf` before torch reads an exported program.
+
+    ``torch.export.load`` looks ops up by name and imports its deserialiser when it is first called. Without the hook a
+    program with sparse layers would load only after ``import acf.ops``.
+    """
+
+    trigger = "torch._export.serde.serialize"
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
+        """Find nothing; on the deserialiser's import, register the ops."""
+        if name == self.trigger and self in sys.meta_path:
+            sys.meta_path.remove(self)
+            import_module("acf.ops")
+
+
+if _OpsForExportedPrograms.trigger in sys.modules:
+    import_module("acf.ops")
+else:
+    sys.meta_path.insert(0, _OpsForExportedPrograms())
 
 
 def __getattr__(name: str) -> Any:

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from acf.errors import AcfError, SparsityError
-from acf.nn import BlockSparsity, densify_, sparsify_
+from acf.nn import BlockSparsity, NMSparsity, densify_, sparsify_
 
 HALF = BlockSparsity(sparsity=0.5, block=4)
 
@@ -132,3 +132,34 @@ def test_a_refusal_is_both_an_acf_error_and_a_value_error():
     with pytest.raises(AcfError) as caught:
         BlockSparsity(sparsity=2.0)
     assert isinstance(caught.value, ValueError)
+
+
+HOOKS = {
+    "register_hook": lambda weight: weight.register_hook(lambda gradient: gradient * 2),
+    "post-accumulate": lambda weight: weight.register_post_accumulate_grad_hook(lambda weight: None),
+}
+
+
+@pytest.mark.parametrize("register", HOOKS.values(), ids=HOOKS.keys())
+def test_a_hook_on_a_weight_that_would_be_replaced_is_refused_and_nothing_changes(register):
+    model = nn.Sequential(nn.Linear(16, 16), nn.Linear(16, 16))
+    handle = register(model[1].weight)
+    with pytest.raises(SparsityError, match=r"1\.weight has a hook on its gradient .*; register it after sparsify_"):
+        sparsify_(model, BlockSparsity(0.5, block=4))
+    assert type(model[0]) is nn.Linear
+    sparsify_(model, BlockSparsity(0.5, block=4), lambda module, name: name == "0")
+    handle.remove()
+    register(model[0].weight)
+    with pytest.raises(SparsityError, match="has a hook on its gradient, which the dense weight would lose"):
+        densify_(model)
+
+
+def test_hooks_on_parameters_that_stay_are_kept():
+    model = nn.Sequential(nn.Linear(16, 16), nn.Linear(16, 16))
+    seen: list[int] = []
+    model[0].bias.register_hook(lambda gradient: seen.append(0))
+    model[1].weight.register_hook(lambda gradient: seen.append(1))
+    sparsify_(model, NMSparsity(n=2, m=4), lambda module, name: name == "1")
+    sparsify_(model, BlockSparsity(0.5, block=4), lambda module, name: name == "0")
+    model(torch.randn(2, 16)).sum().backward()
+    assert sorted(seen) == [0, 1]

@@ -131,12 +131,3 @@ def test_an_input_that_is_not_contiguous_gives_the_same_output():
     x = torch.randn(6, 3, 5, dtype=torch.float64).permute(2, 1, 0)
     y = block_linear(x, weight, topology)
     torch.testing.assert_close(y, block_linear(x.contiguous(), weight, topology), **EXACT)
-
-
-def test_second_derivatives_are_refused_not_wrong():
-    topology = BlockTopology.build(BlockLayout(8, 12, 4, 3), torch.tensor([1, 0]), torch.tensor([3, 0]))
-    x, weight = torch.randn(5, 12, requires_grad=True), torch.randn(2, 4, 3, requires_grad=True)
-    y = block_linear(x, weight, topology).square().sum()
-    (first,) = torch.autograd.grad(y, x, create_graph=True)
-    with pytest.raises(RuntimeError, match="once_differentiable"):
-        first.sum().backward()

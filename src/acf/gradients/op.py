@@ -51,5 +51,8 @@ class SparsifyGradient(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        """The sparsified gradient; the rule's state takes none."""
-        return _sparsify_gradient(gradient, *ctx.rule), *[None] * 6
+        """The sparsified gradient; the rule's state takes none. Second derivatives pass the elements that it keeps."""
+        sparse = _sparsify_gradient(gradient.detach(), *ctx.rule)
+        if torch.is_grad_enabled():
+            sparse = torch.where(sparse != 0.0, gradient, 0.0)
+        return sparse, *[None] * 6

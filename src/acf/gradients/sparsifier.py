@@ -7,8 +7,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from acf.errors import SparsityError
 from acf.gradients.op import SparsifyGradient
 from acf.gradients.spec import GradientSparsity
+from acf.ops.differentiate import is_transformed
 
 CHILD_NAME = "gradient_sparsifier"
 
@@ -36,6 +38,11 @@ class GradientSparsifier(nn.Module):
         """``y``, of any shape."""
         if not (torch.is_grad_enabled() and y.requires_grad):
             return y
+        if not torch.compiler.is_compiling() and is_transformed():
+            raise SparsityError(
+                f"gradients sparsified by {self.spec.method!r} have no rule for torch.func or forward mode; "
+                "use backward() or torch.autograd.grad, or densify_ the model"
+            )
         if torch.compiler.is_compiling() or y._is_view():
             y = y.clone()  # an in-place function on a view would drop its hooks; a compiler fuses the copy away
         state = (self.threshold, self.sparsity, self.step)

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from acf.errors import TopologyError
 from acf.masks import Move
 from acf.nn.sparse_layer import SparseLayer
+from acf.ops import LayerIdentity
 from acf.sparse import BlockLayout, BlockTopology, is_sharded, zero_slots
 
 SAVED_TOPOLOGY = ("block_rows", "block_cols")
@@ -56,6 +57,7 @@ class BlockSparseLayer(SparseLayer):
         self.weight = nn.Parameter(packed)
         self.target_blocks = packed.shape[0]
         self.bias = bias
+        self.identity = LayerIdentity(weight_matrix.device)
         for name, indices in topology._asdict().items():
             self.register_buffer(name, indices, persistent=name in SAVED_TOPOLOGY)
 
@@ -237,6 +239,7 @@ class BlockSparseLayer(SparseLayer):
                 self._topology_missing = True
             elif not after.is_meta and after is not indices:
                 self._buffers[name] = indices.to(after.device)
+        self.identity.move_to(self.block_rows.device)
         return self
 
     def _load_from_state_dict(

@@ -90,7 +90,8 @@ class BlockSparseConv2d(BlockSparseLayer):
             y: Tensor = self.forward(x.unsqueeze(0)).squeeze(0)
             return y
         (x,) = cast_for_autocast(self.settings.pad(x))
-        return block_conv2d(x, self.weight, self.topology, self.settings.geometry, self.bias)
+        geometry, token = self.settings.geometry, self.identity.token
+        return block_conv2d(x, self.weight, self.topology, geometry, self.bias, token)
 
     def gradient_norms(self, output_grad: Tensor, x: Tensor, rows: Tensor, cols: Tensor) -> Tensor:
         """Norms of the weight-gradient blocks at ``(rows, cols)``, float32; present or absent alike."""

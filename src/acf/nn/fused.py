@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 
 from acf.nn.autocast import cast_for_autocast
 from acf.nn.linear import BlockSparseLinear
@@ -36,6 +36,8 @@ class FusedSequential(nn.Sequential):
 
     def forward(self, x: Tensor) -> Tensor:
         """``x`` through all layers in turn."""
+        if isinstance(x, fx.Proxy):  # whether three layers run as one is known when they run
+            return super().forward(x)
         layers, position = list(self), 0
         while position < len(layers):
             mlp = _fused_mlp(layers[position : position + 3])
@@ -58,7 +60,10 @@ class FusedMlp(NamedTuple):
     def __call__(self, x: Tensor) -> Tensor:
         """``x [..., in]`` to ``[..., out]``."""
         (x,) = cast_for_autocast(x)
-        first, second = (MlpLayer(layer.weight, layer.topology, layer.bias) for layer in (self.first, self.second))
+        first, second = (
+            MlpLayer(layer.weight, layer.topology, layer.bias, layer.identity.token)
+            for layer in (self.first, self.second)
+        )
         return block_mlp(x, first, second, self.activation)
 
 

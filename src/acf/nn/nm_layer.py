@@ -95,7 +95,7 @@ class NMLayer(SparseLayer):
             weight = mask_straight_through(weight, forward_mask, self.spec.decay_factor)
         if backward_mask is None:
             return weight, None
-        return weight, torch.where(backward_mask, self.weight.detach(), 0.0)
+        return weight, torch.where(backward_mask, self.weight, 0.0)
 
     def _generate_masks(self) -> NMMasks:
         n, m, methods = self.spec.n, self.spec.m, self.spec.masks

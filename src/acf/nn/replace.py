@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from acf.errors import SparsityError
 from acf.gradients import install, sparsifier_of, uninstall
@@ -103,6 +103,11 @@ def _why_unfit(module: nn.Module, owners: Counter[int]) -> str:
     if len(module._forward_hooks) > own_hooks or before_forward or backward:
         return "it has hooks, which its sparse successor would lose"
     return ""
+
+
+def has_hooks(parameter: Tensor) -> bool:
+    """Whether someone listens to the gradient of ``parameter`` (``register_hook`` and its like)."""
+    return bool(parameter._backward_hooks) or bool(getattr(parameter, "_post_accumulate_grad_hooks", None))
 
 
 def replace_layers(model: nn.Module, replacements: Mapping[nn.Module, nn.Module]) -> None:

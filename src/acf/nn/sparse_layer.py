@@ -1,9 +1,9 @@
 """What block-sparse and N:M layers of every kind have in common."""
 
 from abc import ABC, abstractmethod
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 
 
 class SparseLayer(nn.Module, ABC):
@@ -14,6 +14,14 @@ class SparseLayer(nn.Module, ABC):
 
     weight: nn.Parameter
     bias: nn.Parameter | None
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        """Run hooks and ``forward``; `torch.fx.symbolic_trace` records one call, as it does of torch's own layers."""
+        for argument in (*args, *named.values()):
+            if isinstance(argument, fx.Proxy):
+                tracer: Any = argument.tracer
+                return tracer.create_proxy("call_module", tracer.path_of_module(self), args, named)
+        return super().__call__(*args, **named)
 
     @property
     @abstractmethod

@@ -10,7 +10,7 @@ from acf.gradients import GradientSparsity, sparsifier_of, uninstall
 from acf.nn.block_spec import BlockSparsity
 from acf.nn.nm_spec import NMSparsity
 from acf.nn.plan import SparsityPlan, sparsify_by_plan
-from acf.nn.replace import FilterFn, refuse_sharded, replace_layers
+from acf.nn.replace import FilterFn, has_hooks, refuse_sharded, replace_layers
 from acf.nn.sparse_layer import SparseLayer
 from acf.nn.sparsify_blocks import forget_checkpoint_check, sparsify_blocks
 from acf.nn.sparsify_gradients import sparsify_gradients
@@ -66,6 +66,12 @@ def densify_(model: nn.Module) -> nn.Module:
         )
     if layers:
         refuse_sharded(model, "load its full state_dict into a model that is not sharded, and densify_ that")
+    hooked = next((layer for layer in layers if has_hooks(layer.weight)), None)
+    if hooked is not None:
+        raise SparsityError(
+            f"the weight of a {type(hooked).__name__} has a hook on its gradient, which the dense weight would lose; "
+            "remove the hook, and register it again after densify_"
+        )
     for layer in with_gradients:
         uninstall(layer)
     replace_layers(model, {layer: layer.to_dense() for layer in layers})

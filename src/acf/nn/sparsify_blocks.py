@@ -12,7 +12,14 @@ from acf.masks import LayerShape, kept_blocks, top_blocks
 from acf.nn.block_layer import BlockSparseLayer
 from acf.nn.block_spec import BlockSparsity
 from acf.nn.kind import LayerKind
-from acf.nn.replace import FilterFn, choose_dense_layers, no_layer_at_all, replace_layers, require_container
+from acf.nn.replace import (
+    FilterFn,
+    choose_dense_layers,
+    has_hooks,
+    no_layer_at_all,
+    replace_layers,
+    require_container,
+)
 from acf.nn.summary import SparsitySummary, block_sparse_layers, summarize, summary_of
 from acf.sparse import BlockLayout, frobenius_norms
 
@@ -31,6 +38,7 @@ def sparsify_blocks(
     chosen, left_dense = choose_layers(model, spec, filter_fn)
     if not chosen:
         raise SparsityError(_nothing_to_sparsify(model, spec, left_dense))
+    _refuse_hooked({name: kind.weight(dense) for name, (dense, kind) in chosen.items()})
     layouts = {name: layout_of(name, dense, kind, spec) for name, (dense, kind) in chosen.items()}
     shapes = [
         LayerShape(name, tuple(kind.weight(dense).shape), layouts[name].block_count)
@@ -46,6 +54,15 @@ def sparsify_blocks(
     replace_layers(model, {chosen[name][0]: layer for name, layer in sparse.items()})
     model.register_load_state_dict_pre_hook(check_checkpoint)  # type: ignore[no-untyped-call]
     return summary_of(model, (summarize(name, layer) for name, layer in sparse.items()), left_dense)
+
+
+def _refuse_hooked(weights: Mapping[str, Tensor]) -> None:
+    hooked = [name for name, weight in weights.items() if has_hooks(weight)]
+    if hooked:
+        raise SparsityError(
+            f"{hooked[0]}.weight has a hook on its gradient ({len(hooked)} layers do), which its packed successor of "
+            "another shape would lose; register it after sparsify_, or leave the layer out with filter_fn"
+        )
 
 
 def choose_layers(

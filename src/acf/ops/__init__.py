@@ -10,11 +10,12 @@ from acf.ops.dense import dense_products
 from acf.ops.geometry import Conv2dGeometry
 from acf.ops.linear import block_gradient_norms, block_linear
 from acf.ops.mlp import MlpLayer, block_mlp
-from acf.ops.observe import observe_weight_grad, stop_observing
+from acf.ops.observe import LayerIdentity, observe_weight_grad, stop_observing
 from acf.ops.two_weights import conv2d_with_two_weights, linear_with_two_weights, mask_straight_through
 
 __all__ = [
     "Conv2dGeometry",
+    "LayerIdentity",
     "MlpLayer",
     "block_conv2d",
     "block_conv2d_gradient_norms",

@@ -9,13 +9,13 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from acf.ops import reference
 from acf.ops.bias import bias_grad
+from acf.ops.differentiate import Dtypes, Layer, SparseProduct, multiply
 from acf.ops.geometry import Conv2dGeometry
-from acf.ops.library import GEOMETRY, TOPOLOGY, Op, differentiable
-from acf.ops.observe import notify
+from acf.ops.library import GEOMETRY, TOKEN, TOPOLOGY, Op, differentiable, unchanged
+from acf.ops.observe import observed
 from acf.ops.reference import grid_cols, grid_rows, memory_format_of
 from acf.sparse import BlockTopology
 
@@ -45,21 +45,23 @@ def _fake_input_grad(output_grad: Tensor, weight: Tensor, *rest: Any) -> Tensor:
     return torch.empty(rest[6], dtype=output_grad.dtype, device=output_grad.device, memory_format=memory_format)
 
 
+def _with_more_images(args: tuple[Any, ...], batch_size: int) -> tuple[Any, ...]:
+    """The arguments of the input gradient after ``output_grad``, for ``batch_size`` times the images."""
+    weight, *topology, (images, *size) = args[:8]
+    return weight, *topology, [images * batch_size, *size], *args[8:]
+
+
 def _weight_grad(output_grad: Tensor, x: Tensor, *rest: Any) -> Tensor:
-    *arguments, dtype = rest
-    topology, geometry = split_arguments(arguments)
-    notify(topology.block_rows, output_grad, x)
-    return reference.conv2d_weight_grad(output_grad, x, topology, geometry).to(dtype)
+    return reference.conv2d_weight_grad(output_grad, x, *split_arguments(rest[:10])).to(rest[10])
 
 
 def _fake_weight_grad(output_grad: Tensor, x: Tensor, *rest: Any) -> Tensor:
-    *arguments, dtype = rest
-    topology, geometry = split_arguments(arguments)
+    topology, geometry = split_arguments(rest[:10])
     block_shape = (
         output_grad.shape[1] // grid_rows(topology),
         x.shape[1] * geometry.taps // grid_cols(topology),
     )
-    return x.new_empty(topology.block_rows.numel(), *block_shape, dtype=dtype)
+    return x.new_empty(topology.block_rows.numel(), *block_shape, dtype=rest[10])
 
 
 def _gradient_norms(output_grad: Tensor, x: Tensor, rows: Tensor, cols: Tensor, *rest: Any) -> Tensor:
@@ -76,17 +78,19 @@ block_conv2d_forward = Op(
     f"(Tensor x, Tensor weight, Tensor? bias, {TOPOLOGY}, {GEOMETRY}) -> Tensor",
     _product,
     _fake_product,
+    unchanged,
 )
 block_conv2d_input_grad = Op(
     "block_conv2d_input_grad",
     f"(Tensor output_grad, Tensor weight, {TOPOLOGY}, SymInt[] input_size, {GEOMETRY}) -> Tensor",
     _input_grad,
     _fake_input_grad,
+    _with_more_images,
 )
 block_conv2d_weight_grad = Op(
     "block_conv2d_weight_grad",
-    f"(Tensor output_grad, Tensor x, {TOPOLOGY}, {GEOMETRY}, ScalarType dtype) -> Tensor",
-    _weight_grad,
+    f"(Tensor output_grad, Tensor x, {TOPOLOGY}, {GEOMETRY}, ScalarType dtype, {TOKEN}) -> Tensor",
+    observed(_weight_grad),
     _fake_weight_grad,
 )
 conv2d_gradient_norms = Op(
@@ -98,53 +102,55 @@ conv2d_gradient_norms = Op(
 )
 
 
-class _BlockConv2d(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, rest: tuple[Any, ...]) -> Tensor:
-        ctx.dtypes = weight.dtype, None if bias is None else bias.dtype
-        weight = weight.to(x.dtype)
-        ctx.save_for_backward(x, weight, *rest[:6])
-        ctx.geometry = rest[6:]
-        return block_conv2d_forward(x, weight, bias, *rest)
-
-    @staticmethod
-    def backward(ctx: Any, output_grad: Tensor) -> tuple[Tensor | None, ...]:
-        return (_gradients_once if torch.is_grad_enabled() else _gradients)(ctx, output_grad)
+def _input_grad_op(output_grad: Tensor, weight: Tensor, input_size: Sequence[int], rest: tuple[Any, ...]) -> Tensor:
+    return block_conv2d_input_grad(output_grad, weight, *rest[:6], list(input_size), *rest[6:])
 
 
-def _gradients(ctx: Any, output_grad: Tensor) -> tuple[Tensor | None, ...]:
-    x, weight, *topology = ctx.saved_tensors
-    input_grad = weight_grad = None
-    if ctx.needs_input_grad[0]:
-        input_grad = block_conv2d_input_grad(output_grad, weight, *topology, list(x.shape), *ctx.geometry)
-    if ctx.needs_input_grad[1]:
-        weight_grad = block_conv2d_weight_grad(output_grad, x, *topology, *ctx.geometry, ctx.dtypes[0])
-    return input_grad, weight_grad, bias_grad(output_grad, ctx.dtypes[1]) if ctx.needs_input_grad[2] else None, None
+def _weight_grad_op(
+    output_grad: Tensor, x: Tensor, rest: tuple[Any, ...], dtype: torch.dtype, token: Tensor | None
+) -> Tensor:
+    return block_conv2d_weight_grad(output_grad, x, *rest, dtype, token)
 
 
-_gradients_once = once_differentiable(_gradients)  # as in `acf.ops.linear`
+def _parameter_grads(
+    output_grad: Tensor, x: Tensor, rest: tuple[Any, ...], dtypes: Dtypes, token: Tensor | None
+) -> tuple[Tensor | None, Tensor | None]:
+    weight_dtype, bias_dtype = dtypes
+    return (
+        None if weight_dtype is None else block_conv2d_weight_grad(output_grad, x, *rest, weight_dtype, token),
+        None if bias_dtype is None else bias_grad(output_grad, bias_dtype),
+    )
+
+
+CONV2D = SparseProduct(block_conv2d_forward, _input_grad_op, _weight_grad_op, _parameter_grads)
 
 
 def _differentiable_product(x: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any) -> Tensor:
-    trained = x.requires_grad or weight.requires_grad or (bias is not None and bias.requires_grad)
-    if trained and torch.is_grad_enabled():
-        y: Tensor = _BlockConv2d.apply(x, weight, bias, rest)  # type: ignore[no-untyped-call]
-        return y
-    return block_conv2d_forward(x, weight.to(x.dtype), bias, *rest)
+    token = rest[10] if len(rest) > 10 else None
+    return multiply(x, weight, bias, Layer(CONV2D, rest[6:10], token), rest[:6])
 
 
-_block_conv2d = differentiable("block_conv2d", block_conv2d_forward.schema, _differentiable_product)
+_block_conv2d = differentiable(
+    "block_conv2d",
+    f"(Tensor x, Tensor weight, Tensor? bias, {TOPOLOGY}, {GEOMETRY}, {TOKEN}) -> Tensor",
+    _differentiable_product,
+)
 
 
 def block_conv2d(
-    x: Tensor, weight: Tensor, topology: BlockTopology, geometry: Conv2dGeometry, bias: Tensor | None = None
+    x: Tensor,
+    weight: Tensor,
+    topology: BlockTopology,
+    geometry: Conv2dGeometry,
+    bias: Tensor | None = None,
+    token: Tensor | None = None,
 ) -> Tensor:
     """2-D convolution of ``x [batch, in, h, w]`` with a block-sparse weight, plus ``bias``: ``[batch, out, oh, ow]``.
 
     ``weight`` is packed ``[nnz, block_height, block_width]``, ``bias`` is ``[out]``; differentiable in all three.
-    Dtypes are as in `acf.ops.block_linear`.
+    Dtypes and ``token`` are as in `acf.ops.block_linear`.
     """
-    return _block_conv2d(x, weight, bias, *topology, *geometry.as_lists())
+    return _block_conv2d(x, weight, bias, *topology, *geometry.as_lists(), token)
 
 
 def block_conv2d_gradient_norms(

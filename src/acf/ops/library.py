@@ -20,6 +20,7 @@ from acf.sparse import BlockTopology
 NAMESPACE = "acf"
 TOPOLOGY = ", ".join(f"Tensor {name}" for name in BlockTopology._fields)
 GEOMETRY = ", ".join(f"SymInt[] {field.name}" for field in fields(Conv2dGeometry))
+TOKEN = "Tensor? token=None"
 _LIBRARY: Any = torch.library.Library(NAMESPACE, "FRAGMENT")  # type: ignore[no-untyped-call]
 
 Result = TypeVar("Result")
@@ -29,15 +30,25 @@ class Op(Generic[Result]):
     """An op without an autograd rule: a schema, a fake, a kernel for every device, and faster kernels for some.
 
     ``schema`` is in torch's notation without the name. ``everywhere`` runs on devices without a kernel of their own.
-    Differentiable functions are built of these ops with `differentiable`.
+    Differentiable functions are built of these ops with `differentiable`. Where each row (token, image) of the first
+    argument gives a row of the result, ``fold(other_args, batch_size)`` gives the other arguments for ``batch_size``
+    times the rows, and `torch.vmap` over the first argument is one call.
     """
 
-    def __init__(self, name: str, schema: str, everywhere: Callable[..., Result], fake: Callable[..., Result]) -> None:
-        self.name, self.schema = name, schema
+    def __init__(
+        self,
+        name: str,
+        schema: str,
+        everywhere: Callable[..., Result],
+        fake: Callable[..., Result],
+        fold: Callable[[tuple[Any, ...], int], tuple[Any, ...]] | None = None,
+    ) -> None:
+        self.name, self.schema, self.fold = name, schema, fold
         _LIBRARY.define(name + schema)
         self.overload = getattr(getattr(torch.ops, NAMESPACE), name).default
         _LIBRARY.impl(name, everywhere, "CompositeExplicitAutograd")
         torch.library.register_fake(f"{NAMESPACE}::{name}", fake, lib=_LIBRARY)
+        torch.library.register_vmap(f"{NAMESPACE}::{name}", self._vmap, lib=_LIBRARY)
 
     def __call__(self, *args: Any) -> Result:
         result: Result = self.overload(*args)
@@ -49,10 +60,42 @@ class Op(Generic[Result]):
         # op and never its kernel, and the switch costs a fifth of a small call.
         _LIBRARY.impl(self.name, kernel, device.upper())
 
+    def _vmap(self, info: Any, in_dims: tuple[Any, ...], *args: Any) -> tuple[Any, Any]:
+        """The op for `torch.vmap`: one call where only the rows are batched, else a loop."""
+        first_alone = in_dims[0] is not None and not any(isinstance(dim, int) for dim in in_dims[1:])
+        if first_alone and self.fold is not None:
+            rows = args[0].movedim(in_dims[0], 0).flatten(0, 1)
+            folded: Any = self.overload(rows, *self.fold(args[1:], info.batch_size))
+            return folded.unflatten(0, (info.batch_size, -1)), 0
+        calls = [
+            self.overload(*(_part(arg, dim, index) for arg, dim in zip(args, in_dims, strict=True)))
+            for index in range(info.batch_size)
+        ]
+        if isinstance(calls[0], Tensor):
+            return torch.stack(calls), 0
+        return tuple(torch.stack(outputs) for outputs in zip(*calls, strict=True)), (0,) * len(calls[0])
+
+
+def _part(arg: Any, dim: Any, index: int) -> Any:
+    return arg.select(dim, index) if isinstance(dim, int) else arg
+
+
+def unchanged(args: tuple[Any, ...], batch_size: int) -> tuple[Any, ...]:
+    """``fold`` of an op whose other arguments do not depend on the number of rows."""
+    return args
+
 
 def differentiable(name: str, schema: str, function: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """An op with ``schema`` that runs the differentiable ``function``; compilers trace into it."""
+    """An op with ``schema`` that runs the differentiable ``function``; compilers keep the op, or trace into it.
+
+    What is returned calls the op only while a graph is made: eager calls run the function itself, since transforms of
+    `torch.func` must see its autograd functions before the dispatcher does.
+    """
     _LIBRARY.define(name + schema)
     _LIBRARY.impl(name, function, "CompositeImplicitAutograd")
     overload: Callable[..., Tensor] = getattr(getattr(torch.ops, NAMESPACE), name).default
-    return overload
+
+    def call(*args: Any) -> Tensor:
+        return overload(*args) if torch.compiler.is_compiling() else function(*args)
+
+    return call

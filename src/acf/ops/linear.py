@@ -8,12 +8,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from acf.ops import reference
 from acf.ops.bias import bias_grad
-from acf.ops.library import TOPOLOGY, Op, differentiable
-from acf.ops.observe import notify
+from acf.ops.differentiate import Dtypes, Layer, SparseProduct, multiply
+from acf.ops.library import TOKEN, TOPOLOGY, Op, differentiable, unchanged
+from acf.ops.observe import observed
 from acf.ops.reference import grid_cols, grid_rows
 from acf.sparse import BlockTopology
 
@@ -35,9 +35,7 @@ def _fake_input_grad(output_grad: Tensor, weight: Tensor, *topology: Tensor) -> 
 
 
 def _weight_grad(output_grad: Tensor, x: Tensor, *rest: Any) -> Tensor:
-    topology = BlockTopology(*rest[:6])
-    notify(topology.block_rows, output_grad, x)
-    return reference.linear_weight_grad(output_grad, x, topology).to(rest[6])
+    return reference.linear_weight_grad(output_grad, x, BlockTopology(*rest[:6])).to(rest[6])
 
 
 def _fake_weight_grad(output_grad: Tensor, x: Tensor, *rest: Any) -> Tensor:
@@ -47,7 +45,7 @@ def _fake_weight_grad(output_grad: Tensor, x: Tensor, *rest: Any) -> Tensor:
 
 
 def _weight_and_bias_grad(output_grad: Tensor, x: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
-    return block_linear_weight_grad(output_grad, x, *rest[:7]), bias_grad(output_grad, rest[7])
+    return block_linear_weight_grad(output_grad, x, *rest[:7], *rest[8:]), bias_grad(output_grad, rest[7])
 
 
 def _fake_weight_and_bias_grad(output_grad: Tensor, x: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
@@ -66,23 +64,28 @@ def _fake_gradient_norms(output_grad: Tensor, x: Tensor, candidate_rows: Tensor,
 
 
 block_linear_forward = Op(
-    "block_linear_forward", f"(Tensor x, Tensor weight, Tensor? bias, {TOPOLOGY}) -> Tensor", _product, _fake_product
+    "block_linear_forward",
+    f"(Tensor x, Tensor weight, Tensor? bias, {TOPOLOGY}) -> Tensor",
+    _product,
+    _fake_product,
+    unchanged,
 )
 block_linear_input_grad = Op(
     "block_linear_input_grad",
     f"(Tensor output_grad, Tensor weight, {TOPOLOGY}) -> Tensor",
     _input_grad,
     _fake_input_grad,
+    unchanged,
 )
 block_linear_weight_grad = Op(
     "block_linear_weight_grad",
-    f"(Tensor output_grad, Tensor x, {TOPOLOGY}, ScalarType dtype) -> Tensor",
-    _weight_grad,
+    f"(Tensor output_grad, Tensor x, {TOPOLOGY}, ScalarType dtype, {TOKEN}) -> Tensor",
+    observed(_weight_grad),
     _fake_weight_grad,
 )
 block_linear_weight_and_bias_grad = Op(
     "block_linear_weight_and_bias_grad",
-    f"(Tensor output_grad, Tensor x, {TOPOLOGY}, ScalarType dtype, ScalarType bias_dtype) -> (Tensor, Tensor)",
+    f"(Tensor output_grad, Tensor x, {TOPOLOGY}, ScalarType dtype, ScalarType bias_dtype, {TOKEN}) -> (Tensor, Tensor)",
     _weight_and_bias_grad,
     _fake_weight_and_bias_grad,
 )
@@ -94,30 +97,8 @@ linear_gradient_norms = Op(
 )
 
 
-class _BlockLinear(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, topology: tuple[Tensor, ...]) -> Tensor:
-        ctx.dtypes = weight.dtype, None if bias is None else bias.dtype
-        weight = weight.to(x.dtype)
-        ctx.save_for_backward(x, weight, *topology)
-        return block_linear_forward(x, weight, bias, *topology)
-
-    @staticmethod
-    def backward(ctx: Any, output_grad: Tensor) -> tuple[Tensor | None, ...]:
-        return (_gradients_once if torch.is_grad_enabled() else _gradients)(ctx, output_grad)
-
-
-def _gradients(ctx: Any, output_grad: Tensor) -> tuple[Tensor | None, ...]:
-    x, weight, *topology = ctx.saved_tensors
-    output_grad = output_grad.contiguous()
-    needs_input_grad, needs_weight_grad, needs_bias_grad, _ = ctx.needs_input_grad
-    input_grad = block_linear_input_grad(output_grad, weight, *topology) if needs_input_grad else None
-    dtypes = ctx.dtypes[0] if needs_weight_grad else None, ctx.dtypes[1] if needs_bias_grad else None
-    return input_grad, *parameter_grads(output_grad, x, topology, dtypes), None
-
-
 def parameter_grads(
-    output_grad: Tensor, x: Tensor, topology: Sequence[Tensor], dtypes: tuple[torch.dtype | None, torch.dtype | None]
+    output_grad: Tensor, x: Tensor, topology: Sequence[Any], dtypes: Dtypes, token: Tensor | None
 ) -> tuple[Tensor | None, Tensor | None]:
     """Gradients of weight and bias in ``dtypes`` (None: not needed), from one pass over ``output_grad`` if it is both.
 
@@ -125,38 +106,51 @@ def parameter_grads(
     pass that would cast it, and its rounding, are saved.
     """
     weight_dtype, bias_dtype = dtypes
+    output_grad = output_grad.contiguous()
     if weight_dtype is None:
         return None, None if bias_dtype is None else bias_grad(output_grad, bias_dtype)
     if bias_dtype is None:
-        return block_linear_weight_grad(output_grad, x, *topology, weight_dtype), None
-    return block_linear_weight_and_bias_grad(output_grad, x, *topology, weight_dtype, bias_dtype)
+        return block_linear_weight_grad(output_grad, x, *topology, weight_dtype, token), None
+    return block_linear_weight_and_bias_grad(output_grad, x, *topology, weight_dtype, bias_dtype, token)
 
 
-# Not twice differentiable. The wrapper takes host time, so it is used only where a second derivative is possible.
-_gradients_once = once_differentiable(_gradients)
+def _input_grad_op(output_grad: Tensor, weight: Tensor, input_size: Sequence[int], topology: tuple[Any, ...]) -> Tensor:
+    return block_linear_input_grad(output_grad.contiguous(), weight, *topology)
 
 
-def _differentiable_product(x: Tensor, weight: Tensor, bias: Tensor | None, *topology: Tensor) -> Tensor:
-    trained = x.requires_grad or weight.requires_grad or (bias is not None and bias.requires_grad)
-    if trained and torch.is_grad_enabled():
-        y: Tensor = _BlockLinear.apply(x, weight, bias, topology)  # type: ignore[no-untyped-call]
-        return y
-    return block_linear_forward(x, weight.to(x.dtype), bias, *topology)
+def _weight_grad_op(
+    output_grad: Tensor, x: Tensor, topology: tuple[Any, ...], dtype: torch.dtype, token: Tensor | None
+) -> Tensor:
+    return block_linear_weight_grad(output_grad.contiguous(), x, *topology, dtype, token)
 
 
-_block_linear = differentiable("block_linear", block_linear_forward.schema, _differentiable_product)
+LINEAR = SparseProduct(block_linear_forward, _input_grad_op, _weight_grad_op, parameter_grads)
 
 
-def block_linear(x: Tensor, weight: Tensor, topology: BlockTopology, bias: Tensor | None = None) -> Tensor:
+def _differentiable_product(x: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any) -> Tensor:
+    return multiply(x, weight, bias, Layer(LINEAR, token=rest[6] if len(rest) > 6 else None), rest[:6])
+
+
+_block_linear = differentiable(
+    "block_linear",
+    f"(Tensor x, Tensor weight, Tensor? bias, {TOPOLOGY}, {TOKEN}) -> Tensor",
+    _differentiable_product,
+)
+
+
+def block_linear(
+    x: Tensor, weight: Tensor, topology: BlockTopology, bias: Tensor | None = None, token: Tensor | None = None
+) -> Tensor:
     """``x [..., in]`` times a block-sparse weight, plus ``bias [out]``: ``[..., out]``, differentiable in all three.
 
     ``weight`` is packed ``[nnz, block_height, block_width]`` of an ``[out, in]`` matrix. Absent blocks cost nothing in
     a sparse kernel and have no gradient. The bias, of any dtype, is added in the epilogue of the kernel. A weight of
-    another dtype than ``x`` is cast to that of ``x``; gradients have the dtypes of their parameters.
+    another dtype than ``x`` is cast to that of ``x``; gradients have the dtypes of their parameters. ``token`` is that
+    of the layer's `acf.ops.LayerIdentity`, for observers of its weight gradient.
     """
     if x.dim() == 2:
-        return _block_linear(x, weight, bias, *topology)
-    y = _block_linear(x.reshape(-1, x.shape[-1]), weight, bias, *topology)
+        return _block_linear(x, weight, bias, *topology, token)
+    y = _block_linear(x.reshape(-1, x.shape[-1]), weight, bias, *topology, token)
     return y.reshape(*x.shape[:-1], y.shape[-1])
 
 

@@ -10,25 +10,26 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
+from acf.ops import reference
 from acf.ops.activation import ACTIVATIONS
+from acf.ops.differentiate import Layer, Topology, input_grad, is_transformed, multiply, weight_grad
 from acf.ops.library import TOPOLOGY, Op, differentiable
-from acf.ops.linear import (
-    block_linear_forward,
-    block_linear_input_grad,
-    parameter_grads,
-)
+from acf.ops.linear import LINEAR, block_linear_forward, block_linear_input_grad, parameter_grads
 from acf.ops.reference import grid_cols, grid_rows
 from acf.sparse import BlockTopology
 
 
 class MlpLayer(NamedTuple):
-    """One of the two layers: packed weight ``[nnz, block_height, block_width]``, topology, bias ``[out]`` or None."""
+    """One of the two layers: packed weight ``[nnz, block_height, block_width]``, topology, bias ``[out]`` or None.
+
+    ``token`` is as in `acf.ops.block_linear`.
+    """
 
     weight: Tensor
     topology: BlockTopology
     bias: Tensor | None = None
+    token: Tensor | None = None
 
 
 def linear_then_activation(
@@ -91,49 +92,102 @@ block_linear_scaled_input_grad = Op(
 
 class _BlockMlp(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, *rest: Any) -> Tensor:
-        first_weight, first_bias, second_weight, second_bias, first, second, activation = rest
-        parameters = (first_weight, first_bias, second_weight, second_bias)
-        ctx.dtypes = [None if parameter is None else parameter.dtype for parameter in parameters]
-        first_weight, second_weight = first_weight.to(x.dtype), second_weight.to(x.dtype)
+    def forward(ctx: Any, x: Tensor, first: "_Operands", second: "_Operands", activation: str, *leaves: Any) -> Tensor:
+        """``leaves``: the tensors of ``first`` and ``second`` that may need a gradient, as autograd must see them."""
+        ctx.activation, ctx.layers = activation, (first.layer, second.layer)
+        ctx.dtypes = [None if parameter is None else parameter.dtype for parameter in (*first.own, *second.own)]
+        first_weight, second_weight = first.product_weight, second.product_weight
         packed = packs_slopes(x, first_weight, second_weight)
-        activated, slope = block_linear_activation(x, first_weight, first_bias, activation, packed, *first)
-        ctx.save_for_backward(x, first_weight, second_weight, activated, slope, *first, *second)
-        return block_linear_forward(activated, second_weight, second_bias, *second)
+        topologies = (*first.topology, *second.topology)
+        activated, slope = block_linear_activation(x, first_weight, first.bias, activation, packed, *first.topology)
+        ctx.save_for_backward(x, first_weight, second_weight, first.bias, activated, slope, *topologies)
+        return block_linear_forward(activated, second_weight, second.bias, *second.topology)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, output_grad: Tensor) -> tuple[Tensor | None, ...]:
-        x, first_weight, second_weight, activated, slope, *topologies = ctx.saved_tensors
-        first, second = topologies[:6], topologies[6:]
-        needs_x, *needs_parameters = ctx.needs_input_grad[:5]
-        dtypes = [dtype if needed else None for dtype, needed in zip(ctx.dtypes, needs_parameters, strict=True)]
+        x, first_weight, second_weight, first_bias, activated, slope, *tensors = ctx.saved_tensors
+        (first, second), first_topology, second_topology = ctx.layers, tensors[:6], tensors[6:]
+        needs_x, needs = ctx.needs_input_grad[0], [ctx.needs_input_grad[index] for index in (4, 6, 7, 9)]
+        dtypes = [dtype if needed else None for dtype, needed in zip(ctx.dtypes, needs, strict=True)]
         output_grad = output_grad.contiguous()
-        second_grads = parameter_grads(output_grad, activated, second, (dtypes[2], dtypes[3]))
-        if not (needs_x or needs_parameters[0] or needs_parameters[1]):
-            return None, None, None, *second_grads, None, None, None
-        hidden_grad = block_linear_scaled_input_grad(output_grad, second_weight, slope, *second)
-        input_grad = block_linear_input_grad(hidden_grad, first_weight, *first) if needs_x else None
-        first_grads = parameter_grads(hidden_grad, x, first, (dtypes[0], dtypes[1]))
-        return input_grad, *first_grads, *second_grads, None, None, None
+        twice = torch.is_grad_enabled()
+        if twice:  # the forward pass again, differentiably: what it stored knows nothing of where it came from
+            hidden = multiply(x, first_weight, first_bias, first, first_topology)
+            activated, slope = ACTIVATIONS[ctx.activation](hidden)
+        second_grads = _parameter_grads(output_grad, activated, (second, second_topology), dtypes[2:], twice)
+        nothing = None, None, None
+        if not (needs_x or needs[0] or needs[1]):
+            return None, *nothing, None, None, None, second_grads[0], None, second_grads[1]
+        if twice:
+            hidden_grad = input_grad(output_grad, second_weight, activated.shape, second, second_topology) * slope
+            x_grad = input_grad(hidden_grad, first_weight, x.shape, first, first_topology) if needs_x else None
+        else:
+            hidden_grad = block_linear_scaled_input_grad(output_grad, second_weight, slope, *second_topology)
+            x_grad = block_linear_input_grad(hidden_grad, first_weight, *first_topology) if needs_x else None
+        first_grads = _parameter_grads(hidden_grad, x, (first, first_topology), dtypes[:2], twice)
+        return x_grad, *nothing, first_grads[0], None, first_grads[1], second_grads[0], None, second_grads[1]
+
+
+def _parameter_grads(
+    output_grad: Tensor, x: Tensor, place: tuple[Layer, Topology], dtypes: list[torch.dtype | None], twice: bool
+) -> tuple[Tensor | None, Tensor | None]:
+    """Gradients of weight and bias, differentiable ``twice`` or by the ops themselves."""
+    layer, topology = place
+    if not twice:
+        return parameter_grads(output_grad, x, topology, (dtypes[0], dtypes[1]), layer.token)
+    return (
+        None if dtypes[0] is None else weight_grad(output_grad, x, dtypes[0], layer, topology),
+        None if dtypes[1] is None else reference.bias_grad(output_grad, dtypes[1]),
+    )
+
+
+class _Operands(NamedTuple):
+    """Weight, its cast to the dtype of the input (None if it has that dtype), bias and topology of one layer."""
+
+    weight: Tensor
+    cast: Tensor | None
+    bias: Tensor | None
+    layer: Layer
+    topology: Topology
+
+    @property
+    def own(self) -> tuple[Tensor, Tensor | None]:
+        """The layer's parameters."""
+        return self.weight, self.bias
+
+    @property
+    def product_weight(self) -> Tensor:
+        """The weight in the dtype of the input."""
+        return self.weight if self.cast is None else self.cast
+
+
+def _operands(x: Tensor, weight: Tensor, bias: Tensor | None, topology: Any, token: Tensor | None) -> _Operands:
+    cast = None if weight.dtype is x.dtype else weight.to(x.dtype)
+    return _Operands(weight, cast, bias, Layer(LINEAR, token=token), topology)
 
 
 def _mlp(x: Tensor, *rest: Any) -> Tensor:
-    first_weight, first_bias, second_weight, second_bias, first, second, activation = rest
-    operands = (x, first_weight, first_bias, second_weight, second_bias)
-    if torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in operands):
-        y: Tensor = _BlockMlp.apply(x, *rest)  # type: ignore[no-untyped-call]
+    first_weight, first_bias, second_weight, second_bias, first_topology, second_topology, activation = rest[:7]
+    tokens = (*rest[7:], None, None)
+    first = _operands(x, first_weight, first_bias, first_topology, tokens[0])
+    second = _operands(x, second_weight, second_bias, second_topology, tokens[1])
+    if is_transformed():
+        hidden = multiply(x, first_weight, first_bias, first.layer, first_topology)
+        return multiply(ACTIVATIONS[activation](hidden)[0], second_weight, second_bias, second.layer, second_topology)
+    leaves = (*first[:3], *second[:3])
+    if torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in (x, *leaves)):
+        y: Tensor = _BlockMlp.apply(x, first, second, activation, *leaves)  # type: ignore[no-untyped-call]
         return y
-    first_weight, second_weight = first_weight.to(x.dtype), second_weight.to(x.dtype)
-    packed = packs_slopes(x, first_weight, second_weight)
-    activated, _ = block_linear_activation(x, first_weight, first_bias, activation, packed, *first)
-    return block_linear_forward(activated, second_weight, second_bias, *second)
+    packed = packs_slopes(x, first.product_weight, second.product_weight)
+    activated, _ = block_linear_activation(x, first.product_weight, first_bias, activation, packed, *first.topology)
+    return block_linear_forward(activated, second.product_weight, second_bias, *second.topology)
 
 
 _block_mlp = differentiable(
     "block_mlp",
     "(Tensor x, Tensor first_weight, Tensor? first_bias, Tensor second_weight, Tensor? second_bias, "
-    "Tensor[] first_topology, Tensor[] second_topology, str activation) -> Tensor",
+    "Tensor[] first_topology, Tensor[] second_topology, str activation, "
+    "Tensor? first_token=None, Tensor? second_token=None) -> Tensor",
     _mlp,
 )
 
@@ -146,5 +200,6 @@ def block_mlp(x: Tensor, first: MlpLayer, second: MlpLayer, activation: str = "g
     """
     flat = x.reshape(-1, x.shape[-1])
     parameters = (first.weight, first.bias, second.weight, second.bias)
-    y = _block_mlp(flat, *parameters, list(first.topology), list(second.topology), activation)
+    topologies = list(first.topology), list(second.topology)
+    y = _block_mlp(flat, *parameters, *topologies, activation, first.token, second.token)
     return y.reshape(*x.shape[:-1], y.shape[-1])

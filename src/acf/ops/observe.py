@@ -2,13 +2,19 @@
 
 The gradient norms of absent blocks need a layer's input and output gradient, which meet in the weight-gradient op and
 nowhere else. That op is opaque to compilers, so an observer can come and go without a graph being traced again.
+
+The op knows the layer by its token: a tensor of one integer that the graph carries from the forward to the backward
+pass. Its value names the layer, so it survives hooks on saved tensors, which may hand a copy to the backward pass, and
+a graph that is compiled once serves every layer of a shape. An integer argument would be compiled into the graph.
 """
 
 from collections.abc import Callable
 from functools import wraps
+from itertools import count
 from typing import Any, Protocol, TypeVar
 from weakref import WeakValueDictionary
 
+import torch
 from torch import Tensor
 
 Result = TypeVar("Result")
@@ -21,37 +27,75 @@ class WeightGradObserver(Protocol):
         """Take the output gradient and the input, in the layout of the op."""
 
 
+class LayerIdentity:
+    """The identity of one layer in this process; a copy, and one that was pickled, is another."""
+
+    _numbers = count(1)
+
+    def __init__(self, device: torch.device | str = "cpu") -> None:
+        self.number = next(LayerIdentity._numbers)
+        self.token = self._make_token(torch.device(device))
+
+    def move_to(self, device: torch.device) -> None:
+        """Follow the layer to another device, which its ops compute on."""
+        if self.token.device != device:
+            self.token = self._make_token(device)
+
+    def _make_token(self, device: torch.device) -> Tensor:
+        with torch.inference_mode(False):
+            return torch.tensor([self.number], dtype=torch.int64, device=device)
+
+    def __deepcopy__(self, memo: Any) -> "LayerIdentity":
+        return LayerIdentity(self.token.device)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return LayerIdentity, ()
+
+
 # Weak references: an observer keeps no model alive.
 _OBSERVERS: "WeakValueDictionary[int, WeightGradObserver]" = WeakValueDictionary()
+_NUMBERS: dict[int, int] = {}  # of the observed tokens in device memory, by address
 
 
-def observe_weight_grad(block_rows: Tensor, observer: WeightGradObserver) -> None:
-    """Call ``observer`` whenever the weight gradient of the layer that owns ``block_rows`` is computed.
-
-    The tensor's storage identifies the layer, so a copy of the layer is not observed.
-    """
-    _OBSERVERS[block_rows.data_ptr()] = observer
+def observe_weight_grad(layer: LayerIdentity, observer: WeightGradObserver) -> None:
+    """Call ``observer`` whenever the weight gradient of this layer is computed."""
+    _OBSERVERS[layer.number] = observer
+    _NUMBERS[layer.token.data_ptr()] = layer.number
 
 
-def stop_observing(block_rows: Tensor) -> None:
+def stop_observing(layer: LayerIdentity) -> None:
     """Remove the observer of this layer."""
-    _OBSERVERS.pop(block_rows.data_ptr(), None)
+    _OBSERVERS.pop(layer.number, None)
+    _NUMBERS.pop(layer.token.data_ptr(), None)
 
 
 def observed(weight_grad: Callable[..., Result]) -> Callable[..., Result]:
-    """A weight-gradient kernel that passes its operands to the layer's observer first."""
+    """A weight-gradient kernel that passes its operands to the layer's observer first.
+
+    The op's last argument is the token. Torch leaves it out where it is None, its default.
+    """
 
     @wraps(weight_grad)
-    def observed_weight_grad(output_grad: Tensor, x: Tensor, block_rows: Tensor, *rest: Any) -> Result:
-        notify(block_rows, output_grad, x)
-        return weight_grad(output_grad, x, block_rows, *rest)
+    def observed_weight_grad(output_grad: Tensor, x: Tensor, *rest: Any) -> Result:
+        *arguments, token = rest if isinstance(rest[-1], Tensor) else (*rest, None)
+        notify(token, output_grad, x)
+        return weight_grad(output_grad, x, *arguments)
 
     return observed_weight_grad
 
 
-def notify(block_rows: Tensor, output_grad: Tensor, x: Tensor) -> None:
+def notify(token: Tensor | None, output_grad: Tensor, x: Tensor) -> None:
     """Pass the operands to the observer of this layer, if there is one."""
-    if _OBSERVERS:
-        observer = _OBSERVERS.get(block_rows.data_ptr())
+    if token is not None and _OBSERVERS:
+        observer = _OBSERVERS.get(_number_of(token))
         if observer is not None:
             observer.add(output_grad, x)
+
+
+def _number_of(token: Tensor) -> int:
+    """The layer's number; 0, which no layer has, where only a wait for the device could tell in a CUDA graph."""
+    if token.is_cuda:
+        number = _NUMBERS.get(token.data_ptr())
+        if number is not None or torch.cuda.is_current_stream_capturing():
+            return number or 0
+    return int(token)

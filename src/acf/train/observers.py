@@ -18,8 +18,9 @@ class LayerListener:
 
     def __init__(self, layer: BlockSparseLayer, observers: Sequence[WeightGradObserver]) -> None:
         self.observers = observers
-        self._block_rows = layer.block_rows
-        observe_weight_grad(self._block_rows, self)
+        self._identity = layer.identity
+        self._identity.move_to(layer.block_rows.device)  # buffers that a checkpoint assigned may lie elsewhere
+        observe_weight_grad(self._identity, self)
 
     def add(self, output_grad: Tensor, x: Tensor) -> None:
         """Hand on the operands of one backward pass."""
@@ -28,7 +29,7 @@ class LayerListener:
 
     def close(self) -> None:
         """Stop observing the layer."""
-        stop_observing(self._block_rows)
+        stop_observing(self._identity)
 
 
 class AbsentBlockScores:

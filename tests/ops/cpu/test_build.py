@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from acf.errors import AcfError
 from acf.ops import reference
 from acf.ops.cpu import build as cpu_build
 from acf.ops.cpu import call as cpu_call
@@ -140,3 +141,11 @@ def test_the_environment_turns_the_kernels_off(tmp_path: Path) -> None:
     answer = run_python(products, ACF_CACHE_DIR=str(tmp_path / "cache"), ACF_CPU_KERNELS="0")
     assert answer.returncode == 0, answer.stderr
     assert not (tmp_path / "cache").exists()
+
+
+def test_an_unknown_instruction_set_is_refused_with_the_known_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cpu_call._Cap, "name", "avx9")
+    with pytest.raises(
+        AcfError, match=r"ACF_CPU_ISA 'avx9' is no instruction set .*; use one of portable, avx2, avx512"
+    ):
+        cpu_call.instruction_set()

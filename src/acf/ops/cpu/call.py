@@ -159,7 +159,14 @@ def _instruction_set() -> int | None:
     if library is None:
         return None
     best: int = library.acf_best_instruction_set()
-    return min(best, INSTRUCTION_SETS.index(_Cap.name)) if _Cap.name in INSTRUCTION_SETS else best
+    if not _Cap.name:
+        return best
+    if _Cap.name not in INSTRUCTION_SETS:
+        raise MissingDependencyError(
+            f"ACF_CPU_ISA {_Cap.name!r} is no instruction set of the CPU kernels; use one of "
+            f"{', '.join(INSTRUCTION_SETS)}, or unset it"
+        )
+    return min(best, INSTRUCTION_SETS.index(_Cap.name))
 
 
 def _run(name: str, sizes: Sizes, operands: Operands, topology: BlockTopology) -> None:

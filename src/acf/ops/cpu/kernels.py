@@ -113,8 +113,7 @@ def block_conv2d_input_grad(output_grad: Tensor, weight: Tensor, *rest: Any) -> 
 
 def block_conv2d_weight_grad(output_grad: Tensor, x: Tensor, *rest: Any) -> Tensor:
     """CPU kernel of ``acf::block_conv2d_weight_grad``."""
-    *arguments, dtype = rest
-    topology, geometry = split_arguments(arguments)
+    (topology, geometry), dtype = split_arguments(rest[:10]), rest[10]
     height = output_grad.shape[1] // grid_rows(topology)
     width = _in_columns(x.shape, geometry) // grid_cols(topology)
     fits = _conv_fits(x.shape, output_grad.shape, geometry)
