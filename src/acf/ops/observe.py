@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import wraps
 from itertools import count
 from typing import Any, Protocol, TypeVar
-from weakref import WeakValueDictionary
+from weakref import WeakValueDictionary, finalize
 
 import torch
 from torch import Tensor
@@ -25,6 +25,10 @@ class WeightGradObserver(Protocol):
 
     def add(self, output_grad: Tensor, x: Tensor) -> None:
         """Take the output gradient and the input, in the layout of the op."""
+
+
+# The layers' numbers by the address of their tokens in device memory: to read a value there is to wait for the device.
+_NUMBERS: dict[int, int] = {}
 
 
 class LayerIdentity:
@@ -43,7 +47,11 @@ class LayerIdentity:
 
     def _make_token(self, device: torch.device) -> Tensor:
         with torch.inference_mode(False):
-            return torch.tensor([self.number], dtype=torch.int64, device=device)
+            token = torch.tensor([self.number], dtype=torch.int64, device=device)
+        if device.type == "cuda" and type(token) is Tensor:
+            _NUMBERS[token.data_ptr()] = self.number
+            finalize(token, _NUMBERS.pop, token.data_ptr(), None)
+        return token
 
     def __deepcopy__(self, memo: Any) -> "LayerIdentity":
         return LayerIdentity(self.token.device)
@@ -54,19 +62,16 @@ class LayerIdentity:
 
 # Weak references: an observer keeps no model alive.
 _OBSERVERS: "WeakValueDictionary[int, WeightGradObserver]" = WeakValueDictionary()
-_NUMBERS: dict[int, int] = {}  # of the observed tokens in device memory, by address
 
 
 def observe_weight_grad(layer: LayerIdentity, observer: WeightGradObserver) -> None:
     """Call ``observer`` whenever the weight gradient of this layer is computed."""
     _OBSERVERS[layer.number] = observer
-    _NUMBERS[layer.token.data_ptr()] = layer.number
 
 
 def stop_observing(layer: LayerIdentity) -> None:
     """Remove the observer of this layer."""
     _OBSERVERS.pop(layer.number, None)
-    _NUMBERS.pop(layer.token.data_ptr(), None)
 
 
 def observed(weight_grad: Callable[..., Result]) -> Callable[..., Result]:

@@ -4,9 +4,10 @@ import warnings
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import astuple
+from dataclasses import astuple, replace
 from typing import Any, cast
 
+import torch
 from torch import Tensor, nn
 
 from acf.errors import TraceError
@@ -14,6 +15,7 @@ from acf.nn import LayerKind, SparseLayer, kind_of
 from acf.trace.bits import BitTensor
 from acf.trace.op import TracedConv, TracedOp
 from acf.trace.products import ProductRecorder
+from acf.trace.recomputation import CallsWithoutGraph, in_backward, same_bits
 from acf.trace.trace import Trace
 
 
@@ -21,12 +23,12 @@ from acf.trace.trace import Trace
 def capture(model: nn.Module, label: str = "step") -> Iterator[Trace]:
     """Record every linear and 2-D convolution of ``model`` that runs inside the ``with`` block, dense or sparse.
 
-    The trace fills while forward and backward run, and is complete when the block ends. Products that training
-    does not compute are not recorded: no input gradient for a layer fed with data, no weight
-    gradient for a frozen one. Products without a layer are recorded where the model calls ``matmul``, ``bmm`` or
-    ``scaled_dot_product_attention``, named after the module that does; attention runs unfused meanwhile. Those inside
-    ``nn.MultiheadAttention``, whose projections are no layers either, and of ``einsum`` are not seen; a model with the
-    former is captured with a warning.
+    The trace fills while forward and backward run, and is complete when the block ends. A product that activation
+    checkpointing computes twice is recorded once. Products that training does not compute are not recorded: no input
+    gradient for a layer fed with data, no weight gradient for a frozen one. Products without a layer are recorded where
+    the model calls ``matmul``, ``bmm`` or ``scaled_dot_product_attention``, named after the module that does; attention
+    runs unfused meanwhile. Those inside ``nn.MultiheadAttention``, whose projections are no layers either, and of
+    ``einsum`` are not seen; a model with the former is captured with a warning.
     """
     _warn_of_hidden_products(model)
     recorder = _Recorder(Trace([], {}, label))
@@ -85,9 +87,9 @@ class _RunningModules:
 
     def place(self) -> str | None:
         """Name of the module whose own products are to be recorded; None in a layer, which is recorded as a whole."""
-        if not self.running or kind_of(self.running[-1][1]) is not None:
-            return None
-        return self.running[-1][0]
+        if not self.running:
+            return "" if in_backward() else None  # a checkpointed function runs again outside its module
+        return None if kind_of(self.running[-1][1]) is not None else self.running[-1][0]
 
     def remove(self) -> None:
         """Take the hooks off the model."""
@@ -101,21 +103,37 @@ class _Recorder:
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
         self.calls: Counter[str] = Counter()
+        self.without_graph: CallsWithoutGraph[_LayerCall] = CallsWithoutGraph()
 
     def hook(self, layer_name: str) -> Any:
         def after_forward(
             module: nn.Module, args: tuple[Tensor, ...], named: dict[str, Tensor], output: Tensor
         ) -> None:
+            x = args[0] if args else next(iter(named.values()))
+            if in_backward():
+                self._recomputed(layer_name, x, output)
+                return
             call = self.calls[layer_name]
             self.calls[layer_name] += 1
-            x = args[0] if args else next(iter(named.values()))
             name = layer_name if call == 0 else f"{layer_name}#{call}"
-            layer_call = _LayerCall(self.trace, name, layer_name, module, x)
+            with torch.no_grad():  # recording must not add to what a checkpoint counts as saved
+                layer_call = _LayerCall(self.trace, name, layer_name, module, x)
             layer_call.record_forward()
             if output.requires_grad:
                 output.register_hook(layer_call.record_backward)  # type: ignore[no-untyped-call]
+            else:
+                self.without_graph.add(layer_name, layer_call)
 
         return after_forward
+
+    def _recomputed(self, layer_name: str, x: Tensor, output: Tensor) -> None:
+        """Let the call that had this input record the gradients, if its own output cannot."""
+        layer_call = (
+            self.without_graph.take(layer_name, lambda call: call.had_input(x)) if output.requires_grad else None
+        )
+        if layer_call is not None:
+            layer_call.enter_graph(x)
+            output.register_hook(layer_call.record_backward)  # type: ignore[no-untyped-call]
 
 
 class _LayerCall:
@@ -137,6 +155,18 @@ class _LayerCall:
         trace.tensors[self.activation_key] = BitTensor.from_array(traced.values)
         if self.weight_key not in trace.tensors:
             trace.tensors[self.weight_key] = BitTensor.from_array(self._forward_matrix())
+
+    def had_input(self, x: Tensor) -> bool:
+        """Whether this call had an input of the zero pattern of ``x``."""
+        values = self.kind.traced_input(self.module, x.detach()).values
+        return same_bits(self.trace.tensors[self.activation_key], BitTensor.from_array(values))
+
+    def enter_graph(self, x: Tensor) -> None:
+        """Learn from the input of the recomputed call whether the step computes its gradient."""
+        if x.requires_grad and not self.needs_input_grad:
+            self.needs_input_grad = True
+            forward = next(op for op in self.trace.ops if (op.name, op.phase) == (self.name, "forward"))
+            self.trace.ops[self.trace.ops.index(forward)] = replace(forward, external=(self.weight_key,))
 
     def record_forward(self) -> None:
         """Activations times weights."""

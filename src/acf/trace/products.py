@@ -7,6 +7,7 @@ products instead, so that the scores, which a fused kernel never stores, can be 
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
@@ -16,6 +17,7 @@ from torch.overrides import TorchFunctionMode
 
 from acf.trace.bits import BitTensor
 from acf.trace.op import TracedOp
+from acf.trace.recomputation import CallsWithoutGraph, in_backward, same_bits
 from acf.trace.trace import Trace
 
 _MATMULS = frozenset({torch.matmul, torch.bmm, Tensor.matmul, Tensor.bmm, Tensor.__matmul__})
@@ -29,12 +31,15 @@ class ProductRecorder(TorchFunctionMode):
         self.trace = trace
         self.place = place
         self.calls: Counter[str] = Counter()
+        self.without_graph: CallsWithoutGraph[_Product] = CallsWithoutGraph()
 
     def __torch_function__(
         self, func: Any, types: Iterable[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         """Called for every function of torch; inside, the mode is off."""
         named = kwargs or {}
+        if func is Tensor.backward and named.get("inputs") is None:
+            return self._backward(args[0], **named)
         place = self.place()
         if place is None:
             return func(*args, **named)
@@ -43,6 +48,22 @@ class ProductRecorder(TorchFunctionMode):
         if func in _MATMULS and not named and _are_matrices(*args):
             return self._product(f"{place}.matmul", args[0], args[1])
         return func(*args, **named)
+
+    def _backward(
+        self, loss: Tensor, gradient: Tensor | None, retain_graph: bool | None, create_graph: bool, **_: Any
+    ) -> None:
+        """``loss.backward`` with the mode on, so that it sees what activation checkpointing computes again.
+
+        Functions of torch run without the mode that took them over, so this calls the engine beneath them.
+        """
+        if gradient is None and loss.numel() != 1:
+            loss.backward()  # type: ignore[no-untyped-call]  # raises: a gradient is implied for scalars only
+        gradient = torch.ones_like(loss) if gradient is None else gradient
+        keep_graph = create_graph if retain_graph is None else retain_graph
+        with self:
+            torch.autograd.Variable._execution_engine.run_backward(
+                (loss,), (gradient,), keep_graph, create_graph, (), allow_unreachable=True, accumulate_grad=True
+            )
 
     def _attention(self, place: str, call: "_AttentionCall") -> Tensor:
         """Scaled dot-product attention as two recorded products, with torch's meaning of every argument."""
@@ -63,15 +84,33 @@ class ProductRecorder(TorchFunctionMode):
 
     def _product(self, name: str, a: Tensor, b: Tensor) -> Tensor:
         """``a @ b``, its forward product recorded now and its gradients' when the output's gradient arrives."""
+        output = torch.matmul(a, b)
+        if in_backward():
+            self._recomputed(name, a, b, output)
+            return output
         call = self.calls[name]
         self.calls[name] += 1
-        name = name if call == 0 else f"{name}#{call}"
-        output = torch.matmul(a, b)
-        product = _Product(name, self.trace, a, b)
+        product = _Product(name if call == 0 else f"{name}#{call}", self.trace, a, b)
         product.record_forward()
         if output.requires_grad:
             output.register_hook(product.record_backward)  # type: ignore[no-untyped-call]
+        else:
+            self.without_graph.add(name, product)
         return output
+
+    def _recomputed(self, name: str, a: Tensor, b: Tensor, output: Tensor) -> None:
+        """Let the call that had these operands record the gradients, if its own output cannot."""
+        if not output.requires_grad:
+            return
+        product = self.without_graph.take(name, lambda call: call.had_operands(a, b))
+        if product is not None:
+            product.enter_graph(a, b)
+            output.register_hook(product.record_backward)  # type: ignore[no-untyped-call]
+
+
+def _batch_shape(a: Tensor, b: Tensor) -> torch.Size:
+    shape: torch.Size = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])  # type: ignore[no-untyped-call]
+    return shape
 
 
 class _AttentionCall(NamedTuple):
@@ -94,16 +133,35 @@ class _Product:
         self.name, self.trace = name, trace
         self.weight = b.dim() == 2 and _is_parameter(b)
         self.batched = b.dim() > 2
-        self.batch_shape = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])  # type: ignore[no-untyped-call]
+        self.batch_shape = _batch_shape(a, b)
         self.needs_a, self.needs_b = a.requires_grad, b.requires_grad
         self.a_key, self.a_transposed = self._keep("left", a)
         self.b_key, self.b_transposed = self._keep("right", b)
 
+    def had_operands(self, a: Tensor, b: Tensor) -> bool:
+        """Whether this call had operands of these zero patterns."""
+        if self.batched != (b.dim() > 2) or self.batch_shape != _batch_shape(a, b):
+            return False
+        keys = (self.a_key, self.b_key)
+        return all(
+            same_bits(self.trace.tensors[key], self._bits(values)[0]) for key, values in zip(keys, (a, b), strict=True)
+        )
+
+    def enter_graph(self, a: Tensor, b: Tensor) -> None:
+        """Learn from the operands of the recomputed call whose gradients the step computes."""
+        self.needs_a, self.needs_b = a.requires_grad, b.requires_grad
+        forward = next(op for op in self.trace.ops if (op.name, op.phase) == (self.name, "forward"))
+        self.trace.ops[self.trace.ops.index(forward)] = replace(forward, external=self._external())
+
     def record_forward(self) -> None:
         """``a @ b``."""
+        transposed = (self.a_transposed, self.b_transposed)
+        self._append("forward", (self.a_key, self.b_key), transposed, self._external())
+
+    def _external(self) -> tuple[str, ...]:
+        """The operands that come from outside the step."""
         data = () if self.needs_a else (self.a_key,)
-        outside = (self.b_key,) if self.weight or not self.needs_b else ()
-        self._append("forward", (self.a_key, self.b_key), (self.a_transposed, self.b_transposed), (*data, *outside))
+        return (*data, self.b_key) if self.weight or not self.needs_b else data
 
     def record_backward(self, gradient: Tensor) -> None:
         """``b``'s gradient, transposed: ``gradient^T @ a``; then ``a``'s: ``gradient @ b^T``."""
@@ -117,15 +175,19 @@ class _Product:
 
     def _keep(self, role: str, values: Tensor) -> tuple[str, bool]:
         """Store the zero pattern in its memory layout: the tensor's key, and whether that layout is transposed."""
+        key = f"{self.name}.{role}"
+        self.trace.tensors[key], transposed = self._bits(values)
+        return key, transposed
+
+    def _bits(self, values: Tensor) -> tuple[BitTensor, bool]:
+        """The zero pattern in its memory layout, and whether that is transposed."""
         values = values.detach()
         transposed = values.stride(-2) < values.stride(-1)
         if self.batched:
             values = values.expand(*self.batch_shape, *values.shape[-2:]).flatten(0, -3)
         elif values.dim() > 2:
             values, transposed = values.reshape(-1, values.shape[-1]), False
-        key = f"{self.name}.{role}"
-        self.trace.tensors[key] = BitTensor.from_array(values.transpose(-2, -1) if transposed else values)
-        return key, transposed
+        return BitTensor.from_array(values.transpose(-2, -1) if transposed else values), transposed
 
     def _append(
         self, phase: str, keys: tuple[str, str], transposed: tuple[bool, bool], external: tuple[str, ...]
