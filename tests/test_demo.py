@@ -67,3 +67,8 @@ def test_the_same_seed_gives_the_same_step(folder: Path) -> None:
     assert first.results == again.results
     assert first.records[1].losses == again.records[1].losses
     assert first.records[1].losses != other.records[1].losses
+
+
+def test_a_short_demo_moves_blocks_too() -> None:
+    policy = DemoSpec(steps=20).policy
+    assert any(policy.moves_at(step) for step in range(1, 21))

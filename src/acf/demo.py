@@ -49,7 +49,7 @@ class DemoSpec:
     @property
     def policy(self) -> BlockDST:
         """How the sparse run updates its topology."""
-        return BlockDST(total_steps=self.steps, every=self.every)
+        return BlockDST(total_steps=self.steps, every=min(self.every, max(1, self.steps // 2)))
 
 
 @dataclass(frozen=True)
