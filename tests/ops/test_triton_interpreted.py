@@ -63,6 +63,12 @@ else:
     PADDED = Conv2dGeometry((3, 3), (1, 1), (1, 1), (1, 1))
     UNEVEN = Conv2dGeometry((3, 2), (2, 1), (1, 0), (1, 2))
     POINTWISE = Conv2dGeometry((1, 1), (2, 2))
+    STRIDED = [
+        Conv2dGeometry((3, 3), (2, 2), (1, 1)),
+        POINTWISE,
+        Conv2dGeometry((3, 3), (2, 2), (2, 2), (2, 2)),
+        Conv2dGeometry((5, 4), (2, 3), (2, 1)),
+    ]
 
     @jit
     def activation_probe_kernel(
@@ -393,17 +399,24 @@ if INTERPRETING:
     @pytest.mark.parametrize("geometry", [PADDED, UNEVEN, POINTWISE], ids=["padded", "uneven", "pointwise"])
     @pytest.mark.parametrize(("block", "dtype"), [(16, torch.float32), (32, torch.bfloat16)])
     def test_convolutions_agree_with_the_reference(block: int, dtype: torch.dtype, geometry: Conv2dGeometry) -> None:
+        check_convolution(block, dtype, geometry, (7, 6))
+
+    @pytest.mark.parametrize("geometry", STRIDED, ids=["3x3", "pointwise", "dilated", "uneven"])
+    def test_strided_convolutions_agree_with_the_reference_phase_by_phase(geometry: Conv2dGeometry) -> None:
+        check_convolution(16, torch.bfloat16, geometry, (8, 6))
+
+    def check_convolution(block: int, dtype: torch.dtype, geometry: Conv2dGeometry, size: tuple[int, int]) -> None:
         taps = geometry.taps
         topology = random_topology(3, 2 * taps, block)
         weight = torch.randn(topology.block_rows.numel(), block, block).to(dtype)
-        x = torch.randn(2, 2 * block, 7, 6).to(dtype).contiguous(memory_format=torch.channels_last)
-        output_grad = torch.randn(2, 3 * block, *geometry.output_size(7, 6)).to(dtype)
+        x = torch.randn(2, 2 * block, *size).to(dtype).contiguous(memory_format=torch.channels_last)
+        output_grad = torch.randn(2, 3 * block, *geometry.output_size(*size)).to(dtype)
         problem = ConvProblem.build(list(x.shape), list(output_grad.shape), geometry)
         source, flat = problem.pixels_of(x), problem.pixels_of(output_grad)
         wide, bias = (output_grad.double(), x.double(), weight.double()), torch.randn(3 * block)
         forward = problem.pixels_of(reference.conv2d(wide[1], wide[2], topology, geometry))
         backward = problem.pixels_of(reference.conv2d_input_grad(wide[0], wide[2], topology, list(x.shape), geometry))
-        for config in distinct(conv_product_configs(block, 2, "tf32", problem.unstrided), block):
+        for config in distinct(conv_product_configs(block, 2, "tf32", problem.boxed), block):
             out = poisoned(*flat.shape, dtype=dtype)
             conv.launch_conv_forward(config, source, weight, out, topology, problem)
             assert_close(out, forward, dtype)
@@ -413,7 +426,7 @@ if INTERPRETING:
             conv.launch_conv_input_grad(config, flat, weight, out, topology, problem)
             assert_close(out, backward, dtype)
         expected = reference.conv2d_weight_grad(wide[0], wide[1], topology, geometry)
-        for config in distinct(conv_weight_grad_configs(block, 2, "tf32", problem.unstrided, (1, 2)), block):
+        for config in distinct(conv_weight_grad_configs(block, 2, "tf32", problem.boxed, (1, 2)), block):
             out = poisoned(*weight.shape, dtype=dtype)
             conv.launch_conv_weight_grad(config, flat, source, out, topology, problem)
             assert_close(out, expected, dtype)
@@ -434,6 +447,20 @@ if INTERPRETING:
             y = conv.conv2d(given, weight, None, *topology, *PADDED.as_lists())
             assert y.is_contiguous(memory_format=memory_format)
             assert_close(y, reference.conv2d(given, weight, topology, PADDED), x.dtype)
+
+    def test_a_pointwise_convolution_is_a_linear_layer_over_its_pixels() -> None:
+        geometry, topology = Conv2dGeometry((1, 1)), random_topology(3, 2, 16)
+        weight, bias = torch.randn(topology.block_rows.numel(), 16, 16), torch.randn(48)
+        x, output_grad = torch.randn(2, 32, 5, 4), torch.randn(2, 48, 5, 4)
+        pairs = geometry.as_lists()
+        y = conv.conv2d(x, weight, bias, *topology, *pairs)
+        assert_close(y, reference.conv2d(x, weight, topology, geometry, bias), x.dtype)
+        found = conv.conv2d_input_grad(output_grad, weight, *topology, list(x.shape), *pairs)
+        assert_close(
+            found, reference.conv2d_input_grad(output_grad, weight, topology, list(x.shape), geometry), x.dtype
+        )
+        found = conv.conv2d_weight_grad(output_grad, x, *topology, *pairs, torch.float32)
+        assert_close(found, reference.conv2d_weight_grad(output_grad, x, topology, geometry), x.dtype)
 
     def test_a_pixel_box_covers_common_images_without_waste() -> None:
         assert pixel_box(128, 256, (28, 28)) == (8, 4, 4)

@@ -72,6 +72,27 @@ def test_convolutions_take_their_geometry_as_one_constant():
     assert "wgmma" in compiled(gradient, types, **constants, owner_span=1, wide=True, norms=False).asm["ptx"]
 
 
+@pytest.mark.parametrize("forward", [True, False], ids=["forward", "input gradient"])
+def test_a_strided_convolution_loads_and_stores_boxes_of_one_phase(forward: bool):
+    inputs, outputs = (lambda depth: box(2, 8, 1, 8, depth)), (lambda depth: box(2, 8, 8, depth))
+    source, out = (inputs(64), outputs(64)) if forward else (outputs(64), inputs(64))
+    types = {"source": source, "weight": box(64, 64), "out": out, "bias": "*fp32"}
+    shape = {"geometry": STRIDED, "block": 64, "images": 2, "height": 8, "width": 8, "depth": 64}
+    way = {"forward": forward, "swap": True, "has_bias": False, "precision": "tf32"}
+    ptx = compiled(conv_kernels.conv_product_descriptor_kernel, types, **shape, **way).asm["ptx"]
+    tiles = {dimensions: f"cp.async.bulk.tensor.{dimensions}d" in ptx for dimensions in (4, 5)}
+    assert "wgmma" in ptx
+    assert tiles == {4: True, 5: True}
+
+
+def test_the_weight_gradient_of_a_strided_convolution_loads_boxes_of_one_phase():
+    types = {"output_grad": box(1, 8, 8, 64), "x": box(1, 8, 1, 8, 64), "out": "*fp32"}
+    shape = {"geometry": STRIDED, "block": 64, "images": 1, "height": 8, "width": 8, "precision": "tf32"}
+    ptx = compiled(conv_kernels.conv_weight_grad_descriptor_kernel, types, **shape).asm["ptx"]
+    assert "wgmma" in ptx
+    assert "cp.async.bulk.tensor.5d" in ptx
+
+
 def test_column_sums_load_sixteen_bytes_at_a_time():
     types = {"source": "*bf16", "out": "*fp32"}
     assert "ld.global.v4.b32" in compiled(bias_grad.sum_rows_kernel, types, row_tile=64, column_tile=128).asm["ptx"]

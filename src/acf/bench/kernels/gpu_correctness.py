@@ -188,7 +188,7 @@ def check_conv(log: ErrorLog, block: int, dtype: torch.dtype, geometry: Conv2dGe
     source, flat = problem.pixels_of(x), problem.pixels_of(gradient)
     forward = problem.pixels_of(reference.conv2d(wide[1], wide[2], topology, geometry))
     backward = problem.pixels_of(reference.conv2d_input_grad(wide[0], wide[2], topology, list(x.shape), geometry))
-    for config in conv_product_configs(block, x.itemsize, "ieee", problem.unstrided):
+    for config in conv_product_configs(block, x.itemsize, "ieee", problem.boxed):
         out = poisoned(*flat.shape, dtype=dtype)
         conv.launch_conv_forward(config, source, weight, out, topology, problem)
         log.add(f"conv {dtype}", out, forward, tolerance)
@@ -196,7 +196,7 @@ def check_conv(log: ErrorLog, block: int, dtype: torch.dtype, geometry: Conv2dGe
         conv.launch_conv_input_grad(config, flat, weight, out, topology, problem)
         log.add(f"conv {dtype}", out, backward, tolerance)
     expected = reference.conv2d_weight_grad(wide[0], wide[1], topology, geometry)
-    for config in conv_weight_grad_configs(block, x.itemsize, "ieee", problem.unstrided, (1, 4)):
+    for config in conv_weight_grad_configs(block, x.itemsize, "ieee", problem.boxed, (1, 4)):
         out = poisoned(*weight.shape, dtype=dtype)
         conv.launch_conv_weight_grad(config, flat, source, out, topology, problem)
         log.add(f"conv weight gradient {dtype}", out, expected, tolerance)

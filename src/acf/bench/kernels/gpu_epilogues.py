@@ -95,7 +95,7 @@ def check_conv_bias(log: ErrorLog, block: int) -> None:
         expected = reference.conv2d(x.double(), weight.double(), topology, geometry, bias.double())
         problem = ConvProblem.build(list(x.shape), list(expected.shape), geometry)
         source, flat = problem.pixels_of(x), problem.pixels_of(expected)
-        for config in conv_product_configs(block, 2, "tf32", problem.unstrided):
+        for config in conv_product_configs(block, 2, "tf32", problem.boxed):
             out = poisoned(*flat.shape, dtype=x.dtype)
             conv.launch_conv_forward(config, source, weight, out, topology, problem, bias)
             log.add("conv bias", out, flat, TOLERANCE[x.dtype])

@@ -113,10 +113,10 @@ def compile_conv(case: ConvCase, block: int, density: float) -> int:
     problem = ConvProblem.build(in_shape, out_shape, geometry)
     x, gradient = (random_tensor(batch * shape[2] * shape[3], shape[1]) for shape in (in_shape, out_shape))
     weight = random_tensor(topology.block_rows.numel(), block, block)
-    for config in conv_product_configs(block, 2, "tf32", problem.unstrided):
+    for config in conv_product_configs(block, 2, "tf32", problem.boxed):
         conv.launch_conv_forward(config, x, weight, torch.empty_like(gradient), topology, problem)
         conv.launch_conv_input_grad(config, gradient, weight, torch.empty_like(x), topology, problem)
-    for config in conv_weight_grad_configs(block, 2, "tf32", problem.unstrided, weight_grad.split_choices(len(weight))):
+    for config in conv_weight_grad_configs(block, 2, "tf32", problem.boxed, weight_grad.split_choices(len(weight))):
         conv.launch_conv_weight_grad(config, gradient, x, torch.empty_like(weight), topology, problem)
     torch.cuda.synchronize()
     return 1

@@ -9,6 +9,7 @@ from torch import Tensor
 from acf.ops import reference
 from acf.ops.conv import split_arguments
 from acf.ops.reference import grid_cols, grid_rows, memory_format_of
+from acf.ops.triton import product
 from acf.ops.triton.configs import conv_product_configs, conv_weight_grad_configs
 from acf.ops.triton.conv_kernels import (
     conv_product_descriptor_kernel,
@@ -21,7 +22,7 @@ from acf.ops.triton.launch import PreparedLaunch, Tiled, known_launch, launch
 from acf.ops.triton.pixels import ConvProblem, pixel_box
 from acf.ops.triton.support import DTYPES, ceil_div, dot_precision, next_power_of_two, readable, supports
 from acf.ops.triton.tuning import TUNER, LaunchConfig, ProblemKey, density_bucket, token_bucket
-from acf.ops.triton.weight_grad import add_splits, split_buffer, split_choices
+from acf.ops.triton.weight_grad import add_splits, linear_weight_grad, split_buffer, split_choices
 from acf.sparse import BlockTopology
 
 
@@ -46,6 +47,7 @@ class PreparedConv(NamedTuple):
     problem: ConvProblem
     shape: list[int]
     memory_format: torch.memory_format
+    by_phase: bool = False
 
     def __call__(self, images: Tensor, weight: Tensor, bias: Tensor | None, *walk: Tensor) -> Tensor | None:
         """The result ``[batch, channels, height, width]``; None where Triton has to launch."""
@@ -79,6 +81,8 @@ _PREPARED_WEIGHT_GRADS: dict[Hashable, PreparedConvWeightGrad] = {}
 
 def conv2d(x: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any) -> Tensor:
     """`reference.conv2d` on the GPU."""
+    if _is_pointwise(rest[6:]):
+        return _linear_images(product.linear(ConvProblem.pixels_of(x), weight, bias, *rest[:6]), x)
     signature = _signature("forward" if bias is None else f"forward {bias.dtype}", x, weight, rest)
     prepared = known_launch(_PREPARED, signature)
     result = prepared(x, weight, bias, rest[2], rest[3], rest[0], rest[1]) if prepared else None
@@ -87,11 +91,14 @@ def conv2d(x: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any) -> Tensor
 
 def conv2d_input_grad(output_grad: Tensor, weight: Tensor, *rest: Any) -> Tensor:
     """`reference.conv2d_input_grad` on the GPU."""
+    if _is_pointwise(rest[7:]):
+        pixels = ConvProblem.pixels_of(output_grad)
+        return _linear_images(product.linear_input_grad(pixels, weight, *rest[:6]), output_grad)
     signature = _signature("input_grad", output_grad, weight, rest)
     prepared, result = known_launch(_PREPARED, signature), None
     if prepared:
         problem = prepared.problem
-        offsets, slots = merge_taps(rest[4], rest[5], problem.in_channels // weight.shape[1], problem.taps)
+        offsets, slots = merge_taps(rest[4], rest[5], problem, weight.shape[1], prepared.by_phase)
         result = prepared(output_grad, weight, None, offsets, slots, rest[0], rest[1])
     return _first_conv2d_input_grad(output_grad, weight, rest, signature) if result is None else result
 
@@ -99,6 +106,9 @@ def conv2d_input_grad(output_grad: Tensor, weight: Tensor, *rest: Any) -> Tensor
 def conv2d_weight_grad(output_grad: Tensor, x: Tensor, *arguments: Any) -> Tensor:
     """`reference.conv2d_weight_grad` on the GPU."""
     *rest, dtype = arguments
+    if _is_pointwise(rest[6:]):
+        gradient, source = ConvProblem.pixels_of(output_grad), ConvProblem.pixels_of(x)
+        return linear_weight_grad(gradient, source, *rest[:6], dtype)
     signature = _signature(f"weight_grad {dtype}", output_grad, x, rest)
     prepared = _PREPARED_WEIGHT_GRADS.get(signature)
     if prepared:
@@ -108,6 +118,18 @@ def conv2d_weight_grad(output_grad: Tensor, x: Tensor, *arguments: Any) -> Tenso
         if prepared(gradient, source, out, BlockTopology(*rest[:6])):
             return out
     return _first_conv2d_weight_grad(output_grad, x, rest, dtype, signature)
+
+
+def _is_pointwise(pairs: Sequence[list[int]]) -> bool:
+    """Whether kernel, stride and padding make the convolution a linear layer over pixels."""
+    kernel, stride, padding, _ = pairs
+    return kernel == [1, 1] and stride == [1, 1] and padding == [0, 0]
+
+
+def _linear_images(pixels: Tensor, like: Tensor) -> Tensor:
+    """``[pixels, channels]`` as images of the size and memory order of ``like``."""
+    shape = [like.shape[0], pixels.shape[1], like.shape[2], like.shape[3]]
+    return _as_images(pixels, shape, memory_format_of(like))
 
 
 def _signature(op: str, first: Tensor, second: Tensor, rest: Sequence[Any]) -> Hashable:
@@ -137,7 +159,7 @@ def _first_conv2d(x: Tensor, weight: Tensor, bias: Tensor | None, rest: tuple[An
     config = TUNER.choose(
         signature,
         lambda: _key("conv_forward", problem, topology, x, block),
-        conv_product_configs(block, x.itemsize, dot_precision(x.dtype), problem.unstrided),
+        conv_product_configs(block, x.itemsize, dot_precision(x.dtype), problem.boxed),
         lambda candidate: launch_conv_forward(candidate, source, weight, out, topology, problem, bias),
     )
     prepared = launch_conv_forward(config, source, weight, out, topology, problem, bias)
@@ -160,12 +182,13 @@ def _first_conv2d_input_grad(output_grad: Tensor, weight: Tensor, rest: tuple[An
     config = TUNER.choose(
         signature,
         lambda: _key("conv_input_grad", problem, topology, output_grad, block),
-        conv_product_configs(block, output_grad.itemsize, dot_precision(output_grad.dtype), problem.unstrided),
+        conv_product_configs(block, output_grad.itemsize, dot_precision(output_grad.dtype), problem.boxed),
         lambda candidate: launch_conv_input_grad(candidate, source, weight, out, topology, problem),
     )
     prepared = launch_conv_input_grad(config, source, weight, out, topology, problem)
     if prepared is not None and TUNER.remembers(signature):
-        _PREPARED[signature] = PreparedConv(prepared, problem, list(input_size), memory_format_of(output_grad))
+        memory_format, by_phase = memory_format_of(output_grad), _by_phase(config, problem)
+        _PREPARED[signature] = PreparedConv(prepared, problem, list(input_size), memory_format, by_phase)
     return _as_images(out, input_size, memory_format_of(output_grad))
 
 
@@ -186,7 +209,7 @@ def _first_conv2d_weight_grad(
     config = TUNER.choose(
         signature,
         lambda: _key("conv_weight_grad", problem, topology, x, block),
-        conv_weight_grad_configs(block, x.itemsize, dot_precision(x.dtype), problem.unstrided, split_choices(blocks)),
+        conv_weight_grad_configs(block, x.itemsize, dot_precision(x.dtype), problem.boxed, split_choices(blocks)),
         lambda candidate: launch_conv_weight_grad(candidate, gradient, source, out, topology, problem),
     )
     prepared = launch_conv_weight_grad(config, gradient, source, out, topology, problem)
@@ -213,20 +236,32 @@ def launch_conv_input_grad(
     config: LaunchConfig, source: Tensor, weight: Tensor, out: Tensor, topology: BlockTopology, problem: ConvProblem
 ) -> PreparedLaunch | None:
     """Fill ``out [input pixels, in]`` from the output gradient ``source [output pixels, out]``."""
-    channel_blocks = problem.in_channels // weight.shape[1]
-    offsets, slots = merge_taps(topology.col_offsets, topology.col_slots, channel_blocks, problem.taps)
+    by_phase = _by_phase(config, problem)
+    offsets, slots = merge_taps(topology.col_offsets, topology.col_slots, problem, weight.shape[1], by_phase)
     walk = ConvWalk(offsets, slots, topology.block_rows, topology.block_cols)
     return _launch_product(config, source, (weight, None), out, walk, problem, False)
 
 
-def merge_taps(col_offsets: Tensor, col_slots: Tensor, channel_blocks: int, taps: int) -> tuple[Tensor, Tensor]:
-    """Offsets ``[channel_blocks + 1]`` and slots of all blocks that read a channel block, whatever their tap."""
-    offsets = col_offsets.new_empty(channel_blocks + 1)
+def _by_phase(config: LaunchConfig, problem: ConvProblem) -> bool:
+    """Whether the input gradient is computed one phase of a strided convolution at a time."""
+    return config.kernel == "descriptor" and problem.phases > 1
+
+
+def merge_taps(
+    col_offsets: Tensor, col_slots: Tensor, problem: ConvProblem, block: int, by_phase: bool = False
+) -> tuple[Tensor, Tensor]:
+    """Offsets ``[groups + 1]`` and slots of all blocks that read a channel block, whatever their tap.
+
+    A group is a channel block, or with ``by_phase`` a phase and a channel block.
+    """
+    channel_blocks, taps = problem.in_channels // block, problem.taps
+    groups, columns = channel_blocks * (problem.phases if by_phase else 1), channel_blocks * taps
+    offsets = col_offsets.new_empty(groups + 1)
     slots = torch.empty_like(col_slots)
-    columns = channel_blocks * taps
     launch(
-        merge_taps_kernel, channel_blocks, (col_offsets, col_slots, offsets, slots),
+        merge_taps_kernel, groups, (col_offsets, col_slots, offsets, slots),
         (channel_blocks, columns, taps),
+        geometry=problem.constants, by_phase=by_phase,
         column_span=next_power_of_two(columns), copy_width=64, num_warps=1,
     )  # fmt: skip
     return offsets, slots
@@ -288,19 +323,20 @@ def _launch_product(
     weight, bias = parameters
     groups, block, shift = walk.groups, weight.shape[1], weight if bias is None else bias
     if config.kernel == "descriptor":
-        source_size, target_size = (problem.in_size, problem.out_size)[:: 1 if forward else -1]
+        target_size = problem.out_size if forward else problem.phase_size
         box = pixel_box(config.tile, problem.batch, target_size)
+        describe_source, describe_out = (_inputs, _outputs) if forward else (_outputs, _inputs)
         boxes = [ceil_div(size, part) for size, part in zip((problem.batch, *target_size), box, strict=True)]
         weight_tile = [block, config.depth] if forward else [config.depth, block]
         return launch(
             conv_product_descriptor_kernel, groups * boxes[0] * boxes[1] * boxes[2],
             (
-                _images(source, problem.batch, source_size, [*box, config.depth]),
+                describe_source(source, problem, box, config.depth),
                 Tiled(weight.view(-1, block), weight_tile),
-                _images(out, problem.batch, target_size, [*box, block]),
+                describe_out(out, problem, box, block),
                 shift, *walk,
             ),
-            (groups, problem.in_channels // block, boxes[1], boxes[2], source.shape[1]),
+            (groups, problem.in_channels // block, boxes[1], boxes[2]),
             geometry=problem.constants, block=block, images=box[0], height=box[1], width=box[2], depth=config.depth,
             forward=forward, swap=config.swap, has_bias=bias is not None, precision=dot_precision(source.dtype),
             num_warps=config.warps, num_stages=config.stages,
@@ -331,8 +367,8 @@ def _launch_boxed_weight_grad(
     prepared = launch(
         conv_weight_grad_descriptor_kernel, blocks * splits,
         (
-            _images(gradient, problem.batch, problem.out_size, [*box, block]),
-            _images(source, problem.batch, problem.in_size, [*box, block]),
+            _outputs(gradient, problem, box, block),
+            _inputs(source, problem, box, block),
             *rest,
         ),
         (blocks, problem.in_channels // block, count, boxes[1], boxes[2], per_split),
@@ -342,9 +378,21 @@ def _launch_boxed_weight_grad(
     return prepared, splits, parts
 
 
-def _images(pixels: Tensor, batch: int, size: tuple[int, int], box: list[int]) -> Tiled:
-    """``[pixels, channels]`` in boxes of ``[batch, height, width, channels]``."""
-    return Tiled(pixels.view(batch, *size, -1), box)
+def _outputs(pixels: Tensor, problem: ConvProblem, box: tuple[int, int, int], channels: int) -> Tiled:
+    """Output pixels ``[pixels, out]`` in boxes of ``[batch, height, width, out]``."""
+    return Tiled(pixels.view(problem.batch, *problem.out_size, -1), [*box, channels])
+
+
+def _inputs(pixels: Tensor, problem: ConvProblem, box: tuple[int, int, int], channels: int) -> Tiled:
+    """Input pixels ``[pixels, in]`` in boxes of one phase, ``[batch, height, phases, width, phases * in]``.
+
+    Stride 1, which has one phase, is described as `_outputs` are.
+    """
+    if problem.phases == 1:
+        return Tiled(pixels.view(problem.batch, *problem.in_size, -1), [*box, channels])
+    (height, width), (stride_y, stride_x) = problem.phase_size, problem.geometry.stride
+    by_phase = pixels.view(problem.batch, height, stride_y, width, stride_x * problem.in_channels)
+    return Tiled(by_phase, [box[0], box[1], 1, box[2], channels])
 
 
 def _key(op: str, problem: ConvProblem, topology: BlockTopology, tensor: Tensor, block: int) -> ProblemKey:

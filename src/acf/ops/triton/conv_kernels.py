@@ -6,16 +6,7 @@ group is a block of input channels over all taps). A block's column gives the ta
 
 import triton.language as tl
 
-from acf.ops.triton.geometry_kernels import (
-    DILATION_X,
-    DILATION_Y,
-    KERNEL_WIDTH,
-    PADDING_X,
-    PADDING_Y,
-    input_pixel,
-    output_pixel,
-    split_pixel,
-)
+from acf.ops.triton.geometry_kernels import STRIDE_X, STRIDE_Y, input_pixel, output_pixel, split_pixel, tap_shift
 from acf.ops.triton.jit import jit
 from acf.ops.triton.product_kernels import add_bias, multiply
 from acf.ops.triton.weight_grad_kernels import gathered_columns, store_blocks, store_norms, take_blocks
@@ -118,7 +109,6 @@ def conv_product_descriptor_kernel(
     channel_blocks: tl.tensor,
     boxes_y: tl.tensor,
     boxes_x: tl.tensor,
-    source_channels: tl.tensor,
     geometry: tl.constexpr,
     block: tl.constexpr,
     images: tl.constexpr,
@@ -130,12 +120,15 @@ def conv_product_descriptor_kernel(
     has_bias: tl.constexpr,
     precision: tl.constexpr,
 ) -> None:
-    """The same for stride 1, operands as descriptors ``[batch, height, width, channels]``.
+    """The same with operands as descriptors ``[batch, height, width, channels]``.
 
     A tap moves a box of ``images`` x ``height`` x ``width`` pixels as a whole, and pixels outside an image read
-    zeros, so there is neither a pixel's address nor a mask to compute.
+    zeros, so there is neither a pixel's address nor a mask to compute. With a stride the input (or its gradient) is
+    described as ``[batch, height / stride, stride, width / stride, stride * channels]``, in which a box of one phase
+    is contiguous too; the input gradient has a group for each phase and block of channels.
     """
     group = tl.program_id(0) % groups
+    strided: tl.constexpr = geometry[STRIDE_Y] * geometry[STRIDE_X] > 1
     box = tl.program_id(0) // groups
     left = (box % boxes_x) * width
     top = ((box // boxes_x) % boxes_y) * height
@@ -149,12 +142,14 @@ def conv_product_descriptor_kernel(
     block_row, block_col = tl.load(block_rows + slot), tl.load(block_cols + slot)
     for step in range(begin, end):
         inner = (step % chunks) * depth
-        tap = block_col // channel_blocks
-        down = (tap // geometry[KERNEL_WIDTH]) * geometry[DILATION_Y] - geometry[PADDING_Y]
-        right = (tap % geometry[KERNEL_WIDTH]) * geometry[DILATION_X] - geometry[PADDING_X]
+        down, right, phase_y, phase_x = tap_shift(block_col // channel_blocks, geometry)
         if forward:
             channel = (block_col % channel_blocks) * block + inner
-            tile = source.load([image, top + down, left + right, channel])
+            if strided:
+                channel += phase_x * channel_blocks * block
+                tile = source.load([image, top + down, phase_y, left + right, channel])
+            else:
+                tile = source.load([image, top + down, left + right, channel])
             weight_tile = weight.load([slot * block, inner])
         else:
             tile = source.load([image, top - down, left - right, block_row * block + inner])
@@ -168,7 +163,13 @@ def conv_product_descriptor_kernel(
     result = accumulator.to(out.dtype)
     if swap:
         result = result.T
-    out.store([image, top, left, group * block], tl.reshape(result, (images, height, width, block)))
+    if strided and not forward:
+        phase, channel = group // channel_blocks, (group % channel_blocks) * block
+        channel += (phase % geometry[STRIDE_X]) * channel_blocks * block
+        result = tl.reshape(result, (images, height, 1, width, block))
+        out.store([image, top, phase // geometry[STRIDE_X], left, channel], result)
+    else:
+        out.store([image, top, left, group * block], tl.reshape(result, (images, height, width, block)))
 
 
 @jit
@@ -263,15 +264,17 @@ def conv_weight_grad_descriptor_kernel(
     width: tl.constexpr,
     precision: tl.constexpr,
 ) -> None:
-    """One gradient block over one split of the pixel boxes, for stride 1; ``out [splits, blocks, block, block]``."""
+    """One gradient block over one split of the pixel boxes; ``out [splits, blocks, block, block]``.
+
+    With a stride, x is described as in `conv_product_descriptor_kernel`.
+    """
     slot = tl.load(slots + tl.program_id(0) % blocks)
     split = tl.program_id(0) // blocks
     row = tl.load(block_rows + slot) * block
     block_col = tl.load(block_cols + slot)
-    tap = block_col // channel_blocks
-    down = (tap // geometry[KERNEL_WIDTH]) * geometry[DILATION_Y] - geometry[PADDING_Y]
-    right = (tap % geometry[KERNEL_WIDTH]) * geometry[DILATION_X] - geometry[PADDING_X]
-    channel = (block_col % channel_blocks) * block
+    down, right, phase_y, phase_x = tap_shift(block_col // channel_blocks, geometry)
+    channel = (block_col % channel_blocks) * block + phase_x * channel_blocks * block
+    strided: tl.constexpr = geometry[STRIDE_Y] * geometry[STRIDE_X] > 1
     pixels: tl.constexpr = images * height * width
     accumulator = tl.zeros((block, block), dtype=tl.float32)
     for box in range(split * boxes_per_split, tl.minimum((split + 1) * boxes_per_split, boxes)):
@@ -279,7 +282,10 @@ def conv_weight_grad_descriptor_kernel(
         top = ((box // boxes_x) % boxes_y) * height
         image = (box // (boxes_x * boxes_y)) * images
         gradient_tile = tl.reshape(output_grad.load([image, top, left, row]), (pixels, block))
-        x_tile = tl.reshape(x.load([image, top + down, left + right, channel]), (pixels, block))
+        if strided:
+            x_tile = tl.reshape(x.load([image, top + down, phase_y, left + right, channel]), (pixels, block))
+        else:
+            x_tile = tl.reshape(x.load([image, top + down, left + right, channel]), (pixels, block))
         accumulator = tl.dot(gradient_tile.T, x_tile, accumulator, input_precision=precision)
     lanes = tl.arange(0, block)
     target = out + (split.to(tl.int64) * blocks + slot) * (block * block)

@@ -49,9 +49,19 @@ class ConvProblem:
         return (geometry.kernel_size[1], *geometry.stride, *geometry.padding, *geometry.dilation)
 
     @property
-    def unstrided(self) -> bool:
-        """Whether a tap moves all pixels alike: stride 1 both ways."""
-        return self.geometry.stride == (1, 1)
+    def boxed(self) -> bool:
+        """Whether a tap moves boxes of pixels as a whole: each phase of the stride has equally many input pixels."""
+        return all(size % stride == 0 for size, stride in zip(self.in_size, self.geometry.stride, strict=True))
+
+    @property
+    def phases(self) -> int:
+        """Classes of input pixels alike in row and column modulo the stride."""
+        return self.geometry.stride[0] * self.geometry.stride[1]
+
+    @property
+    def phase_size(self) -> tuple[int, int]:
+        """Rows and columns of input pixels in each phase, of a `boxed` problem."""
+        return self.in_size[0] // self.geometry.stride[0], self.in_size[1] // self.geometry.stride[1]
 
     @property
     def text(self) -> str:
