@@ -67,9 +67,8 @@ class ConvProblem:
     def text(self) -> str:
         """The geometry in a few characters, for a tuning key."""
         geometry = self.geometry
-        return f"{self.in_size}{geometry.kernel_size}{geometry.stride}{geometry.padding}{geometry.dilation}".replace(
-            " ", ""
-        )
+        pairs = f"{self.in_size}{geometry.kernel_size}{geometry.stride}{geometry.padding}{geometry.dilation}"
+        return pairs.replace(" ", "") + (" by phase" if self.boxed and self.phases > 1 else "")
 
     @staticmethod
     def pixels_of(tensor: Tensor) -> Tensor:
