@@ -9,7 +9,7 @@ from torch import nn
 import acf
 from acf.errors import SparsityError
 from acf.nn import block_sparse_layers
-from acf.nn.plan import PlannedLayer, SparsityPlan, plan
+from acf.nn.plan import PlannedLayer, PlanOptions, SparsityPlan, plan
 
 SPEC = acf.BlockSparsity(0.75, block=16, distribution="cost")
 
@@ -70,3 +70,27 @@ def test_a_plan_prints_as_a_table_of_layers() -> None:
     assert text.splitlines()[0] == "2.00x for the whole step: 4.00 to 2.00 ms, forward and backward"
     assert "25.0%" in text.splitlines()[1]
     assert "dense" in text.splitlines()[2]
+
+
+def test_a_plan_may_choose_a_block_for_each_layer() -> None:
+    found = plan(mlp(), torch.randn(32, 64), SPEC, options=PlanOptions(rounds=1, blocks=(8, 16)))
+    assert {layer.block for layer in found.layers if layer.density < 1.0} <= {8, 16}
+
+
+def test_sparsify_gives_every_layer_the_block_that_the_plan_names() -> None:
+    model = mlp()
+    layers = (PlannedLayer("0", 0.25, 1e-3, 1e-4, block=8), PlannedLayer("2", 0.5, 1e-3, 1e-4, block=32))
+    acf.sparsify_(model, SparsityPlan(SPEC, layers, step_seconds=4e-3, planned_seconds=2e-3))
+    sparse = block_sparse_layers(model)
+    assert {name: layer.weight.shape for name, layer in sparse.items()} == {"0": (32, 8, 8), "2": (4, 32, 32)}
+
+
+def test_blocks_to_choose_from_need_the_distribution_by_cost() -> None:
+    spec = acf.BlockSparsity(0.75, block=16, distribution="erk")
+    with pytest.raises(SparsityError, match="set distribution='cost'"):
+        plan(mlp(), torch.randn(32, 64), spec, options=PlanOptions(blocks=(8, 16)))
+
+
+def test_a_block_that_is_no_positive_integer_is_refused() -> None:
+    with pytest.raises(SparsityError, match="pass such as"):
+        PlanOptions(blocks=(0, 16))

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from acf.errors import SparsityError
 from acf.masks import LayerShape, kept_blocks
-from acf.masks.cost import LayerCost, cost_densities, total_seconds
+from acf.masks.cost import LayerChoice, LayerCost, TimeLine, cheapest_choices, total_seconds
 from acf.nn.block_spec import BlockSparsity
 from acf.nn.kind import LayerKind
 from acf.nn.replace import FilterFn
@@ -23,13 +23,17 @@ SLOPE_FACTOR = 3.0
 
 @dataclass(frozen=True)
 class PlannedLayer:
-    """One layer of a plan: its ``density`` (1.0: it stays dense) and seconds of its three passes, dense and planned."""
+    """One layer of a plan: its ``density`` (1.0: it stays dense) and seconds of its three passes, dense and planned.
+
+    ``block`` is the side of its blocks; None stands for the block of the plan's Spec.
+    """
 
     name: str
     density: float
     dense_seconds: float
     planned_seconds: float
     reason: str = ""
+    block: int | None = None
 
 
 @dataclass(frozen=True)
@@ -55,22 +59,38 @@ class SparsityPlan:
         """Density of every layer that becomes sparse."""
         return {layer.name: layer.density for layer in self.layers if layer.density < 1.0}
 
+    @property
+    def blocks(self) -> dict[str, int]:
+        """Side of the blocks of every sparse layer whose block is not the Spec's."""
+        return {layer.name: layer.block for layer in self.layers if layer.density < 1.0 and layer.block is not None}
+
     def __str__(self) -> str:
         whole = f"{1e3 * self.step_seconds:.2f} to {1e3 * self.planned_seconds:.2f} ms, forward and backward"
         lines = [f"{self.speedup:.2f}x for the whole step: {whole}"]
         for layer in self.layers:
             what = "dense" if layer.density >= 1.0 else f"{layer.density:6.1%}"
+            what += f" of {layer.block}" if layer.block else ""
             times = f"{1e3 * layer.dense_seconds:8.3f} -> {1e3 * layer.planned_seconds:8.3f} ms"
-            lines.append(f"  {what:>7}  {times}  {layer.name}{f' ({layer.reason})' if layer.reason else ''}")
+            lines.append(f"  {what:>13}  {times}  {layer.name}{f' ({layer.reason})' if layer.reason else ''}")
         return "\n".join(lines)
 
 
 @dataclass(frozen=True)
 class PlanOptions:
-    """How `acf.plan` measures: ``rounds`` of which the best counts, and whether the step will be a CUDA graph."""
+    """How `acf.plan` measures and what it may choose.
+
+    ``rounds`` of which the best counts, whether the step will be a CUDA graph, and ``blocks``, sides of blocks among
+    which "cost" picks one for each layer; empty, every layer has the Spec's. Small blocks train better in thin layers
+    and run slower, so a mix such as ``blocks=(32, 64)`` may do more than either.
+    """
 
     rounds: int = 5
     cuda_graphs: bool = False
+    blocks: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        if any(type(block) is not int or block < 1 for block in self.blocks):
+            raise SparsityError(f"blocks {self.blocks!r} are not positive integers; pass such as (32, 64)")
 
 
 def plan(
@@ -90,20 +110,32 @@ def plan(
     of the output itself where it is a scalar.
     """
     options = options or PlanOptions()
-    chosen, left_dense = choose_layers(model, spec, filter_fn)
+    if options.blocks and spec.distribution != "cost":
+        raise SparsityError(
+            f"blocks {options.blocks} can only be chosen from by distribution 'cost', not {spec.distribution!r}; "
+            "set distribution='cost', or leave blocks out"
+        )
+    smallest = replace(spec, block=min(options.blocks)) if options.blocks else spec
+    chosen, left_dense = choose_layers(model, smallest, filter_fn)
     if not chosen:
         raise SparsityError(f"no layer of the model can hold blocks of {spec.block!r}; use a smaller block")
     costs = _measure_layers(chosen, example_inputs(model, example), spec, options)
     step = step_seconds(model, example, options.rounds, options.cuda_graphs)
     measured = list(costs.values())
-    other = step - total_seconds(measured, [1.0] * len(measured))
-    densities = _densities(measured, spec, None if speedup is None else step / speedup - other)
+    other = step - sum(cost.dense_seconds for cost in measured)
+    choices = _choose(measured, spec, None if speedup is None else step / speedup - other)
     layers = [
-        PlannedLayer(name, density, cost.dense_seconds, cost.seconds(density), "" if density < 1.0 else "faster dense")
-        for (name, cost), density in zip(costs.items(), densities, strict=True)
+        _planned(name, cost, choice, options) for (name, cost), choice in zip(costs.items(), choices, strict=True)
     ]
     layers += [PlannedLayer(name, 1.0, 0.0, 0.0, reason) for name, reason in left_dense.items()]
-    return SparsityPlan(spec, tuple(layers), step, other + total_seconds(measured, densities))
+    return SparsityPlan(spec, tuple(layers), step, other + total_seconds(choices))
+
+
+def _planned(name: str, cost: LayerCost, choice: LayerChoice, options: PlanOptions) -> PlannedLayer:
+    if choice.density >= 1.0:
+        return PlannedLayer(name, 1.0, cost.dense_seconds, cost.dense_seconds, "faster dense")
+    block = choice.block if options.blocks else None
+    return PlannedLayer(name, choice.density, cost.dense_seconds, choice.seconds, block=block)
 
 
 def sparsify_by_plan(model: nn.Module, planned: SparsityPlan, filter_fn: FilterFn | None) -> SparsitySummary:
@@ -118,39 +150,54 @@ def sparsify_by_plan(model: nn.Module, planned: SparsityPlan, filter_fn: FilterF
     def takes(module: nn.Module, name: str) -> bool:
         return name in densities and (filter_fn is None or filter_fn(module, name))
 
-    return sparsify_blocks(model, planned.spec, takes, densities)
+    return sparsify_blocks(model, planned.spec, takes, densities, planned.blocks)
 
 
-def _densities(costs: list[LayerCost], spec: BlockSparsity, seconds: float | None) -> list[float]:
+def _choose(costs: list[LayerCost], spec: BlockSparsity, seconds: float | None) -> list[LayerChoice]:
     shapes = [cost.shape for cost in costs]
-    even = kept_blocks(shapes, spec.sparsity, "uniform")
-    uniform = [count / shape.block_count for count, shape in zip(even, shapes, strict=True)]
-    if spec.distribution == "cost":
-        return cost_densities(costs, 1.0 - spec.sparsity, total_seconds(costs, uniform) if seconds is None else seconds)
-    counts = kept_blocks(shapes, spec.sparsity, spec.distribution)
-    densities = [count / shape.block_count for count, shape in zip(counts, shapes, strict=True)]
-    return [
-        density if cost.seconds(density) < cost.dense_seconds else 1.0
-        for density, cost in zip(densities, costs, strict=True)
-    ]
+    distribution = "uniform" if spec.distribution == "cost" else spec.distribution
+    counts = kept_blocks(shapes, spec.sparsity, distribution)
+    given = [cost.sparse(count / shape.block_count) for cost, count, shape in zip(costs, counts, shapes, strict=True)]
+    if spec.distribution != "cost":
+        return given
+    return cheapest_choices(costs, 1.0 - spec.sparsity, total_seconds(given) if seconds is None else seconds)
 
 
 def _measure_layers(
     layers: dict[str, tuple[nn.Module, LayerKind]], inputs: dict[str, Tensor], spec: BlockSparsity, options: PlanOptions
 ) -> dict[str, LayerCost]:
-    """Every layer's time as a line over its density; layers alike in kind, shape and input are timed once."""
-    timed: dict[tuple[object, ...], tuple[float, float, float]] = {}
+    """Every layer's time as lines over its density; layers alike in kind, shape and input are timed once."""
+    timed: dict[tuple[object, ...], LayerCost] = {}
     costs: dict[str, LayerCost] = {}
     for name, (layer, kind) in layers.items():
         if name not in inputs:
             continue
-        x, layout = inputs[name], layout_of(name, layer, kind, spec)
+        x = inputs[name]
         alike = (type(layer), repr(layer), tuple(x.shape), x.dtype)
         if alike not in timed:
-            timed[alike] = _time_line(layer, x, spec, options)
-        shape = LayerShape(name, tuple(kind.weight(layer).shape), layout.block_count)
-        costs[name] = LayerCost(shape, *timed[alike])
+            timed[alike] = _measure_layer(name, layer, kind, x, spec, options)
+        costs[name] = replace(timed[alike], shape=replace(timed[alike].shape, name=name))
     return costs
+
+
+def _measure_layer(
+    name: str, layer: nn.Module, kind: LayerKind, x: Tensor, spec: BlockSparsity, options: PlanOptions
+) -> LayerCost:
+    """The cost of one layer with every block that divides it."""
+    shape = tuple(kind.weight(layer).shape)
+    specs = [replace(spec, block=block) for block in options.blocks] or [spec]
+    fitting = [
+        each for each in specs if all(side % part == 0 for side, part in zip(shape, each.block_shape, strict=False))
+    ]
+    if not fitting:
+        layout_of(name, layer, kind, specs[0])  # says which dimension no block divides
+    dense, lines = float("inf"), []
+    for each in fitting:
+        layout = layout_of(name, layer, kind, each)
+        seconds, fixed, slope = _time_line(layer, x, each, options)
+        dense = min(dense, seconds)
+        lines.append(TimeLine(each.block_shape[0], layout.block_count, fixed, slope))
+    return LayerCost(LayerShape(name, shape, lines[0].block_count), dense, tuple(lines))
 
 
 def _time_line(layer: nn.Module, x: Tensor, spec: BlockSparsity, options: PlanOptions) -> tuple[float, float, float]:

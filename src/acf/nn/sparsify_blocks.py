@@ -1,6 +1,7 @@
 """Block sparsity: replacing a model's dense layers by block-sparse ones, in place."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from math import prod
 from typing import Any, cast
 
@@ -29,17 +30,23 @@ def sparsify_blocks(
     spec: BlockSparsity,
     filter_fn: FilterFn | None,
     densities: Mapping[str, float] | None = None,
+    blocks: Mapping[str, int] | None = None,
 ) -> SparsitySummary:
     """Keep the weight blocks of greatest norm, as `acf.sparsify_` does for a `BlockSparsity`.
 
-    ``densities`` by layer take the place of the Spec's sparsity and distribution.
+    ``densities`` by layer take the place of the Spec's sparsity and distribution, and ``blocks`` that of its block
+    for the layers that are named there.
     """
     require_container(model, BlockSparseLayer)
-    chosen, left_dense = choose_layers(model, spec, filter_fn)
+    blocks = blocks or {}
+    chosen, left_dense = choose_layers(model, replace(spec, block=min(blocks.values(), default=spec.block)), filter_fn)
     if not chosen:
         raise SparsityError(_nothing_to_sparsify(model, spec, left_dense))
     _refuse_hooked({name: kind.weight(dense) for name, (dense, kind) in chosen.items()})
-    layouts = {name: layout_of(name, dense, kind, spec) for name, (dense, kind) in chosen.items()}
+    layouts = {
+        name: layout_of(name, dense, kind, replace(spec, block=blocks.get(name, spec.block)))
+        for name, (dense, kind) in chosen.items()
+    }
     shapes = [
         LayerShape(name, tuple(kind.weight(dense).shape), layouts[name].block_count)
         for name, (dense, kind) in chosen.items()

@@ -102,11 +102,11 @@ def _plan(
     model: nn.Module, variant: Variant, sparsity: acf.BlockSparsity, task: Task, filter_fn: FilterFn | None
 ) -> SparsityPlan:
     """Densities by measured times; measured once, for they must not differ between seeds and policies."""
-    key = (sparsity, variant.speedup, variant.dense_layers, variant.width)
+    key = (sparsity, variant.speedup, variant.dense_layers, variant.width, variant.blocks)
     known = _PLANS.get(key)
     if known is None:
         example = task.batch(0, torch.Generator(task.device).manual_seed(0))[0]
-        options = PlanOptions(cuda_graphs=task.device.type == "cuda")
+        options = PlanOptions(cuda_graphs=task.device.type == "cuda", blocks=variant.blocks)
         with autocast(task.device):
             known = plan(model, example, sparsity, variant.speedup, filter_fn, options)
         _PLANS[key] = known

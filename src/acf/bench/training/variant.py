@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from acf.bench.accuracy.methods import Recipe, recipe_of
 from acf.errors import SparsityError
 
-RUN_SETTINGS = ("width", "rate", "block", "dense_layers", "speedup")
+RUN_SETTINGS = ("width", "rate", "block", "dense_layers", "speedup", "blocks")
 
 
 @dataclass(frozen=True)
@@ -16,7 +16,7 @@ class Variant:
     ``static-90/block=64/distribution=erk``, ``rigl-90/block=64/moves=25``. ``width`` and ``rate`` (the peak learning
     rate) override those of the task; ``block`` is the side of a block; ``dense_layers`` names parts of layer names,
     separated by ``+``, that stay dense. With ``distribution=cost`` the densities come from `acf.plan`, for the
-    ``speedup`` of the whole step that is asked for, if one is.
+    ``speedup`` of the whole step that is asked for, if one is, and with ``blocks=32+64`` the block of each layer too.
 
     >>> Variant.parse("static-90/block=64/rate=0.4").rate
     0.4
@@ -29,6 +29,7 @@ class Variant:
     block: int = 64
     dense_layers: tuple[str, ...] = ()
     speedup: float | None = None
+    blocks: tuple[int, ...] = ()
 
     @classmethod
     def parse(cls, name: str) -> "Variant":
@@ -51,6 +52,7 @@ class Variant:
             block=block,
             dense_layers=tuple(own["dense_layers"].split("+")) if "dense_layers" in own else (),
             speedup=_number(own["speedup"], name) if "speedup" in own else None,
+            blocks=tuple(int(_number(side, name)) for side in own["blocks"].split("+")) if "blocks" in own else (),
         )
 
     @property
