@@ -75,6 +75,7 @@ def test_a_plan_prints_as_a_table_of_layers() -> None:
 def test_a_plan_may_choose_a_block_for_each_layer() -> None:
     found = plan(mlp(), torch.randn(32, 64), SPEC, options=PlanOptions(rounds=1, blocks=(8, 16)))
     assert {layer.block for layer in found.layers if layer.density < 1.0} <= {8, 16}
+    assert [layer.reason for layer in found.layers if layer.name == "4"] == ["none of the blocks (8, 16) divides it"]
 
 
 def test_sparsify_gives_every_layer_the_block_that_the_plan_names() -> None:

@@ -1,5 +1,6 @@
 """Moving blocks never makes the host wait for the device: no operation whose result the host must read."""
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -65,7 +66,9 @@ def no_waiting() -> Iterator[None]:
     """Refuse operations that wait, by name and, on a GPU, as the driver sees them."""
     with RefuseWaiting():
         if torch.cuda.is_available():
-            torch.cuda.set_sync_debug_mode("error")
+            with warnings.catch_warnings():  # torch says that the mode is a prototype
+                warnings.simplefilter("ignore")
+                torch.cuda.set_sync_debug_mode("error")
         try:
             yield
         finally:

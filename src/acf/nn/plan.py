@@ -119,7 +119,12 @@ def plan(
     chosen, left_dense = choose_layers(model, smallest, filter_fn)
     if not chosen:
         raise SparsityError(f"no layer of the model can hold blocks of {spec.block!r}; use a smaller block")
-    costs = _measure_layers(chosen, example_inputs(model, example), spec, options)
+    specs = [replace(spec, block=block) for block in options.blocks] or [spec]
+    if options.blocks:
+        undivided = [name for name, (layer, kind) in chosen.items() if not _fitting(layer, kind, specs)]
+        left_dense |= dict.fromkeys(undivided, f"none of the blocks {options.blocks} divides it")
+        chosen = {name: each for name, each in chosen.items() if name not in undivided}
+    costs = _measure_layers(chosen, example_inputs(model, example), specs, options)
     step = step_seconds(model, example, options.rounds, options.cuda_graphs)
     measured = list(costs.values())
     other = step - sum(cost.dense_seconds for cost in measured)
@@ -164,7 +169,10 @@ def _choose(costs: list[LayerCost], spec: BlockSparsity, seconds: float | None) 
 
 
 def _measure_layers(
-    layers: dict[str, tuple[nn.Module, LayerKind]], inputs: dict[str, Tensor], spec: BlockSparsity, options: PlanOptions
+    layers: dict[str, tuple[nn.Module, LayerKind]],
+    inputs: dict[str, Tensor],
+    specs: list[BlockSparsity],
+    options: PlanOptions,
 ) -> dict[str, LayerCost]:
     """Every layer's time as lines over its density; layers alike in kind, shape and input are timed once."""
     timed: dict[tuple[object, ...], LayerCost] = {}
@@ -175,29 +183,23 @@ def _measure_layers(
         x = inputs[name]
         alike = (type(layer), repr(layer), tuple(x.shape), x.dtype)
         if alike not in timed:
-            timed[alike] = _measure_layer(name, layer, kind, x, spec, options)
+            fitting = _fitting(layer, kind, specs) or specs  # with one block, `layout_of` refuses by name
+            layouts = [layout_of(name, layer, kind, each) for each in fitting]
+            times = [_time_line(layer, x, each, options) for each in fitting]
+            lines = tuple(
+                TimeLine(layout.block_height, layout.block_count, fixed, slope)
+                for layout, (_, fixed, slope) in zip(layouts, times, strict=True)
+            )
+            shape = LayerShape(name, tuple(kind.weight(layer).shape), layouts[0].block_count)
+            timed[alike] = LayerCost(shape, min(dense for dense, _, _ in times), lines)
         costs[name] = replace(timed[alike], shape=replace(timed[alike].shape, name=name))
     return costs
 
 
-def _measure_layer(
-    name: str, layer: nn.Module, kind: LayerKind, x: Tensor, spec: BlockSparsity, options: PlanOptions
-) -> LayerCost:
-    """The cost of one layer with every block that divides it."""
-    shape = tuple(kind.weight(layer).shape)
-    specs = [replace(spec, block=block) for block in options.blocks] or [spec]
-    fitting = [
-        each for each in specs if all(side % part == 0 for side, part in zip(shape, each.block_shape, strict=False))
-    ]
-    if not fitting:
-        layout_of(name, layer, kind, specs[0])  # says which dimension no block divides
-    dense, lines = float("inf"), []
-    for each in fitting:
-        layout = layout_of(name, layer, kind, each)
-        seconds, fixed, slope = _time_line(layer, x, each, options)
-        dense = min(dense, seconds)
-        lines.append(TimeLine(each.block_shape[0], layout.block_count, fixed, slope))
-    return LayerCost(LayerShape(name, shape, lines[0].block_count), dense, tuple(lines))
+def _fitting(layer: nn.Module, kind: LayerKind, specs: list[BlockSparsity]) -> list[BlockSparsity]:
+    """The Specs whose block divides the layer."""
+    shape = kind.weight(layer).shape[:2]
+    return [spec for spec in specs if not any(side % part for side, part in zip(shape, spec.block_shape, strict=True))]
 
 
 def _time_line(layer: nn.Module, x: Tensor, spec: BlockSparsity, options: PlanOptions) -> tuple[float, float, float]:
