@@ -53,6 +53,9 @@ def test_a_run_of_fixed_time_ends_with_it(text_task: Task, monkeypatch: pytest.M
     run = train_variant(text_task, Variant.parse("static-50/block=32/batch=1"), 0, length)
     assert [point.seconds for point in run.curve] == [2.0, 4.0, 6.0]
     assert run.steps == 5 + 6  # of the six steps that were estimated, five may warm up
+    before = len(loop._CALIBRATIONS)
+    again = train_variant(text_task, Variant.parse("static-50/block=32/batch=1"), 1, length)
+    assert (again.steps, len(loop._CALIBRATIONS)) == (run.steps, before)
 
 
 def test_compilation_is_what_the_warm_up_takes_beyond_its_steps(

@@ -30,7 +30,9 @@ def test_curves_by_seconds_and_joules_and_the_frontier_are_drawn(make_run: MakeR
     texts = [text.text for text in root.iter(f"{SVG}text")]
     assert {"validation loss by seconds", "validation loss by joules", "seconds of training"} <= set(texts)
     assert "1  dense, mean of 2 runs" in texts
-    assert len(list(root.iter(f"{SVG}polyline"))) == 3 + 3 + 2
+    assert (
+        len(list(root.iter(f"{SVG}polyline"))) == 4 + 4 + 2
+    )  # three curves and the baseline's final quality, twice; dense and sparse variants
     assert len(list(root.iter(f"{SVG}circle"))) == 2  # a variant that diverged has no place on the frontier
     assert any("gpt on <gpu>" in (text or "") for text in texts)
 

@@ -3,7 +3,7 @@
 import gc
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import torch
@@ -126,7 +126,7 @@ def _schedule(task: Task, variant: Variant, length: RunLength) -> tuple[Schedule
     """The course of a run of ``length``; a timed one needs an estimate of the step time."""
     if not length.seconds:
         return StepSchedule(length.steps or task.steps(length.epochs, variant.sizes(task.spec).batch)), None
-    key = (variant.sizes(task.spec), variant.name, str(task.device))
+    key = (replace(variant.sizes(task.spec), rate=0.0, weight_decay=0.0), variant.name, str(task.device))
     if key not in _CALIBRATIONS:
         _CALIBRATIONS[key] = _calibrate(task, variant)
     return ClockSchedule(length.seconds, _CALIBRATIONS[key].step_seconds), _CALIBRATIONS[key]

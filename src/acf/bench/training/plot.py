@@ -20,7 +20,10 @@ EARLY_SHARE = 0.2
 
 
 def training_svg(comparison: TrainingComparison) -> str:
-    """An SVG file: means over the seeds of each variant; the frontier joins dense variants, and sparse ones."""
+    """An SVG file: means over the seeds of each variant; a dotted line marks the final quality of the baseline.
+
+    The frontier joins the dense variants, and the sparse ones.
+    """
     names = comparison.variants()
     if not names:
         raise DataError("the record holds no run, so there is nothing to draw; train first")
@@ -64,15 +67,20 @@ def _mean_point(points: Sequence[CurvePoint]) -> CurvePoint:
 
 def _panel_of_curves(comparison: TrainingComparison, curves: Sequence[MeanCurve], across: str, width: int) -> list[str]:
     points = [curve.values(across) for curve in curves]
-    late = [y for values in points for x, y in values if x >= EARLY_SHARE * values[-1][0]]
+    late = [y for values in points for x, y in values if x > EARLY_SHARE * values[-1][0]]
     if not late:
         return []
     most = max(x for values in points for x, _ in values)
     left = 0 if across == "seconds" else WIDTH_PX - width
     titles = (f"{comparison.task.quality} by {across}", f"{across} of training", comparison.task.quality)
     panel = Panel(left, 0, width, CURVES_PX, titles, Span(0.0, 1.04 * most), Span.over(late))
-    styles = [_style(index) for index in range(len(points))]
-    return panel.draw([Line(tuple(values), *style) for values, style in zip(points, styles, strict=True)])
+    final = comparison.summaries()[0].quality
+    lines = [Line(((0.0, final), (1.04 * most, final)), REFERENCE_COLOUR, DASHES[2])] if isfinite(final) else []
+    for index, values in enumerate(points):
+        colour, dash = _style(index)
+        dots = (Dot(colour, ""),) if len(values) == 1 else ()  # one point makes no line
+        lines.append(Line(tuple(values), colour, dash, dots))
+    return panel.draw(lines)
 
 
 def _frontier(comparison: TrainingComparison, names: Sequence[str]) -> list[str]:
@@ -112,8 +120,8 @@ def _legend(comparison: TrainingComparison, names: Sequence[str]) -> list[str]:
         seeds = "1 run" if runs == 1 else f"mean of {runs} runs"
         parts.append(f'<text x="112" y="{y}">{index + 1}  {escape(name)}, {seeds}</text>')
     y = top + LEGEND_LINE_PX * len(names)
-    joined = "frontier: solid line through dense variants, dashed line through sparse ones"
-    return [*parts, f'<text x="64" y="{y}">{escape(_where(comparison))}; {joined}</text>']
+    lines = "dotted: final quality of 1; below, solid: dense variants, dashed: sparse ones"
+    return [*parts, f'<text x="64" y="{y}">{escape(_where(comparison))}; {lines}</text>']
 
 
 def _where(comparison: TrainingComparison) -> str:
