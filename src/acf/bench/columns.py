@@ -13,6 +13,7 @@ from acf.columns import (
     Column,
     Format,
     markdown_table,
+    shown_in,
     si_format,
     terminal_table,
 )
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
     from acf.bench.simulators import SimulatorTiming
     from acf.bench.traces import TraceFigures
     from acf.bench.tracking.recording import Tracked
-    from acf.bench.training.comparison import TrainingComparison, VariantSummary
+    from acf.bench.training.record import TrainingComparison, Trial
+    from acf.bench.training.summary import VariantSummary
 
 _SECONDS = si_format("s")
 _NUMBER = Format(str)
@@ -66,40 +68,117 @@ def accuracy_markdown(comparison: "Comparison") -> str:
     return f"{heading}\n\n{commands}\n\n{markdown_table(ACCURACY, comparison.summaries())}"
 
 
+_TIMES, _OUTCOMES = "times", "outcomes"
 TRAINING_RUNS: "tuple[Column[VariantSummary], ...]" = (
     Column("variant", "variant", lambda summary: summary.variant),
-    Column("runs", "seeds", lambda summary: summary.runs, _NUMBER),
-    Column("seconds", "seconds", lambda summary: summary.seconds, Format("{:.1f}".format)),
-    Column("step_ms", "ms/step", lambda summary: summary.step_ms, Format("{:.2f}".format)),
-    Column("speedup", "speedup", lambda summary: summary.speedup, RATIO, "seconds of the first variant over these"),
+    Column("runs", "seeds", lambda summary: summary.runs, _NUMBER, places=(_TIMES,)),
+    Column("seconds", "seconds", lambda summary: summary.seconds, Format("{:.1f}".format), places=(_TIMES,)),
+    Column("step_ms", "ms/step", lambda summary: summary.step_ms, Format("{:.2f}".format), places=(_TIMES,)),
+    Column(
+        "speedup",
+        "speedup",
+        lambda summary: summary.speedup,
+        RATIO,
+        "seconds of the first variant over these",
+        places=(_TIMES,),
+    ),
+    Column(
+        "compile_seconds",
+        "compile",
+        lambda summary: summary.compile_seconds,
+        Format("{:.1f}".format),
+        "seconds of compilation, tuning and capture at the first use, not part of seconds",
+        places=(_TIMES,),
+    ),
+    Column(
+        "whole_seconds",
+        "with compilation",
+        lambda summary: summary.whole_seconds,
+        Format("{:.1f}".format),
+        "seconds of all steps and of the compilation",
+        places=(_TIMES,),
+    ),
+    Column("joules", "joules", lambda summary: summary.joules, Format("{:,.0f}".format), places=(_TIMES,)),
+    Column(
+        "energy_ratio",
+        "energy",
+        lambda summary: summary.energy_ratio,
+        RATIO,
+        "joules of the first variant over these",
+        places=(_TIMES,),
+    ),
+    Column("peak_gib", "GiB", lambda summary: summary.peak_gib, Format("{:.1f}".format), places=(_TIMES,)),
     Column(
         "quality",
         "quality",
         lambda summary: (summary.quality, summary.quality_deviation),
         Format(lambda spread: "{:.3f} ± {:.3f}".format(*spread)),
         "mean and sample deviation over seeds",
+        places=(_OUTCOMES,),
     ),
-    Column("quality_gap", "better by", lambda summary: summary.quality_gap, Format("{:+.3f}".format)),
+    Column(
+        "quality_gap", "better by", lambda summary: summary.quality_gap, Format("{:+.3f}".format), places=(_OUTCOMES,)
+    ),
     Column(
         "seconds_to_baseline",
         "seconds to baseline",
         lambda summary: summary.seconds_to_baseline,
         Format("{:.1f}".format),
         "until the first variant's final quality is reached",
+        places=(_OUTCOMES,),
     ),
-    Column("joules", "joules", lambda summary: summary.joules, Format("{:,.0f}".format)),
-    Column("energy_ratio", "energy", lambda summary: summary.energy_ratio, RATIO, "joules of the first over these"),
-    Column("peak_gib", "GiB", lambda summary: summary.peak_gib, Format("{:.1f}".format)),
-    Column("sparsity", "weights absent", lambda summary: summary.sparsity, SHARE),
-    Column("moves", "moves", lambda summary: summary.moves, Format("{:.0f}".format)),
+    Column(
+        "sooner",
+        "sooner",
+        lambda summary: summary.sooner,
+        RATIO,
+        "seconds of the first variant over seconds to baseline",
+        places=(_OUTCOMES,),
+    ),
+    Column("sparsity", "weights absent", lambda summary: summary.sparsity, SHARE, places=(_OUTCOMES,)),
+    Column("moves", "moves", lambda summary: summary.moves, Format("{:.0f}".format), places=(_OUTCOMES,)),
+    Column(
+        "rate",
+        "rate",
+        lambda summary: summary.rate,
+        Format("{:g}".format),
+        "peak learning rate",
+        places=(_OUTCOMES,),
+    ),
 )
-"""`acf bench training`: one row for each variant."""
+"""`acf bench training`: one row for each variant, in two tables."""
 
 
-def training_table(comparison: "TrainingComparison") -> Table:
-    """Time, quality, energy and memory of every variant, beside the first."""
-    task = comparison.task
-    return terminal_table(TRAINING_RUNS, comparison.summaries(), f"{task.name}, width {task.width}: {task.quality}")
+def training_tables(comparison: "TrainingComparison") -> list[Table]:
+    """Time, energy and memory of every variant beside the first; then quality; then what was tried before, if any."""
+    rows, name = comparison.summaries(), f"{comparison.task.name}, width {comparison.task.width}"
+    times = "seconds: the training loop; compilation and measurements of quality are not in it"
+    outcomes = "sooner: seconds of the first variant over seconds until its final quality was reached"
+    tables = [
+        terminal_table(shown_in(_TIMES, TRAINING_RUNS), rows, f"{name}: time, energy and memory", times),
+        terminal_table(shown_in(_OUTCOMES, TRAINING_RUNS), rows, f"{name}: {comparison.task.quality}", outcomes),
+    ]
+    return [*tables, trials_table(comparison)] if comparison.trials else tables
+
+
+TRIALS: "tuple[Column[Trial], ...]" = (
+    Column("variant", "variant", lambda trial: trial.variant),
+    Column("rate", "rate", lambda trial: trial.rate, Format("{:g}".format)),
+    Column("weight_decay", "weight decay", lambda trial: trial.weight_decay, Format("{:g}".format)),
+    Column("quality", "held-out quality", lambda trial: trial.quality, Format("{:.3f}".format, absent="diverged")),
+    Column("steps", "steps", lambda trial: trial.steps, COUNT),
+)
+"""`acf bench training --tune-rates`: one row for each setting that was tried."""
+
+
+def trials_table(comparison: "TrainingComparison") -> Table:
+    """Every learning rate and weight decay that was tried, with its quality on held-out training data."""
+    edges = comparison.at_the_edge()
+    caption = f"best at the end of the tried rates, a better one may lie beyond: {', '.join(edges)}" if edges else ""
+    share = f"{comparison.tuning_share or 1.0:.0%} of a run each"
+    return terminal_table(
+        TRIALS, comparison.trials, f"settings tried, {share}", caption, section=lambda trial: trial.variant
+    )
 
 
 _POINTS = Format(lambda share: f"{100 * share:.1f} pp")

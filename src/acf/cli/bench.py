@@ -53,17 +53,18 @@ def accuracy(options: "AccuracyOptions", spec: "TrainingSpec", as_json: Json = F
 
 @spec_command(app, options="acf.bench.training.bench:TrainingOptions")
 def training(options: "TrainingOptions", as_json: Json = False) -> None:
-    """Train dense and sparse variants in turns: seconds, joules, memory and quality of the same runs."""
-    from acf.bench.columns import training_table
+    """Train dense and sparse variants in turns, or show records of such runs: seconds, joules, memory and quality."""
+    from acf.bench.columns import training_tables
     from acf.bench.training.bench import run_training_bench
     from acf.terminal import progress, show
 
-    with progress(visible=not as_json) as on_progress:
+    with progress(visible=not as_json and not options.render) as on_progress:
         comparison = run_training_bench(options, on_progress)
     if as_json:
         print_json(comparison.to_dict())
-    else:
-        show(training_table(comparison))
+        return
+    for table in training_tables(comparison):
+        show(table)
 
 
 @spec_command(app, spec="acf.bench.tracking.recording:TrackingSpec")

@@ -62,6 +62,11 @@ class EnergyMeter:
         spent = None if joules is None or self._joules is None else joules - self._joules
         self.reading = EnergyReading(seconds, spent, self._idle_watts, self.source)
 
+    def joules_so_far(self) -> float | None:
+        """Joules since the block began, while it runs; None where nothing can be measured."""
+        joules = self._read()
+        return None if joules is None or self._joules is None else joules - self._joules
+
     def _read(self) -> float | None:
         return self.read_joules() if self.read_joules else None
 

@@ -1,65 +1,53 @@
-"""Variants beside each other: alternation, resuming, and what the rows say."""
+"""Variants beside each other: alternation, resuming, tuned learning rates."""
 
-import gzip
-import struct
+import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
-import torch
 
-from acf.bench.training.comparison import ComparisonOptions, TrainingComparison, compare_variants, load_comparison
-from acf.bench.training.run import CurvePoint, RunLength, TrainingRun
-from acf.bench.training.task import TASKS, Task, load_task
-from acf.errors import DataError, FileError
+from acf.bench.training import comparison, tuning
+from acf.bench.training.comparison import ComparisonOptions, compare_variants
+from acf.bench.training.image_task import ImageTask
+from acf.bench.training.record import TrainingComparison, load_comparison
+from acf.bench.training.run import RunLength, TrainingRun
+from acf.bench.training.task import Task
+from acf.bench.training.tuning import TuningOptions, try_settings
+from acf.bench.training.variant import Variant
+from acf.errors import DataError
+from tests.bench.training.conftest import MakeRun
+
+OnStep = Callable[[float], None]
 
 LENGTH = RunLength(epochs=1, measurements=2)
+SHORT = RunLength(steps=2, measurements=1)
+
+
+def silent(what: str, share: float) -> None:
+    assert 0.0 <= share <= 1.0
 
 
 @pytest.fixture
-def task(tmp_path: Path) -> Task:
-    """Random grey images in the layout of Fashion-MNIST; class c has bright rows c and c + 1, so it can be learnt."""
-    folder = tmp_path / "fashion-mnist"
-    folder.mkdir()
-    generator = np.random.default_rng(0)
-    for part, count in (("train", 512), ("t10k", 128)):
-        labels = generator.integers(0, 10, count).astype(np.uint8)
-        images = generator.integers(0, 60, (count, 28, 28)).astype(np.uint8)
-        for image, label in zip(images, labels, strict=True):
-            image[2 * label : 2 * label + 2] += 180
-        for name, values in ((f"{part}-images-idx3-ubyte.gz", images), (f"{part}-labels-idx1-ubyte.gz", labels)):
-            header = struct.pack(f">{1 + values.ndim}I", 0x0800 + values.ndim, *values.shape)
-            (folder / name).write_bytes(gzip.compress(header + values.tobytes()))
-    return load_task(TASKS["small"], tmp_path, tmp_path / "cache", torch.device("cpu"))
+def quick(monkeypatch: pytest.MonkeyPatch, make_run: MakeRun) -> None:
+    """Nothing is trained; quality is best at a learning rate of 0.4, and held-out data is a point easier."""
+
+    def made(task: ImageTask, variant: Variant, seed: int, length: RunLength, on_step: OnStep = print) -> TrainingRun:
+        sizes = variant.sizes(task.spec)
+        if on_step is not print:
+            on_step(1.0)
+        easier = 1.0 if len(task.images) < 320 else 0.0
+        quality = 90.0 - 10.0 * abs(sizes.rate - 0.4) + easier
+        settings = {"rate": sizes.rate, "weight_decay": sizes.weight_decay}
+        return make_run(variant.name, seed, 1.0, (quality,), **settings)
+
+    monkeypatch.setattr(comparison, "train_variant", made)
+    monkeypatch.setattr(tuning, "train_variant", made)
 
 
-def run(
-    variant: str, seed: int, seconds: float, qualities: tuple[float, ...], joules: float | None = None
-) -> TrainingRun:
-    curve = tuple(CurvePoint(i + 1, seconds * (i + 1) / len(qualities), q) for i, q in enumerate(qualities))
-    return TrainingRun(
-        variant=variant,
-        seed=seed,
-        steps=len(qualities),
-        seconds=seconds,
-        warm_up_seconds=1.0,
-        step_ms=1.0,
-        peak_gib=1.0,
-        quality=qualities[-1],
-        sparsity=0.0,
-        parameters=1,
-        moves=0,
-        joules=joules,
-        idle_watts=None,
-        energy_source="",
-        curve=curve,
-    )
-
-
-def test_variants_take_turns_and_a_second_call_makes_no_run_again(task: Task, tmp_path: Path) -> None:
+def test_variants_take_turns_and_a_second_call_makes_no_run_again(image_task: Task, tmp_path: Path) -> None:
     options = ComparisonOptions(("dense", "rigl-50/block=16/moves=2"), seeds=2, out=tmp_path / "runs.json")
-    first = compare_variants(task, LENGTH, options, lambda what, share: None)
+    first = compare_variants(image_task, LENGTH, options, silent)
     assert [(each.variant.partition("-")[0], each.seed) for each in first.runs] == [
         ("dense", 0),
         ("rigl", 0),
@@ -68,41 +56,71 @@ def test_variants_take_turns_and_a_second_call_makes_no_run_again(task: Task, tm
     ]
     assert all(each.quality > 15.0 for each in first.runs)
     assert first.runs[1].moves >= 1
-    again = compare_variants(task, LENGTH, options, lambda what, share: pytest.fail("a run was made again"))
+    again = compare_variants(image_task, LENGTH, options, lambda what, share: pytest.fail("a run was made again"))
     assert again.to_dict() == load_comparison(tmp_path / "runs.json").to_dict() == first.to_dict()
 
 
-def test_a_record_of_another_task_is_not_continued(task: Task, tmp_path: Path) -> None:
-    other = TrainingComparison(replace(task.spec, batch=7), LENGTH, True, {})
-    other.save(tmp_path / "runs.json")
-    with pytest.raises(DataError, match="another task or length"):
-        compare_variants(task, LENGTH, ComparisonOptions(("dense",), 1, tmp_path / "runs.json"), lambda *_: None)
+@pytest.mark.usefixtures("quick")
+def test_what_a_stopped_call_has_finished_is_kept(image_task: Task, tmp_path: Path) -> None:
+    options = ComparisonOptions(("dense",), seeds=3, out=tmp_path / "runs.json", command="first")
+
+    def stop_in_the_second(what: str, share: float) -> None:
+        if "seed 1" in what:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        compare_variants(image_task, SHORT, options, stop_in_the_second)
+    assert [run.seed for run in load_comparison(tmp_path / "runs.json").runs] == [0]
+    done = compare_variants(image_task, SHORT, replace(options, command="second"), silent)
+    assert [(run.seed, done.sessions[run.session]["command"]) for run in done.runs] == [
+        (0, "first"),
+        (1, "second"),
+        (2, "second"),
+    ]
 
 
-def test_a_damaged_record_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "runs.json").write_text('{"task": {}}')
-    with pytest.raises(FileError, match="no record of `acf bench training`"):
-        load_comparison(tmp_path / "runs.json")
+@pytest.mark.usefixtures("quick")
+def test_a_record_of_another_task_or_machine_is_not_continued(image_task: Task, tmp_path: Path) -> None:
+    path = tmp_path / "runs.json"
+    options = ComparisonOptions(("dense",), 1, path)
+    TrainingComparison(replace(image_task.spec, batch=7), SHORT, True, [{}]).save(path)
+    with pytest.raises(DataError, match=r"task\.batch 7, and this comparison 32"):
+        compare_variants(image_task, SHORT, options, silent)
+    TrainingComparison(image_task.spec, replace(SHORT, steps=9), True, [{}]).save(path)
+    with pytest.raises(DataError, match=r"length\.steps 9, and this comparison 2"):
+        compare_variants(image_task, SHORT, options, silent)
+    TrainingComparison(image_task.spec, SHORT, True, [{"device": "abacus"}]).save(path)
+    with pytest.raises(DataError, match="device abacus"):
+        compare_variants(image_task, SHORT, options, silent)
 
 
-def test_rows_compare_with_the_first_variant() -> None:
-    comparison = TrainingComparison(TASKS["resnet18"], LENGTH, True, {})
-    comparison.runs += [run("dense", 0, 10.0, (50.0, 90.0), 100.0), run("static-90", 0, 5.0, (80.0, 100.0), 50.0)]
-    dense, sparse = comparison.summaries()
-    assert (dense.speedup, dense.quality_gap, dense.seconds_to_baseline) == (1.0, 0.0, 10.0)
-    assert (sparse.speedup, sparse.quality_gap, sparse.energy_ratio) == (2.0, 10.0, 2.0)
-    assert sparse.seconds_to_baseline == pytest.approx(3.75)  # half-way between 80 % at 2.5 s and 100 % at 5 s
+@pytest.mark.usefixtures("quick")
+def test_every_variant_trains_at_its_best_rate_and_all_that_was_tried_is_kept(image_task: Task, tmp_path: Path) -> None:
+    names, path = ("dense", "static-50/block=16", "dense/rate=0.3"), tmp_path / "runs.json"
+    options = ComparisonOptions(names, 2, path, TuningOptions(rates=(0.1, 0.3, 0.5, 0.8), share=0.5))
+    done = compare_variants(image_task, SHORT, options, silent)
+    assert [(trial.variant, trial.rate) for trial in done.trials] == [
+        (variant, rate) for variant in names[:2] for rate in (0.1, 0.3, 0.5, 0.8)
+    ]
+    assert [trial.quality for trial in done.trials[:4]] == pytest.approx([88.0, 90.0, 90.0, 87.0])
+    assert [(run.rate, run.quality) for run in done.runs[:3]] == [(0.3, 89.0), (0.3, 89.0), (0.3, 89.0)]
+    assert json.loads(path.read_text())["tuning_share"] == 0.5
+    again = compare_variants(image_task, SHORT, options, lambda what, share: pytest.fail("a run was made again"))
+    assert again == done
 
 
-def test_a_loss_is_better_when_lower_and_may_never_be_reached() -> None:
-    comparison = TrainingComparison(TASKS["gpt"], LENGTH, False, {})
-    comparison.runs += [run("dense", 0, 10.0, (3.0, 2.0)), run("static-90", 0, 5.0, (3.0, 2.5))]
-    sparse = comparison.summaries()[1]
-    assert sparse.quality_gap == -0.5
-    assert sparse.seconds_to_baseline is None
-    assert sparse.energy_ratio is None
+@pytest.mark.usefixtures("quick")
+def test_a_record_at_another_learning_rate_is_not_continued(image_task: Task, tmp_path: Path) -> None:
+    tuned = ComparisonOptions(("dense",), 1, tmp_path / "runs.json", TuningOptions(rates=(0.1,)))
+    compare_variants(image_task, SHORT, tuned, silent)
+    with pytest.raises(DataError, match=r"dense has runs at the learning rate 0\.1 and at 0\.2"):
+        compare_variants(image_task, SHORT, replace(tuned, tuning=TuningOptions()), silent)
+    with pytest.raises(DataError, match=r"tuning_share 1\.0, and this comparison 0\.5"):
+        compare_variants(image_task, SHORT, replace(tuned, tuning=TuningOptions(rates=(0.1,), share=0.5)), silent)
 
 
-def test_without_data_the_remedy_is_named(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="pass --data"):
-        load_task(TASKS["gpt"], None, tmp_path, torch.device("cpu"))
+def test_a_trial_trains_on_the_part_that_is_not_held_out(image_task: ImageTask) -> None:
+    variant = Variant.parse("dense/rate=0.05")
+    trial = try_settings(image_task.for_tuning(), variant, RunLength(epochs=1, measurements=1))
+    assert (trial.rate, trial.steps) == (0.05, 288 // 32)
+    assert trial.quality is not None

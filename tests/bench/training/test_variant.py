@@ -2,6 +2,7 @@
 
 import pytest
 
+from acf.bench.training.task import TASKS
 from acf.bench.training.variant import Variant
 from acf.errors import SparsityError
 
@@ -18,7 +19,24 @@ def test_a_dense_variant_has_no_sparsity() -> None:
     assert Variant.parse("dense/width=64").is_dense
 
 
-@pytest.mark.parametrize("name", ["densest", "static-90/width=wide", "static-90/colour=red"])
+def test_sizes_of_a_variant_override_those_of_the_task() -> None:
+    sizes = Variant.parse("dense/layers=6/batch=8/decay=0.05/rate=0.001").sizes(TASKS["gpt"])
+    assert (sizes.layers, sizes.batch, sizes.weight_decay, sizes.rate) == (6, 8, 0.05, 0.001)
+    assert (sizes.width, sizes.context) == (1024, 1024)
+
+
+def test_a_network_for_images_has_no_depth_to_choose() -> None:
+    with pytest.raises(SparsityError, match="resnet18 has a fixed depth"):
+        Variant.parse("dense/layers=6").sizes(TASKS["resnet18"])
+
+
+def test_options_of_the_plan_are_read_by_their_names() -> None:
+    assert Variant.parse("static-90/distribution=cost/plan_rounds=9").plan == {"rounds": 9}
+    with pytest.raises(SparsityError, match=r"setting 'plan_colour' in variant .* is not known; use plan_rounds"):
+        Variant.parse("static-90/plan_colour=red")
+
+
+@pytest.mark.parametrize("name", ["dense/batch=0", "densest", "static-90/width=wide", "static-90/colour=red"])
 def test_a_name_that_means_nothing_is_refused(name: str) -> None:
     with pytest.raises(SparsityError):
         Variant.parse(name)

@@ -1,21 +1,27 @@
 """The options of `acf bench training`, and running what they ask for."""
 
-from dataclasses import dataclass, replace
+import shlex
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 import torch
 
 from acf.bench import OnProgress
 from acf.bench.machine import choose_device
-from acf.bench.training.comparison import ComparisonOptions, TrainingComparison, compare_variants
+from acf.bench.training.comparison import ComparisonOptions, compare_variants
+from acf.bench.training.load import load_task
+from acf.bench.training.record import TrainingComparison, load_comparison, merge
 from acf.bench.training.run import RunLength
-from acf.bench.training.task import TASKS, TaskSpec, load_task
+from acf.bench.training.task import TASKS, TaskSpec
+from acf.bench.training.tuning import TuningOptions
 from acf.bench.training.variant import Variant
-from acf.errors import SparsityError
-from acf.files import cache_directory
+from acf.errors import FileError, SparsityError
+from acf.files import cache_directory, write_whole
 from acf.options import option
 
 DEFAULT_VARIANTS = "dense,static-90/block=64/distribution=cost,rigl-90/block=64/distribution=cost/moves=33"
+NOT_IN_COMMAND = ("data", "out", "plot", "render")
+"""Options that are paths of one machine, and say nothing about the runs."""
 
 
 @dataclass(frozen=True)
@@ -27,16 +33,26 @@ class TrainingOptions:
     seeds: int = option(3, "Runs of every variant, from seed 0.", min=1)
     epochs: float = option(0.0, "Passes over the data.", min=0)
     steps: int = option(0, "Optimizer steps, in place of epochs.", min=0)
-    seconds: float = option(0.0, "Seconds of training, in place of epochs; sparse runs then take more steps.", min=0)
+    seconds: float = option(0.0, "Seconds of training, in place of epochs; faster variants take more steps.", min=0)
     measurements: int = option(12, "How often quality is measured on the way, the end included.", min=1)
+    tune_rates: tuple[float, ...] = option((), "Learning rates to try for every variant, on held-out training data.")
+    tune_decays: tuple[float, ...] = option((), "Weight decays to try at the best rate, likewise.")
+    tune_share: float = option(1.0, "Length of a trial as a share of a run.", min=0, max=1)
     width: int = option(0, "Width of the network; 0: the task's.", min=0)
     batch: int = option(0, "Examples of a step; 0: the task's.", min=0)
     examples: int = option(0, "Training images to use; 0: all.", min=0)
+    attention: str = option("", "Attention that a GPT tries first on a GPU: cudnn, flash, efficient; default: cudnn.")
     device: str = option("auto", "auto, cpu or cuda.")
     data: Path | None = option(  # noqa: RUF009
         None, "Folder of the image sets, or the corpus of a GPT.", environment="ACF_DATA"
     )
     out: Path | None = option(None, "JSON of the runs; runs in it are not repeated.")  # noqa: RUF009
+    plot: Path | None = option(None, "SVG of the curves and of the frontier.")  # noqa: RUF009
+    render: tuple[Path, ...] = option((), "Records to show together, separated by commas; nothing is trained.")
+
+    def __post_init__(self) -> None:
+        if self.plot is not None and self.plot.suffix != ".svg":
+            raise FileError(f"--plot {self.plot} does not end in .svg, the format that is drawn; pass such as runs.svg")
 
     @property
     def spec(self) -> TaskSpec:
@@ -44,11 +60,14 @@ class TrainingOptions:
         if self.task not in TASKS:
             raise SparsityError(f"task {self.task!r} is not one of {', '.join(TASKS)}; use one of these names")
         spec = TASKS[self.task]
+        if self.attention and not spec.context:
+            raise SparsityError(f"--attention {self.attention} is a GPT's, and {self.task} has none; leave it out")
         return replace(
             spec,
             width=self.width or spec.width,
             batch=self.batch or spec.batch,
             examples=self.examples or spec.examples,
+            attention=self.attention or spec.attention,
         )
 
     @property
@@ -60,15 +79,46 @@ class TrainingOptions:
         epochs = self.epochs if given else 12.0
         return RunLength(epochs, self.steps, self.seconds, self.measurements)
 
+    @property
+    def command(self) -> str:
+        """The command that repeats these runs, without paths."""
+        words = ["acf", "bench", "training"]
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if value != each.default and each.name not in NOT_IN_COMMAND:
+                text = ",".join(f"{part:g}" for part in value) if isinstance(value, tuple) else str(value)
+                words += [f"--{each.name.replace('_', '-')}", text]
+        return shlex.join(words)
+
 
 def run_training_bench(options: TrainingOptions, on_progress: OnProgress) -> TrainingComparison:
-    """Train what the options name, and compare."""
+    """Train what the options name and compare, or read the records they name; plot and record are written."""
+    comparison = _rendered(options) if options.render else _trained(options, on_progress)
+    plot = options.plot or (options.render[0].with_suffix(".svg") if options.render else None)
+    if plot is not None:
+        from acf.bench.training.plot import training_svg
+
+        write_whole(plot, training_svg(comparison).encode())
+    return comparison
+
+
+def _trained(options: TrainingOptions, on_progress: OnProgress) -> TrainingComparison:
     spec, length = options.spec, options.length
     names = tuple(name.strip() for name in options.variants.split(",") if name.strip())
+    if not names:
+        raise SparsityError("--variants names none; write such as dense,static-90/block=64")
     for name in names:
-        Variant.parse(name)  # refuse a bad name before the data is read
-    comparison = ComparisonOptions(names, options.seeds, options.out)
+        Variant.parse(name).sizes(spec)  # refuse a bad name before the data is read
+    tuning = TuningOptions(options.tune_rates, options.tune_decays, options.tune_share)
+    comparison = ComparisonOptions(names, options.seeds, options.out, tuning, options.command)
     device = torch.device(choose_device(options.device))
     torch.backends.cudnn.benchmark = True  # the best dense version there is
     task = load_task(spec, options.data, cache_directory() / "tokens", device)
     return compare_variants(task, length, comparison, on_progress)
+
+
+def _rendered(options: TrainingOptions) -> TrainingComparison:
+    comparison = merge([(path, load_comparison(path)) for path in options.render])
+    if options.out is not None:
+        comparison.save(options.out)
+    return comparison

@@ -1,196 +1,106 @@
-"""Runs of several variants and seeds, kept in one JSON file, and what they say beside each other."""
+"""Training every variant with every seed, the variants taking turns, into one record."""
 
-import json
-import platform
-import subprocess
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
-from datetime import date
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from statistics import mean, stdev
-from typing import Any
 
-import torch
-
-from acf import __version__
-from acf.bench.training.run import RunLength, TrainingRun, train_variant
-from acf.bench.training.task import Task, TaskSpec
+from acf.bench import OnProgress
+from acf.bench.training.loop import train_variant
+from acf.bench.training.record import (
+    TrainingComparison,
+    load_comparison,
+    require_alike,
+    require_settings,
+    session_facts,
+)
+from acf.bench.training.run import RunLength
+from acf.bench.training.task import Task
+from acf.bench.training.tuning import TuningOptions, try_settings, with_best_settings
 from acf.bench.training.variant import Variant
-from acf.errors import DataError, FileError
-from acf.files import write_whole
-
-
-@dataclass(frozen=True)
-class VariantSummary:
-    """All runs of one variant: means over its seeds, deviations where there are two or more.
-
-    ``speedup`` is the baseline's mean seconds over this variant's, ``quality_gap`` how much better it is than the
-    baseline (negative: worse), ``seconds_to_baseline`` the mean time until a run reached the baseline's final quality
-    (None unless all did), ``energy_ratio`` the baseline's joules over this variant's.
-    """
-
-    variant: str
-    runs: int
-    seconds: float
-    step_ms: float
-    speedup: float
-    quality: float
-    quality_deviation: float
-    quality_gap: float
-    seconds_to_baseline: float | None
-    joules: float | None
-    energy_ratio: float | None
-    peak_gib: float
-    sparsity: float
-    moves: float
-
-
-@dataclass
-class TrainingComparison:
-    """The runs of one task so far; the first variant is the baseline that ratios refer to."""
-
-    task: TaskSpec
-    length: RunLength
-    higher_is_better: bool
-    machine: dict[str, str]
-    runs: list[TrainingRun] = field(default_factory=list)
-
-    def find(self, variant: str, seed: int) -> TrainingRun | None:
-        """The run of that variant and seed, if it was made."""
-        return next((run for run in self.runs if run.variant == variant and run.seed == seed), None)
-
-    def variants(self) -> list[str]:
-        """Names in the order of their first runs."""
-        return list(dict.fromkeys(run.variant for run in self.runs))
-
-    def summaries(self) -> list[VariantSummary]:
-        """One row for each variant, the baseline first."""
-        names = self.variants()
-        if not names:
-            return []
-        baseline = [run for run in self.runs if run.variant == names[0]]
-        return [self._summary([run for run in self.runs if run.variant == name], baseline) for name in names]
-
-    def _summary(self, runs: Sequence[TrainingRun], baseline: Sequence[TrainingRun]) -> VariantSummary:
-        seconds, quality = mean(run.seconds for run in runs), [run.quality for run in runs]
-        target = mean(run.quality for run in baseline)
-        gap = mean(quality) - target if self.higher_is_better else target - mean(quality)
-        reached = [run.seconds_to(target, self.higher_is_better) for run in runs]
-        joules = _mean_or_none([run.joules for run in runs])
-        baseline_joules = _mean_or_none([run.joules for run in baseline])
-        return VariantSummary(
-            variant=runs[0].variant,
-            runs=len(runs),
-            seconds=seconds,
-            step_ms=mean(run.step_ms for run in runs),
-            speedup=mean(run.seconds for run in baseline) / seconds,
-            quality=mean(quality),
-            quality_deviation=stdev(quality) if len(quality) > 1 else 0.0,
-            quality_gap=gap,
-            seconds_to_baseline=_mean_or_none(reached),
-            joules=joules,
-            energy_ratio=None if joules is None or baseline_joules is None else baseline_joules / joules,
-            peak_gib=mean(run.peak_gib for run in runs),
-            sparsity=mean(run.sparsity for run in runs),
-            moves=mean(run.moves for run in runs),
-        )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values, for a file."""
-        return {
-            "task": asdict(self.task),
-            "length": asdict(self.length),
-            "higher_is_better": self.higher_is_better,
-            "machine": self.machine,
-            "summaries": [asdict(summary) for summary in self.summaries()],
-            "runs": [run.to_dict() for run in self.runs],
-        }
-
-    def save(self, path: Path) -> None:
-        """Write the file in one step."""
-        write_whole(path, json.dumps(self.to_dict(), indent=1).encode())
-
-
-def load_comparison(path: Path) -> TrainingComparison:
-    """Read what `TrainingComparison.save` wrote."""
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-        return TrainingComparison(
-            TaskSpec(**values["task"]),
-            RunLength(**values["length"]),
-            bool(values["higher_is_better"]),
-            dict(values["machine"]),
-            [TrainingRun.from_dict(run) for run in values["runs"]],
-        )
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise FileError(f"{path} is no record of `acf bench training` ({error}); pass another --out") from error
 
 
 @dataclass(frozen=True)
 class ComparisonOptions:
-    """Which variants and seeds to run, and the file that keeps them; runs in it are not made again."""
+    """Which variants and seeds to run, and the file that keeps them; runs in it are not made again.
+
+    ``tuning`` says which learning rates are tried first; ``command`` is kept in the record.
+    """
 
     variants: tuple[str, ...]
     seeds: int = 3
     out: Path | None = None
+    tuning: TuningOptions = field(default_factory=TuningOptions)
+    command: str = ""
 
 
 def compare_variants(
-    task: Task, length: RunLength, options: ComparisonOptions, on_progress: Callable[[str, float], None]
+    task: Task, length: RunLength, options: ComparisonOptions, on_progress: OnProgress
 ) -> TrainingComparison:
-    """Train every variant with every seed, the variants taking turns, so that a drifting machine disturbs all alike."""
-    variants = [Variant.parse(name) for name in options.variants]
-    comparison = TrainingComparison(task.spec, length, task.higher_is_better, machine_facts(task.device))
-    if options.out is not None and options.out.exists():
-        comparison = _continue(load_comparison(options.out), comparison, options.out)
-    total = len(variants) * options.seeds
-    for index in range(total):
-        variant, seed = variants[index % len(variants)], index // len(variants)
-        if comparison.find(variant.name, seed) is not None:
-            continue
-        what = f"{variant.name}, seed {seed}"
-        run = train_variant(task, variant, seed, length, _shared(on_progress, what, index, total))
-        comparison.runs.append(run)
-        if options.out is not None:
-            comparison.save(options.out)
-    return comparison
+    """Train every variant with every seed, the variants taking turns, so that a drifting machine disturbs all alike.
+
+    Learning rates are chosen before the first of these runs.
+    """
+    runner = _Runner(task, length, options, on_progress)
+    variants = [runner.tuned(Variant.parse(name)) for name in options.variants]
+    for variant in variants:
+        runner.refuse_other_settings(variant)
+    for seed in range(options.seeds):
+        for variant in variants:
+            runner.train(variant, seed)
+    return runner.comparison
 
 
-def _shared(on_progress: Callable[[str, float], None], what: str, index: int, total: int) -> Callable[[float], None]:
-    return lambda share: on_progress(what, (index + share) / total)
+class _Runner:
+    """Makes the runs that the record lacks, and saves it after each."""
 
+    def __init__(self, task: Task, length: RunLength, options: ComparisonOptions, on_progress: OnProgress) -> None:
+        self.task, self.length, self.options, self.on_progress = task, length, options, on_progress
+        self.tuning_task: Task | None = None
+        tuning = options.tuning
+        self.total = len(options.variants) * options.seeds
+        self.total += sum(tuning.trials_of(Variant.parse(name)) for name in options.variants)
+        self.done = 0
+        session = session_facts(task.device, options.command)
+        share = tuning.share if tuning.rates or tuning.decays else None
+        self.comparison = TrainingComparison(task.spec, length, task.higher_is_better, [session], tuning_share=share)
+        if options.out is not None and options.out.exists():
+            found = load_comparison(options.out)
+            require_alike(found, self.comparison, options.out)
+            found.tuning_share = share if found.tuning_share is None else found.tuning_share
+            self.comparison = found
+        self.session = self.comparison.place_session(session)
 
-def _continue(found: TrainingComparison, wanted: TrainingComparison, path: Path) -> TrainingComparison:
-    if found.task != wanted.task or found.length != wanted.length:
-        raise DataError(
-            f"{path} holds runs of another task or length ({found.task.name}, {found.length}); pass another --out"
-        )
-    return found
+    def tuned(self, variant: Variant) -> Variant:
+        """``variant`` with the best of the settings that were tried for it, the missing trials made first."""
+        tuning = self.options.tuning
+        last = self.done + tuning.trials_of(variant)
+        while (candidate := tuning.next_trial(variant, self.comparison)) is not None:
+            sizes = candidate.sizes(self.task.spec)
+            self._tell(f"{variant.name}, trying rate {sizes.rate:g} and decay {sizes.weight_decay:g}", 0.0)
+            self.tuning_task = self.tuning_task or self.task.for_tuning()
+            trial = try_settings(self.tuning_task, candidate, self.length.shortened(tuning.share))
+            self.comparison.trials.append(replace(trial, session=self.session))
+            self._save()
+            self.done = min(self.done + 1, last)
+        self.done = last
+        return with_best_settings(variant, self.comparison) if tuning.trials_of(variant) else variant
 
+    def train(self, variant: Variant, seed: int) -> None:
+        """The run of that seed, unless the record has it."""
+        if self.comparison.find(variant.name, seed) is None:
+            what = f"{variant.name}, seed {seed}"
+            run = train_variant(self.task, variant, seed, self.length, lambda share: self._tell(what, share))
+            self.comparison.runs.append(replace(run, session=self.session))
+            self._save()
+        self.done += 1
 
-def _mean_or_none(values: Sequence[float | None]) -> float | None:
-    present = [value for value in values if value is not None]
-    return mean(present) if present and len(present) == len(values) else None
+    def refuse_other_settings(self, variant: Variant) -> None:
+        """Refuse a record in which ``variant`` was trained with another learning rate or weight decay."""
+        sizes = variant.sizes(self.task.spec)
+        require_settings(self.comparison.runs_of(variant.name), sizes.rate, sizes.weight_decay, self.options.out)
 
+    def _tell(self, what: str, share: float) -> None:
+        self.on_progress(what, (self.done + share) / self.total)
 
-def machine_facts(device: torch.device) -> dict[str, str]:
-    """What a reader must know of the machine and the software, and when it was."""
-    name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.processor() or platform.machine()
-    return {
-        "device": name,
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-        "acf": __version__,
-        "revision": _revision(),
-        "date": date.today().isoformat(),
-    }
-
-
-def _revision() -> str:
-    """The commit of the source tree, or "unknown" where there is no git."""
-    command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short", "HEAD"]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=10)
-    except (OSError, subprocess.TimeoutExpired):
-        return "unknown"
-    return done.stdout.strip() or "unknown"
+    def _save(self) -> None:
+        if self.options.out is not None:
+            self.comparison.save(self.options.out)

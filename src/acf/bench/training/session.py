@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 import acf
-from acf.bench.accuracy.training import rise_and_fall
-from acf.bench.training.task import Task, autocast
+from acf.bench.training.schedule import Schedule
+from acf.bench.training.task import Task, computing
 from acf.bench.training.variant import Variant
 from acf.nn.plan import PlanOptions, SparsityPlan, plan
 from acf.nn.replace import FilterFn
@@ -19,18 +19,17 @@ WARM_UP_STEPS = 6
 
 
 class TrainingSession:
-    """``variant`` of ``task``, from ``seed``, over ``total_steps`` with one rise and fall of the learning rate."""
+    """``variant`` of ``task``, from ``seed``, with learning rates by ``schedule``."""
 
-    def __init__(self, task: Task, variant: Variant, seed: int, total_steps: int) -> None:
-        self.task, self.variant, self.total_steps = task, variant, total_steps
-        self.device = task.device
+    def __init__(self, task: Task, variant: Variant, seed: int, schedule: Schedule) -> None:
+        self.task, self.variant, self.schedule = task, variant, schedule
+        self.device, self.sizes = task.device, variant.sizes(task.spec)
         torch.manual_seed(seed)
-        self.model = task.model(variant.width or task.spec.width)
-        sparsify_fresh(self.model, variant, task)
+        self.model = task.model(self.sizes)
+        self.plan_seconds = sparsify_fresh(self.model, variant, task)
         self.loss_fn = torch.compile(task.loss) if self.device.type == "cuda" else task.loss
-        self.rate = variant.rate or task.spec.rate
-        self.optimizer = task.optimizer(self.model, self.rate)
-        policy = variant.recipe.policy
+        self.optimizer = task.optimizer(self.model, self.sizes)
+        policy, total_steps = variant.recipe.policy, schedule.total_steps
         self.topology = None if policy is None else acf.attach(self.model, self.optimizer, policy(total_steps, seed))
         self.step_fn = GraphedStep(self._loss, self.optimizer, self.topology)
         self.generator = torch.Generator(self.device).manual_seed(seed)
@@ -39,10 +38,10 @@ class TrainingSession:
 
     def train_step(self) -> Tensor:
         """One optimizer step; its loss."""
-        rate = self.rate * rise_and_fall(self.step, self.total_steps)
+        rate = self.sizes.rate * self.schedule.factor(self.step)
         for group in self.optimizer.param_groups:
             group["lr"].fill_(rate)
-        loss = self.step_fn(*self.task.batch(self.step, self.generator))
+        loss = self.step_fn(*self.task.batch(self.step, self.sizes.batch, self.generator))
         self.step += 1
         return loss
 
@@ -53,6 +52,10 @@ class TrainingSession:
             self.train_step()
         self.synchronize()
         return time.perf_counter() - started
+
+    def compile_seconds(self, warm_up_seconds: float, step_seconds: float) -> float:
+        """What planning and the warm-up took beyond the time of the warm-up's steps."""
+        return self.plan_seconds + max(0.0, warm_up_seconds - self.warm_up_steps * step_seconds)
 
     def measure(self) -> float:
         """Quality on held-out data."""
@@ -75,15 +78,18 @@ class TrainingSession:
         torch.compiler.reset()
 
     def _loss(self, *batch: Tensor) -> Tensor:
-        with autocast(self.device):
+        with computing(self.sizes, self.device):
             return self.loss_fn(self.model, *batch)
 
 
-def sparsify_fresh(model: nn.Module, variant: Variant, task: Task) -> None:
-    """Make a freshly initialised model sparse, its weights rescaled so that outputs keep their variance."""
+def sparsify_fresh(model: nn.Module, variant: Variant, task: Task) -> float:
+    """Make a freshly initialised model sparse, its weights rescaled so that outputs keep their variance.
+
+    Returns the seconds that `acf.plan` took, 0 where there was none.
+    """
     sparsity = variant.recipe.sparsity
     if sparsity is None:
-        return
+        return 0.0
     if isinstance(sparsity, acf.BlockSparsity):
         sparsity = replace(sparsity, rescale=True)
     kept_dense = variant.dense_layers
@@ -92,22 +98,28 @@ def sparsify_fresh(model: nn.Module, variant: Variant, task: Task) -> None:
         return not any(part in name for part in kept_dense)
 
     filter_fn = takes if kept_dense else None
-    if isinstance(sparsity, acf.BlockSparsity) and sparsity.distribution == "cost":
-        acf.sparsify_(model, _plan(model, variant, sparsity, task, filter_fn))
-    else:
+    if not isinstance(sparsity, acf.BlockSparsity) or sparsity.distribution != "cost":
         acf.sparsify_(model, sparsity, filter_fn)
+        return 0.0
+    started = time.perf_counter()
+    planned = _plan(model, variant, sparsity, task, filter_fn)
+    plan_seconds = time.perf_counter() - started
+    acf.sparsify_(model, planned)
+    return plan_seconds
 
 
 def _plan(
     model: nn.Module, variant: Variant, sparsity: acf.BlockSparsity, task: Task, filter_fn: FilterFn | None
 ) -> SparsityPlan:
-    """Densities by measured times; measured once, for they must not differ between seeds and policies."""
-    key = (sparsity, variant.speedup, variant.dense_layers, variant.width, variant.blocks)
+    """Densities by measured times; measured once, for they must not differ between seeds, rates and policies."""
+    sizes = variant.sizes(task.spec)
+    shape = replace(sizes, rate=0.0, weight_decay=0.0)
+    key = (shape, str(task.device), sparsity, variant.speedup, variant.dense_layers, tuple(variant.plan.items()))
     known = _PLANS.get(key)
     if known is None:
-        example = task.batch(0, torch.Generator(task.device).manual_seed(0))[0]
-        options = PlanOptions(cuda_graphs=task.device.type == "cuda", blocks=variant.blocks)
-        with autocast(task.device):
+        example = task.batch(0, sizes.batch, torch.Generator(task.device).manual_seed(0))[0]
+        options = PlanOptions(cuda_graphs=task.device.type == "cuda", **variant.plan)  # type: ignore[arg-type]
+        with computing(sizes, task.device):
             known = plan(model, example, sparsity, variant.speedup, filter_fn, options)
         _PLANS[key] = known
     return known

@@ -1,22 +1,61 @@
 """What is trained in one run of the benchmark: a method with its settings, parsed from one line of text."""
 
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
 
 from acf.bench.accuracy.methods import Recipe, recipe_of
+from acf.bench.training.task import TaskSpec
 from acf.errors import SparsityError
+from acf.nn.plan import PlanOptions
 
-RUN_SETTINGS = ("width", "rate", "block", "dense_layers", "speedup", "blocks")
+PLAN_PREFIX = "plan_"
+
+
+def _number(text: str) -> float:
+    return float(text)
+
+
+def _whole(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise ValueError
+    return number
+
+
+def _parts(text: str) -> tuple[str, ...]:
+    return tuple(text.split("+"))
+
+
+def _sides(text: str) -> tuple[int, ...]:
+    return tuple(_whole(side) for side in text.split("+"))
+
+
+RUN_SETTINGS: dict[str, Callable[[str], object]] = {
+    "width": _whole,
+    "layers": _whole,
+    "batch": _whole,
+    "rate": _number,
+    "decay": _number,
+    "block": _whole,
+    "dense_layers": _parts,
+    "speedup": _number,
+}
+"""Settings of a run, and how the text of each is read; all other settings are the method's."""
+
+PLAN_SETTINGS: dict[str, Callable[[str], object]] = {"int": _whole, "float": _number, "str": str, "tuple": _sides}
+"""How a field of `PlanOptions` is read, by its type."""
 
 
 @dataclass(frozen=True)
 class Variant:
-    """One column of the comparison.
+    """One row of the comparison.
 
     ``name`` is a method of `acf.bench.accuracy.methods` with settings after slashes: ``dense``, ``dense/width=64``,
-    ``static-90/block=64/distribution=erk``, ``rigl-90/block=64/moves=25``. ``width`` and ``rate`` (the peak learning
-    rate) override those of the task; ``block`` is the side of a block; ``dense_layers`` names parts of layer names,
-    separated by ``+``, that stay dense. With ``distribution=cost`` the densities come from `acf.plan`, for the
-    ``speedup`` of the whole step that is asked for, if one is, and with ``blocks=32+64`` the block of each layer too.
+    ``static-90/block=64/distribution=erk``, ``rigl-90/block=64/moves=25``. ``width``, ``layers`` (of a GPT), ``batch``,
+    ``rate`` (the peak learning rate) and ``decay`` (weight decay) override those of the task; ``block`` is the side of
+    a block; ``dense_layers`` names parts of layer names, separated by ``+``, that stay dense. With
+    ``distribution=cost`` the densities come from `acf.plan`, for the ``speedup`` of the whole step that is asked for,
+    if one is; ``plan_rounds=9``, ``plan_blocks=32+64`` and the like set fields of `PlanOptions`.
 
     >>> Variant.parse("static-90/block=64/rate=0.4").rate
     0.4
@@ -25,44 +64,68 @@ class Variant:
     name: str
     recipe: Recipe
     width: int | None = None
+    layers: int | None = None
+    batch: int | None = None
     rate: float | None = None
+    decay: float | None = None
     block: int = 64
     dense_layers: tuple[str, ...] = ()
     speedup: float | None = None
-    blocks: tuple[int, ...] = ()
+    plan: Mapping[str, object] = field(default_factory=dict)
 
     @classmethod
     def parse(cls, name: str) -> "Variant":
         """Read a variant's name; refuse one that means none."""
         stem, *settings = name.split("/")
-        own: dict[str, str] = {}
+        own: dict[str, object] = {}
+        plan: dict[str, object] = {}
         method = [stem]
         for setting in settings:
-            key, _, value = setting.partition("=")
+            key, _, text = setting.partition("=")
             if key in RUN_SETTINGS:
-                own[key] = value
+                own[key] = _read(RUN_SETTINGS[key], key, text, name)
+            elif key.startswith(PLAN_PREFIX):
+                plan[key.removeprefix(PLAN_PREFIX)] = _plan_setting(key, text, name)
             else:
                 method.append(setting)
-        block = int(_number(own.get("block", "64"), name))
-        return cls(
-            name=name,
-            recipe=recipe_of("/".join(method), block),
-            width=int(_number(own["width"], name)) if "width" in own else None,
-            rate=_number(own["rate"], name) if "rate" in own else None,
-            block=block,
-            dense_layers=tuple(own["dense_layers"].split("+")) if "dense_layers" in own else (),
-            speedup=_number(own["speedup"], name) if "speedup" in own else None,
-            blocks=tuple(int(_number(side, name)) for side in own["blocks"].split("+")) if "blocks" in own else (),
-        )
+        recipe = recipe_of("/".join(method), int(str(own.get("block", cls.block))))
+        return cls(name=name, recipe=recipe, plan=plan, **own)  # type: ignore[arg-type]
 
     @property
     def is_dense(self) -> bool:
         """Whether no weight is removed."""
         return self.recipe.sparsity is None
 
+    def sizes(self, spec: TaskSpec) -> TaskSpec:
+        """The sizes of ``spec`` with those that this variant overrides."""
+        if self.layers is not None and not spec.layers:
+            raise SparsityError(
+                f"layers in variant {self.name!r} is a GPT's; {spec.name} has a fixed depth, leave it out"
+            )
+        given = {
+            "width": self.width,
+            "layers": self.layers,
+            "batch": self.batch,
+            "rate": self.rate,
+            "weight_decay": self.decay,
+        }
+        return replace(spec, **{key: value for key, value in given.items() if value is not None})  # type: ignore[arg-type]
 
-def _number(text: str, name: str) -> float:
+
+def _plan_setting(key: str, text: str, name: str) -> object:
+    types = {each.name: str(getattr(each.type, "__name__", each.type)) for each in fields(PlanOptions)}
+    known = {each: PLAN_SETTINGS[kind] for each, kind in types.items() if kind in PLAN_SETTINGS}
+    wanted = key.removeprefix(PLAN_PREFIX)
+    if wanted not in known:
+        names = ", ".join(f"{PLAN_PREFIX}{each}" for each in known)
+        raise SparsityError(f"setting {key!r} in variant {name!r} is not known; use {names}")
+    return _read(known[wanted], key, text, name)
+
+
+def _read(reader: Callable[[str], object], key: str, text: str, name: str) -> object:
     try:
-        return float(text)
+        return reader(text)
     except ValueError:
-        raise SparsityError(f"{text!r} in variant {name!r} is not a number; write such as width=128") from None
+        raise SparsityError(
+            f"{key}={text} in variant {name!r} is not a number that {key} can be; write such as width=128 or rate=0.1"
+        ) from None

@@ -1,0 +1,70 @@
+"""Runs on a CPU whose clock and meter advance with the steps: the curve, and runs of fixed time."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+
+from acf.bench.training import loop
+from acf.bench.training.loop import train_variant
+from acf.bench.training.run import RunLength
+from acf.bench.training.task import Task
+from acf.bench.training.variant import Variant
+from acf.metrics import meters
+
+
+@dataclass
+class Machine:
+    """Seconds pass only by what is done; every second takes 100 J."""
+
+    seconds: float = 0.0
+
+    def taking(self, seconds: float, does: Callable[..., object]) -> Callable[..., object]:
+        def done(*args: object) -> object:
+            self.seconds += seconds
+            return does(*args)
+
+        return done
+
+
+@pytest.fixture(autouse=True)
+def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
+    """A step takes a second, a measurement of quality 50 seconds."""
+    made = Machine()
+    monkeypatch.setattr(loop.time, "perf_counter", lambda: made.seconds)
+    monkeypatch.setattr(meters.time, "sleep", made.taking(1.0, lambda seconds: None))
+    monkeypatch.setattr(meters, "_rapl_counter", lambda: (lambda: 100.0 * made.seconds, "counter"))
+    monkeypatch.setattr(loop.TrainingSession, "train_step", made.taking(1.0, loop.TrainingSession.train_step))
+    monkeypatch.setattr(loop.TrainingSession, "measure", made.taking(50.0, loop.TrainingSession.measure))
+    return made
+
+
+def test_the_curve_has_seconds_joules_and_quality_without_the_time_of_measuring(text_task: Task) -> None:
+    run = train_variant(text_task, Variant.parse("dense"), 0, RunLength(steps=10, measurements=2))
+    assert [(point.step, point.seconds, point.joules) for point in run.curve] == [(8, 2.0, 200.0), (10, 4.0, 400.0)]
+    assert (run.seconds, run.joules, run.step_ms, run.idle_watts) == (4.0, 400.0, 1e3, 100.0)
+    assert (run.warm_up_seconds, run.compile_seconds) == (6.0, 0.0)
+    assert run.curve[-1].quality < run.curve[0].quality
+
+
+def test_a_run_of_fixed_time_ends_with_it(text_task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop, "CALIBRATION_STEPS", 2)
+    length = RunLength(seconds=6.0, measurements=3)
+    run = train_variant(text_task, Variant.parse("static-50/block=32/batch=1"), 0, length)
+    assert [point.seconds for point in run.curve] == [2.0, 4.0, 6.0]
+    assert run.steps == 5 + 6  # of the six steps that were estimated, five may warm up
+    before = len(loop._CALIBRATIONS)
+    again = train_variant(text_task, Variant.parse("static-50/block=32/batch=1"), 1, length)
+    assert (again.steps, len(loop._CALIBRATIONS)) == (run.steps, before)
+
+
+def test_compilation_is_what_the_warm_up_takes_beyond_its_steps(
+    text_task: Task, machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiling = machine.taking(30.0, lambda session: None)
+    step = loop.TrainingSession.train_step
+    monkeypatch.setattr(
+        loop.TrainingSession, "train_step", lambda session: (session.step == 0 and compiling(session), step(session))
+    )
+    run = train_variant(text_task, Variant.parse("dense"), 0, RunLength(steps=8, measurements=1))
+    assert (run.warm_up_seconds, run.compile_seconds, run.seconds) == (36.0, 30.0, 2.0)
