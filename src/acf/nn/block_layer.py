@@ -139,10 +139,15 @@ class BlockSparseLayer(SparseLayer):
         rows[move.slots], cols[move.slots] = move.new_rows, move.new_cols
         self._write_topology(BlockTopology.unchecked(self.layout, rows, cols))
         dropped = move.dropped(self.present_blocks)
-        zero_slots(self.weight, dropped)
-        if self.weight.grad is not None:
-            zero_slots(self.weight.grad, dropped)
+        self.clear_slots(dropped)
         return dropped
+
+    @torch.no_grad()
+    def clear_slots(self, slots: Tensor) -> None:
+        """Zero weights and gradients of the slots where bool ``slots [nnz]`` is true, in place."""
+        zero_slots(self.weight, slots)
+        if self.weight.grad is not None:
+            zero_slots(self.weight.grad, slots)
 
     @torch.no_grad()
     def keep_blocks(self, slots: Tensor) -> None:

@@ -15,6 +15,7 @@ from acf.errors import TopologyError
 from acf.masks import TopologyPolicy
 from acf.nn import BlockSparseLayer, block_sparse_layers
 from acf.sparse import whole
+from acf.train.batched_moves import BatchedMoves
 from acf.train.captured_move import CapturedMove
 from acf.train.changes import ChangeLog, TopologyChange
 from acf.train.controlled_layer import ControlledLayer
@@ -110,6 +111,7 @@ class TopologyController:
         self._paused = False
         self._steps = StepCount()
         self._controlled = {name: ControlledLayer(layer, policy, process_group) for name, layer in layers.items()}
+        self._moves = BatchedMoves(self._controlled, policy)
         self._optimizer_state = OptimizerState(self.optimizers, {name: x.weight for name, x in layers.items()})
         self._checks_state = self._may_move
         if self._may_move:
@@ -167,7 +169,7 @@ class TopologyController:
         if shrinks or not self.policy.moves_on_device or process_count(self.process_group) > 1:
             return None
         self._optimizer_state.check()
-        return CapturedMove(self._controlled, self.policy, self._optimizer_state)
+        return CapturedMove(self._moves, self.policy, self._optimizer_state)
 
     def count_captured_move(self, move: CapturedMove) -> None:
         """Count a replayed step in whose graph the blocks moved."""
@@ -275,12 +277,11 @@ class TopologyController:
         """
         controlled = self._controlled.items()
         check_can_shrink({name: each.layer for name, each in controlled if each.shrinks_at(step)})
-        changes = {name: each.change(self._optimizer_state, step) for name, each in controlled}
-        self._log.append(step, {name: change for name, change in changes.items() if change is not None})
+        changes = self._moves.change(self._optimizer_state, step)
+        self._log.append(step, changes)
         for each in self._controlled.values():
             each.scores = None
-            each.explore()
-        return any(change is not None for change in changes.values())
+        return bool(changes)
 
     def _call_on_move(self) -> None:
         if self.on_move is not None:
@@ -302,7 +303,8 @@ class TopologyController:
             self._seen_gradients = {name: seen for name, x in self.layers.items() if (seen := _seen(x)) is not None}
         for index, each in enumerate(self._controlled.values()):
             if move_step is not None and each.scores is None:
-                each.scores = AbsentBlockScores(each.layer, self.policy, self.policy.generator(move_step, index))
+                generator = self.policy.generator(move_step, index)
+                each.scores = AbsentBlockScores(each.layer, self.policy, generator, self._moves.list_absent)
             if each.observers:
                 self._listeners.append(LayerListener(each.layer, each.observers))
 

@@ -1,6 +1,6 @@
 """What a backward pass is asked for: input statistics always, gradient norms of absent blocks before a move."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -40,10 +40,17 @@ class AbsentBlockScores:
     with gradient accumulation or in several processes, by the root of the summed squares.
     """
 
-    def __init__(self, layer: BlockSparseLayer, policy: TopologyPolicy, generator: torch.Generator) -> None:
+    def __init__(
+        self,
+        layer: BlockSparseLayer,
+        policy: TopologyPolicy,
+        generator: torch.Generator,
+        list_absent: Callable[[], None] = lambda: None,
+    ) -> None:
         self.layer = layer
         self.policy = policy
         self.generator = generator
+        self._list_absent = list_absent
         self.is_scored = False  # whether a backward pass ran: known on the host, unlike the norms it added
         self._candidates: Candidates | None = None
 
@@ -61,18 +68,33 @@ class AbsentBlockScores:
         self.is_scored = True
 
     def candidates(self) -> Candidates:
-        """The absent blocks that may be grown, in row-major order, listed when first needed."""
+        """The absent blocks that may be grown, in row-major order, listed when first needed.
+
+        ``list_absent`` may list those of many layers together, by calling `offer`.
+        """
+        if self._candidates is None:
+            self._list_absent()
         if self._candidates is None:
             layout = self.layer.layout
             absent_count = layout.block_count - self.layer.present_blocks
             absent = first_true(~self.layer.mask().flatten(), absent_count).indices
-            sample = self.policy.sample(absent_count, self.generator)
-            if sample is not None:
-                absent = absent[copy_to_device(sample, absent.device)]
-            rows, cols = (absent // layout.grid_cols).int(), (absent % layout.grid_cols).int()
-            squares = torch.zeros(absent.numel(), dtype=torch.float32, device=absent.device)
-            self._candidates = Candidates(rows, cols, squares)
+            self.offer((absent // layout.grid_cols).int(), (absent % layout.grid_cols).int())
+        assert self._candidates is not None
         return self._candidates
+
+    @property
+    def has_candidates(self) -> bool:
+        """Whether the absent blocks are listed."""
+        return self._candidates is not None
+
+    def offer(self, rows: Tensor, cols: Tensor) -> None:
+        """Take the absent blocks at ``(rows, cols)``, int32 in row-major order, or a sample of them, as candidates."""
+        sample = self.policy.sample(rows.numel(), self.generator)
+        if sample is not None:
+            sample = copy_to_device(sample, rows.device)
+            rows, cols = rows[sample], cols[sample]
+        squares = torch.zeros(rows.numel(), dtype=torch.float32, device=rows.device)
+        self._candidates = Candidates(rows, cols, squares)
 
     def restore(self, squares: Tensor) -> None:
         """Continue from the sums of an interrupted run."""
