@@ -1,5 +1,6 @@
 """Moving blocks never makes the host wait for the device: no operation whose result the host must read."""
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -64,13 +65,18 @@ DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 def no_waiting() -> Iterator[None]:
     """Refuse operations that wait, by name and, on a GPU, as the driver sees them."""
     with RefuseWaiting():
-        if torch.cuda.is_available():
-            torch.cuda.set_sync_debug_mode("error")
+        _set_sync_debug_mode("error")
         try:
             yield
         finally:
-            if torch.cuda.is_available():
-                torch.cuda.set_sync_debug_mode("default")
+            _set_sync_debug_mode("default")
+
+
+def _set_sync_debug_mode(mode: str) -> None:
+    if torch.cuda.is_available():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch warns that the mode is a prototype
+            torch.cuda.set_sync_debug_mode(mode)
 
 
 class Run:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from acf.errors import TopologyError
 from acf.masks import Move
 from acf.nn.sparse_layer import SparseLayer
-from acf.ops import LayerIdentity
+from acf.ops import Conv2dGeometry, LayerIdentity, probed
 from acf.sparse import BlockLayout, BlockTopology, is_sharded, zero_slots
 
 SAVED_TOPOLOGY = ("block_rows", "block_cols")
@@ -120,6 +120,15 @@ class BlockSparseLayer(SparseLayer):
         """Bool ``[rows, cols]``: only present blocks have a gradient."""
         height, width = self.block_shape
         return self.mask().repeat_interleave(height, 0).repeat_interleave(width, 1)
+
+    def _probed(self, y: Tensor, x: Tensor, geometry: Conv2dGeometry | None = None) -> Tensor:
+        """``y``, the output for ``x``, with the layer's probe, if it has one, in the graph that is being compiled.
+
+        Compilers guard on whether there is a probe: steps that score are another graph. Eager passes have observers.
+        """
+        if not (torch.compiler.is_compiling() and torch.is_grad_enabled()) or self.identity.probe is None:
+            return y
+        return probed(y, x, self.identity.probe, self.block_shape, geometry)
 
     @abstractmethod
     def gradient_norms(self, output_grad: Tensor, x: Tensor, rows: Tensor, cols: Tensor) -> Tensor:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from acf.errors import TopologyError
 from acf.masks import TopologyPolicy
 from acf.nn import BlockSparseLayer, block_sparse_layers
+from acf.ops.observe import captured_elsewhere
 from acf.sparse import whole
 from acf.train.batched_moves import BatchedMoves
 from acf.train.captured_move import CapturedMove
@@ -47,8 +48,9 @@ NO_NEW_GRADIENTS = (
     "without it"
 )
 CUDA_GRAPH = (
-    "no absent block was scored, though a backward pass ran; a replayed CUDA graph does not score: call the uncompiled "
-    "model in the steps where controller.moves_next is true"
+    "no absent block was scored, though a backward pass ran: a CUDA graph that was captured by hand, or in this very "
+    "step, does not score; let acf.GraphedStep capture the step, or call the model outside the graph in the steps "
+    "where controller.moves_next is true"
 )
 
 RESTARTS_WITHOUT_STEP = 20
@@ -108,6 +110,7 @@ class TopologyController:
         self.policy = policy
         self.on_move = on_move
         self.process_group = process_group
+        self.scores_compiled = True  # False where whole steps are captured, and observers with them
         self._paused = False
         self._steps = StepCount()
         self._controlled = {name: ControlledLayer(layer, policy, process_group) for name, layer in layers.items()}
@@ -132,6 +135,11 @@ class TopologyController:
     @step.setter
     def step(self, value: int) -> None:
         self._steps.set(value)
+
+    @property
+    def _probes(self) -> bool:
+        """Whether steps may be replayed from CUDA graphs that call no observer, so that compiled ones need probes."""
+        return self.scores_compiled and captured_elsewhere()
 
     @property
     def _may_move(self) -> bool:
@@ -188,6 +196,42 @@ class TopologyController:
             yield
         finally:
             self._paused = False
+
+    @contextmanager
+    def suspended(self) -> Iterator[None]:
+        """Neither count steps nor observe backward passes; afterwards go on as if there had been none."""
+        with self.paused():
+            self._stop_observing()
+            try:
+                yield
+            finally:
+                self._observe_next_step()
+                if self._restarts is not None:
+                    self._restarts.clear()
+
+    @contextmanager
+    def scoring(self) -> Iterator[None]:
+        """Let backward passes score absent blocks for a `CapturedMove`, or without effect; scores so far are kept."""
+        if not self.policy.grows_by_gradient:
+            yield
+            return
+        self._stop_observing()
+        kept = [each.scores for each in self._controlled.values()]
+        for index, each in enumerate(self._controlled.values()):
+            each.scores = self._new_scores(each, 0, index)
+            self._listeners.append(LayerListener(each.layer, [each.scores], each.scores if self._probes else None))
+        try:
+            yield
+        finally:
+            for each, scores in zip(self._controlled.values(), kept, strict=True):
+                each.scores = scores
+            self._stop_observing()
+            if not self._paused:
+                self._observe_next_step()
+
+    def _new_scores(self, each: ControlledLayer, move_step: int, index: int) -> AbsentBlockScores:
+        generator = self.policy.generator(move_step, index)
+        return AbsentBlockScores(each.layer, self.policy, generator, self._moves.list_absent)
 
     @property
     def sparsity(self) -> float:
@@ -248,6 +292,8 @@ class TopologyController:
         moves = self.policy.moves_at(step)
         if moves or self.policy.scores_for(step + 1) is not None:
             moves = moves and self._steps.settle() == step  # else a loss scaler skipped a step, and the move waits
+        for listener in self._listeners:
+            listener.collect()
         was_scored = any(each.scores is not None and each.scores.is_scored for each in self._controlled.values())
         is_graphed = any(not _is_same(x, self._seen_gradients.get(name)) for name, x in self.layers.items())
         took_part = False
@@ -303,10 +349,10 @@ class TopologyController:
             self._seen_gradients = {name: seen for name, x in self.layers.items() if (seen := _seen(x)) is not None}
         for index, each in enumerate(self._controlled.values()):
             if move_step is not None and each.scores is None:
-                generator = self.policy.generator(move_step, index)
-                each.scores = AbsentBlockScores(each.layer, self.policy, generator, self._moves.list_absent)
+                each.scores = self._new_scores(each, move_step, index)
             if each.observers:
-                self._listeners.append(LayerListener(each.layer, each.observers))
+                probed = each.scores if self._probes and self.policy.grows_by_gradient else None
+                self._listeners.append(LayerListener(each.layer, each.observers, probed))
 
     def _stop_observing(self) -> None:
         for listener in self._listeners:

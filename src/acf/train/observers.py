@@ -14,22 +14,44 @@ from acf.train.distributed import sum_over_processes
 
 
 class LayerListener:
-    """Hands the operands of every weight gradient of ``layer`` to ``observers``, until closed."""
+    """Hands the operands of every weight gradient of ``layer`` to ``observers``, until closed.
 
-    def __init__(self, layer: BlockSparseLayer, observers: Sequence[WeightGradObserver]) -> None:
+    With ``probed``, compiled graphs of the layer score its blocks as well, for passes that are replayed: such a pass
+    calls no observer, and leaves its scores as the gradient of a probe, which `collect` adds to ``probed``.
+    """
+
+    def __init__(
+        self,
+        layer: BlockSparseLayer,
+        observers: Sequence[WeightGradObserver],
+        probed: "AbsentBlockScores | None" = None,
+    ) -> None:
         self.observers = observers
+        self._probed = probed
         self._identity = layer.identity
         self._identity.move_to(layer.block_rows.device)  # buffers that a checkpoint assigned may lie elsewhere
+        self._was_called = False
+        if probed is not None:
+            grid = layer.layout.grid_rows, layer.layout.grid_cols
+            self._identity.probe = torch.zeros(grid, device=layer.block_rows.device, requires_grad=True)
         observe_weight_grad(self._identity, self)
 
     def add(self, output_grad: Tensor, x: Tensor) -> None:
         """Hand on the operands of one backward pass."""
+        self._was_called = True
         for observer in self.observers:
             observer.add(output_grad, x)
+
+    def collect(self) -> None:
+        """Take what replayed passes have left; where passes called the observers, these know it already."""
+        probe = self._identity.probe
+        if self._probed is not None and probe is not None and probe.grad is not None and not self._was_called:
+            self._probed.add_squares(probe.grad)
 
     def close(self) -> None:
         """Stop observing the layer."""
         stop_observing(self._identity)
+        self._identity.probe = None
 
 
 class AbsentBlockScores:
@@ -65,6 +87,13 @@ class AbsentBlockScores:
         candidates = self.candidates()
         norms = self.layer.gradient_norms(output_grad, x, candidates.rows, candidates.cols)
         candidates.gradient_squares.addcmul_(norms.nan_to_num_(0.0, 0.0, 0.0), norms)
+        self.is_scored = True
+
+    @torch.no_grad()
+    def add_squares(self, squares: Tensor) -> None:
+        """Add squared norms of all blocks, ``[grid_rows, grid_cols]``, of which those of the candidates count."""
+        candidates = self.candidates()
+        candidates.gradient_squares.add_(squares[candidates.rows.long(), candidates.cols.long()])
         self.is_scored = True
 
     def candidates(self) -> Candidates:
