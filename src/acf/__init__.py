@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from acf.train.adapters import hugging_face_callback as hugging_face_callback
     from acf.train.adapters import lightning_callback as lightning_callback
     from acf.train.graphed import GraphedStep as GraphedStep
+    from acf.train.warm_up import warm_up as warm_up
 
 __version__ = "0.1.0"
 
@@ -95,6 +96,7 @@ _HOME_OF = {
     "save_sparse": "acf.nn",
     "simulate": "acf.sim",
     "sparsify_": "acf.nn",
+    "warm_up": "acf.train.warm_up",
     "weight_sparsity": "acf.nn",
     "write_scalars": "acf.train",
 }

@@ -41,3 +41,42 @@ def test_a_model_compiled_once_ends_with_the_weights_and_blocks_of_the_eager_one
     assert {change.moved_blocks for change in changes} == {2}
     for name, value in expected.items():
         torch.testing.assert_close(state[name], value)
+
+
+def test_a_graph_that_calls_no_observer_scores_blocks_by_its_own_gradients(monkeypatch):
+    """As under CUDA graphs, which replay no Python: observers are never called, and a second graph has probes."""
+    expected, expected_changes = train()
+    monkeypatch.setattr("acf.ops.observe.notify", lambda *_: None)
+    monkeypatch.setattr("acf.train.controller.captured_elsewhere", lambda: True)
+    counter = CompileCounterWithBackend("aot_eager")
+    state, changes = train(backend=counter, fullgraph=True)
+    assert counter.frame_count == 2  # steps that score, and all others
+    assert changes == expected_changes
+    for name, value in expected.items():
+        torch.testing.assert_close(state[name], value)
+
+
+def test_scores_count_once_where_a_pass_calls_the_observers_and_has_probes(monkeypatch):
+    expected, expected_changes = train()
+    monkeypatch.setattr("acf.train.controller.captured_elsewhere", lambda: True)
+    state, changes = train(backend="aot_eager", fullgraph=True)
+    assert changes == expected_changes
+    for name, value in expected.items():
+        torch.testing.assert_close(state[name], value)
+
+
+def test_evaluation_before_a_scoring_step_is_compiled_once(monkeypatch):
+    monkeypatch.setattr("acf.train.controller.captured_elsewhere", lambda: True)
+    model = nn.Sequential(nn.Linear(16, 16))
+    sparsify_(model, BlockSparsity(sparsity=0.5, block=4))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    attach(model, optimizer, BlockDST(total_steps=100, every=2))
+    counter = CompileCounterWithBackend("eager")
+    forward = torch.compile(model, backend=counter)
+    for _ in range(4):
+        with torch.no_grad():
+            forward(torch.randn(8, 16))
+        optimizer.zero_grad()
+        model(torch.randn(8, 16)).sum().backward()
+        optimizer.step()
+    assert counter.frame_count == 1

@@ -65,15 +65,18 @@ DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 def no_waiting() -> Iterator[None]:
     """Refuse operations that wait, by name and, on a GPU, as the driver sees them."""
     with RefuseWaiting():
-        if torch.cuda.is_available():
-            with warnings.catch_warnings():  # torch says that the mode is a prototype
-                warnings.simplefilter("ignore")
-                torch.cuda.set_sync_debug_mode("error")
+        _set_sync_debug_mode("error")
         try:
             yield
         finally:
-            if torch.cuda.is_available():
-                torch.cuda.set_sync_debug_mode("default")
+            _set_sync_debug_mode("default")
+
+
+def _set_sync_debug_mode(mode: str) -> None:
+    if torch.cuda.is_available():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch warns that the mode is a prototype
+            torch.cuda.set_sync_debug_mode(mode)
 
 
 class Run:

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 
 import acf
-from acf.train.graphed import GraphedStep
+from acf.train.graphed import GraphedStep, _Capture, _take_over
 
 
 def sparse_model() -> nn.Sequential:
@@ -79,6 +79,30 @@ def test_a_number_as_learning_rate_is_refused_before_the_capture() -> None:
         step._capture((torch.randn(4, 32),), None)
 
 
+def test_a_batch_of_another_shape_is_refused_even_where_it_would_broadcast() -> None:
+    capture = _Capture(None, (torch.zeros(4, 32),), torch.zeros(()), [], None)
+    with pytest.raises(acf.AcfError, match=r"shape \[1, 32\].*captured with \[4, 32\]"):
+        capture.replay((torch.ones(1, 32),))
+
+
+def test_the_first_state_of_an_optimizer_moves_into_the_tensors_that_graphs_know() -> None:
+    parameter = nn.Parameter(torch.zeros(3))
+    known = torch.full((3,), 7.0)
+    state = {parameter: {"exp_avg": torch.arange(3.0), "max": None}}
+    assert _take_over(state, {parameter: {"exp_avg": known, "max": None}})
+    assert state[parameter]["exp_avg"] is known
+    assert known.tolist() == [0.0, 1.0, 2.0]
+
+
+@pytest.mark.parametrize("entries", [{}, {"exp_avg": torch.zeros(2)}, {"exp_avg": torch.zeros(3), "count": 1}])
+def test_state_of_another_form_is_not_taken_over(entries: dict[str, object]) -> None:
+    parameter = nn.Parameter(torch.zeros(3))
+    own = torch.arange(3.0)
+    state = {parameter: {"exp_avg": own, **({"count": 1} if "count" in entries else {})}}
+    assert not _take_over(state, {parameter: entries})
+    assert state[parameter]["exp_avg"] is own
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="CUDA graphs need a GPU")
 def test_replayed_steps_train_and_move_blocks_like_eager_ones() -> None:
     results = []
@@ -109,3 +133,27 @@ def sparse_model_of(width: int) -> nn.Sequential:
     model = nn.Sequential(nn.Linear(width, 2 * width), nn.ReLU(), nn.Linear(2 * width, width))
     acf.sparsify_(model, acf.BlockSparsity(0.75, block=32))
     return model
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="CUDA graphs need a GPU")
+@pytest.mark.parametrize("disturbance", ["a dense start that shrinks", "another optimizer state"])
+def test_graphs_follow_weights_and_state_that_come_to_lie_elsewhere(disturbance: str) -> None:
+    results = []
+    for graphed in (False, True):
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(256, 512), nn.ReLU(), nn.Linear(512, 256))
+        dense = disturbance == "a dense start that shrinks"
+        acf.sparsify_(model, acf.BlockSparsity(0.75, block=32, init="dense" if dense else "sparse"))
+        model.cuda()
+        optimizer = torch.optim.SGD(model.parameters(), lr=torch.tensor(0.05, device="cuda"), momentum=0.9, fused=True)
+        policy = acf.GradualPruning(total_steps=20, every=6) if dense else acf.BlockDST(total_steps=20, every=6)
+        topology = acf.attach(model, optimizer, policy)
+        step = GraphedStep(lambda x, model=model: model(x).square().mean(), optimizer, topology)
+        for seed in range(20):
+            x = torch.randn(64, 256, generator=torch.Generator().manual_seed(seed)).cuda()
+            step(x) if graphed else step._run_eagerly((x,))
+            if seed == 9 and not dense:
+                optimizer.load_state_dict(optimizer.state_dict())
+        results.append(model.state_dict())
+    for name, value in results[0].items():
+        assert torch.allclose(value.float(), results[1][name].float(), atol=1e-4), name

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from acf.errors import TopologyError
 from acf.masks import Move
 from acf.nn.sparse_layer import SparseLayer
-from acf.ops import LayerIdentity
+from acf.ops import Conv2dGeometry, LayerIdentity, probed
 from acf.sparse import BlockLayout, BlockTopology, is_sharded, zero_slots
 
 SAVED_TOPOLOGY = ("block_rows", "block_cols")
@@ -121,6 +121,15 @@ class BlockSparseLayer(SparseLayer):
         height, width = self.block_shape
         return self.mask().repeat_interleave(height, 0).repeat_interleave(width, 1)
 
+    def _probed(self, y: Tensor, x: Tensor, geometry: Conv2dGeometry | None = None) -> Tensor:
+        """``y``, the output for ``x``, with the layer's probe, if it has one, in the graph that is being compiled.
+
+        Compilers guard on whether there is a probe: steps that score are another graph. Eager passes have observers.
+        """
+        if not (torch.compiler.is_compiling() and torch.is_grad_enabled()) or self.identity.probe is None:
+            return y
+        return probed(y, x, self.identity.probe, self.block_shape, geometry)
+
     @abstractmethod
     def gradient_norms(self, output_grad: Tensor, x: Tensor, rows: Tensor, cols: Tensor) -> Tensor:
         """Norms of the weight-gradient blocks at ``(rows, cols)``, float32; present or absent alike."""
@@ -139,10 +148,15 @@ class BlockSparseLayer(SparseLayer):
         rows[move.slots], cols[move.slots] = move.new_rows, move.new_cols
         self._write_topology(BlockTopology.unchecked(self.layout, rows, cols))
         dropped = move.dropped(self.present_blocks)
-        zero_slots(self.weight, dropped)
-        if self.weight.grad is not None:
-            zero_slots(self.weight.grad, dropped)
+        self.clear_slots(dropped)
         return dropped
+
+    @torch.no_grad()
+    def clear_slots(self, slots: Tensor) -> None:
+        """Zero weights and gradients of the slots where bool ``slots [nnz]`` is true, in place."""
+        zero_slots(self.weight, slots)
+        if self.weight.grad is not None:
+            zero_slots(self.weight.grad, slots)
 
     @torch.no_grad()
     def keep_blocks(self, slots: Tensor) -> None:

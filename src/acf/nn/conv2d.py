@@ -87,11 +87,12 @@ class BlockSparseConv2d(BlockSparseLayer):
     def forward(self, x: Tensor) -> Tensor:
         """``x [batch, in, h, w]`` to ``[batch, out, oh, ow]``; ``[in, h, w]`` to ``[out, oh, ow]``."""
         if x.dim() == 3:
-            y: Tensor = self.forward(x.unsqueeze(0)).squeeze(0)
-            return y
+            image: Tensor = self.forward(x.unsqueeze(0)).squeeze(0)
+            return image
         (x,) = cast_for_autocast(self.settings.pad(x))
         geometry, token = self.settings.geometry, self.identity.token
-        return block_conv2d(x, self.weight, self.topology, geometry, self.bias, token)
+        y = block_conv2d(x, self.weight, self.topology, geometry, self.bias, token)
+        return self._probed(y, x, geometry)
 
     def gradient_norms(self, output_grad: Tensor, x: Tensor, rows: Tensor, cols: Tensor) -> Tensor:
         """Norms of the weight-gradient blocks at ``(rows, cols)``, float32; present or absent alike."""

@@ -41,7 +41,7 @@ class FusedSequential(nn.Sequential):
         layers, position = list(self), 0
         while position < len(layers):
             mlp = _fused_mlp(layers[position : position + 3])
-            if mlp is not None and _pays(x, mlp):
+            if mlp is not None and _pays(x, mlp) and not mlp.is_probed:
                 x = mlp(x)
                 position += 3
             else:
@@ -56,6 +56,11 @@ class FusedMlp(NamedTuple):
     first: BlockSparseLinear
     activation: str
     second: BlockSparseLinear
+
+    @property
+    def is_probed(self) -> bool:
+        """Whether a compiled graph is to score blocks, for which it needs the gradients of both layers' outputs."""
+        return torch.compiler.is_compiling() and any(x.identity.probe is not None for x in (self.first, self.second))
 
     def __call__(self, x: Tensor) -> Tensor:
         """``x [..., in]`` to ``[..., out]``."""

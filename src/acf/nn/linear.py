@@ -30,7 +30,8 @@ class BlockSparseLinear(BlockSparseLayer):
     def forward(self, x: Tensor) -> Tensor:
         """``x [..., in]`` to ``[..., out]``."""
         (x,) = cast_for_autocast(x)
-        return block_linear(x, self.weight, self.topology, self.bias, self.identity.token)
+        y = block_linear(x, self.weight, self.topology, self.bias, self.identity.token)
+        return self._probed(y, x)
 
     def gradient_norms(self, output_grad: Tensor, x: Tensor, rows: Tensor, cols: Tensor) -> Tensor:
         """Norms of the weight-gradient blocks at ``(rows, cols)``, float32; present or absent alike."""

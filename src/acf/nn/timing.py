@@ -15,6 +15,7 @@ from acf.nn.kind import LayerKind
 from acf.nn.kinds import dense_kind_of
 from acf.nn.replace import FilterFn
 from acf.nn.sparsify_blocks import choose_layers, sparsify_blocks
+from acf.ops.observe import observed_capture
 
 REPLAYS = 20
 """Replays of a captured step that are timed together, because synchronising takes longer than a short replay."""
@@ -150,7 +151,7 @@ def captured_step(step: Callable[[], object]) -> Callable[[], object]:
             step()
     torch.cuda.current_stream().wait_stream(stream)
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
+    with observed_capture(), torch.cuda.graph(graph):
         step()
     return graph.replay
 

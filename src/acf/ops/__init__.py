@@ -11,6 +11,7 @@ from acf.ops.geometry import Conv2dGeometry
 from acf.ops.linear import block_gradient_norms, block_linear
 from acf.ops.mlp import MlpLayer, block_mlp
 from acf.ops.observe import LayerIdentity, observe_weight_grad, stop_observing
+from acf.ops.probe import probed
 from acf.ops.two_weights import conv2d_with_two_weights, linear_with_two_weights, mask_straight_through
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "linear_with_two_weights",
     "mask_straight_through",
     "observe_weight_grad",
+    "probed",
     "stop_observing",
 ]
 

@@ -8,7 +8,8 @@ pass. Its value names the layer, so it survives hooks on saved tensors, which ma
 a graph that is compiled once serves every layer of a shape. An integer argument would be compiled into the graph.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import wraps
 from itertools import count
 from typing import Any, Protocol, TypeVar
@@ -32,12 +33,16 @@ _NUMBERS: dict[int, int] = {}
 
 
 class LayerIdentity:
-    """The identity of one layer in this process; a copy, and one that was pickled, is another."""
+    """The identity of one layer in this process; a copy, and one that was pickled, is another.
+
+    ``probe`` is the tensor whose gradient a compiled graph of the layer fills with scores (`acf.ops.probe`), if any.
+    """
 
     _numbers = count(1)
 
     def __init__(self, device: torch.device | str = "cpu") -> None:
         self.number = next(LayerIdentity._numbers)
+        self.probe: Tensor | None = None
         self.token = self._make_token(torch.device(device))
 
     def move_to(self, device: torch.device) -> None:
@@ -89,9 +94,41 @@ def observed(weight_grad: Callable[..., Result]) -> Callable[..., Result]:
     return observed_weight_grad
 
 
+class _Captures:
+    """CUDA graphs of this process that contain weight gradients."""
+
+    own = False  # whether a graph is being captured that observers belong in
+    others = False  # whether there has been another one
+
+
+@contextmanager
+def observed_capture() -> Iterator[None]:
+    """Let observers be called while a CUDA graph is captured, so that the graph contains what they compute."""
+    _Captures.own = True
+    try:
+        yield
+    finally:
+        _Captures.own = False
+
+
+def captured_elsewhere() -> bool:
+    """Whether a CUDA graph was captured with a weight gradient but no observer in it: its replays call none.
+
+    ``torch.compile(mode="reduce-overhead")`` captures such graphs.
+    """
+    return _Captures.others
+
+
 def notify(token: Tensor | None, output_grad: Tensor, x: Tensor) -> None:
-    """Pass the operands to the observer of this layer, if there is one."""
-    if token is not None and _OBSERVERS:
+    """Pass the operands to the observer of this layer, if there is one.
+
+    Not while someone else captures a graph: its replays would go on computing what the observer asked for once.
+    """
+    if token is None:
+        return
+    if token.is_cuda and not _Captures.own and torch.cuda.is_current_stream_capturing():
+        _Captures.others = True
+    elif _OBSERVERS:
         observer = _OBSERVERS.get(_number_of(token))
         if observer is not None:
             observer.add(output_grad, x)

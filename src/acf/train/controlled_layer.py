@@ -51,32 +51,39 @@ class ControlledLayer:
 
     def explore(self) -> None:
         """Count the present blocks as explored, in place, as CUDA graphs need it."""
-        mask = self.layer.mask()
-        self.explored = self.explored.to(mask.device).logical_or_(mask)
+        self.follow_device()
+        self.explored.logical_or_(self.layer.mask())
+
+    def follow_device(self) -> None:
+        """Move what is remembered of every block to the device of the layer."""
+        device = self.layer.block_rows.device
+        self.grown_at, self.explored = self.grown_at.to(device), self.explored.to(device)
 
     @torch.no_grad()
     def change(self, state: OptimizerState, step: int) -> LayerChange | None:
         """Plan step 4 of Algorithm 1 and carry it out; None if the layer took no part in ``step``."""
         layer, present = self.layer, self.layer.present_blocks
-        self.grown_at = self.grown_at.to(layer.block_rows.device)
-        candidates = self._present_candidates() if self.shrinks_at(step) else self._absent_candidates()
-        if candidates is None or self.scores is None:
+        self.follow_device()
+        candidates = self._present_candidates() if self.shrinks_at(step) else self.absent_candidates()
+        if candidates is None:
             return None
-        planned = plan(self.policy, self._state(candidates, self.scores.generator), step)
+        planned = plan(self.policy, self.state(candidates), step)
         moved = self._shrink(planned, state) if isinstance(planned, Shrink) else self._move(planned, state, step)
         return LayerChange(moved, layer.present_blocks, present - layer.present_blocks)
 
     @torch.no_grad()
     def move(self, state: OptimizerState, size: MoveSize) -> LayerChange | None:
         """Plan and carry out a move whose size may be known on the device alone; None if the layer took no part."""
-        candidates = self._absent_candidates()
-        if candidates is None or self.scores is None:
+        candidates = self.absent_candidates()
+        if candidates is None:
             return None
-        planned = plan_move(self.policy, self._state(candidates, self.scores.generator), size)
+        planned = plan_move(self.policy, self.state(candidates), size)
         return LayerChange(self._move(planned, state, size.step), self.layer.present_blocks, 0)
 
-    def _state(self, candidates: Candidates, generator: torch.Generator) -> LayerState:
-        layer = self.layer
+    def state(self, candidates: Candidates) -> LayerState:
+        """What a plan is made from."""
+        layer, scores = self.layer, self.scores
+        assert scores is not None  # there are no candidates without them
         return LayerState(
             rows=layer.block_rows,
             cols=layer.block_cols,
@@ -86,7 +93,7 @@ class ControlledLayer:
             grid_shape=(layer.layout.grid_rows, layer.layout.grid_cols),
             target=layer.target_blocks,
             balanced=layer.balanced,
-            generator=generator,
+            generator=scores.generator,
         )
 
     def _move(self, move: Move, state: OptimizerState, step: int | Tensor) -> Tensor:
@@ -104,7 +111,7 @@ class ControlledLayer:
         self.grown_at = self.grown_at[slots]
         return torch.tensor(shrink.regrown, device=slots.device)
 
-    def _absent_candidates(self) -> Candidates | None:
+    def absent_candidates(self) -> Candidates | None:
         """Candidates of a move; None where it is known on the host that the layer took no part.
 
         One process may have run a layer that another did not: what they share is known on the device alone.
@@ -123,7 +130,7 @@ class ControlledLayer:
     def _present_candidates(self) -> Candidates | None:
         """Candidates of a shrink: what is pruned now has a gradient already; None where there is no gradient."""
         gradient = self.layer.weight.grad
-        if gradient is None:
+        if gradient is None or self.scores is None:
             return None
         squares = sum_over_processes(frobenius_norms(gradient, dim=(1, 2)).square(), self.process_group)
         return Candidates(self.layer.block_rows, self.layer.block_cols, squares)

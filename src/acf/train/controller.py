@@ -14,7 +14,9 @@ from torch import Tensor, nn
 from acf.errors import TopologyError
 from acf.masks import TopologyPolicy
 from acf.nn import BlockSparseLayer, block_sparse_layers
+from acf.ops.observe import captured_elsewhere
 from acf.sparse import whole
+from acf.train.batched_moves import BatchedMoves
 from acf.train.captured_move import CapturedMove
 from acf.train.changes import ChangeLog, TopologyChange
 from acf.train.controlled_layer import ControlledLayer
@@ -46,8 +48,9 @@ NO_NEW_GRADIENTS = (
     "without it"
 )
 CUDA_GRAPH = (
-    "no absent block was scored, though a backward pass ran; a replayed CUDA graph does not score: call the uncompiled "
-    "model in the steps where controller.moves_next is true"
+    "no absent block was scored, though a backward pass ran: a CUDA graph that was captured by hand, or in this very "
+    "step, does not score; let acf.GraphedStep capture the step, or call the model outside the graph in the steps "
+    "where controller.moves_next is true"
 )
 
 RESTARTS_WITHOUT_STEP = 20
@@ -107,9 +110,11 @@ class TopologyController:
         self.policy = policy
         self.on_move = on_move
         self.process_group = process_group
+        self.scores_compiled = True  # False where whole steps are captured, and observers with them
         self._paused = False
         self._steps = StepCount()
         self._controlled = {name: ControlledLayer(layer, policy, process_group) for name, layer in layers.items()}
+        self._moves = BatchedMoves(self._controlled, policy)
         self._optimizer_state = OptimizerState(self.optimizers, {name: x.weight for name, x in layers.items()})
         self._checks_state = self._may_move
         if self._may_move:
@@ -130,6 +135,11 @@ class TopologyController:
     @step.setter
     def step(self, value: int) -> None:
         self._steps.set(value)
+
+    @property
+    def _probes(self) -> bool:
+        """Whether steps may be replayed from CUDA graphs that call no observer, so that compiled ones need probes."""
+        return self.scores_compiled and captured_elsewhere()
 
     @property
     def _may_move(self) -> bool:
@@ -167,7 +177,7 @@ class TopologyController:
         if shrinks or not self.policy.moves_on_device or process_count(self.process_group) > 1:
             return None
         self._optimizer_state.check()
-        return CapturedMove(self._controlled, self.policy, self._optimizer_state)
+        return CapturedMove(self._moves, self.policy, self._optimizer_state)
 
     def count_captured_move(self, move: CapturedMove) -> None:
         """Count a replayed step in whose graph the blocks moved."""
@@ -186,6 +196,42 @@ class TopologyController:
             yield
         finally:
             self._paused = False
+
+    @contextmanager
+    def suspended(self) -> Iterator[None]:
+        """Neither count steps nor observe backward passes; afterwards go on as if there had been none."""
+        with self.paused():
+            self._stop_observing()
+            try:
+                yield
+            finally:
+                self._observe_next_step()
+                if self._restarts is not None:
+                    self._restarts.clear()
+
+    @contextmanager
+    def scoring(self) -> Iterator[None]:
+        """Let backward passes score absent blocks for a `CapturedMove`, or without effect; scores so far are kept."""
+        if not self.policy.grows_by_gradient:
+            yield
+            return
+        self._stop_observing()
+        kept = [each.scores for each in self._controlled.values()]
+        for index, each in enumerate(self._controlled.values()):
+            each.scores = self._new_scores(each, 0, index)
+            self._listeners.append(LayerListener(each.layer, [each.scores], each.scores if self._probes else None))
+        try:
+            yield
+        finally:
+            for each, scores in zip(self._controlled.values(), kept, strict=True):
+                each.scores = scores
+            self._stop_observing()
+            if not self._paused:
+                self._observe_next_step()
+
+    def _new_scores(self, each: ControlledLayer, move_step: int, index: int) -> AbsentBlockScores:
+        generator = self.policy.generator(move_step, index)
+        return AbsentBlockScores(each.layer, self.policy, generator, self._moves.list_absent)
 
     @property
     def sparsity(self) -> float:
@@ -246,6 +292,8 @@ class TopologyController:
         moves = self.policy.moves_at(step)
         if moves or self.policy.scores_for(step + 1) is not None:
             moves = moves and self._steps.settle() == step  # else a loss scaler skipped a step, and the move waits
+        for listener in self._listeners:
+            listener.collect()
         was_scored = any(each.scores is not None and each.scores.is_scored for each in self._controlled.values())
         is_graphed = any(not _is_same(x, self._seen_gradients.get(name)) for name, x in self.layers.items())
         took_part = False
@@ -275,12 +323,11 @@ class TopologyController:
         """
         controlled = self._controlled.items()
         check_can_shrink({name: each.layer for name, each in controlled if each.shrinks_at(step)})
-        changes = {name: each.change(self._optimizer_state, step) for name, each in controlled}
-        self._log.append(step, {name: change for name, change in changes.items() if change is not None})
+        changes = self._moves.change(self._optimizer_state, step)
+        self._log.append(step, changes)
         for each in self._controlled.values():
             each.scores = None
-            each.explore()
-        return any(change is not None for change in changes.values())
+        return bool(changes)
 
     def _call_on_move(self) -> None:
         if self.on_move is not None:
@@ -302,9 +349,10 @@ class TopologyController:
             self._seen_gradients = {name: seen for name, x in self.layers.items() if (seen := _seen(x)) is not None}
         for index, each in enumerate(self._controlled.values()):
             if move_step is not None and each.scores is None:
-                each.scores = AbsentBlockScores(each.layer, self.policy, self.policy.generator(move_step, index))
+                each.scores = self._new_scores(each, move_step, index)
             if each.observers:
-                self._listeners.append(LayerListener(each.layer, each.observers))
+                probed = each.scores if self._probes and self.policy.grows_by_gradient else None
+                self._listeners.append(LayerListener(each.layer, each.observers, probed))
 
     def _stop_observing(self) -> None:
         for listener in self._listeners:

@@ -1,6 +1,6 @@
 """What a backward pass is asked for: input statistics always, gradient norms of absent blocks before a move."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -14,22 +14,44 @@ from acf.train.distributed import sum_over_processes
 
 
 class LayerListener:
-    """Hands the operands of every weight gradient of ``layer`` to ``observers``, until closed."""
+    """Hands the operands of every weight gradient of ``layer`` to ``observers``, until closed.
 
-    def __init__(self, layer: BlockSparseLayer, observers: Sequence[WeightGradObserver]) -> None:
+    With ``probed``, compiled graphs of the layer score its blocks as well, for passes that are replayed: such a pass
+    calls no observer, and leaves its scores as the gradient of a probe, which `collect` adds to ``probed``.
+    """
+
+    def __init__(
+        self,
+        layer: BlockSparseLayer,
+        observers: Sequence[WeightGradObserver],
+        probed: "AbsentBlockScores | None" = None,
+    ) -> None:
         self.observers = observers
+        self._probed = probed
         self._identity = layer.identity
         self._identity.move_to(layer.block_rows.device)  # buffers that a checkpoint assigned may lie elsewhere
+        self._was_called = False
+        if probed is not None:
+            grid = layer.layout.grid_rows, layer.layout.grid_cols
+            self._identity.probe = torch.zeros(grid, device=layer.block_rows.device, requires_grad=True)
         observe_weight_grad(self._identity, self)
 
     def add(self, output_grad: Tensor, x: Tensor) -> None:
         """Hand on the operands of one backward pass."""
+        self._was_called = True
         for observer in self.observers:
             observer.add(output_grad, x)
+
+    def collect(self) -> None:
+        """Take what replayed passes have left; where passes called the observers, these know it already."""
+        probe = self._identity.probe
+        if self._probed is not None and probe is not None and probe.grad is not None and not self._was_called:
+            self._probed.add_squares(probe.grad)
 
     def close(self) -> None:
         """Stop observing the layer."""
         stop_observing(self._identity)
+        self._identity.probe = None
 
 
 class AbsentBlockScores:
@@ -40,10 +62,17 @@ class AbsentBlockScores:
     with gradient accumulation or in several processes, by the root of the summed squares.
     """
 
-    def __init__(self, layer: BlockSparseLayer, policy: TopologyPolicy, generator: torch.Generator) -> None:
+    def __init__(
+        self,
+        layer: BlockSparseLayer,
+        policy: TopologyPolicy,
+        generator: torch.Generator,
+        list_absent: Callable[[], None] = lambda: None,
+    ) -> None:
         self.layer = layer
         self.policy = policy
         self.generator = generator
+        self._list_absent = list_absent
         self.is_scored = False  # whether a backward pass ran: known on the host, unlike the norms it added
         self._candidates: Candidates | None = None
 
@@ -60,19 +89,41 @@ class AbsentBlockScores:
         candidates.gradient_squares.addcmul_(norms.nan_to_num_(0.0, 0.0, 0.0), norms)
         self.is_scored = True
 
+    @torch.no_grad()
+    def add_squares(self, squares: Tensor) -> None:
+        """Add squared norms of all blocks, ``[grid_rows, grid_cols]``, of which those of the candidates count."""
+        candidates = self.candidates()
+        candidates.gradient_squares.add_(squares[candidates.rows.long(), candidates.cols.long()])
+        self.is_scored = True
+
     def candidates(self) -> Candidates:
-        """The absent blocks that may be grown, in row-major order, listed when first needed."""
+        """The absent blocks that may be grown, in row-major order, listed when first needed.
+
+        ``list_absent`` may list those of many layers together, by calling `offer`.
+        """
+        if self._candidates is None:
+            self._list_absent()
         if self._candidates is None:
             layout = self.layer.layout
             absent_count = layout.block_count - self.layer.present_blocks
             absent = first_true(~self.layer.mask().flatten(), absent_count).indices
-            sample = self.policy.sample(absent_count, self.generator)
-            if sample is not None:
-                absent = absent[copy_to_device(sample, absent.device)]
-            rows, cols = (absent // layout.grid_cols).int(), (absent % layout.grid_cols).int()
-            squares = torch.zeros(absent.numel(), dtype=torch.float32, device=absent.device)
-            self._candidates = Candidates(rows, cols, squares)
+            self.offer((absent // layout.grid_cols).int(), (absent % layout.grid_cols).int())
+        assert self._candidates is not None
         return self._candidates
+
+    @property
+    def has_candidates(self) -> bool:
+        """Whether the absent blocks are listed."""
+        return self._candidates is not None
+
+    def offer(self, rows: Tensor, cols: Tensor) -> None:
+        """Take the absent blocks at ``(rows, cols)``, int32 in row-major order, or a sample of them, as candidates."""
+        sample = self.policy.sample(rows.numel(), self.generator)
+        if sample is not None:
+            sample = copy_to_device(sample, rows.device)
+            rows, cols = rows[sample], cols[sample]
+        squares = torch.zeros(rows.numel(), dtype=torch.float32, device=rows.device)
+        self._candidates = Candidates(rows, cols, squares)
 
     def restore(self, squares: Tensor) -> None:
         """Continue from the sums of an interrupted run."""
