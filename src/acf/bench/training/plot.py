@@ -22,7 +22,7 @@ EARLY_SHARE = 0.2
 def training_svg(comparison: TrainingComparison) -> str:
     """An SVG file: means over the seeds of each variant; a dotted line marks the final quality of the baseline.
 
-    The frontier joins the dense variants, and the sparse ones.
+    The frontier joins the dense variants, and the sparse ones; bars are sample deviations over seeds.
     """
     names = comparison.variants()
     if not names:
@@ -89,6 +89,7 @@ def _frontier(comparison: TrainingComparison, names: Sequence[str]) -> list[str]
     by_step = comparison.length.seconds > 0.0
     times = {each.variant: each.step_ms if by_step else each.seconds for each in summaries}
     quality = {each.variant: each.quality for each in summaries if isfinite(each.quality)}
+    deviation = {each.variant: each.quality_deviation for each in summaries}
     shown = [name for name in names if name in quality]
     if not shown:
         return []
@@ -98,13 +99,17 @@ def _frontier(comparison: TrainingComparison, names: Sequence[str]) -> list[str]
         "ms per step" if by_step else "seconds of training",
         comparison.task.quality,
     )
-    spans = (Span.over([times[name] for name in shown], 0.1), Span.over([quality[name] for name in shown], 0.15))
+    ends = [quality[name] + sign * deviation[name] for name in shown for sign in (-1.0, 1.0)]
+    spans = (Span.over([times[name] for name in shown], 0.1), Span.over(ends, 0.15))
     panel = Panel(0, CURVES_PX, WIDTH_PX, FRONTIER_PX, titles, *spans)
     lines = []
     for is_dense, dash in ((True, DASHES[0]), (False, DASHES[1])):
         members = [name for name in shown if Variant.parse(name).is_dense == is_dense]
         members.sort(key=lambda name: times[name])
-        dots = tuple(Dot(_style(names.index(name))[0], str(names.index(name) + 1)) for name in members)
+        dots = tuple(
+            Dot(_style(index)[0], str(index + 1), deviation[names[index]])
+            for index in (names.index(name) for name in members)
+        )
         lines.append(Line(tuple((times[name], quality[name]) for name in members), REFERENCE_COLOUR, dash, dots))
     return panel.draw([line for line in lines if line.points])
 
