@@ -1,13 +1,11 @@
 """The plot of a record: quality against seconds and joules of training, and the frontier of all variants."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from html import escape
 from math import isfinite
-from statistics import mean
 
 from acf.bench.training.record import TrainingComparison
-from acf.bench.training.run import CurvePoint
+from acf.bench.training.run import CurvePoint, mean_curve
 from acf.bench.training.svg import Dot, Line, Panel, Span, document
 from acf.bench.training.variant import Variant
 from acf.errors import DataError
@@ -15,6 +13,7 @@ from acf.report.style import PALETTE, REFERENCE_COLOUR
 
 WIDTH_PX, CURVES_PX, FRONTIER_PX, LEGEND_LINE_PX = 920, 330, 330, 20
 DASHES = ("", "7 4", "2 3")
+Curve = Sequence[CurvePoint]
 EARLY_SHARE = 0.2
 """The first part of every curve does not widen the axis of quality; it would flatten all that follows."""
 
@@ -27,8 +26,8 @@ def training_svg(comparison: TrainingComparison) -> str:
     names = comparison.variants()
     if not names:
         raise DataError("the record holds no run, so there is nothing to draw; train first")
-    curves = [MeanCurve.of(comparison, name) for name in names]
-    has_joules = all(point.joules is not None for curve in curves for point in curve.points)
+    curves = [mean_curve(comparison.runs_of(name)) for name in names]
+    has_joules = all(point.joules is not None for curve in curves for point in curve)
     parts = _panel_of_curves(comparison, curves, "seconds", WIDTH_PX // 2 if has_joules else WIDTH_PX)
     if has_joules:
         parts += _panel_of_curves(comparison, curves, "joules", WIDTH_PX // 2)
@@ -38,35 +37,10 @@ def training_svg(comparison: TrainingComparison) -> str:
     return document(WIDTH_PX, height, parts)
 
 
-@dataclass(frozen=True)
-class MeanCurve:
-    """The mean of the curves of one variant, point by point."""
-
-    points: tuple[CurvePoint, ...]
-
-    @classmethod
-    def of(cls, comparison: TrainingComparison, variant: str) -> "MeanCurve":
-        """Over all runs of ``variant``."""
-        curves = [run.curve for run in comparison.runs_of(variant)]
-        return cls(tuple(_mean_point(points) for points in zip(*curves, strict=False)))
-
-    def values(self, across: str) -> list[tuple[float, float]]:
-        """Seconds or joules, and quality; without points whose quality is not finite."""
-        return [(getattr(point, across), point.quality) for point in self.points if isfinite(point.quality)]
-
-
-def _mean_point(points: Sequence[CurvePoint]) -> CurvePoint:
-    joules = [point.joules for point in points if point.joules is not None]
-    return CurvePoint(
-        points[0].step,
-        mean(point.seconds for point in points),
-        mean(point.quality for point in points),
-        mean(joules) if len(joules) == len(points) else None,
-    )
-
-
-def _panel_of_curves(comparison: TrainingComparison, curves: Sequence[MeanCurve], across: str, width: int) -> list[str]:
-    points = [curve.values(across) for curve in curves]
+def _panel_of_curves(comparison: TrainingComparison, curves: Sequence[Curve], across: str, width: int) -> list[str]:
+    points = [
+        [(getattr(point, across), point.quality) for point in curve if isfinite(point.quality)] for curve in curves
+    ]
     late = [y for values in points for x, y in values if x > EARLY_SHARE * values[-1][0]]
     if not late:
         return []
