@@ -86,7 +86,7 @@ def test_what_a_stopped_call_has_finished_is_kept(image_task: Task, tmp_path: Pa
 
 
 @pytest.mark.usefixtures("quick")
-def test_a_record_of_another_task_or_machine_is_not_continued(image_task: Task, tmp_path: Path) -> None:
+def test_a_record_of_another_task_machine_or_data_is_not_continued(image_task: Task, tmp_path: Path) -> None:
     path = tmp_path / "runs.json"
     options = ComparisonOptions(("dense",), 1, path)
     TrainingComparison(replace(image_task.spec, batch=7), SHORT, True, [{}]).save(path)
@@ -97,6 +97,9 @@ def test_a_record_of_another_task_or_machine_is_not_continued(image_task: Task, 
         compare_variants(image_task, SHORT, options, silent)
     TrainingComparison(image_task.spec, SHORT, True, [{"device": "abacus"}]).save(path)
     with pytest.raises(DataError, match="device abacus"):
+        compare_variants(image_task, SHORT, options, silent)
+    TrainingComparison(image_task.spec, SHORT, True, [{"data": "other images"}]).save(path)
+    with pytest.raises(DataError, match=r"data other images, and this comparison .*320 training, 64 test images"):
         compare_variants(image_task, SHORT, options, silent)
 
 

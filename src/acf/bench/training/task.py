@@ -69,6 +69,10 @@ class Task(Protocol):
     device: torch.device
     higher_is_better: bool
 
+    @property
+    def data(self) -> str:
+        """The data and its size, by which records of other data are told apart."""
+
     def model(self, sizes: TaskSpec) -> nn.Module:
         """A fresh model of these sizes, on the device."""
 
