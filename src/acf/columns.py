@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, is_dataclass
 from typing import Any, Generic, TypeVar
 
+from rich.console import JustifyMethod
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
@@ -121,7 +122,8 @@ def terminal_table(
     """A table for the terminal, with a rule wherever ``section`` changes from one row to the next."""
     table = Table(title=escape(title), caption=escape(caption) or None)
     for column in columns:
-        table.add_column(escape(column.title), justify="right" if column.format.is_number else "left")
+        justify: JustifyMethod = "right" if column.format.is_number else "left"
+        table.add_column(escape(column.title), justify=justify, overflow="fold")  # a cut name may mean two rows
     last: object = None
     for number, row in enumerate(rows):
         if number and section(row) != last:

@@ -20,6 +20,8 @@ def test_rapl_energy_is_counted_across_its_wrap(tmp_path: Path, monkeypatch: pyt
     counter = rapl(tmp_path, energy_uj=900_000)
     monkeypatch.setattr(meters, "POWERCAP", tmp_path)
     with EnergyMeter("cpu", idle_seconds=0.0) as meter:
+        counter.write_text("950000")
+        assert meter.joules_so_far() == pytest.approx(0.05)
         counter.write_text("100000")
     assert meter.reading.joules == pytest.approx(0.2)
     assert meter.reading.source == "RAPL energy of all packages"
@@ -28,7 +30,7 @@ def test_rapl_energy_is_counted_across_its_wrap(tmp_path: Path, monkeypatch: pyt
 def test_where_nothing_can_be_measured_the_reading_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(meters, "POWERCAP", tmp_path)
     with EnergyMeter("cpu") as meter:
-        pass
+        assert meter.joules_so_far() is None
     assert meter.reading.joules is None
     assert meter.reading.active_joules is None
     assert meter.reading.source == "not measurable here: the system shows no RAPL counter"

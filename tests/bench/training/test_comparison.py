@@ -45,19 +45,25 @@ def quick(monkeypatch: pytest.MonkeyPatch, make_run: MakeRun) -> None:
     monkeypatch.setattr(tuning, "train_variant", made)
 
 
-def test_variants_take_turns_and_a_second_call_makes_no_run_again(image_task: Task, tmp_path: Path) -> None:
-    options = ComparisonOptions(("dense", "rigl-50/block=16/moves=2"), seeds=2, out=tmp_path / "runs.json")
+def test_a_second_call_makes_no_run_again(image_task: Task, tmp_path: Path) -> None:
+    options = ComparisonOptions(("dense", "rigl-50/block=16/moves=2"), seeds=1, out=tmp_path / "runs.json")
     first = compare_variants(image_task, LENGTH, options, silent)
-    assert [(each.variant.partition("-")[0], each.seed) for each in first.runs] == [
-        ("dense", 0),
-        ("rigl", 0),
-        ("dense", 1),
-        ("rigl", 1),
-    ]
     assert all(each.quality > 15.0 for each in first.runs)
     assert first.runs[1].moves >= 1
     again = compare_variants(image_task, LENGTH, options, lambda what, share: pytest.fail("a run was made again"))
     assert again.to_dict() == load_comparison(tmp_path / "runs.json").to_dict() == first.to_dict()
+
+
+@pytest.mark.usefixtures("quick")
+def test_variants_take_turns(image_task: Task) -> None:
+    options = ComparisonOptions(("dense", "static-50/block=16"), seeds=2)
+    runs = compare_variants(image_task, SHORT, options, silent).runs
+    assert [(run.variant.partition("-")[0], run.seed) for run in runs] == [
+        ("dense", 0),
+        ("static", 0),
+        ("dense", 1),
+        ("static", 1),
+    ]
 
 
 @pytest.mark.usefixtures("quick")
@@ -80,7 +86,7 @@ def test_what_a_stopped_call_has_finished_is_kept(image_task: Task, tmp_path: Pa
 
 
 @pytest.mark.usefixtures("quick")
-def test_a_record_of_another_task_or_machine_is_not_continued(image_task: Task, tmp_path: Path) -> None:
+def test_a_record_of_another_task_machine_or_data_is_not_continued(image_task: Task, tmp_path: Path) -> None:
     path = tmp_path / "runs.json"
     options = ComparisonOptions(("dense",), 1, path)
     TrainingComparison(replace(image_task.spec, batch=7), SHORT, True, [{}]).save(path)
@@ -91,6 +97,9 @@ def test_a_record_of_another_task_or_machine_is_not_continued(image_task: Task, 
         compare_variants(image_task, SHORT, options, silent)
     TrainingComparison(image_task.spec, SHORT, True, [{"device": "abacus"}]).save(path)
     with pytest.raises(DataError, match="device abacus"):
+        compare_variants(image_task, SHORT, options, silent)
+    TrainingComparison(image_task.spec, SHORT, True, [{"data": "other images"}]).save(path)
+    with pytest.raises(DataError, match=r"data other images, and this comparison .*320 training, 64 test images"):
         compare_variants(image_task, SHORT, options, silent)
 
 

@@ -31,3 +31,8 @@ def test_compilation_counts_as_at_the_first_use(make_run: MakeRun) -> None:
     row = summarize([first, later], [first], True)
     assert (row.compile_seconds, row.whole_seconds) == (20.0, 30.0)
     assert summarize([later], [first], True, longest_trial_compile_seconds=30.0).whole_seconds == 40.0
+
+
+def test_the_mean_of_the_baseline_reaches_its_own_final_quality_though_not_every_seed_does(make_run: MakeRun) -> None:
+    runs = [make_run("dense", seed, 10.0, (50.0, end)) for seed, end in enumerate((89.1, 90.3, 90.9))]
+    assert summarize(runs, runs, True).sooner == 1.0

@@ -4,8 +4,10 @@ from dataclasses import replace
 
 import pytest
 import torch
+from torch.compiler import config as compiler_config
+from torch.nn.attention import SDPBackend
 
-from acf.bench.training.task import TASKS, attention_order, computing
+from acf.bench.training.task import TASKS, attention_first, attention_order, computing
 from acf.errors import SparsityError
 
 
@@ -21,6 +23,14 @@ def test_an_unknown_attention_is_refused() -> None:
 
 def test_every_attention_kernel_stays_allowed_behind_the_first() -> None:
     assert len(set(attention_order("cudnn"))) == len(attention_order("cudnn")) == 4
+
+
+def test_the_first_attention_is_part_of_the_key_of_compiled_code_and_both_end_with_the_block() -> None:
+    order, tag = torch._C._get_sdp_priority_order(), compiler_config.cache_key_tag
+    with attention_first("cudnn"):
+        assert torch._C._get_sdp_priority_order()[0] == int(SDPBackend.CUDNN_ATTENTION)
+        assert compiler_config.cache_key_tag == f"{tag} attention=cudnn"
+    assert (torch._C._get_sdp_priority_order(), compiler_config.cache_key_tag) == (order, tag)
 
 
 def test_on_a_cpu_nothing_is_cast() -> None:

@@ -59,7 +59,7 @@ class _Runner:
         self.total = len(options.variants) * options.seeds
         self.total += sum(tuning.trials_of(Variant.parse(name)) for name in options.variants)
         self.done = 0
-        session = session_facts(task.device, options.command)
+        session = session_facts(task, options.command)
         share = tuning.share if tuning.rates or tuning.decays else None
         self.comparison = TrainingComparison(task.spec, length, task.higher_is_better, [session], tuning_share=share)
         if options.out is not None and options.out.exists():

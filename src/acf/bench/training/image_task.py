@@ -36,6 +36,11 @@ class ImageTask:
         self.images = DeviceImages(image_set, device)
         self._order = torch.empty(0, dtype=torch.int64)
 
+    @property
+    def data(self) -> str:
+        """Name of the set, and the images of both parts."""
+        return f"{self.image_set.name}: {len(self.images)} training, {len(self.images.test_labels)} test images"
+
     def model(self, sizes: TaskSpec) -> nn.Module:
         """A fresh network in channels-last memory."""
         network = NETWORKS[IMAGE_NETWORKS[self.spec.name]].build(self.image_set.channels, CLASSES, sizes.width)

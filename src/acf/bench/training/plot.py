@@ -1,13 +1,11 @@
 """The plot of a record: quality against seconds and joules of training, and the frontier of all variants."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from html import escape
 from math import isfinite
-from statistics import mean
 
 from acf.bench.training.record import TrainingComparison
-from acf.bench.training.run import CurvePoint
+from acf.bench.training.run import CurvePoint, mean_curve
 from acf.bench.training.svg import Dot, Line, Panel, Span, document
 from acf.bench.training.variant import Variant
 from acf.errors import DataError
@@ -15,6 +13,7 @@ from acf.report.style import PALETTE, REFERENCE_COLOUR
 
 WIDTH_PX, CURVES_PX, FRONTIER_PX, LEGEND_LINE_PX = 920, 330, 330, 20
 DASHES = ("", "7 4", "2 3")
+Curve = Sequence[CurvePoint]
 EARLY_SHARE = 0.2
 """The first part of every curve does not widen the axis of quality; it would flatten all that follows."""
 
@@ -22,13 +21,13 @@ EARLY_SHARE = 0.2
 def training_svg(comparison: TrainingComparison) -> str:
     """An SVG file: means over the seeds of each variant; a dotted line marks the final quality of the baseline.
 
-    The frontier joins the dense variants, and the sparse ones.
+    The frontier joins the dense variants, and the sparse ones; bars are sample deviations over seeds.
     """
     names = comparison.variants()
     if not names:
         raise DataError("the record holds no run, so there is nothing to draw; train first")
-    curves = [MeanCurve.of(comparison, name) for name in names]
-    has_joules = all(point.joules is not None for curve in curves for point in curve.points)
+    curves = [mean_curve(comparison.runs_of(name)) for name in names]
+    has_joules = all(point.joules is not None for curve in curves for point in curve)
     parts = _panel_of_curves(comparison, curves, "seconds", WIDTH_PX // 2 if has_joules else WIDTH_PX)
     if has_joules:
         parts += _panel_of_curves(comparison, curves, "joules", WIDTH_PX // 2)
@@ -38,35 +37,10 @@ def training_svg(comparison: TrainingComparison) -> str:
     return document(WIDTH_PX, height, parts)
 
 
-@dataclass(frozen=True)
-class MeanCurve:
-    """The mean of the curves of one variant, point by point."""
-
-    points: tuple[CurvePoint, ...]
-
-    @classmethod
-    def of(cls, comparison: TrainingComparison, variant: str) -> "MeanCurve":
-        """Over all runs of ``variant``."""
-        curves = [run.curve for run in comparison.runs_of(variant)]
-        return cls(tuple(_mean_point(points) for points in zip(*curves, strict=False)))
-
-    def values(self, across: str) -> list[tuple[float, float]]:
-        """Seconds or joules, and quality; without points whose quality is not finite."""
-        return [(getattr(point, across), point.quality) for point in self.points if isfinite(point.quality)]
-
-
-def _mean_point(points: Sequence[CurvePoint]) -> CurvePoint:
-    joules = [point.joules for point in points if point.joules is not None]
-    return CurvePoint(
-        points[0].step,
-        mean(point.seconds for point in points),
-        mean(point.quality for point in points),
-        mean(joules) if len(joules) == len(points) else None,
-    )
-
-
-def _panel_of_curves(comparison: TrainingComparison, curves: Sequence[MeanCurve], across: str, width: int) -> list[str]:
-    points = [curve.values(across) for curve in curves]
+def _panel_of_curves(comparison: TrainingComparison, curves: Sequence[Curve], across: str, width: int) -> list[str]:
+    points = [
+        [(getattr(point, across), point.quality) for point in curve if isfinite(point.quality)] for curve in curves
+    ]
     late = [y for values in points for x, y in values if x > EARLY_SHARE * values[-1][0]]
     if not late:
         return []
@@ -89,6 +63,7 @@ def _frontier(comparison: TrainingComparison, names: Sequence[str]) -> list[str]
     by_step = comparison.length.seconds > 0.0
     times = {each.variant: each.step_ms if by_step else each.seconds for each in summaries}
     quality = {each.variant: each.quality for each in summaries if isfinite(each.quality)}
+    deviation = {each.variant: each.quality_deviation for each in summaries}
     shown = [name for name in names if name in quality]
     if not shown:
         return []
@@ -98,13 +73,17 @@ def _frontier(comparison: TrainingComparison, names: Sequence[str]) -> list[str]
         "ms per step" if by_step else "seconds of training",
         comparison.task.quality,
     )
-    spans = (Span.over([times[name] for name in shown], 0.1), Span.over([quality[name] for name in shown], 0.15))
+    ends = [quality[name] + sign * deviation[name] for name in shown for sign in (-1.0, 1.0)]
+    spans = (Span.over([times[name] for name in shown], 0.1), Span.over(ends, 0.15))
     panel = Panel(0, CURVES_PX, WIDTH_PX, FRONTIER_PX, titles, *spans)
     lines = []
     for is_dense, dash in ((True, DASHES[0]), (False, DASHES[1])):
         members = [name for name in shown if Variant.parse(name).is_dense == is_dense]
         members.sort(key=lambda name: times[name])
-        dots = tuple(Dot(_style(names.index(name))[0], str(names.index(name) + 1)) for name in members)
+        dots = tuple(
+            Dot(_style(index)[0], str(index + 1), deviation[names[index]])
+            for index in (names.index(name) for name in members)
+        )
         lines.append(Line(tuple((times[name], quality[name]) for name in members), REFERENCE_COLOUR, dash, dots))
     return panel.draw([line for line in lines if line.points])
 

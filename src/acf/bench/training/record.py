@@ -14,12 +14,12 @@ import torch
 from acf import __version__
 from acf.bench.training.run import RunLength, TrainingRun
 from acf.bench.training.summary import VariantSummary, summarize
-from acf.bench.training.task import TaskSpec
+from acf.bench.training.task import Task, TaskSpec
 from acf.errors import DataError, FileError
 from acf.files import write_whole
 
-MUST_AGREE = ("device", "torch")
-"""Facts of sessions without which seconds and joules cannot be set beside each other."""
+MUST_AGREE = ("device", "torch", "data")
+"""Facts of sessions that must be the same for their seconds, joules and quality to be set beside each other."""
 
 
 @dataclass(frozen=True)
@@ -155,8 +155,8 @@ def require_alike(found: TrainingComparison, wanted: TrainingComparison, path: P
 
 
 def _facts(sessions: Iterable[dict[str, str]], name: str) -> str:
-    """The fact of that name, or all of them if sessions differ."""
-    return ", ".join(sorted({session.get(name, "unknown") for session in sessions}))
+    """The fact of that name, or all of them if sessions differ; empty where none is known."""
+    return "; ".join(sorted({session[name] for session in sessions if name in session}))
 
 
 def merge(records: Sequence[tuple[Path, TrainingComparison]]) -> TrainingComparison:
@@ -191,8 +191,9 @@ def _add_new(known: list[Any], found: Iterable[Any]) -> None:
     known.extend(each for each in found if each not in known)
 
 
-def session_facts(device: torch.device, command: str = "") -> dict[str, str]:
-    """What a reader must know of the machine and the software, when it was, and the command."""
+def session_facts(task: Task, command: str = "") -> dict[str, str]:
+    """What a reader must know of the machine, the software and the data, when it was, and the command."""
+    device = task.device
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.processor() or platform.machine()
     return {
         "device": name,
@@ -201,6 +202,7 @@ def session_facts(device: torch.device, command: str = "") -> dict[str, str]:
         "acf": __version__,
         "revision": _revision(),
         "date": date.today().isoformat(),
+        "data": task.data,
         "command": command,
     }
 

@@ -1,6 +1,8 @@
 """What one run of the benchmark took and what came out of it."""
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
+from statistics import mean
 from typing import Any
 
 
@@ -84,17 +86,34 @@ class TrainingRun:
         """Seconds of all steps, those of the warm-up counted as ordinary ones."""
         return 1e-3 * self.step_ms * self.steps
 
-    def seconds_to(self, quality: float, higher_is_better: bool) -> float | None:
-        """Seconds of training until ``quality`` was reached, between measurements by straight lines; None if never.
 
-        A quality that the first measurement exceeds was reached by then at the latest: that time is returned.
-        """
-        before: CurvePoint | None = None
-        for point in self.curve:
-            if point.quality >= quality if higher_is_better else point.quality <= quality:
-                if before is None or point.quality == before.quality:
-                    return point.seconds
-                share = (quality - before.quality) / (point.quality - before.quality)
-                return before.seconds + share * (point.seconds - before.seconds)
-            before = point
-        return None
+def mean_curve(runs: Sequence[TrainingRun]) -> tuple[CurvePoint, ...]:
+    """The mean of several runs' curves, point by point; where some have fewer points, the last ones count."""
+    length = min(len(run.curve) for run in runs)
+    return tuple(_mean_point(points) for points in zip(*(run.curve[-length:] for run in runs), strict=True))
+
+
+def _mean_point(points: Sequence[CurvePoint]) -> CurvePoint:
+    joules = [point.joules for point in points if point.joules is not None]
+    return CurvePoint(
+        round(mean(point.step for point in points)),
+        mean(point.seconds for point in points),
+        mean(point.quality for point in points),
+        mean(joules) if len(joules) == len(points) else None,
+    )
+
+
+def seconds_to(curve: Sequence[CurvePoint], quality: float, higher_is_better: bool) -> float | None:
+    """Seconds of training until ``quality`` was reached, between measurements by straight lines; None if never.
+
+    A quality that the first measurement exceeds was reached by then at the latest: that time is returned.
+    """
+    before: CurvePoint | None = None
+    for point in curve:
+        if point.quality >= quality if higher_is_better else point.quality <= quality:
+            if before is None or point.quality == before.quality:
+                return point.seconds
+            share = (quality - before.quality) / (point.quality - before.quality)
+            return before.seconds + share * (point.seconds - before.seconds)
+        before = point
+    return None

@@ -75,7 +75,8 @@ class TrainingSession:
         """Let go of hooks and compiled code, so that the next session starts like the first."""
         if self.topology is not None:
             self.topology.detach()
-        torch.compiler.reset()
+        if self.device.type == "cuda":
+            torch.compiler.reset()
 
     def _loss(self, *batch: Tensor) -> Tensor:
         with computing(self.sizes, self.device):

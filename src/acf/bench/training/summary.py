@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import mean, stdev
 
-from acf.bench.training.run import TrainingRun
+from acf.bench.training.run import TrainingRun, mean_curve, seconds_to
 
 
 @dataclass(frozen=True)
@@ -12,11 +12,11 @@ class VariantSummary:
     """All runs of one variant: means over its runs, deviations where there are two or more.
 
     ``speedup`` is the baseline's mean seconds over this variant's, ``quality_gap`` how much better it is than the
-    baseline (negative: worse), ``seconds_to_baseline`` the mean time until a run reached the baseline's final quality
-    (None unless all did), ``sooner`` the baseline's mean seconds over it, ``energy_ratio`` the baseline's joules over
-    this variant's. ``compile_seconds`` is of the run, or trial of a learning rate, that compiled longest: the first
-    one, since later ones find its code. ``whole_seconds`` is what a user waits who trains once: all steps, with that
-    compilation.
+    baseline (negative: worse), ``seconds_to_baseline`` the time at which the mean curve of the runs reached the
+    baseline's final quality (None if it never did), ``sooner`` the baseline's mean seconds over that time,
+    ``energy_ratio`` the baseline's joules over this variant's. ``compile_seconds`` is of the run, or trial of a
+    learning rate, that compiled longest: the first one, since later ones find its code. ``whole_seconds`` is what a
+    user waits who trains once: all steps, with that compilation.
     """
 
     variant: str
@@ -49,7 +49,7 @@ def summarize(
     """The row of one variant's ``runs``; ``longest_trial_compile_seconds`` is of its trials, 0 without any."""
     seconds, quality = mean(run.seconds for run in runs), [run.quality for run in runs]
     baseline_seconds, target = mean(run.seconds for run in baseline), mean(run.quality for run in baseline)
-    reached = _mean_or_none([run.seconds_to(target, higher_is_better) for run in runs])
+    reached = seconds_to(mean_curve(runs), target, higher_is_better)
     joules, baseline_joules = (_mean_or_none([run.joules for run in each]) for each in (runs, baseline))
     compile_seconds = max(longest_trial_compile_seconds, *(run.compile_seconds for run in runs))
     return VariantSummary(

@@ -47,10 +47,11 @@ class Line:
 
 @dataclass(frozen=True)
 class Dot:
-    """How a point of a line is marked."""
+    """How a point of a line is marked; a bar reaches ``deviation`` up and down from it."""
 
     colour: str
     label: str
+    deviation: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -117,6 +118,9 @@ class Panel:
         dash = f' stroke-dasharray="{line.dash}"' if line.dash else ""
         parts = [f'<polyline points="{joined}" fill="none" stroke="{line.colour}" stroke-width="2"{dash}/>']
         for (x, y), dot in zip(places, line.dots, strict=False):
+            bar = dot.deviation * (self.y(self.up.low) - self.y(self.up.high)) / (self.up.high - self.up.low)
+            ends = f'x1="{x:.1f}" x2="{x:.1f}" y1="{y - bar:.1f}" y2="{y + bar:.1f}"'
+            parts.append(f'<line {ends} stroke="{dot.colour}" stroke-width="2"/>')
             parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="5" fill="{dot.colour}"/>')
             parts.append(f'<text x="{x + 8:.1f}" y="{y - 6:.1f}">{escape(dot.label)}</text>')
         return parts

@@ -1,12 +1,13 @@
 """What a benchmark run needs to know of a task: its sizes, model, batches, loss and quality."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Protocol
 
 import torch
 from torch import Tensor, nn
+from torch.compiler import config as compiler_config
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from acf.errors import SparsityError
@@ -68,6 +69,10 @@ class Task(Protocol):
     device: torch.device
     higher_is_better: bool
 
+    @property
+    def data(self) -> str:
+        """The data and its size, by which records of other data are told apart."""
+
     def model(self, sizes: TaskSpec) -> nn.Module:
         """A fresh model of these sizes, on the device."""
 
@@ -98,16 +103,25 @@ def computing(spec: TaskSpec, device: torch.device) -> Iterator[None]:
     """How products and attention are computed, in training and measuring alike.
 
     On a GPU products are in bfloat16 without a cache of casts, as CUDA graphs need it, and attention takes the first
-    kernel that can run, beginning with ``spec.attention``. `torch.compile` and CUDA graphs keep the kernel that was
-    chosen when they traced. On a CPU everything is float32 and torch chooses.
+    kernel that can run, beginning with ``spec.attention``. On a CPU everything is float32 and torch chooses.
     """
     on_gpu = device.type == "cuda"
-    with torch.autocast(device.type, torch.bfloat16, enabled=on_gpu, cache_enabled=False):
-        if on_gpu and spec.attention:
-            with sdpa_kernel(attention_order(spec.attention), set_priority=True):
-                yield
-        else:
-            yield
+    attention = attention_first(spec.attention) if on_gpu and spec.attention else nullcontext()
+    with torch.autocast(device.type, torch.bfloat16, enabled=on_gpu, cache_enabled=False), attention:
+        yield
+
+
+@contextmanager
+def attention_first(name: str) -> Iterator[None]:
+    """Let ``scaled_dot_product_attention`` try the kernel ``name`` first.
+
+    `torch.compile` and CUDA graphs keep the kernel that was chosen when they traced. The choice is no part of the key
+    under which torch caches compiled code on disk, so the tag of that key names it.
+    """
+    tag = f"{compiler_config.cache_key_tag} attention={name}"
+    tagged = compiler_config.patch(cache_key_tag=tag)  # type: ignore[attr-defined]  # added when torch is imported
+    with sdpa_kernel(attention_order(name), set_priority=True), tagged:
+        yield
 
 
 def attention_order(first: str) -> list[SDPBackend]:

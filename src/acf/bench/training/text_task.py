@@ -40,6 +40,11 @@ class TextTask:
                 f"{spec.context}; use a larger corpus or a smaller --batch"
             )
 
+    @property
+    def data(self) -> str:
+        """Tokens of both parts."""
+        return f"{self.tokens.train.size} training, {self.tokens.validation.size} validation tokens"
+
     def model(self, sizes: TaskSpec) -> nn.Module:
         """A fresh GPT."""
         spec = GptSpec(sizes.width, sizes.layers, self.spec.vocabulary, self.spec.context)
