@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 import acf
-from acf.train import controlled_layer
+from acf.train.controlled_layer import ControlledLayer
 
 WORLD_SIZE = 2
 STEPS = 12
@@ -65,13 +65,13 @@ def die_in_the_backward_pass(run: Run) -> None:
 
 
 def die_while_blocks_move(run: Run) -> None:
-    plan, calls = controlled_layer.plan, []
+    candidates, calls = ControlledLayer.absent_candidates, []
 
-    def second_is_deadly(*arguments: Any) -> Any:
+    def second_is_deadly(layer: ControlledLayer) -> Any:
         calls.append(1)
-        return die() if len(calls) == 2 else plan(*arguments)
+        return die() if len(calls) == 2 else candidates(layer)
 
-    controlled_layer.plan = second_is_deadly  # the first layer has moved, the second has not
+    ControlledLayer.absent_candidates = second_is_deadly  # the first layer's scores are shared, the second's are not
 
 
 def die_while_writing(run: Run) -> None:

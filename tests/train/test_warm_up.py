@@ -91,6 +91,19 @@ def test_a_warm_up_between_steps_of_a_graphed_step_is_refused() -> None:
         acf.warm_up(model, step, batch(1))
 
 
+@pytest.mark.parametrize("graphed", [False, True])
+def test_a_warm_up_that_a_controller_would_take_for_training_is_refused(graphed: bool) -> None:
+    model, optimizer, topology = make(BlockDST(total_steps=100, every=2))
+
+    def loss_fn(x: Tensor) -> Tensor:
+        return model(x).square().mean()
+
+    with pytest.raises(acf.AcfError, match=r"0 is attached to a controller.*as topology"):
+        acf.warm_up(model, acf.GraphedStep(loss_fn, optimizer) if graphed else loss_fn, batch(0))
+    topology.detach()
+    acf.warm_up(model, loss_fn, batch(0))
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="CUDA graphs need a GPU")
 def test_both_graphs_are_captured_before_training_and_train_like_eager_steps() -> None:
     results = []

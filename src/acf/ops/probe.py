@@ -65,7 +65,7 @@ def _apply(y: Tensor, x: Tensor, probe: Tensor, block_shape: list[int], geometry
 
 
 _probed = differentiable(
-    "probed", "(Tensor y, Tensor x, Tensor probe, SymInt[] block_shape, SymInt[] geometry) -> Tensor", _apply
+    "probed", "(Tensor(a) y, Tensor x, Tensor probe, SymInt[] block_shape, SymInt[] geometry) -> Tensor(a)", _apply
 )
 
 

@@ -367,6 +367,17 @@ class TopologyController:
             _warn_unmoved(self.step, reason)
 
 
+def require_topology(model: nn.Module, topology: TopologyController | None) -> None:
+    """Refuse a model whose controller is not ``topology``: passes without its knowledge would count for it."""
+    known = set() if topology is None else set(topology.layers.values())
+    for name, layer in block_sparse_layers(unwrapped(model)).items():
+        if layer in _CONTROLLED and layer not in known:
+            raise TopologyError(
+                f"{name} is attached to a controller, which would take a warm-up for training; pass what acf.attach "
+                "returned as topology, to acf.GraphedStep or to acf.warm_up"
+            )
+
+
 def _trainable_layers(model: nn.Module) -> dict[str, BlockSparseLayer]:
     sparse_layers = block_sparse_layers(model)
     layers = {name: layer for name, layer in sparse_layers.items() if layer.weight.requires_grad}

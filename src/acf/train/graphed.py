@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from acf.errors import TopologyError
 from acf.ops.observe import observed_capture
 from acf.train.captured_move import CapturedMove
-from acf.train.controller import TopologyController
+from acf.train.controller import TopologyController, require_topology
 from acf.train.restored import restored
 
 EAGER_STEPS = 3
@@ -81,6 +81,7 @@ class GraphedStep:
             raise TopologyError(
                 f"warm_up comes after {self.eager_steps} steps; call it before the first one, or leave it out"
             )
+        require_topology(model, self.topology)
         state, groups = self.optimizer.state, self.optimizer.param_groups
         kept = {key: _copied(entries) for key, entries in state.items()}
         settings = [_copied({key: value for key, value in group.items() if key != "params"}) for group in groups]

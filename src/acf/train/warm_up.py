@@ -7,7 +7,7 @@ from contextlib import nullcontext
 import torch
 from torch import Tensor, nn
 
-from acf.train.controller import TopologyController
+from acf.train.controller import TopologyController, require_topology
 from acf.train.graphed import GraphedStep
 from acf.train.restored import restored
 
@@ -36,6 +36,7 @@ def warm_up(
     if isinstance(step, GraphedStep):
         step.warm_up(model, *batch)
         return
+    require_topology(model, topology)
     with nullcontext() if topology is None else topology.suspended(), restored(model):
         for _ in range(PASSES):
             _pass(model, step, batch)
