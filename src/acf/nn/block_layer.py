@@ -11,7 +11,7 @@ from acf.errors import TopologyError
 from acf.masks import Move
 from acf.nn.sparse_layer import SparseLayer
 from acf.ops import LayerIdentity
-from acf.sparse import BlockLayout, BlockTopology, is_sharded, zero_slots
+from acf.sparse import BlockLayout, BlockTopology, frobenius_norms, is_sharded, zero_slots
 
 SAVED_TOPOLOGY = ("block_rows", "block_cols")
 """The topology buffers in the ``state_dict``; the others are derived from these."""
@@ -125,9 +125,19 @@ class BlockSparseLayer(SparseLayer):
     def gradient_norms(self, output_grad: Tensor, x: Tensor, rows: Tensor, cols: Tensor) -> Tensor:
         """Norms of the weight-gradient blocks at ``(rows, cols)``, float32; present or absent alike."""
 
+    @property
+    def input_count(self) -> int:
+        """Number of inputs that `input_squares` tells apart: the columns of the weight matrix."""
+        return self.layout.cols
+
     @abstractmethod
     def input_squares(self, x: Tensor) -> Tensor:
-        """Mean square of the input that reaches each column of the weight matrix, float32 ``[cols]``."""
+        """Mean square of the input that reaches each column of the weight matrix, float32 ``[input_count]``."""
+
+    def input_weighted_norms(self, packed: Tensor, squares: Tensor) -> Tensor:
+        """Norms of the blocks ``packed``, columns weighted by the root of their `input_squares`: float32 ``[nnz]``."""
+        columns = squares.sqrt().reshape(self.layout.grid_cols, -1)
+        return frobenius_norms(frobenius_norms(packed, dim=(1,)).mul_(columns[self.block_cols.long()]), dim=(1,))
 
     @torch.no_grad()
     def move_blocks(self, move: Move) -> Tensor:

@@ -1,7 +1,6 @@
 """`acf.load_sparse`: a sparse model from a file, into a dense model or one that the file describes."""
 
 from collections import defaultdict
-from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -141,7 +140,7 @@ def _check_layer(model: nn.Module, name: str, saved: SavedModel, path: Path) -> 
         raise TopologyError(f"{path} lacks {name}.{missing[0]}; save the model anew")
     weight = saved.tensors[f"{name}.weight"]
     if weight.dim() != 3 or any(
-        size % block for size, block in zip(_outputs_inputs(dense), weight.shape[1:], strict=True)
+        size % block for size, block in zip(_outputs_inputs(dense), kind.block_shape(weight), strict=True)
     ):
         outputs, inputs = _outputs_inputs(dense)
         raise TopologyError(
@@ -169,5 +168,5 @@ def _outputs_inputs(dense: nn.Module) -> tuple[int, int]:
 
 
 def _layout_of(dense: nn.Module, packed: Tensor) -> BlockLayout:
-    outputs, inputs, *kernel = _kind_of(dense).weight(dense).shape
-    return BlockLayout(outputs, inputs * prod(kernel), *packed.shape[1:])
+    kind = _kind_of(dense)
+    return kind.layout(dense, kind.block_shape(packed))

@@ -1,7 +1,6 @@
 """Block sparsity: replacing a model's dense layers by block-sparse ones, in place."""
 
 from collections.abc import Mapping
-from math import prod
 from typing import Any, cast
 
 import torch
@@ -84,7 +83,7 @@ def _why_thin(module: nn.Module, kind: LayerKind, spec: BlockSparsity) -> str:
 
 def layout_of(name: str, module: nn.Module, kind: LayerKind, spec: BlockSparsity) -> BlockLayout:
     """How the weight of a dense layer is cut into blocks; refuses a block that does not divide it."""
-    outputs, inputs, *kernel = kind.weight(module).shape
+    outputs, inputs = kind.weight(module).shape[:2]
     height, width = spec.block_shape
     output_name, input_name = kind.dimension_names
     for size, block, dimension in ((inputs, width, input_name), (outputs, height, output_name)):
@@ -93,7 +92,7 @@ def layout_of(name: str, module: nn.Module, kind: LayerKind, spec: BlockSparsity
                 f"block {block} does not divide {dimension} {size} of layer {name!r}; "
                 "use a block that does, or leave the layer out with filter_fn"
             )
-    return BlockLayout(outputs, inputs * prod(kernel), height, width)
+    return kind.layout(module, spec.block_shape)
 
 
 def _make_sparse(
