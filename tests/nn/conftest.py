@@ -9,6 +9,7 @@ from torch import nn
 
 from acf.masks import Move
 from acf.nn import LAYER_KINDS, BlockSparseLayer, BlockSparsity, sparsify_
+from acf.nn.attention import PROJECTIONS
 from acf.ops import observe_weight_grad, stop_observing
 from acf.sparse import matrix_to_conv_weight
 
@@ -20,12 +21,21 @@ def _masked_dense(dense_model: nn.Module, sparse_model: nn.Module) -> nn.Module:
         if isinstance(layer, BlockSparseLayer):
             height, width = layer.block_shape
             elements = layer.mask().repeat_interleave(height, 0).repeat_interleave(width, 1)
-            weight = masked.get_submodule(name).weight
+            weight = _weight_of(masked, name)
             if weight.dim() == 4:
                 elements = matrix_to_conv_weight(elements, tuple(weight.shape[2:]))
             with torch.no_grad():
                 weight.mul_(elements)
     return masked
+
+
+def _weight_of(model: nn.Module, name: str) -> torch.Tensor:
+    """The weight of a dense layer; of a projection of attention, its part of the packed weight."""
+    owner, _, part = name.rpartition(".")
+    attention = model.get_submodule(owner)
+    if isinstance(attention, nn.MultiheadAttention) and part in PROJECTIONS:
+        return attention.in_proj_weight.data.chunk(3)[PROJECTIONS.index(part)]
+    return model.get_submodule(name).weight
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """Block-sparse and N:M layers, and the two calls that put them into a model and take them out again."""
 
+from acf.nn.attention import BlockSparseMultiheadAttention
 from acf.nn.averaged_model import SlotAveragedModel
 from acf.nn.block_layer import BlockSparseLayer
 from acf.nn.block_spec import BlockSparsity
@@ -36,6 +37,7 @@ __all__ = [
     "BlockSparseConvTranspose2d",
     "BlockSparseLayer",
     "BlockSparseLinear",
+    "BlockSparseMultiheadAttention",
     "BlockSparseTransposedLinear",
     "BlockSparsity",
     "FusedSequential",

@@ -15,6 +15,7 @@ from acf.nn.kinds import dense_kind_of
 from acf.nn.nm_spec import NMSparsity
 from acf.nn.replace import replace_layers
 from acf.nn.saved import SavedModel, read_saved
+from acf.nn.separate_attention import separated_attention
 from acf.nn.sparse_layer import SparseLayer
 from acf.nn.sparsify_blocks import check_checkpoint
 from acf.sparse import BlockLayout, BlockTopology
@@ -34,11 +35,12 @@ def load_sparse(path: str | Path, model: nn.Module | None = None) -> nn.Module:
     path = Path(path)
     saved = read_saved(path)
     built = saved.build(path).eval() if model is None else model
-    tensors = _tensors_for(built, saved)
-    _check_fits(built, saved, tensors, path)
-    sparse = {name: _block_sparse(built, name, saved) for name in saved.blocks}
-    masked = {name: _masked(built, name, saved) for name in saved.groups}
-    replace_layers(built, {built.get_submodule(name): layer for name, layer in {**sparse, **masked}.items()})
+    with separated_attention(built, lambda name: f"{name}.q_proj.weight" in saved.tensors):
+        tensors = _tensors_for(built, saved)
+        _check_fits(built, saved, tensors, path)
+        sparse = {name: _block_sparse(built, name, saved) for name in saved.blocks}
+        masked = {name: _masked(built, name, saved) for name in saved.groups}
+        replace_layers(built, {built.get_submodule(name): layer for name, layer in {**sparse, **masked}.items()})
     for name, entry in saved.gradients.items():
         install(built.get_submodule(name), _gradient_sparsifier(entry, built.get_submodule(name)))
     if sparse:

@@ -7,10 +7,12 @@ from torch import nn
 
 from acf.errors import SparsityError
 from acf.gradients import GradientSparsity, sparsifier_of, uninstall
+from acf.nn.attention import BlockSparseMultiheadAttention
 from acf.nn.block_spec import BlockSparsity
 from acf.nn.nm_spec import NMSparsity
 from acf.nn.plan import SparsityPlan, sparsify_by_plan
 from acf.nn.replace import FilterFn, has_hooks, refuse_sharded, replace_layers
+from acf.nn.separate_attention import join_attention
 from acf.nn.sparse_layer import SparseLayer
 from acf.nn.sparsify_blocks import forget_checkpoint_check, sparsify_blocks
 from acf.nn.sparsify_gradients import sparsify_gradients
@@ -60,7 +62,7 @@ def densify_(model: nn.Module) -> nn.Module:
     with_gradients = [module for module in model.modules() if sparsifier_of(module) is not None]
     if not layers and not with_gradients:
         raise SparsityError("the model has no sparse layer to densify; call sparsify_ first, or leave it as is")
-    if model in layers:
+    if model in layers or isinstance(model, BlockSparseMultiheadAttention):
         raise SparsityError(
             f"the model is itself a {type(model).__name__}, which cannot be replaced in place; call its to_dense()"
         )
@@ -75,5 +77,6 @@ def densify_(model: nn.Module) -> nn.Module:
     for layer in with_gradients:
         uninstall(layer)
     replace_layers(model, {layer: layer.to_dense() for layer in layers})
+    join_attention(model)
     forget_checkpoint_check(model)
     return model

@@ -19,6 +19,7 @@ from acf.nn.replace import (
     replace_layers,
     require_container,
 )
+from acf.nn.separate_attention import list_whole, separated_attention
 from acf.nn.summary import SparsitySummary, block_sparse_layers, summarize, summary_of
 from acf.sparse import BlockLayout, frobenius_norms
 
@@ -34,6 +35,17 @@ def sparsify_blocks(
     ``densities`` by layer take the place of the Spec's sparsity and distribution.
     """
     require_container(model, BlockSparseLayer)
+    with separated_attention(model) as whole:
+        sparse, left_dense = _replace_chosen(model, spec, filter_fn, densities)
+    model.register_load_state_dict_pre_hook(check_checkpoint)  # type: ignore[no-untyped-call]
+    layers = (summarize(name, layer) for name, layer in sparse.items())
+    return summary_of(model, layers, list_whole(left_dense, whole))
+
+
+def _replace_chosen(
+    model: nn.Module, spec: BlockSparsity, filter_fn: FilterFn | None, densities: Mapping[str, float] | None
+) -> tuple[dict[str, BlockSparseLayer], dict[str, str]]:
+    """The new sparse layers, and those left dense with the reason, by name."""
     chosen, left_dense = choose_layers(model, spec, filter_fn)
     if not chosen:
         raise SparsityError(_nothing_to_sparsify(model, spec, left_dense))
@@ -51,8 +63,7 @@ def sparsify_blocks(
         name: _make_sparse(dense, kind, layouts[name], counts[name], spec) for name, (dense, kind) in chosen.items()
     }
     replace_layers(model, {chosen[name][0]: layer for name, layer in sparse.items()})
-    model.register_load_state_dict_pre_hook(check_checkpoint)  # type: ignore[no-untyped-call]
-    return summary_of(model, (summarize(name, layer) for name, layer in sparse.items()), left_dense)
+    return sparse, left_dense
 
 
 def _refuse_hooked(weights: Mapping[str, Tensor]) -> None:
