@@ -8,8 +8,9 @@ import torch
 from torch import nn
 
 import acf
-from acf.errors import SparsityError
+from acf.errors import SparsityError, TopologyError
 from acf.nn import BlockSparseLinear, BlockSparseMultiheadAttention, block_sparse_layers
+from acf.nn.plan import PlannedLayer
 
 HALF = acf.BlockSparsity(0.5, block=4)
 SETTINGS = {
@@ -143,7 +144,7 @@ def test_attention_is_one_compiled_graph_and_computes_in_bfloat16_under_autocast
     acf.sparsify_(model, HALF)
     attention, x = model["attention"], torch.randn(2, 5, 16)
     torch._dynamo.reset()
-    compiled = torch.compile(attention, backend="aot_eager", fullgraph=True)
+    compiled = torch.compile(attention, backend="eager", fullgraph=True)
     torch.testing.assert_close(compiled(x, x, x), attention(x, x, x))
     with torch.autocast("cpu", dtype=torch.bfloat16):
         y, expected = (
@@ -248,6 +249,15 @@ def test_nested_tensors_are_refused():
         model["attention"](nested, nested, nested)
 
 
+def test_a_checkpoint_of_dense_attention_is_refused_with_the_remedy_before_anything_is_loaded():
+    model, dense = small_model(), small_model()
+    nn.init.zeros_(dense["head"].weight)
+    acf.sparsify_(model, HALF, lambda module, name: name.endswith("v_proj"))
+    with pytest.raises(TopologyError, match=r"attention\.in_proj_weight in the checkpoint is of dense attention"):
+        model.load_state_dict(dense.state_dict(), strict=False)
+    assert model["head"].weight.count_nonzero()
+
+
 def test_attention_that_is_the_model_itself_is_refused_with_the_remedy():
     with pytest.raises(SparsityError, match="the model is itself a MultiheadAttention"):
         acf.sparsify_(nn.MultiheadAttention(16, 2), HALF)
@@ -262,4 +272,8 @@ def test_a_plan_measures_the_projections_and_is_carried_out():
     attention = layer.self_attn
     planned = acf.plan(layer, torch.randn(2, 5, 16), HALF)
     assert layer.self_attn is attention
-    assert {f"self_attn.{each}_proj" for each in ("q", "k", "v", "out")} < {each.name for each in planned.layers}
+    names = [f"self_attn.{each}_proj" for each in ("q", "k", "v", "out")]
+    assert set(names) < {each.name for each in planned.layers}
+    layers = tuple(PlannedLayer(name, 0.25, 1.0, 0.5) for name in names)
+    summary = acf.sparsify_(layer, acf.SparsityPlan(HALF, layers, 2.0, 1.0))
+    assert {each.name: each.density for each in summary.sparse} == dict.fromkeys(names, 0.25)

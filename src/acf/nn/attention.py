@@ -1,13 +1,14 @@
 """Multi-head attention whose projections are layers, and so can be sparse: the successor of `nn.MultiheadAttention`."""
 
 import math
-from typing import cast
+from collections.abc import Mapping
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from acf.errors import SparsityError
+from acf.errors import SparsityError, TopologyError
 from acf.nn.fx_leaf import FxLeaf
 from acf.nn.sparse_layer import SparseLayer
 
@@ -106,6 +107,15 @@ class BlockSparseMultiheadAttention(FxLeaf):
         dense.out_proj.register_parameter("bias", self.out_proj.bias)
         dense.bias_k, dense.bias_v = self.bias_k, self.bias_v
         return dense.train(self.training)
+
+    def check_state(self, state_dict: Mapping[str, Any], prefix: str) -> None:
+        """Refuse a checkpoint of torch's own module, whose projections are packed."""
+        packed = [name for name in ("in_proj_weight", "q_proj_weight", "in_proj_bias") if prefix + name in state_dict]
+        if packed:
+            raise TopologyError(
+                f"{prefix}{packed[0]} in the checkpoint is of dense attention, and this attention is sparse; load it "
+                "into the dense model and call sparsify_ afterwards, or leave attention out with filter_fn"
+            )
 
     def extra_repr(self) -> str:
         """Sizes, for ``print(model)``."""

@@ -2,8 +2,11 @@
 
 A 3-D convolution is computed as one 2-D convolution. The depth taps become channels: the image at output depth ``d``
 holds the ``kd`` input slices that ``d`` sees, one after the other, so there are ``batch * out_depth`` images of
-``kd * in`` channels. The input is copied ``kd / stride`` times for that. The alternative, one product for every depth
-tap and their sum, needs no copy, but a topology for every tap, whose number of blocks changes with every move.
+``kd * in`` channels. The input is copied ``kd / stride`` times for that.
+
+The alternative is a product for every depth tap and their sum. It took 1.5 times as long, forward and backward (two
+cores, 128 channels, kernel of 3, 90 % sparse in blocks of 16), and kept as many copies of the input for the backward
+pass, one per tap. It also needs a topology for every tap, whose number of blocks changes with every move.
 """
 
 from dataclasses import dataclass

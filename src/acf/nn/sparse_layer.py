@@ -30,6 +30,7 @@ class SparseLayer(FxLeaf, ABC):
     def weight_matrix(self) -> Tensor:
         """The dense weight matrix of the forward product, ``[out, in]`` or ``[out, kh*kw*in]``; differentiable.
 
+        Of a transposed convolution it is ``[in, kh*kw*out]``, the matrix whose transpose is the forward product's.
         Read this, not ``weight``, where a matrix is expected.
         """
 

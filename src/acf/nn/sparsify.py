@@ -33,14 +33,16 @@ def sparsify_(
     spec: BlockSparsity | SparsityPlan | NMSparsity | GradientSparsity,
     filter_fn: FilterFn | None = None,
 ) -> SparsitySummary:
-    """Make the linear and 2-D convolution layers of ``model`` sparse, in place, as ``spec`` says.
+    """Make the linear and convolution layers of ``model`` sparse, in place, as ``spec`` says.
 
     ``filter_fn(module, name)`` says which layers to take. Without it every layer is taken except grouped
     convolutions, layers whose weight is shared with another module, and what the kind of sparsity leaves dense; the
     returned summary lists them with the reason. If anything is refused, nothing is changed.
 
-    `BlockSparsity` leaves layers too thin to hold one block (an RGB stem, a 10-class head); a block that does not
-    divide a wider layer is an error. Build the optimizer afterwards: the parameters are new.
+    `BlockSparsity` takes ``nn.Linear``, ``nn.Conv1d``, ``nn.Conv2d``, ``nn.Conv3d``, ``nn.ConvTranspose2d`` and the
+    projections of ``nn.MultiheadAttention``, which ``filter_fn`` gets as linear layers (``attention.q_proj``). It
+    leaves layers too thin to hold one block (an RGB stem, a 10-class head); a block that does not divide a wider layer
+    is an error. Build the optimizer afterwards: the parameters are new.
     A `SparsityPlan` (`acf.plan`) is a `BlockSparsity` with a density for every layer.
     `NMSparsity` leaves the first convolution and layers that m does not divide; parameters stay the same.
     `GradientSparsity` takes every layer and composes with the other two, before or after them.

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from acf.errors import SparsityError
 from acf.masks import LayerShape, kept_blocks, top_blocks
+from acf.nn.attention import BlockSparseMultiheadAttention
 from acf.nn.block_layer import BlockSparseLayer
 from acf.nn.block_spec import BlockSparsity
 from acf.nn.kind import LayerKind
@@ -140,6 +141,9 @@ def check_checkpoint(model: nn.Module, state_dict: dict[str, Any], prefix: str, 
     """Refuse a checkpoint that does not fit any one sparse layer of ``model`` before the first is loaded."""
     for name, layer in block_sparse_layers(model).items():
         layer.check_state(state_dict, f"{prefix}{name}.")
+    for name, module in model.named_modules():
+        if isinstance(module, BlockSparseMultiheadAttention):
+            module.check_state(state_dict, f"{prefix}{name}.")
 
 
 def forget_checkpoint_check(model: nn.Module) -> None:

@@ -50,10 +50,11 @@ def time_layers(
 ) -> list[LayerTiming]:
     """Time every linear and convolution layer of ``model`` as ``example`` reaches it, dense and sparsified by ``spec``.
 
-    ``example`` is the model's input, or a tuple of its inputs. Dense and sparse take turns, so a busy machine
-    disturbs both alike. The model is left as it is. On a GPU a small layer takes the host longer to launch than the
-    device to compute; ``cuda_graphs`` times layers as they run where the whole step is captured in a graph, by
-    ``torch.compile(mode="reduce-overhead")`` or by hand, and the host no longer counts.
+    The projections of attention are linear layers here. ``example`` is the model's input, or a tuple of its inputs.
+    Dense and sparse take turns, so a busy machine disturbs both alike. The model is left as it is. On a GPU a small
+    layer takes the host longer to launch than the device to compute; ``cuda_graphs`` times layers as they run where the
+    whole step is captured in a graph, by ``torch.compile(mode="reduce-overhead")`` or by hand, and the host no longer
+    counts.
     """
     with separated_attention(model):
         chosen, left_dense = choose_layers(model, spec, None)
