@@ -117,8 +117,8 @@ MOST_PARAMETERS = 7
 KERNEL_DECORATORS = {"jit", "gluon_jit", "gluon_kernel", "compiled", "inlined"}
 """Triton, Gluon and numba: kernels take tensors and scalars one by one."""
 
-OP_SCHEMAS = {("gradients/op.py", "forward")}
-"""Functions whose parameters are those of an op of torch's dispatcher, by file and name."""
+OP_SCHEMAS = {("gradients/op.py", "forward"), ("nn/attention.py", "forward")}
+"""Functions whose parameters are those of an op of torch's dispatcher or of torch's own module, by file and name."""
 
 
 def decorator_names(function: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:

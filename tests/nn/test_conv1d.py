@@ -1,104 +1,43 @@
-"""The transposed linear layer of Hugging Face transformers, and models that are built of it."""
-
-import copy
-import io
+"""The block-sparse 1-D convolution against torch's."""
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from acf.masks import BlockDST
-from acf.nn import BlockSparseConv1D, BlockSparsity, densify_, sparsify_, weight_sparsity
-from acf.train import attach
+from acf.errors import SparsityError
+from acf.nn import BlockSparseConv1d, BlockSparsity, sparsify_
 
-
-class Conv1D(nn.Module):
-    """What transformers' Conv1D does: ``x @ weight + bias`` with a weight ``[in, out]``."""
-
-    def __init__(self, nf: int, nx: int) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.randn(nx, nf))
-        self.bias = nn.Parameter(torch.zeros(nf))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x @ self.weight + self.bias
+SETTINGS = {
+    "plain": {"kernel_size": 3},
+    "one tap": {"kernel_size": 1},
+    "strided and padded": {"kernel_size": 4, "stride": 3, "padding": 2},
+    "dilated": {"kernel_size": 3, "dilation": 2, "padding": 1},
+    "same": {"kernel_size": 4, "padding": "same", "dilation": 3},
+    "reflect": {"kernel_size": 3, "padding": 2, "padding_mode": "reflect", "stride": 2},
+    "circular": {"kernel_size": 3, "padding": 1, "padding_mode": "circular"},
+}
 
 
-Conv1D.__module__ = "transformers.pytorch_utils"
+@pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel lengths")
+@pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS.keys())
+def test_outputs_gradients_and_scores_are_those_of_torch_before_and_after_a_move(settings, computes_like_dense):
+    model = computes_like_dense(nn.Conv1d(8, 6, **settings), torch.randn(2, 8, 11))
+    assert type(model[0]) is BlockSparseConv1d
+    assert type(model[0].to_dense()) is nn.Conv1d
 
 
-def test_a_transposed_layer_computes_the_same_as_long_as_no_block_is_dropped():
-    model = nn.Sequential(Conv1D(24, 16))
-    dense, x = copy.deepcopy(model), torch.randn(3, 5, 16)
-    sparsify_(model, BlockSparsity(sparsity=0.0, block=8))
-    assert type(model[0]) is BlockSparseConv1D
-    torch.testing.assert_close(model(x), dense(x))
+def test_an_input_without_a_batch_gives_an_output_without_one(computes_like_dense):
+    computes_like_dense(nn.Conv1d(8, 6, 3, padding=1), torch.randn(8, 11))
 
 
-def test_a_densified_layer_has_its_class_and_its_orientation_again():
-    model = nn.Sequential(Conv1D(16, 16))  # square, so that a transposed weight would load in silence
-    sparsify_(model, BlockSparsity(sparsity=0.5, block=4))
-    x = torch.randn(3, 16)
-    y, sparsity = model(x), weight_sparsity(model)
-    densify_(model)
-    assert type(model[0]) is Conv1D
-    assert sparsity == 0.5
-    torch.testing.assert_close(x @ model[0].weight + model[0].bias, y)
+def test_an_input_of_other_dimensions_is_refused():
+    model = nn.Sequential(nn.Conv1d(8, 8, 3))
+    sparsify_(model, BlockSparsity(0.5, block=4))
+    with pytest.raises(SparsityError, match=r"got an input of shape \[2, 8, 5, 5\]; pass \[batch, 8, length\]"):
+        model(torch.randn(2, 8, 5, 5))
 
 
-def test_a_layer_of_the_same_name_from_elsewhere_is_not_touched():
-    class Conv1D(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.weight = nn.Parameter(torch.randn(16, 16))
-
-    model = nn.Sequential(Conv1D(), nn.Linear(16, 16))
-    summary = sparsify_(model, BlockSparsity(sparsity=0.5, block=4))
-    assert [layer.name for layer in summary.sparse] == ["1"]
-    assert type(model[0]) is Conv1D
-
-
-def build_bert(transformers):
-    config = transformers.BertConfig(
-        hidden_size=32, num_hidden_layers=1, num_attention_heads=4, intermediate_size=64, vocab_size=64
-    )
-    return transformers.BertForMaskedLM(config)
-
-
-def build_gpt2(transformers):
-    config = transformers.GPT2Config(
-        n_embd=32, n_layer=1, n_head=4, vocab_size=64, n_positions=32, bos_token_id=0, eos_token_id=0
-    )
-    return transformers.GPT2LMHeadModel(config)
-
-
-@pytest.mark.parametrize(
-    ("build", "sparse", "tied"),
-    [(build_bert, 7, "cls.predictions.decoder"), (build_gpt2, 4, "lm_head")],
-    ids=["BERT", "GPT-2"],
-)
-@pytest.mark.filterwarnings("default")
-def test_a_hugging_face_model_built_from_a_config_trains_sparse_with_its_embeddings_still_tied(build, sparse, tied):
-    transformers = pytest.importorskip("transformers", reason="transformers is not installed")
-    model = build(transformers)
-    summary = sparsify_(model, BlockSparsity(sparsity=0.75, block=8))
-    assert len(summary.sparse) == sparse
-    assert dict(summary.left_dense) == {tied: "its weight is shared with another module"}
-    assert model.get_output_embeddings().weight is model.get_input_embeddings().weight
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
-    controller = attach(model, optimizer, BlockDST(total_steps=20, every=3))
-    tokens = torch.randint(64, (4, 16))
-    losses = []
-    for _ in range(12):
-        optimizer.zero_grad()
-        loss = model(input_ids=tokens, labels=tokens).loss
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-    assert losses[-1] < losses[0]
-    assert any(change.moved_blocks for change in controller.changes)
-    assert summary.sparsity == controller.sparsity == 0.75
-    buffer = io.BytesIO()
-    torch.save(model.state_dict(), buffer)
-    logits = model.eval()(input_ids=tokens).logits
-    torch.testing.assert_close(densify_(model)(input_ids=tokens).logits, logits)
+def test_a_grouped_convolution_stays_dense_with_the_reason():
+    model = nn.Sequential(nn.Conv1d(8, 8, 3, groups=2), nn.Linear(8, 8))
+    summary = sparsify_(model, BlockSparsity(0.5, block=4))
+    assert summary.left_dense == (("0", "a grouped convolution (groups=2)"),)

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from acf.nn import BlockSparseLinear, BlockSparsity, densify_, sparsify_
+from acf.nn import BlockSparseMultiheadAttention, BlockSparsity, densify_, sparsify_
 
 HALF = BlockSparsity(sparsity=0.5, block=8)
 
@@ -97,16 +97,53 @@ def test_a_second_round_of_sparsify_and_densify_ends_with_the_fast_path_on_again
         assert (encoder.use_nested_tensor, encoder.layers[0].activation_relu_or_gelu) == (True, 1)
 
 
-def test_the_projections_of_multihead_attention_are_left_alone_and_listed():
-    attention = nn.MultiheadAttention(16, 2, batch_first=True)
-    model = nn.ModuleDict({"attention": attention, "feedforward": nn.Linear(16, 16)})
-    projection, in_projection = attention.out_proj, attention.in_proj_weight
-    summary = sparsify_(model, HALF)
-    assert attention.out_proj is projection
-    assert attention.in_proj_weight is in_projection
-    assert isinstance(model["feedforward"], BlockSparseLinear)
-    assert [name for name, _ in summary.left_dense] == ["attention.out_proj", "attention.in_proj_weight"]
-    assert "NonDynamicallyQuantizableLinear" in dict(summary.left_dense)["attention.out_proj"]
+def attention_alone(module: nn.Module, name: str) -> bool:
+    """Take the projections of attention and leave the feed-forward layers dense."""
+    return "attn" in name
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors is in prototype stage")
+@pytest.mark.filterwarnings("ignore:enable_nested_tensor is True, but self.use_nested_tensor is False")
+@pytest.mark.parametrize("padded", [False, True], ids=["whole", "padded"])
+def test_sparse_attention_alone_keeps_an_encoder_off_the_fused_path_and_densify_brings_it_back(padded, slow_path):
+    encoder = nn.TransformerEncoder(encoder_layer(), num_layers=2).eval()
+    sparsify_(encoder, HALF, attention_alone)
+    assert type(encoder.layers[0].self_attn) is BlockSparseMultiheadAttention
+    assert type(encoder.layers[0].linear1) is nn.Linear
+    padding = torch.zeros(3, 5, dtype=torch.bool)
+    padding[0, 3:] = True
+    x, named = torch.randn(3, 5, 16), {"src_key_padding_mask": padding} if padded else {}
+    with torch.no_grad():
+        y = encoder(x, **named)
+    densify_(encoder)
+    assert type(encoder.layers[0].self_attn) is nn.MultiheadAttention
+    assert (encoder.use_nested_tensor, encoder.layers[0].activation_relu_or_gelu) == (True, 1)
+    seen = ~padding if padded else torch.ones_like(padding)
+    torch.testing.assert_close(y[seen], slow_path(encoder, x, **named)[seen])
+    with torch.no_grad():  # the fused path, with nested tensors where there is padding
+        torch.testing.assert_close(y[seen], encoder(x, **named)[seen])
+
+
+@pytest.mark.filterwarnings("ignore:enable_nested_tensor is True, but self.use_nested_tensor is False")
+def test_an_encoder_made_of_a_sparse_layer_takes_no_nested_tensors():
+    layer = encoder_layer()
+    sparsify_(layer, HALF)
+    encoder = nn.TransformerEncoder(layer, num_layers=2).eval()
+    padding = torch.zeros(3, 5, dtype=torch.bool)
+    padding[0, 3:] = True
+    with torch.no_grad():
+        assert encoder(torch.randn(3, 5, 16), src_key_padding_mask=padding).shape == (3, 5, 16)
+
+
+def test_a_decoder_layer_has_two_sparse_attentions_and_computes_what_its_dense_form_does():
+    layer = nn.TransformerDecoderLayer(16, nhead=2, dim_feedforward=32).eval()
+    summary = sparsify_(layer, HALF)
+    assert len(summary.sparse) == 10
+    assert not summary.left_dense
+    target, memory = torch.randn(4, 3, 16), torch.randn(5, 3, 16)
+    causal = nn.Transformer.generate_square_subsequent_mask(4)
+    y = layer(target, memory, tgt_mask=causal, tgt_is_causal=True)
+    torch.testing.assert_close(densify_(layer)(target, memory, tgt_mask=causal, tgt_is_causal=True), y)
 
 
 def test_a_sparse_encoder_layer_trains():

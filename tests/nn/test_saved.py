@@ -218,7 +218,9 @@ ARGUMENTS = {
     "Linear": (4, 8, False), "Conv2d": (4, 8, 3, 2, 1, 2), "Embedding": (8, 4, 0), "Unflatten": (1, (2, 2)),
     "Upsample": (None, 2.0), "LeakyReLU": (0.2,), "Softmax": (1,), "LogSoftmax": (1,), "BatchNorm1d": (4, 1e-3, 0.2),
     "BatchNorm2d": (4,), "LayerNorm": ((2, 4), 1e-3), "RMSNorm": (4,), "GroupNorm": (2, 4), "MaxPool2d": (3, 2, 1),
-    "AvgPool2d": (3, 2), "AdaptiveAvgPool2d": ((1, 2),),
+    "AvgPool2d": (3, 2), "AdaptiveAvgPool2d": ((1, 2),), "Conv1d": (4, 8, 3, 2, 1, 2), "Conv3d": (4, 8, (1, 2, 3), 2),
+    "ConvTranspose2d": (4, 8, 3, 2, 1, 1), "BatchNorm3d": (4,), "MaxPool1d": (3, 2, 1), "MaxPool3d": (3, 2, 1),
+    "AvgPool1d": (3, 2), "AvgPool3d": (3, 2), "AdaptiveAvgPool1d": (2,), "AdaptiveAvgPool3d": ((1, 2, 3),),
 }  # fmt: skip
 
 

@@ -27,3 +27,11 @@ def test_a_convolution_costs_its_stored_weights_once_per_output_pixel_and_pass()
     sparsify_(model, BlockSparsity(0.5, block=16))
     (layer,) = block_sparse_layers(model).values()
     assert counted(model, x) == 3 * 2 * (2 * 4 * 3) * layer.weight.numel()
+
+
+def test_a_transposed_convolution_costs_its_stored_weights_once_per_input_pixel_and_pass() -> None:
+    model = torch.nn.Sequential(torch.nn.ConvTranspose2d(32, 32, 3, stride=2, padding=1))
+    x = torch.randn(2, 32, 4, 3, requires_grad=True)
+    sparsify_(model, BlockSparsity(0.5, block=16))
+    (layer,) = block_sparse_layers(model).values()
+    assert counted(model, x) == 3 * 2 * (2 * 4 * 3) * layer.weight.numel()

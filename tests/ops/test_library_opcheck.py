@@ -69,6 +69,11 @@ def conv_samples(
         "block_conv2d_input_grad": (output_grad, weight, *topology, list(x.shape), *lists),
         "block_conv2d_weight_grad": (output_grad, x, *topology, *lists, torch.float32),
         "block_conv2d_gradient_norms": (output_grad, x, *candidates, [4, 2], *lists),
+        "block_conv_transpose2d": (
+            *(output_grad.clone().requires_grad_(), trainable_weight, trainable_bias),
+            *(*topology, *lists, [0, 0]),
+        ),
+        "block_conv_transpose2d_weight_grad": (x, output_grad, *topology, *lists, torch.float32),
     }
 
 
@@ -92,6 +97,8 @@ CONV_OPS = [
     "block_conv2d_input_grad",
     "block_conv2d_weight_grad",
     "block_conv2d_gradient_norms",
+    "block_conv_transpose2d",
+    "block_conv_transpose2d_weight_grad",
 ]
 
 

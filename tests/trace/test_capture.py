@@ -129,7 +129,7 @@ def test_keyword_arguments_and_unbatched_images_are_captured() -> None:
 
 
 def test_a_model_without_layers_is_refused() -> None:
-    with pytest.raises(acf.AcfError, match="ReLU has no linear or 2-D convolution layer"), acf.capture(nn.ReLU()):
+    with pytest.raises(acf.AcfError, match="ReLU has no linear or convolution layer"), acf.capture(nn.ReLU()):
         pass
 
 
@@ -150,3 +150,26 @@ def test_an_nm_layer_is_recorded_with_the_weights_of_each_pass():
     assert (forward == layer.forward_mask.numpy()).all()
     assert (backward == layer.backward_mask.numpy()).all()
     assert ops["1", "weight_grad"].needed is None
+
+
+def test_a_transposed_convolution_is_the_convolution_whose_input_gradient_it_is() -> None:
+    model = nn.Sequential(nn.ReLU(), nn.ConvTranspose2d(4, 2, 3, stride=2, padding=1, output_padding=1, bias=False))
+    trace = captured(model, torch.randn(1, 4, 3, 5).requires_grad_())
+    forward, weight_grad, input_grad = trace.ops
+    assert [op.phase for op in trace.ops] == ["input_grad", "weight_grad", "forward"]
+    assert (forward.roles, input_grad.roles) == (("activation", "weight"), ("gradient", "weight"))
+    assert weight_grad.operands == (forward.a, input_grad.a)
+    assert weight_grad.roles == ("activation", "gradient")
+    assert forward.conv is not None
+    assert (forward.conv.input_size, forward.conv.output_map) == ((6, 10), (3, 5))
+    assert dense_macs(trace) > 0
+
+
+def test_a_grouped_3d_convolution_costs_what_its_groups_multiply() -> None:
+    groups, x = 2, torch.randn(2, 4, 5, 6, 6).requires_grad_()
+    model = nn.Sequential(nn.Conv3d(4, 6, (3, 2, 2), groups=groups, bias=False))
+    trace = captured(model, x)
+    forward = next(op for op in trace.ops if op.phase == "forward")
+    outputs = model(x).numel()
+    single = acf.Trace([forward], trace.tensors, "forward")
+    assert dense_macs(single) == outputs * (4 // groups) * 3 * 2 * 2

@@ -1,10 +1,13 @@
 """Block-sparse and N:M layers, and the two calls that put them into a model and take them out again."""
 
+from acf.nn.attention import BlockSparseMultiheadAttention
 from acf.nn.averaged_model import SlotAveragedModel
 from acf.nn.block_layer import BlockSparseLayer
 from acf.nn.block_spec import BlockSparsity
-from acf.nn.conv1d import BlockSparseConv1D
+from acf.nn.conv1d import BlockSparseConv1d
 from acf.nn.conv2d import BlockSparseConv2d, NMConv2d
+from acf.nn.conv3d import BlockSparseConv3d
+from acf.nn.conv_transpose2d import BlockSparseConvTranspose2d
 from acf.nn.fused import FusedSequential
 from acf.nn.kind import LayerKind, TracedInput
 from acf.nn.kinds import LAYER_KINDS, dense_kind_of, kind_of
@@ -24,13 +27,18 @@ from acf.nn.summary import (
     weight_sparsity,
 )
 from acf.nn.timing import LayerTiming, faster_layers, time_layers
+from acf.nn.transposed_linear import BlockSparseTransposedLinear
 
 __all__ = [
     "LAYER_KINDS",
-    "BlockSparseConv1D",
+    "BlockSparseConv1d",
     "BlockSparseConv2d",
+    "BlockSparseConv3d",
+    "BlockSparseConvTranspose2d",
     "BlockSparseLayer",
     "BlockSparseLinear",
+    "BlockSparseMultiheadAttention",
+    "BlockSparseTransposedLinear",
     "BlockSparsity",
     "FusedSequential",
     "GradientLayerSummary",

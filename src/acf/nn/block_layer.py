@@ -11,7 +11,7 @@ from acf.errors import TopologyError
 from acf.masks import Move
 from acf.nn.sparse_layer import SparseLayer
 from acf.ops import Conv2dGeometry, LayerIdentity, probed
-from acf.sparse import BlockLayout, BlockTopology, is_sharded, zero_slots
+from acf.sparse import BlockLayout, BlockTopology, frobenius_norms, is_sharded, zero_slots
 
 SAVED_TOPOLOGY = ("block_rows", "block_cols")
 """The topology buffers in the ``state_dict``; the others are derived from these."""
@@ -121,22 +121,32 @@ class BlockSparseLayer(SparseLayer):
         height, width = self.block_shape
         return self.mask().repeat_interleave(height, 0).repeat_interleave(width, 1)
 
-    def _probed(self, y: Tensor, x: Tensor, geometry: Conv2dGeometry | None = None) -> Tensor:
+    def _probed(self, y: Tensor, x: Tensor, geometry: Conv2dGeometry | None = None, transposed: bool = False) -> Tensor:
         """``y``, the output for ``x``, with the layer's probe, if it has one, in the graph that is being compiled.
 
         Compilers guard on whether there is a probe: steps that score are another graph. Eager passes have observers.
         """
         if not (torch.compiler.is_compiling() and torch.is_grad_enabled()) or self.identity.probe is None:
             return y
-        return probed(y, x, self.identity.probe, self.block_shape, geometry)
+        return probed(y, x, self.identity.probe, self.block_shape, geometry, transposed)
 
     @abstractmethod
     def gradient_norms(self, output_grad: Tensor, x: Tensor, rows: Tensor, cols: Tensor) -> Tensor:
         """Norms of the weight-gradient blocks at ``(rows, cols)``, float32; present or absent alike."""
 
+    @property
+    def input_count(self) -> int:
+        """Number of inputs that `input_squares` tells apart: the columns of the weight matrix."""
+        return self.layout.cols
+
     @abstractmethod
     def input_squares(self, x: Tensor) -> Tensor:
-        """Mean square of the input that reaches each column of the weight matrix, float32 ``[cols]``."""
+        """Mean square of the input that reaches each column of the weight matrix, float32 ``[input_count]``."""
+
+    def input_weighted_norms(self, packed: Tensor, squares: Tensor) -> Tensor:
+        """Norms of the blocks ``packed``, columns weighted by the root of their `input_squares`: float32 ``[nnz]``."""
+        columns = squares.sqrt().reshape(self.layout.grid_cols, -1)
+        return frobenius_norms(frobenius_norms(packed, dim=(1,)).mul_(columns[self.block_cols.long()]), dim=(1,))
 
     @torch.no_grad()
     def move_blocks(self, move: Move) -> Tensor:

@@ -8,42 +8,50 @@ from torch import Tensor, nn
 
 from acf.nn.autocast import cast_for_autocast
 from acf.nn.block_layer import BlockSparseLayer
+from acf.nn.dense_conv import DenseConv, grouped_reason
 from acf.nn.kind import LayerKind, TracedInput
 from acf.nn.nm_layer import NMLayer
 from acf.nn.nm_spec import NMSparsity
-from acf.nn.sparse_layer import SparseLayer
 from acf.ops import Conv2dGeometry, block_conv2d, block_conv2d_gradient_norms, conv2d_with_two_weights
 from acf.sparse import BlockLayout, conv_weight_to_matrix, frobenius_norms, matrix_to_conv_weight
+
+PaddingMode = Literal["zeros", "reflect", "replicate", "circular"]
 
 
 @dataclass(frozen=True)
 class Conv2dSettings:
-    """What a dense convolution says of itself, and what is computed of it.
+    """The dense convolution that a layer was made from, and the 2-D convolution that is computed of it.
 
-    ``padding`` is as declared. ``explicit_padding`` is ``(left, right, top, bottom)`` where the input must be padded
-    before the convolution, because it is not padded with zeros or not evenly, and empty elsewhere; ``geometry`` is
-    that of the convolution after it.
+    ``explicit_padding`` is ``(left, right, top, bottom)`` where the input must be padded before the convolution,
+    because it is not padded with zeros or not evenly, and empty elsewhere; ``geometry`` is that of the convolution
+    after it.
     """
 
-    channels: tuple[int, int]
-    padding: str | tuple[int, int]
-    padding_mode: Literal["zeros", "reflect", "replicate", "circular"]
+    dense: DenseConv
+    padding_mode: PaddingMode
     explicit_padding: tuple[int, ...]
     geometry: Conv2dGeometry
 
     @classmethod
-    def of(cls, dense: nn.Conv2d) -> "Conv2dSettings":
-        """The settings of a dense layer."""
-        declared = cast(str | tuple[int, int], dense.padding)
+    def of(cls, dense: nn.Conv1d | nn.Conv2d) -> "Conv2dSettings":
+        """The settings of a dense layer; a 1-D convolution is one over images of height 1."""
+        declared = dense.padding
         pads_itself = dense.padding_mode == "zeros" and not isinstance(declared, str)
+        one_high = len(dense.kernel_size) == 1
         geometry = Conv2dGeometry(
-            kernel_size=cast(tuple[int, int], dense.kernel_size),
-            stride=cast(tuple[int, int], dense.stride),
-            padding=cast(tuple[int, int], declared) if pads_itself else (0, 0),
-            dilation=cast(tuple[int, int], dense.dilation),
+            kernel_size=_pair(dense.kernel_size, 1),
+            stride=_pair(dense.stride, 1),
+            padding=_pair(cast(tuple[int, ...], declared), 0) if pads_itself else (0, 0),
+            dilation=_pair(dense.dilation, 1),
         )
-        explicit = () if pads_itself else tuple(dense._reversed_padding_repeated_twice)
-        return cls((dense.in_channels, dense.out_channels), declared, dense.padding_mode, explicit, geometry)
+        padding = tuple(dense._reversed_padding_repeated_twice)
+        explicit = () if pads_itself else (*padding, 0, 0) if one_high else padding
+        return cls(DenseConv.of(dense), dense.padding_mode, explicit, geometry)
+
+    @property
+    def channels(self) -> tuple[int, int]:
+        """Input and output channels."""
+        return self.dense.channels
 
     def pad(self, x: Tensor) -> Tensor:
         """``x [batch, in, h, w]`` with the padding that the convolution does not do itself."""
@@ -52,21 +60,11 @@ class Conv2dSettings:
         mode = "constant" if self.padding_mode == "zeros" else self.padding_mode
         return nn.functional.pad(x, self.explicit_padding, mode=mode)
 
-    def dense_layer(self, layer: SparseLayer, weight: Tensor) -> nn.Conv2d:
-        """A plain layer with ``weight [out, in, kh, kw]``, and bias and training mode of ``layer``."""
-        dense = nn.Conv2d(
-            *self.channels,
-            self.geometry.kernel_size,
-            stride=self.geometry.stride,
-            padding=self.padding,
-            dilation=self.geometry.dilation,
-            bias=False,
-            padding_mode=self.padding_mode,
-            device="meta",
-        )
-        dense.weight = nn.Parameter(weight, requires_grad=layer.weight.requires_grad)
-        dense.register_parameter("bias", layer.bias)
-        return dense.train(layer.training)
+
+def _pair(values: tuple[int, ...], height: int) -> tuple[int, int]:
+    """A pair as it is; one value with ``height`` before it."""
+    first, *rest = values
+    return (first, rest[0]) if rest else (height, first)
 
 
 class BlockSparseConv2d(BlockSparseLayer):
@@ -87,11 +85,14 @@ class BlockSparseConv2d(BlockSparseLayer):
     def forward(self, x: Tensor) -> Tensor:
         """``x [batch, in, h, w]`` to ``[batch, out, oh, ow]``; ``[in, h, w]`` to ``[out, oh, ow]``."""
         if x.dim() == 3:
-            image: Tensor = self.forward(x.unsqueeze(0)).squeeze(0)
-            return image
-        (x,) = cast_for_autocast(self.settings.pad(x))
-        geometry, token = self.settings.geometry, self.identity.token
-        y = block_conv2d(x, self.weight, self.topology, geometry, self.bias, token)
+            return self.convolve(self.settings.pad(x.unsqueeze(0))).squeeze(0)
+        return self.convolve(self.settings.pad(x))
+
+    def convolve(self, x: Tensor) -> Tensor:
+        """The convolution of ``x [batch, in, h, w]``, padded where it does not pad itself: ``[batch, out, oh, ow]``."""
+        (x,) = cast_for_autocast(x)
+        geometry = self.settings.geometry
+        y = block_conv2d(x, self.weight, self.topology, geometry, self.bias, self.identity.token)
         return self._probed(y, x, geometry)
 
     def gradient_norms(self, output_grad: Tensor, x: Tensor, rows: Tensor, cols: Tensor) -> Tensor:
@@ -101,21 +102,16 @@ class BlockSparseConv2d(BlockSparseLayer):
     def input_squares(self, x: Tensor) -> Tensor:
         """Mean square of every channel of ``x [batch, in, h, w]``, once per kernel tap: float32 ``[kh*kw*in]``."""
         channels = frobenius_norms(x, dim=(0, 2, 3)).square() / max(1, x.numel() // x.shape[1])
-        height, width = self.settings.geometry.kernel_size
-        return channels.repeat(height * width)
+        return channels.repeat(self.settings.geometry.taps)
 
-    def to_dense(self) -> nn.Conv2d:
+    def to_dense(self) -> nn.Module:
         """A plain `torch.nn.Conv2d` that computes the same; absent blocks become zeros."""
         weight = matrix_to_conv_weight(self.forward_matrix(), self.settings.geometry.kernel_size)
-        return self.settings.dense_layer(self, weight)
+        return self.settings.dense.build(self, weight)
 
     def extra_repr(self) -> str:
         """Shape, block and density, for ``print(model)``."""
-        geometry = self.settings.geometry
-        return (
-            f"{self.in_channels}, {self.out_channels}, kernel_size={geometry.kernel_size}, stride={geometry.stride}, "
-            f"padding={self.settings.padding}, {super().extra_repr()}"
-        )
+        return f"{self.settings.dense}, {super().extra_repr()}"
 
 
 class NMConv2d(NMLayer):
@@ -143,15 +139,15 @@ class NMConv2d(NMLayer):
         y = conv2d_with_two_weights(x, weight, backward_weight, geometry)
         return y if self.bias is None else y + self.bias.to(y.dtype)[:, None, None]
 
-    def to_dense(self) -> nn.Conv2d:
+    def to_dense(self) -> nn.Module:
         """A plain `torch.nn.Conv2d` whose forward pass computes the same; masked weights become zeros."""
-        return self.settings.dense_layer(self, self.forward_weight())
+        return self.settings.dense.build(self, self.forward_weight())
 
 
 class Conv2dKind(LayerKind):
     """`torch.nn.Conv2d`: the weight becomes ``[out, kh*kw*in]`` (im2col), the input stays an image with a geometry."""
 
-    dense_class = nn.Conv2d
+    dense_class: ClassVar[type[nn.Module]] = nn.Conv2d
     nm: ClassVar[type[NMLayer] | None] = NMConv2d
     dimension_names = ("out_channels", "in_channels")
 
@@ -161,7 +157,7 @@ class Conv2dKind(LayerKind):
 
     def why_unfit(self, module: Any) -> str:
         """Grouped convolutions stay dense."""
-        return f"a grouped convolution (groups={module.groups})" if module.groups != 1 else ""
+        return grouped_reason(module)
 
     def weight(self, module: Any) -> Tensor:
         """``[out, in, kh, kw]``."""
@@ -171,7 +167,7 @@ class Conv2dKind(LayerKind):
         """``[out, kh*kw*in]``, detached."""
         return conv_weight_to_matrix(self.weight(module).detach())
 
-    def traced_input(self, module: Any, x: Tensor) -> TracedInput:
+    def traced_input(self, module: Any, x: Tensor, output: Tensor) -> TracedInput:
         """``[batch, in, h, w]``, padded where the convolution itself does not pad."""
         images = x.unsqueeze(0) if x.dim() == 3 else x
         settings: Conv2dSettings = getattr(module, "settings", None) or Conv2dSettings.of(module)

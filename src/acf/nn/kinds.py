@@ -2,13 +2,23 @@
 
 from torch import nn
 
-from acf.nn.conv1d import Conv1DKind
+from acf.nn.conv1d import Conv1dKind
 from acf.nn.conv2d import Conv2dKind
+from acf.nn.conv3d import Conv3dKind
+from acf.nn.conv_transpose2d import ConvTranspose2dKind
 from acf.nn.kind import LayerKind
 from acf.nn.linear import LinearKind
 from acf.nn.sparse_layer import SparseLayer
+from acf.nn.transposed_linear import TransposedLinearKind
 
-LAYER_KINDS: dict[str, LayerKind] = {"linear": LinearKind(), "conv2d": Conv2dKind(), "conv1d": Conv1DKind()}
+LAYER_KINDS: dict[str, LayerKind] = {
+    "linear": LinearKind(),
+    "transposed_linear": TransposedLinearKind(),
+    "conv1d": Conv1dKind(),
+    "conv2d": Conv2dKind(),
+    "conv3d": Conv3dKind(),
+    "conv_transpose2d": ConvTranspose2dKind(),
+}
 """Every kind by name; `SparseLayer.kind_name` is one of these."""
 
 

@@ -93,7 +93,7 @@ class LinearKind(LayerKind):
         """``[out, in]``, detached."""
         return self.weight(module).detach()
 
-    def traced_input(self, module: Any, x: Tensor) -> TracedInput:
+    def traced_input(self, module: Any, x: Tensor, output: Tensor) -> TracedInput:
         """``[tokens, in]``."""
         return TracedInput(x.reshape(-1, x.shape[-1]))
 

@@ -13,6 +13,7 @@ from acf.masks.cost import LayerChoice, LayerCost, TimeLine, cheapest_choices, t
 from acf.nn.block_spec import BlockSparsity
 from acf.nn.kind import LayerKind
 from acf.nn.replace import FilterFn
+from acf.nn.separate_attention import separated_attention
 from acf.nn.sparsify_blocks import choose_layers, layout_of, sparsify_blocks
 from acf.nn.summary import SparsitySummary
 from acf.nn.timing import REPLAYS, captured_step, example_inputs, layer_step, seconds_of, step_seconds
@@ -115,16 +116,8 @@ def plan(
             f"blocks {options.blocks} can only be chosen from by distribution 'cost', not {spec.distribution!r}; "
             "set distribution='cost', or leave blocks out"
         )
-    smallest = replace(spec, block=min(options.blocks)) if options.blocks else spec
-    chosen, left_dense = choose_layers(model, smallest, filter_fn)
-    if not chosen:
-        raise SparsityError(f"no layer of the model can hold blocks of {spec.block!r}; use a smaller block")
-    specs = [replace(spec, block=block) for block in options.blocks] or [spec]
-    if options.blocks:
-        undivided = [name for name, (layer, kind) in chosen.items() if not _fitting(layer, kind, specs)]
-        left_dense |= dict.fromkeys(undivided, f"none of the blocks {options.blocks} divides it")
-        chosen = {name: each for name, each in chosen.items() if name not in undivided}
-    costs = _measure_layers(chosen, example_inputs(model, example), specs, options)
+    with separated_attention(model):
+        costs, left_dense = _costs(model, example, spec, filter_fn, options)
     step = step_seconds(model, example, options.rounds, options.cuda_graphs)
     measured = list(costs.values())
     other = step - sum(cost.dense_seconds for cost in measured)
@@ -134,6 +127,22 @@ def plan(
     ]
     layers += [PlannedLayer(name, 1.0, 0.0, 0.0, reason) for name, reason in left_dense.items()]
     return SparsityPlan(spec, tuple(layers), step, other + total_seconds(choices))
+
+
+def _costs(
+    model: nn.Module, example: Any, spec: BlockSparsity, filter_fn: FilterFn | None, options: PlanOptions
+) -> tuple[dict[str, LayerCost], dict[str, str]]:
+    """What every layer costs that may become sparse, and why the others may not."""
+    smallest = replace(spec, block=min(options.blocks)) if options.blocks else spec
+    chosen, left_dense = choose_layers(model, smallest, filter_fn)
+    if not chosen:
+        raise SparsityError(f"no layer of the model can hold blocks of {smallest.block!r}; use a smaller block")
+    specs = [replace(spec, block=block) for block in options.blocks] or [spec]
+    if options.blocks:
+        undivided = [name for name, (layer, kind) in chosen.items() if not _fitting(layer, kind, specs)]
+        left_dense |= dict.fromkeys(undivided, f"none of the blocks {options.blocks} divides it")
+        chosen = {name: each for name, each in chosen.items() if name not in undivided}
+    return _measure_layers(chosen, example_inputs(model, example), specs, options), left_dense
 
 
 def _planned(name: str, cost: LayerCost, choice: LayerChoice, options: PlanOptions) -> PlannedLayer:
@@ -146,7 +155,8 @@ def _planned(name: str, cost: LayerCost, choice: LayerChoice, options: PlanOptio
 def sparsify_by_plan(model: nn.Module, planned: SparsityPlan, filter_fn: FilterFn | None) -> SparsitySummary:
     """Make the planned layers sparse, as `acf.sparsify_` does for a `SparsityPlan`."""
     densities = planned.densities
-    missing = sorted(set(densities) - {name for name, _ in model.named_modules()})
+    with separated_attention(model):
+        missing = sorted(set(densities) - {name for name, _ in model.named_modules()})
     if missing:
         raise SparsityError(f"the plan names {missing[0]!r}, which the model does not have; plan for this model")
     if not densities:

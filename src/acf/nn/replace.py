@@ -61,8 +61,12 @@ def choose_dense_layers(
         kind = dense_kind_of(module)
         if kind is None:
             continue
-        known = kind.is_plain(module) and takes(kind)
-        reason = _why_unfit(module, owners) if known else _why_unknown(module)
+        if not kind.is_plain(module):
+            reason = f"a {type(module).__name__}, whose own behaviour a sparse layer would not keep"
+        elif not takes(kind):
+            reason = f"a {type(module).__name__} has no form of this sparsity"
+        else:
+            reason = _why_unfit(module, owners)
         if f"{name}.weight" in tied:
             reason = "its weight is shared with another module"
         elif module in adapters:
@@ -86,10 +90,6 @@ def _adapters(model: nn.Module) -> set[nn.Module]:
             beside = (child for name, child in module.named_children() if name != "base_layer")
             found.update(each for child in beside for each in child.modules())
     return found
-
-
-def _why_unknown(module: nn.Module) -> str:
-    return f"a {type(module).__name__}, whose own behaviour a sparse layer would not keep"
 
 
 def _why_unfit(module: nn.Module, owners: Counter[int]) -> str:
@@ -126,7 +126,7 @@ def replace_layers(model: nn.Module, replacements: Mapping[nn.Module, nn.Module]
 def no_layer_at_all(model: nn.Module) -> str:
     """The message for a model without a layer to sparsify."""
     return (
-        f"{type(model).__name__} has no nn.Linear or nn.Conv2d to sparsify; pass a model that has one, "
+        f"{type(model).__name__} has no linear or convolution layer to sparsify; pass a model that has one, "
         "or build the model before calling sparsify_"
     )
 

@@ -1,7 +1,6 @@
 """`acf.load_sparse`: a sparse model from a file, into a dense model or one that the file describes."""
 
 from collections import defaultdict
-from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from acf.nn.kinds import dense_kind_of
 from acf.nn.nm_spec import NMSparsity
 from acf.nn.replace import replace_layers
 from acf.nn.saved import SavedModel, read_saved
+from acf.nn.separate_attention import separated_attention
 from acf.nn.sparse_layer import SparseLayer
 from acf.nn.sparsify_blocks import check_checkpoint
 from acf.sparse import BlockLayout, BlockTopology
@@ -35,11 +35,12 @@ def load_sparse(path: str | Path, model: nn.Module | None = None) -> nn.Module:
     path = Path(path)
     saved = read_saved(path)
     built = saved.build(path).eval() if model is None else model
-    tensors = _tensors_for(built, saved)
-    _check_fits(built, saved, tensors, path)
-    sparse = {name: _block_sparse(built, name, saved) for name in saved.blocks}
-    masked = {name: _masked(built, name, saved) for name in saved.groups}
-    replace_layers(built, {built.get_submodule(name): layer for name, layer in {**sparse, **masked}.items()})
+    with separated_attention(built, lambda name: f"{name}.q_proj.weight" in saved.tensors):
+        tensors = _tensors_for(built, saved)
+        _check_fits(built, saved, tensors, path)
+        sparse = {name: _block_sparse(built, name, saved) for name in saved.blocks}
+        masked = {name: _masked(built, name, saved) for name in saved.groups}
+        replace_layers(built, {built.get_submodule(name): layer for name, layer in {**sparse, **masked}.items()})
     for name, entry in saved.gradients.items():
         install(built.get_submodule(name), _gradient_sparsifier(entry, built.get_submodule(name)))
     if sparse:
@@ -141,7 +142,7 @@ def _check_layer(model: nn.Module, name: str, saved: SavedModel, path: Path) -> 
         raise TopologyError(f"{path} lacks {name}.{missing[0]}; save the model anew")
     weight = saved.tensors[f"{name}.weight"]
     if weight.dim() != 3 or any(
-        size % block for size, block in zip(_outputs_inputs(dense), weight.shape[1:], strict=True)
+        size % block for size, block in zip(_outputs_inputs(dense), kind.block_shape(weight), strict=True)
     ):
         outputs, inputs = _outputs_inputs(dense)
         raise TopologyError(
@@ -169,5 +170,5 @@ def _outputs_inputs(dense: nn.Module) -> tuple[int, int]:
 
 
 def _layout_of(dense: nn.Module, packed: Tensor) -> BlockLayout:
-    outputs, inputs, *kernel = _kind_of(dense).weight(dense).shape
-    return BlockLayout(outputs, inputs * prod(kernel), *packed.shape[1:])
+    kind = _kind_of(dense)
+    return kind.layout(dense, kind.block_shape(packed))

@@ -1,12 +1,14 @@
 """What block-sparse and N:M layers of every kind have in common."""
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from torch import Tensor, fx, nn
+from torch import Tensor, nn
+
+from acf.nn.fx_leaf import FxLeaf
 
 
-class SparseLayer(nn.Module, ABC):
+class SparseLayer(FxLeaf, ABC):
     """Base of every layer that `acf.sparsify_` puts in the place of a dense one; ``weight`` is what is stored."""
 
     kind_name: ClassVar[str]
@@ -14,14 +16,6 @@ class SparseLayer(nn.Module, ABC):
 
     weight: nn.Parameter
     bias: nn.Parameter | None
-
-    def __call__(self, *args: Any, **named: Any) -> Any:
-        """Run hooks and ``forward``; `torch.fx.symbolic_trace` records one call, as it does of torch's own layers."""
-        for argument in (*args, *named.values()):
-            if isinstance(argument, fx.Proxy):
-                tracer: Any = argument.tracer
-                return tracer.create_proxy("call_module", tracer.path_of_module(self), args, named)
-        return super().__call__(*args, **named)
 
     @property
     @abstractmethod
@@ -36,6 +30,7 @@ class SparseLayer(nn.Module, ABC):
     def weight_matrix(self) -> Tensor:
         """The dense weight matrix of the forward product, ``[out, in]`` or ``[out, kh*kw*in]``; differentiable.
 
+        Of a transposed convolution it is ``[in, kh*kw*out]``, the matrix whose transpose is the forward product's.
         Read this, not ``weight``, where a matrix is expected.
         """
 

@@ -7,10 +7,12 @@ from torch import nn
 
 from acf.errors import SparsityError
 from acf.gradients import GradientSparsity, sparsifier_of, uninstall
+from acf.nn.attention import BlockSparseMultiheadAttention
 from acf.nn.block_spec import BlockSparsity
 from acf.nn.nm_spec import NMSparsity
 from acf.nn.plan import SparsityPlan, sparsify_by_plan
 from acf.nn.replace import FilterFn, has_hooks, refuse_sharded, replace_layers
+from acf.nn.separate_attention import join_attention
 from acf.nn.sparse_layer import SparseLayer
 from acf.nn.sparsify_blocks import forget_checkpoint_check, sparsify_blocks
 from acf.nn.sparsify_gradients import sparsify_gradients
@@ -31,14 +33,16 @@ def sparsify_(
     spec: BlockSparsity | SparsityPlan | NMSparsity | GradientSparsity,
     filter_fn: FilterFn | None = None,
 ) -> SparsitySummary:
-    """Make the linear and 2-D convolution layers of ``model`` sparse, in place, as ``spec`` says.
+    """Make the linear and convolution layers of ``model`` sparse, in place, as ``spec`` says.
 
     ``filter_fn(module, name)`` says which layers to take. Without it every layer is taken except grouped
     convolutions, layers whose weight is shared with another module, and what the kind of sparsity leaves dense; the
     returned summary lists them with the reason. If anything is refused, nothing is changed.
 
-    `BlockSparsity` leaves layers too thin to hold one block (an RGB stem, a 10-class head); a block that does not
-    divide a wider layer is an error. Build the optimizer afterwards: the parameters are new.
+    `BlockSparsity` takes ``nn.Linear``, ``nn.Conv1d``, ``nn.Conv2d``, ``nn.Conv3d``, ``nn.ConvTranspose2d`` and the
+    projections of ``nn.MultiheadAttention``, which ``filter_fn`` gets as linear layers (``attention.q_proj``). It
+    leaves layers too thin to hold one block (an RGB stem, a 10-class head); a block that does not divide a wider layer
+    is an error. Build the optimizer afterwards: the parameters are new.
     A `SparsityPlan` (`acf.plan`) is a `BlockSparsity` with a density for every layer.
     `NMSparsity` leaves the first convolution and layers that m does not divide; parameters stay the same.
     `GradientSparsity` takes every layer and composes with the other two, before or after them.
@@ -60,7 +64,7 @@ def densify_(model: nn.Module) -> nn.Module:
     with_gradients = [module for module in model.modules() if sparsifier_of(module) is not None]
     if not layers and not with_gradients:
         raise SparsityError("the model has no sparse layer to densify; call sparsify_ first, or leave it as is")
-    if model in layers:
+    if model in layers or isinstance(model, BlockSparseMultiheadAttention):
         raise SparsityError(
             f"the model is itself a {type(model).__name__}, which cannot be replaced in place; call its to_dense()"
         )
@@ -75,5 +79,6 @@ def densify_(model: nn.Module) -> nn.Module:
     for layer in with_gradients:
         uninstall(layer)
     replace_layers(model, {layer: layer.to_dense() for layer in layers})
+    join_attention(model)
     forget_checkpoint_check(model)
     return model

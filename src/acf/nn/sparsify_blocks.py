@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from math import prod
 from typing import Any, cast
 
 import torch
@@ -10,6 +9,7 @@ from torch import Tensor, nn
 
 from acf.errors import SparsityError
 from acf.masks import LayerShape, kept_blocks, top_blocks
+from acf.nn.attention import BlockSparseMultiheadAttention
 from acf.nn.block_layer import BlockSparseLayer
 from acf.nn.block_spec import BlockSparsity
 from acf.nn.kind import LayerKind
@@ -21,6 +21,7 @@ from acf.nn.replace import (
     replace_layers,
     require_container,
 )
+from acf.nn.separate_attention import list_whole, separated_attention
 from acf.nn.summary import SparsitySummary, block_sparse_layers, summarize, summary_of
 from acf.sparse import BlockLayout, frobenius_norms
 
@@ -38,7 +39,21 @@ def sparsify_blocks(
     for the layers that are named there.
     """
     require_container(model, BlockSparseLayer)
-    blocks = blocks or {}
+    with separated_attention(model) as whole:
+        sparse, left_dense = _replace_chosen(model, spec, filter_fn, densities, blocks or {})
+    model.register_load_state_dict_pre_hook(check_checkpoint)  # type: ignore[no-untyped-call]
+    layers = (summarize(name, layer) for name, layer in sparse.items())
+    return summary_of(model, layers, list_whole(left_dense, whole))
+
+
+def _replace_chosen(
+    model: nn.Module,
+    spec: BlockSparsity,
+    filter_fn: FilterFn | None,
+    densities: Mapping[str, float] | None,
+    blocks: Mapping[str, int],
+) -> tuple[dict[str, BlockSparseLayer], dict[str, str]]:
+    """The new sparse layers, and those left dense with the reason, by name."""
     chosen, left_dense = choose_layers(model, replace(spec, block=min(blocks.values(), default=spec.block)), filter_fn)
     if not chosen:
         raise SparsityError(_nothing_to_sparsify(model, spec, left_dense))
@@ -59,8 +74,7 @@ def sparsify_blocks(
         name: _make_sparse(dense, kind, layouts[name], counts[name], spec) for name, (dense, kind) in chosen.items()
     }
     replace_layers(model, {chosen[name][0]: layer for name, layer in sparse.items()})
-    model.register_load_state_dict_pre_hook(check_checkpoint)  # type: ignore[no-untyped-call]
-    return summary_of(model, (summarize(name, layer) for name, layer in sparse.items()), left_dense)
+    return sparse, left_dense
 
 
 def _refuse_hooked(weights: Mapping[str, Tensor]) -> None:
@@ -91,7 +105,7 @@ def _why_thin(module: nn.Module, kind: LayerKind, spec: BlockSparsity) -> str:
 
 def layout_of(name: str, module: nn.Module, kind: LayerKind, spec: BlockSparsity) -> BlockLayout:
     """How the weight of a dense layer is cut into blocks; refuses a block that does not divide it."""
-    outputs, inputs, *kernel = kind.weight(module).shape
+    outputs, inputs = kind.weight(module).shape[:2]
     height, width = spec.block_shape
     output_name, input_name = kind.dimension_names
     for size, block, dimension in ((inputs, width, input_name), (outputs, height, output_name)):
@@ -100,7 +114,7 @@ def layout_of(name: str, module: nn.Module, kind: LayerKind, spec: BlockSparsity
                 f"block {block} does not divide {dimension} {size} of layer {name!r}; "
                 "use a block that does, or leave the layer out with filter_fn"
             )
-    return BlockLayout(outputs, inputs * prod(kernel), height, width)
+    return kind.layout(module, spec.block_shape)
 
 
 def _make_sparse(
@@ -137,6 +151,9 @@ def check_checkpoint(model: nn.Module, state_dict: dict[str, Any], prefix: str, 
     """Refuse a checkpoint that does not fit any one sparse layer of ``model`` before the first is loaded."""
     for name, layer in block_sparse_layers(model).items():
         layer.check_state(state_dict, f"{prefix}{name}.")
+    for name, module in model.named_modules():
+        if isinstance(module, BlockSparseMultiheadAttention):
+            module.check_state(state_dict, f"{prefix}{name}.")
 
 
 def forget_checkpoint_check(model: nn.Module) -> None:

@@ -15,11 +15,13 @@ from acf.nn.sparse_layer import SparseLayer
 CONTAINERS: dict[str, type[nn.Sequential]] = {"Sequential": nn.Sequential, "FusedSequential": FusedSequential}
 
 _LEAVES: tuple[type[nn.Module], ...] = (
-    *(nn.Linear, nn.Conv2d, nn.Embedding, nn.Identity, nn.Flatten, nn.Unflatten, nn.Upsample),
+    *(nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose2d, nn.Embedding),
+    *(nn.Identity, nn.Flatten, nn.Unflatten, nn.Upsample),
     *(nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.ELU, nn.GELU, nn.SiLU, nn.Mish, nn.Hardswish, nn.Tanh, nn.Sigmoid),
     *(nn.Softmax, nn.LogSoftmax, nn.Dropout, nn.Dropout2d),
-    *(nn.BatchNorm1d, nn.BatchNorm2d, nn.LayerNorm, nn.RMSNorm, nn.GroupNorm),
-    *(nn.MaxPool2d, nn.AvgPool2d, nn.AdaptiveAvgPool2d),
+    *(nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.LayerNorm, nn.RMSNorm, nn.GroupNorm),
+    *(nn.MaxPool1d, nn.MaxPool2d, nn.MaxPool3d, nn.AvgPool1d, nn.AvgPool2d, nn.AvgPool3d),
+    *(nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d, nn.AdaptiveAvgPool3d),
 )
 
 BUILDABLE: dict[str, type[nn.Module]] = {**CONTAINERS, **{leaf.__name__: leaf for leaf in _LEAVES}}

@@ -7,6 +7,7 @@ from typing import Protocol
 from torch import Tensor, nn
 
 from acf.gradients import GradientSparsity
+from acf.nn.attention import BlockSparseMultiheadAttention
 from acf.nn.block_layer import BlockSparseLayer
 from acf.nn.nm_spec import NMSparsity
 from acf.nn.sparse_layer import SparseLayer
@@ -142,7 +143,9 @@ _REASONS: dict[type[nn.Module], str] = {
     nn.Embedding: "an embedding is looked up, not multiplied",
     nn.EmbeddingBag: "an embedding is looked up, not multiplied",
     nn.RNNBase: "a recurrent layer hands its weights to a fused kernel as they are",
+    nn.RNNCellBase: "a recurrent cell hands its weights to a fused kernel as they are",
     nn.MultiheadAttention: "attention multiplies its packed input projections itself",
+    BlockSparseMultiheadAttention: "a key or value that attention adds to every sequence",
 }
 """Why parameters of torch's own modules have no sparse form, by class."""
 

@@ -14,6 +14,7 @@ from acf.nn.block_spec import BlockSparsity
 from acf.nn.kind import LayerKind
 from acf.nn.kinds import dense_kind_of
 from acf.nn.replace import FilterFn
+from acf.nn.separate_attention import separated_attention
 from acf.nn.sparsify_blocks import choose_layers, sparsify_blocks
 from acf.ops.observe import observed_capture
 
@@ -50,17 +51,20 @@ def time_layers(
 ) -> list[LayerTiming]:
     """Time every linear and convolution layer of ``model`` as ``example`` reaches it, dense and sparsified by ``spec``.
 
-    ``example`` is the model's input, or a tuple of its inputs. Dense and sparse take turns, so a busy machine
-    disturbs both alike. The model is left as it is. On a GPU a small layer takes the host longer to launch than the
-    device to compute; ``cuda_graphs`` times layers as they run where the whole step is captured in a graph, by
-    ``torch.compile(mode="reduce-overhead")`` or by hand, and the host no longer counts.
+    The projections of attention are linear layers here. ``example`` is the model's input, or a tuple of its inputs.
+    Dense and sparse take turns, so a busy machine disturbs both alike. The model is left as it is. On a GPU a small
+    layer takes the host longer to launch than the device to compute; ``cuda_graphs`` times layers as they run where the
+    whole step is captured in a graph, by ``torch.compile(mode="reduce-overhead")`` or by hand, and the host no longer
+    counts.
     """
-    chosen, left_dense = choose_layers(model, spec, None)
-    inputs = example_inputs(model, example)
+    with separated_attention(model):
+        chosen, left_dense = choose_layers(model, spec, None)
+        inputs = example_inputs(model, example)
+        modules = list(model.named_modules())
     if cuda_graphs and not all(x.is_cuda for x in inputs.values()):
         raise SparsityError("cuda_graphs needs the model and its example on a GPU; move both there, or leave it out")
     timings = []
-    for name, module in model.named_modules():
+    for name, module in modules:
         kind = dense_kind_of(module)
         if kind is None:
             continue

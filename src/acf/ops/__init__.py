@@ -6,6 +6,7 @@ with masked weights.
 
 from acf.ops import cpu, flops, triton
 from acf.ops.conv import block_conv2d, block_conv2d_gradient_norms
+from acf.ops.conv_transpose import block_conv_transpose2d, transposed_output_size
 from acf.ops.dense import dense_products
 from acf.ops.geometry import Conv2dGeometry
 from acf.ops.linear import block_gradient_norms, block_linear
@@ -20,6 +21,7 @@ __all__ = [
     "MlpLayer",
     "block_conv2d",
     "block_conv2d_gradient_norms",
+    "block_conv_transpose2d",
     "block_gradient_norms",
     "block_linear",
     "block_mlp",
@@ -30,6 +32,7 @@ __all__ = [
     "observe_weight_grad",
     "probed",
     "stop_observing",
+    "transposed_output_size",
 ]
 
 cpu.register()

@@ -9,7 +9,7 @@ from typing import Any
 
 from torch.utils.flop_counter import register_flop_formula
 
-from acf.ops import conv, linear, mlp
+from acf.ops import conv, conv_transpose, linear, mlp
 from acf.ops.library import Op
 
 Shape = tuple[int, ...]
@@ -26,6 +26,7 @@ def register() -> None:
         register_flop_formula(input_grad)(_input_grad)
         register_flop_formula(weight_grad)(_weight_grad)
     register_flop_formula(_packet(linear.block_linear_weight_and_bias_grad))(_weight_and_bias_grad)
+    register_flop_formula(_packet(conv_transpose.block_conv_transpose2d_weight_grad))(_transposed_weight_grad)
     register_flop_formula(_packet(mlp.block_linear_activation))(_linear_activation)
     register_flop_formula(_packet(mlp.block_linear_scaled_input_grad))(_input_grad)
 
@@ -48,6 +49,10 @@ def _input_grad(output_grad: Shape, weight: Shape, *_: Any, out_shape: Shape, **
 
 def _weight_grad(output_grad: Shape, x: Shape, *_: Any, out_shape: Shape, **__: Any) -> int:
     return 2 * _positions(output_grad) * prod(out_shape)
+
+
+def _transposed_weight_grad(output_grad: Shape, x: Shape, *_: Any, out_shape: Shape, **__: Any) -> int:
+    return 2 * _positions(x) * prod(out_shape)
 
 
 def _weight_and_bias_grad(output_grad: Shape, x: Shape, *_: Any, out_shape: tuple[Shape, Shape], **__: Any) -> int:

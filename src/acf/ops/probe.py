@@ -19,9 +19,16 @@ from acf.ops.linear import linear_gradient_norms
 
 
 def _scores(
-    output_grad: Tensor, x: Tensor, grid: Sequence[int], block_shape: Sequence[int], geometry: Sequence[int]
+    output_grad: Tensor,
+    x: Tensor,
+    grid: Sequence[int],
+    block_shape: Sequence[int],
+    geometry: Sequence[int],
+    transposed: bool,
 ) -> Tensor:
     rows, cols = grid
+    if transposed:
+        output_grad, x = x, output_grad
     places = torch.arange(rows * cols, dtype=torch.int32, device=x.device)
     where = places // cols, places % cols
     if geometry:
@@ -40,7 +47,7 @@ def _fake_scores(output_grad: Tensor, x: Tensor, grid: Sequence[int], *_: Any) -
 
 block_scores = Op(
     "block_scores",
-    "(Tensor output_grad, Tensor x, SymInt[] grid, SymInt[] block_shape, SymInt[] geometry) -> Tensor",
+    "(Tensor output_grad, Tensor x, SymInt[] grid, SymInt[] block_shape, SymInt[] geometry, bool transposed) -> Tensor",
     _scores,
     _fake_scores,
 )
@@ -48,34 +55,45 @@ block_scores = Op(
 
 class _Probed(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, y: Tensor, x: Tensor, probe: Tensor, block_shape: list[int], geometry: list[int]) -> Tensor:
+    def forward(
+        ctx: Any, y: Tensor, x: Tensor, probe: Tensor, block_shape: list[int], geometry: list[int], transposed: bool
+    ) -> Tensor:
         ctx.save_for_backward(x)
-        ctx.sizes = list(probe.shape), list(block_shape), list(geometry)
+        ctx.settings = list(probe.shape), list(block_shape), list(geometry), transposed
         return y.view_as(y)
 
     @staticmethod
     def backward(ctx: Any, output_grad: Tensor) -> tuple[Tensor | None, ...]:
         (x,) = ctx.saved_tensors
-        return output_grad, None, block_scores(output_grad, x, *ctx.sizes), None, None
+        return output_grad, None, block_scores(output_grad, x, *ctx.settings), None, None, None
 
 
-def _apply(y: Tensor, x: Tensor, probe: Tensor, block_shape: list[int], geometry: list[int]) -> Tensor:
-    result: Tensor = _Probed.apply(y, x, probe, block_shape, geometry)  # type: ignore[no-untyped-call]
+def _apply(
+    y: Tensor, x: Tensor, probe: Tensor, block_shape: list[int], geometry: list[int], transposed: bool
+) -> Tensor:
+    result: Tensor = _Probed.apply(y, x, probe, block_shape, geometry, transposed)  # type: ignore[no-untyped-call]
     return result
 
 
 _probed = differentiable(
-    "probed", "(Tensor(a) y, Tensor x, Tensor probe, SymInt[] block_shape, SymInt[] geometry) -> Tensor(a)", _apply
+    "probed",
+    "(Tensor(a) y, Tensor x, Tensor probe, SymInt[] block_shape, SymInt[] geometry, bool transposed) -> Tensor(a)",
+    _apply,
 )
 
 
 def probed(
-    y: Tensor, x: Tensor, probe: Tensor, block_shape: tuple[int, int], geometry: Conv2dGeometry | None = None
+    y: Tensor,
+    x: Tensor,
+    probe: Tensor,
+    block_shape: tuple[int, int],
+    geometry: Conv2dGeometry | None = None,
+    transposed: bool = False,
 ) -> Tensor:
     """``y``, the output of a layer for the input ``x``; a backward pass through it gives ``probe`` its gradient.
 
     ``probe`` is float32 ``[grid_rows, grid_cols]``, ``block_shape`` height and width of a block, ``geometry`` that of a
-    convolution.
+    convolution, which a ``transposed`` layer is the input gradient of.
     """
     pairs = [] if geometry is None else geometry.as_lists()
-    return _probed(y, x, probe, list(block_shape), [size for pair in pairs for size in pair])
+    return _probed(y, x, probe, list(block_shape), [size for pair in pairs for size in pair], transposed)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from acf.errors import TraceError
 from acf.nn import LayerKind, SparseLayer, kind_of
 from acf.trace.bits import BitTensor
-from acf.trace.op import TracedConv, TracedOp
+from acf.trace.op import ROLES, TracedConv, TracedOp
 from acf.trace.products import ProductRecorder
 from acf.trace.recomputation import CallsWithoutGraph, in_backward, same_bits
 from acf.trace.trace import Trace
@@ -21,11 +21,13 @@ from acf.trace.trace import Trace
 
 @contextmanager
 def capture(model: nn.Module, label: str = "step") -> Iterator[Trace]:
-    """Record every linear and 2-D convolution of ``model`` that runs inside the ``with`` block, dense or sparse.
+    """Record every linear and convolution layer of ``model`` that runs inside the ``with`` block, dense or sparse.
 
     The trace fills while forward and backward run, and is complete when the block ends. A product that activation
     checkpointing computes twice is recorded once. Products that training does not compute are not recorded: no input
-    gradient for a layer fed with data, no weight gradient for a frozen one. Products without a layer are recorded where
+    gradient for a layer fed with data, no weight gradient for a frozen one. 1-D and 3-D convolutions are
+    recorded as the 2-D convolution they are computed as. A transposed one is recorded as the convolution whose input
+    gradient it is, so its "forward" and "input_grad" change places. Products without a layer are recorded where
     the model calls ``matmul``, ``bmm`` or ``scaled_dot_product_attention``, named after the module that does; attention
     runs unfused meanwhile. Those inside ``nn.MultiheadAttention``, whose projections are no layers either, and of
     ``einsum`` are not seen; a model with the former is captured with a warning.
@@ -42,7 +44,7 @@ def capture(model: nn.Module, label: str = "step") -> Iterator[Trace]:
     if len(handles) == len(running.handles):
         running.remove()
         raise TraceError(
-            f"{type(model).__name__} has no linear or 2-D convolution layer to capture; pass a model that has one"
+            f"{type(model).__name__} has no linear or convolution layer to capture; pass a model that has one"
         )
     try:
         with ProductRecorder(recorder.trace, running.place):
@@ -117,7 +119,7 @@ class _Recorder:
             self.calls[layer_name] += 1
             name = layer_name if call == 0 else f"{layer_name}#{call}"
             with torch.no_grad():  # recording must not add to what a checkpoint counts as saved
-                layer_call = _LayerCall(self.trace, name, layer_name, module, x)
+                layer_call = _LayerCall(self.trace, (name, layer_name), module, x, output)
             layer_call.record_forward()
             if output.requires_grad:
                 output.register_hook(layer_call.record_backward)  # type: ignore[no-untyped-call]
@@ -129,7 +131,9 @@ class _Recorder:
     def _recomputed(self, layer_name: str, x: Tensor, output: Tensor) -> None:
         """Let the call that had this input record the gradients, if its own output cannot."""
         layer_call = (
-            self.without_graph.take(layer_name, lambda call: call.had_input(x)) if output.requires_grad else None
+            self.without_graph.take(layer_name, lambda call: call.had_input(x, output))
+            if output.requires_grad
+            else None
         )
         if layer_call is not None:
             layer_call.enter_graph(x)
@@ -139,53 +143,62 @@ class _Recorder:
 class _LayerCall:
     """One call of a layer: its forward product, and its gradient products once the output's gradient arrives.
 
-    ``name`` is that of the call, ``layer_name`` that of the layer, whose weight all its calls share in the trace.
+    ``names`` are that of the call and that of the layer, whose weight all its calls share in the trace. A transposed
+    convolution is recorded as the convolution whose input gradient it is: "forward" and "input_grad" change places.
     """
 
-    def __init__(self, trace: Trace, name: str, layer_name: str, module: nn.Module, x: Tensor) -> None:
-        self.trace, self.name, self.module = trace, name, module
+    def __init__(self, trace: Trace, names: tuple[str, str], module: nn.Module, x: Tensor, output: Tensor) -> None:
+        self.trace, self.module = trace, module
+        self.name, layer_name = names
         self.kind = cast(LayerKind, kind_of(module))
         self.needs_input_grad = x.requires_grad
-        traced = self.kind.traced_input(module, x.detach())
+        traced = self.kind.traced_input(module, x.detach(), output.detach())
         self.conv: TracedConv | None = None
         if traced.geometry is not None:
-            height, width = traced.values.shape[2:]
+            height, width = traced.input_size or traced.values.shape[2:]
             self.conv = TracedConv(*astuple(traced.geometry), input_size=(height, width), groups=traced.groups)
-        self.activation_key, self.weight_key = f"{name}.activation", f"{layer_name}.weight"
+        self.activation_key, self.weight_key = f"{self.name}.activation", f"{layer_name}.weight"
         trace.tensors[self.activation_key] = BitTensor.from_array(traced.values)
         if self.weight_key not in trace.tensors:
             trace.tensors[self.weight_key] = BitTensor.from_array(self._forward_matrix())
 
-    def had_input(self, x: Tensor) -> bool:
+    def had_input(self, x: Tensor, output: Tensor) -> bool:
         """Whether this call had an input of the zero pattern of ``x``."""
-        values = self.kind.traced_input(self.module, x.detach()).values
+        values = self.kind.traced_input(self.module, x.detach(), output.detach()).values
         return same_bits(self.trace.tensors[self.activation_key], BitTensor.from_array(values))
 
     def enter_graph(self, x: Tensor) -> None:
         """Learn from the input of the recomputed call whether the step computes its gradient."""
         if x.requires_grad and not self.needs_input_grad:
             self.needs_input_grad = True
-            forward = next(op for op in self.trace.ops if (op.name, op.phase) == (self.name, "forward"))
+            forward = next(op for op in self.trace.ops if op.name == self.name and self.activation_key in op.operands)
             self.trace.ops[self.trace.ops.index(forward)] = replace(forward, external=(self.weight_key,))
 
     def record_forward(self) -> None:
         """Activations times weights."""
         external = (*self._external_activation(), self.weight_key)
-        self._append("forward", (self.activation_key, self.weight_key), external, transpose_b=self.conv is None)
+        keys = (self.activation_key, self.weight_key)
+        self._append("forward", keys, external, transpose_b=self.conv is None)
 
     def record_backward(self, gradient: Tensor) -> None:
         """The gradient products that autograd is about to compute."""
         key = f"{self.name}.output_grad"
         self.trace.tensors[key] = BitTensor.from_array(self.kind.traced_gradient(gradient))
         if cast(nn.Parameter, self.module.weight).requires_grad:
-            external, needed = self._external_activation(), self._gradient_mask()
+            options = {"needed": self._gradient_mask(), "transpose_a": self.conv is None}
             keys = (key, self.activation_key)
-            self._append("weight_grad", keys, external, transpose_a=self.conv is None, needed=needed)
+            self._append("weight_grad", keys, self._external_activation(), **options)
         if self.needs_input_grad:
             weight_key = self._backward_weight()
             self._append("input_grad", (key, weight_key), (weight_key,))
 
     def _append(self, phase: str, keys: tuple[str, str], external: tuple[str, ...], **options: Any) -> None:
+        if self.kind.transposed:
+            roles = ROLES[phase]
+            if phase == "weight_grad":
+                keys, roles = keys[::-1], roles[::-1]
+            phase = {"forward": "input_grad", "input_grad": "forward"}.get(phase, phase)
+            options["operand_roles"] = roles
         self.trace.ops.append(TracedOp(self.name, phase, *keys, conv=self.conv, external=external, **options))
 
     def _external_activation(self) -> tuple[str, ...]:

@@ -136,12 +136,11 @@ class ControlledLayer:
         return Candidates(self.layer.block_rows, self.layer.block_cols, squares)
 
     def _magnitudes(self) -> Tensor:
-        """Score of every present block, float32 ``[nnz]``: its l2 norm, columns weighted by the inputs they meet."""
-        layer, weight = self.layer, whole(self.layer.weight)
+        """Score of every present block, float32 ``[nnz]``: its l2 norm, weighted by the inputs it meets."""
+        weight = whole(self.layer.weight)
         if self.inputs is None or self.inputs.mean is None:
             return frobenius_norms(weight, dim=(1, 2))
-        columns = self.inputs.mean.to(weight.device).sqrt().reshape(layer.layout.grid_cols, -1)
-        return frobenius_norms(frobenius_norms(weight, dim=(1,)).mul_(columns[layer.block_cols.long()]), dim=(1,))
+        return self.layer.input_weighted_norms(weight, self.inputs.mean.to(weight.device))
 
     def state_dict(self) -> dict[str, Any]:
         """What was gathered, for a checkpoint; the topology itself is in the model's ``state_dict``."""

@@ -137,7 +137,7 @@ class AbsentBlockScores:
 
 
 class InputSquares:
-    """Mean square of the input to every column of a layer's weight matrix: a running mean over steps.
+    """Mean square of every input of a layer's weight matrix, a running mean over steps: see `input_squares`.
 
     Inputs are observed where the weight gradient is computed. So evaluation does not count, compiled graphs stay valid,
     and a pass recomputed by activation checkpointing counts once. A replayed CUDA graph observes nothing: there the
@@ -158,9 +158,9 @@ class InputSquares:
         self._sum = self.pending() + torch.where(finite, squares, 0.0)
 
     def pending(self) -> Tensor:
-        """Sum over the passes of this step, and their number last: float32 ``[cols + 1]``."""
+        """Sum over the passes of this step, and their number last: float32 ``[inputs + 1]``."""
         if self._sum is None:
-            return torch.zeros(self.layer.layout.cols + 1, device=self.layer.block_rows.device)
+            return torch.zeros(self.layer.input_count + 1, device=self.layer.block_rows.device)
         return self._sum
 
     def fold(self, pending: Tensor) -> None:

@@ -48,7 +48,7 @@ class TrainingSession:
     def warm_up(self) -> float:
         """Compile, tune and capture, then train the first steps; the seconds that took, nearly all compilation."""
         started = time.perf_counter()
-        example = self.task.batch(0, torch.Generator(self.device).manual_seed(0))
+        example = self.task.batch(0, self.sizes.batch, torch.Generator(self.device).manual_seed(0))
         acf.warm_up(self.model, self.step_fn, *example)
         while self.step < self.warm_up_steps:
             self.train_step()
