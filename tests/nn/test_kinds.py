@@ -82,6 +82,7 @@ def test_a_checkpoint_and_a_file_give_the_moved_layer_back(layer, tmp_path):
     assert torch.equal(acf.load_sparse(tmp_path / "model.safetensors", dense)(x), model(x))
 
 
+@pytest.mark.parametrize("layer", ["conv1d", "conv3d", "conv_transpose2d"], indirect=True)
 def test_a_compiled_layer_is_one_graph_with_the_gradients_of_the_eager_one(layer):
     model, x = layer
     acf.sparsify_(model, SPEC)
@@ -133,6 +134,15 @@ def test_forward_mode_and_second_derivatives_are_those_of_the_dense_form(layer):
         for each in (model[0], model[0].to_dense())
     ]
     torch.testing.assert_close(*products)
+
+
+def test_a_layer_of_the_meta_device_gets_values_and_topology_from_a_checkpoint(layer):
+    model, x = layer
+    empty = copy.deepcopy(model).to("meta")
+    for each in (model, empty):
+        acf.sparsify_(each, SPEC)
+    empty.load_state_dict(model.state_dict(), assign=True)
+    assert torch.equal(empty(x), model(x))
 
 
 def test_a_plan_times_the_layer_and_the_model_stays_dense(layer):
