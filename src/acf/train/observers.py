@@ -22,10 +22,10 @@ class LayerListener:
         self._identity.move_to(layer.block_rows.device)  # buffers that a checkpoint assigned may lie elsewhere
         observe_weight_grad(self._identity, self)
 
-    def add(self, output_grad: Tensor, x: Tensor) -> None:
+    def add(self, output_grad: Tensor, x: Tensor, *offsets: Tensor) -> None:
         """Hand on the operands of one backward pass."""
         for observer in self.observers:
-            observer.add(output_grad, x)
+            observer.add(output_grad, x, *offsets)
 
     def close(self) -> None:
         """Stop observing the layer."""
@@ -53,10 +53,10 @@ class AbsentBlockScores:
         return None if self._candidates is None else self._candidates.gradient_squares
 
     @torch.no_grad()
-    def add(self, output_grad: Tensor, x: Tensor) -> None:
+    def add(self, output_grad: Tensor, x: Tensor, *offsets: Tensor) -> None:
         """Add one backward pass; norms that overflowed, in a pass that a loss scaler will skip, add nothing."""
         candidates = self.candidates()
-        norms = self.layer.gradient_norms(output_grad, x, candidates.rows, candidates.cols)
+        norms = self.layer.gradient_norms(output_grad, x, candidates.rows, candidates.cols, *offsets)
         candidates.gradient_squares.addcmul_(norms.nan_to_num_(0.0, 0.0, 0.0), norms)
         self.is_scored = True
 
@@ -100,7 +100,7 @@ class InputSquares:
         self._sum: Tensor | None = None
 
     @torch.no_grad()
-    def add(self, output_grad: Tensor, x: Tensor) -> None:
+    def add(self, output_grad: Tensor, x: Tensor, *offsets: Tensor) -> None:
         """Add one backward pass; a pass that overflowed, and that a loss scaler will skip, adds nothing."""
         squares = torch.cat([self.layer.input_squares(x), x.new_ones(1, dtype=torch.float32)])
         finite = torch.isfinite(output_grad).all() & torch.isfinite(squares).all()
