@@ -5,7 +5,10 @@ from acf.nn.block_layer import BlockSparseLayer
 from acf.nn.block_spec import BlockSparsity
 from acf.nn.conv1d import BlockSparseConv1D
 from acf.nn.conv2d import BlockSparseConv2d, NMConv2d
+from acf.nn.expert_linear import BlockSparseExpertLinear, ExpertLinear
+from acf.nn.experts import Experts
 from acf.nn.fused import FusedSequential
+from acf.nn.fused_experts import FUSED_FORMS, FusedForm, UnfusedExperts
 from acf.nn.kind import LayerKind, TracedInput
 from acf.nn.kinds import LAYER_KINDS, dense_kind_of, kind_of
 from acf.nn.linear import BlockSparseLinear, NMLinear
@@ -26,12 +29,17 @@ from acf.nn.summary import (
 from acf.nn.timing import LayerTiming, faster_layers, time_layers
 
 __all__ = [
+    "FUSED_FORMS",
     "LAYER_KINDS",
     "BlockSparseConv1D",
     "BlockSparseConv2d",
+    "BlockSparseExpertLinear",
     "BlockSparseLayer",
     "BlockSparseLinear",
     "BlockSparsity",
+    "ExpertLinear",
+    "Experts",
+    "FusedForm",
     "FusedSequential",
     "GradientLayerSummary",
     "LayerKind",
@@ -46,6 +54,7 @@ __all__ = [
     "SparseLayer",
     "SparsitySummary",
     "TracedInput",
+    "UnfusedExperts",
     "block_sparse_layers",
     "dense_kind_of",
     "densify_",

@@ -32,6 +32,8 @@ class LayerKind(ABC):
     """What a layer calls its numbers of outputs and inputs."""
     of_torch: ClassVar[bool] = True
     """Whether the dense layer is torch's own. Others are known to block sparsity alone."""
+    is_traced: ClassVar[bool] = True
+    """Whether a sparse layer is one matrix product, as `acf.capture` records it."""
 
     def is_dense(self, module: nn.Module) -> bool:
         """Whether the module is a dense layer of this kind, or of a class derived from it."""
@@ -44,6 +46,10 @@ class LayerKind(ABC):
     def why_unfit(self, module: nn.Module) -> str:
         """Why this dense layer has no sparse form, or an empty string."""
         return ""
+
+    def stacked(self, module: Any) -> int:
+        """Number of matrices of one shape that lie below each other in the weight; 1 but for experts."""
+        return 1
 
     @abstractmethod
     def block_sparse(self, dense: nn.Module, layout: BlockLayout, mask: Tensor) -> BlockSparseLayer:

@@ -4,11 +4,17 @@ from torch import nn
 
 from acf.nn.conv1d import Conv1DKind
 from acf.nn.conv2d import Conv2dKind
+from acf.nn.expert_linear import ExpertLinearKind
 from acf.nn.kind import LayerKind
 from acf.nn.linear import LinearKind
 from acf.nn.sparse_layer import SparseLayer
 
-LAYER_KINDS: dict[str, LayerKind] = {"linear": LinearKind(), "conv2d": Conv2dKind(), "conv1d": Conv1DKind()}
+LAYER_KINDS: dict[str, LayerKind] = {
+    "linear": LinearKind(),
+    "conv2d": Conv2dKind(),
+    "conv1d": Conv1DKind(),
+    "experts": ExpertLinearKind(),
+}
 """Every kind by name; `SparseLayer.kind_name` is one of these."""
 
 

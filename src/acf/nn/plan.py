@@ -8,12 +8,13 @@ from typing import Any
 from torch import Tensor, nn
 
 from acf.errors import SparsityError
-from acf.masks import LayerShape, kept_blocks
+from acf.masks import kept_blocks
 from acf.masks.cost import LayerCost, cost_densities, total_seconds
 from acf.nn.block_spec import BlockSparsity
+from acf.nn.fused_experts import unfused_experts
 from acf.nn.kind import LayerKind
 from acf.nn.replace import FilterFn
-from acf.nn.sparsify_blocks import choose_layers, layout_of, sparsify_blocks
+from acf.nn.sparsify_blocks import choose_layers, layout_of, shape_of, sparsify_blocks
 from acf.nn.summary import SparsitySummary
 from acf.nn.timing import REPLAYS, captured_step, example_inputs, layer_step, seconds_of, step_seconds
 
@@ -90,10 +91,11 @@ def plan(
     of the output itself where it is a scalar.
     """
     options = options or PlanOptions()
-    chosen, left_dense = choose_layers(model, spec, filter_fn)
-    if not chosen:
-        raise SparsityError(f"no layer of the model can hold blocks of {spec.block!r}; use a smaller block")
-    costs = _measure_layers(chosen, example_inputs(model, example), spec, options)
+    with unfused_experts(model):
+        chosen, left_dense = choose_layers(model, spec, filter_fn)
+        if not chosen:
+            raise SparsityError(f"no layer of the model can hold blocks of {spec.block!r}; use a smaller block")
+        costs = _measure_layers(chosen, example_inputs(model, example), spec, options)
     step = step_seconds(model, example, options.rounds, options.cuda_graphs)
     measured = list(costs.values())
     other = step - total_seconds(measured, [1.0] * len(measured))
@@ -109,7 +111,8 @@ def plan(
 def sparsify_by_plan(model: nn.Module, planned: SparsityPlan, filter_fn: FilterFn | None) -> SparsitySummary:
     """Make the planned layers sparse, as `acf.sparsify_` does for a `SparsityPlan`."""
     densities = planned.densities
-    missing = sorted(set(densities) - {name for name, _ in model.named_modules()})
+    with unfused_experts(model):
+        missing = sorted(set(densities) - {name for name, _ in model.named_modules()})
     if missing:
         raise SparsityError(f"the plan names {missing[0]!r}, which the model does not have; plan for this model")
     if not densities:
@@ -148,8 +151,7 @@ def _measure_layers(
         alike = (type(layer), repr(layer), tuple(x.shape), x.dtype)
         if alike not in timed:
             timed[alike] = _time_line(layer, x, spec, options)
-        shape = LayerShape(name, tuple(kind.weight(layer).shape), layout.block_count)
-        costs[name] = LayerCost(shape, *timed[alike])
+        costs[name] = LayerCost(shape_of(name, layer, kind, layout), *timed[alike])
     return costs
 
 

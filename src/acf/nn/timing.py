@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from acf.errors import SparsityError
 from acf.nn.block_spec import BlockSparsity
+from acf.nn.fused_experts import unfused_experts
 from acf.nn.kind import LayerKind
 from acf.nn.kinds import dense_kind_of
 from acf.nn.replace import FilterFn
@@ -54,6 +55,11 @@ def time_layers(
     device to compute; ``cuda_graphs`` times layers as they run where the whole step is captured in a graph, by
     ``torch.compile(mode="reduce-overhead")`` or by hand, and the host no longer counts.
     """
+    with unfused_experts(model):
+        return _time_all(model, example, spec, rounds, cuda_graphs)
+
+
+def _time_all(model: nn.Module, example: Any, spec: BlockSparsity, rounds: int, cuda_graphs: bool) -> list[LayerTiming]:
     chosen, left_dense = choose_layers(model, spec, None)
     inputs = example_inputs(model, example)
     if cuda_graphs and not all(x.is_cuda for x in inputs.values()):
@@ -188,6 +194,9 @@ def _synchronize(x: Tensor) -> None:
 
 def _describe(module: nn.Module, kind: LayerKind) -> str:
     outputs, inputs, *kernel = kind.weight(module).shape
+    stacked = kind.stacked(module)
+    if stacked > 1:
+        return f"linear {inputs} to {outputs // stacked}, {stacked} experts"
     if not kernel:
         return f"linear {inputs} to {outputs}"
     return f"conv {inputs} to {outputs}, {'x'.join(str(size) for size in kernel)}"

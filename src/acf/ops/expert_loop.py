@@ -1,8 +1,8 @@
 """The products of a mixture of experts one expert at a time: in plain torch, or with other products of one matrix.
 
 With the products of `reference` these functions define what the grouped ops compute. The CPU runs them with its own
-kernels. Everywhere ``x`` and ``output_grad`` hold tokens sorted by expert: the rows ``offsets[e]`` to ``offsets[e + 1]``
-belong to expert ``e``. Rows past the last offset belong to none: their products are zero.
+kernels. Everywhere ``x`` and ``output_grad`` hold tokens sorted by expert: the rows ``offsets[e]`` to
+``offsets[e + 1]`` belong to expert ``e``. Rows past the last offset belong to none: their products are zero.
 """
 
 from collections.abc import Callable, Iterator

@@ -1,7 +1,7 @@
 """The block-sparse product of a mixture of experts and its gradients as custom ops, one launch for all experts.
 
-Tokens are sorted by expert: the rows ``offsets[e]`` to ``offsets[e + 1]`` of ``x`` belong to expert ``e``. The weights of
-all experts are one packed tensor, whose topology is that of the stacked matrix ``[experts * out, in]``
+Tokens are sorted by expert: the rows ``offsets[e]`` to ``offsets[e + 1]`` of ``x`` belong to expert ``e``. The
+weights of all experts are one packed tensor, whose topology is that of the stacked matrix ``[experts * out, in]``
 (`BlockLayout.stacked`). Offsets, like the topology, are tensors: a compiled graph stays valid for every routing.
 """
 

@@ -58,8 +58,8 @@ def _weight_and_bias_grad(output_grad: Shape, x: Shape, *_: Any, out_shape: tupl
 
 def _experts(tokens: Shape, other: Shape, *rest: Any, out_shape: Shape, **_: Any) -> int:
     """As if every expert had its share of the tokens: how many it has is known on the device alone."""
-    packed, expert_offsets = (other if len(other) == 3 else out_shape), rest[6]
-    return 2 * tokens[0] * prod(packed) // (expert_offsets[0] - 1)
+    packed, experts_and_end = other if len(other) == 3 else out_shape, int(rest[6][0])
+    return 2 * tokens[0] * prod(packed) // (experts_and_end - 1)
 
 
 def _positions(shape: Shape) -> int:

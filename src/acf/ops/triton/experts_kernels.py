@@ -75,10 +75,7 @@ def experts_product_kernel(
     owner = tl.minimum(expert, experts - 1) * groups + group
     begin = tl.load(offsets + owner) * chunks
     end = tl.where(expert < experts, tl.load(offsets + owner + 1) * chunks, begin)
-    if forward:
-        first_index = 0
-    else:
-        first_index = expert * x_blocks
+    first_index = 0 if forward else expert * x_blocks
     if swap:
         accumulator = tl.zeros((block, token_tile), dtype=tl.float32)
     else:
@@ -124,8 +121,8 @@ def experts_weight_grad_kernel(
     """As `weight_grad_gather_kernel` without splits: ``pack`` blocks of one owner, over the tokens of its expert.
 
     Owners are the block columns (``shared_is_input``) or block rows of all experts, ``owners_per_expert`` of each.
-    ``gathered_index`` of rows counts over all experts, ``rows_per_expert`` of each. ``out [blocks, block, block]`` takes
-    the gradient; with ``norms``, ``out [blocks]`` the norms.
+    ``gathered_index`` of rows counts over all experts, ``rows_per_expert`` of each. ``out [blocks, block, block]``
+    takes the gradient; with ``norms``, ``out [blocks]`` the norms.
     """
     owner, first = find_work(offsets, owners, tl.program_id(0), pack, owner_span)
     if owner >= owners:
