@@ -81,7 +81,7 @@ class ExpertsInterface(FusedForm):
 
 
 class Llama4Experts(FusedForm):
-    """``Llama4TextExperts``: every expert gets as many rows, in order of experts; weights are ``[experts, in, out]``."""
+    """``Llama4TextExperts``: as many rows for each expert, in order of experts; weights are ``[experts, in, out]``."""
 
     def fits(self, module: Any) -> bool:
         """Known by the name of the class and its parameters."""

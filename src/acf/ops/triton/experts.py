@@ -53,7 +53,7 @@ def experts_weight_grad(output_grad: Tensor, x: Tensor, *rest: Any) -> Tensor:
 
     signature = ("experts_weight_grad", output_grad.shape, x.shape, blocks, count, x.dtype, dtype, precision, x.device)
     key = _describe("experts_weight_grad", (output_grad.shape[1], x.shape[1]), block, topology, offsets, x)
-    start(TUNER.choose(signature, key, _weight_grad_configs(block, x.itemsize, precision), start))
+    start(TUNER.choose(signature, key, expert_weight_grad_configs(block, x.itemsize, precision), start))
     return out
 
 
@@ -158,7 +158,7 @@ def _product(x: Tensor, weight: Tensor, topology: BlockTopology, offsets: Tensor
     op = "experts_forward" if forward else "experts_input_grad"
     signature = (op, x.shape, weight.shape, out.shape, offsets.shape, x.dtype, precision, x.device)
     key = _describe(op, (out.shape[1], x.shape[1]), block, topology, offsets, x)
-    start(TUNER.choose(signature, key, _product_configs(block, x.itemsize, precision), start))
+    start(TUNER.choose(signature, key, expert_product_configs(block, x.itemsize, precision), start))
     return out
 
 
@@ -181,7 +181,7 @@ def _describe(
 
 
 @cache
-def _product_configs(block: int, itemsize: int, precision: str) -> tuple[LaunchConfig, ...]:
+def expert_product_configs(block: int, itemsize: int, precision: str) -> tuple[LaunchConfig, ...]:
     """Those of linear layers that the kernel has, and a small tile for experts with few tokens."""
     configs = [
         replace(config, pack=1)
@@ -192,6 +192,7 @@ def _product_configs(block: int, itemsize: int, precision: str) -> tuple[LaunchC
 
 
 @cache
-def _weight_grad_configs(block: int, itemsize: int, precision: str) -> tuple[LaunchConfig, ...]:
+def expert_weight_grad_configs(block: int, itemsize: int, precision: str) -> tuple[LaunchConfig, ...]:
+    """Those of linear layers that the kernel has, without splits of the tokens."""
     configs = weight_grad_configs(block, itemsize, precision, (1,))
     return tuple(config for config in configs if config.kernel == "gather")
