@@ -209,7 +209,7 @@ def test_layers_of_experts_are_timed_and_the_model_is_left_as_it_is():
 
 
 @pytest.mark.filterwarnings("default")
-def test_a_tiny_mixtral_trains_with_sparse_experts_that_move():
+def test_a_tiny_mixtral_trains_with_sparse_experts_that_move(tmp_path):
     transformers = pytest.importorskip("transformers", reason="transformers is not installed")
     config = transformers.MixtralConfig(
         hidden_size=32, num_hidden_layers=1, num_attention_heads=4, num_key_value_heads=2, intermediate_size=64,
@@ -229,6 +229,12 @@ def test_a_tiny_mixtral_trains_with_sparse_experts_that_move():
         optimizer.step()
     assert any(change.moved_blocks for change in controller.changes if "experts" in change.layer)
     controller.detach()
+    model.save_pretrained(tmp_path)
+    loaded = load_sparse(tmp_path, transformers.MixtralForCausalLM(config)).eval()
+    assert torch.equal(loaded(input_ids=tokens).logits, model.eval()(input_ids=tokens).logits)
     logits = model.eval()(input_ids=tokens).logits
     torch.testing.assert_close(densify_(model)(input_ids=tokens).logits, logits)
     assert type(model.model.layers[0].mlp.experts) is experts_class
+    model.save_pretrained(tmp_path)
+    fused_again = transformers.MixtralForCausalLM.from_pretrained(tmp_path).eval()
+    torch.testing.assert_close(fused_again(input_ids=tokens).logits, logits)

@@ -109,6 +109,10 @@ FUSED_FORMS: dict[str, FusedForm] = {"transformers": ExpertsInterface(), "llama4
 """Every form by name."""
 
 
+_KEPT_CONVERSIONS = "acf_dense_weight_conversions"
+"""Where a model keeps what transformers does with its weights when it is saved dense."""
+
+
 class UnfusedExperts(nn.Module):
     """A module of fused experts with its weights as two layers, which may be dense or sparse.
 
@@ -169,6 +173,20 @@ def fuse_experts(model: nn.Module) -> None:
         for name, child in list(parent._modules.items()):
             if isinstance(child, UnfusedExperts):
                 parent._modules[name] = child.fused() or child
+    _keep_names_when_saved(model)
+
+
+def _keep_names_when_saved(model: nn.Module) -> None:
+    """Let ``save_pretrained`` write unfused experts as they are: transformers would split their weights by name."""
+    for module in model.modules():
+        if not hasattr(module, "save_pretrained"):
+            continue
+        unfused = any(isinstance(each, UnfusedExperts) for each in module.modules())
+        if unfused and _KEPT_CONVERSIONS not in module.__dict__:
+            module.__dict__[_KEPT_CONVERSIONS] = getattr(module, "_weight_conversions", None)
+            module._weight_conversions = []
+        elif not unfused and _KEPT_CONVERSIONS in module.__dict__:
+            module._weight_conversions = module.__dict__.pop(_KEPT_CONVERSIONS)
 
 
 def form_of(module: nn.Module) -> FusedForm | None:
@@ -180,7 +198,11 @@ def why_fused(module: nn.Module) -> str:
     """Why fused experts of a known form stay dense, or an empty string."""
     if form_of(module) is None:
         return ""
-    return "it has hooks, which its sparse successor would lose" if _has_hooks(module) else "only blocks can be dropped"
+    return (
+        "it has hooks, which its sparse successor would lose"
+        if _has_hooks(module)
+        else "experts have a block-sparse form alone"
+    )
 
 
 def _is_of_transformers(module: nn.Module) -> bool:
