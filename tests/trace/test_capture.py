@@ -150,3 +150,23 @@ def test_an_nm_layer_is_recorded_with_the_weights_of_each_pass():
     assert (forward == layer.forward_mask.numpy()).all()
     assert (backward == layer.backward_mask.numpy()).all()
     assert ops["1", "weight_grad"].needed is None
+
+
+def test_experts_are_left_out_of_a_trace_with_a_warning() -> None:
+    class Mixture(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.router, self.experts = nn.Linear(8, 4), acf.Experts(4, 8, 8)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            weights, chosen = self.router(x).softmax(-1).topk(2)
+            return self.experts(x, chosen, weights)
+
+    model = Mixture()
+    acf.sparsify_(model, acf.BlockSparsity(0.5, block=4), filter_fn=lambda layer, name: "experts" in name)
+    with (
+        pytest.warns(UserWarning, match=r"experts.gate_up_proj multiplies by several experts"),
+        acf.capture(model) as trace,
+    ):
+        model(torch.randn(6, 8)).sum().backward()
+    assert {op.name for op in trace.ops} == {"router"}
