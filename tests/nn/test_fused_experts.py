@@ -74,7 +74,7 @@ class GptOssExperts(MixtralExperts):
 class Llama4TextExperts(nn.Module):
     """Weights ``[experts, in, out]`` and an input that has as many rows for each expert."""
 
-    is_transposed = True
+    is_transposed, num_experts = True, 4
 
     def __init__(self) -> None:
         super().__init__()
@@ -202,7 +202,7 @@ def test_a_saved_model_loads_into_a_dense_one_with_fused_experts(tmp_path):
 def test_layers_of_experts_are_timed_and_the_model_is_left_as_it_is():
     model = Block(MixtralExperts())
     original = model.experts
-    timings = {timing.name: timing for timing in time_layers(model, torch.randn(8, 8), SPEC, rounds=1)}
+    timings = {timing.name: timing for timing in time_layers(model, torch.randn(9, 8), SPEC, rounds=1)}
     assert timings["experts.down_proj"].layer == "linear 12 to 8, 4 experts"
     assert timings["experts.down_proj"].ratio is not None
     assert model.experts is original

@@ -6,7 +6,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from acf.errors import TopologyError
 from acf.nn.autocast import cast_for_autocast
 from acf.nn.block_layer import BlockSparseLayer
 from acf.nn.kind import LayerKind, TracedInput
@@ -67,7 +66,7 @@ class ExpertLinear(nn.Module):
         """``x [tokens, in]``, sorted by expert, to ``[tokens, out]``.
 
         ``offsets [experts + 1]`` has the first row of each expert, then the end of the last; rows past it give zeros.
-        Without offsets every expert has the same number of rows.
+        Without offsets every expert has the same number of rows, within one.
         """
         offsets = even_offsets(x, self.experts) if offsets is None else offsets
         sizes = [*offsets.diff().tolist(), x.shape[0] - int(offsets[-1])]
@@ -164,13 +163,9 @@ class ExpertLinearKind(LayerKind):
 
 
 def even_offsets(x: Tensor, experts: int) -> Tensor:
-    """Offsets that give every expert the same number of rows of ``x [tokens, in]``."""
-    if x.shape[0] % experts:
-        raise TopologyError(
-            f"{x.shape[0]} tokens cannot be divided evenly among {experts} experts; pass the offsets of the experts"
-        )
-    share = x.shape[0] // experts
-    return torch.arange(experts + 1, dtype=torch.int32, device=x.device) * share
+    """Offsets that give every expert the same number of rows of ``x [tokens, in]``, within one."""
+    bounds = torch.arange(experts + 1, device=x.device) * x.shape[0]
+    return torch.div(bounds, experts, rounding_mode="floor").int()
 
 
 def add_expert_bias(y: Tensor, bias: Tensor, offsets: Tensor) -> Tensor:

@@ -11,6 +11,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from acf.errors import TopologyError
 from acf.nn.expert_linear import ExpertLinear
 from acf.nn.experts import Routing
 
@@ -100,6 +101,11 @@ class Llama4Experts(FusedForm):
     def forward(self, original: Any, first: nn.Module, second: nn.Module, args: tuple[Tensor, ...]) -> Tensor:
         """``hidden_states [experts * tokens, hidden]``, as many rows for each expert."""
         (hidden_states,) = args
+        if hidden_states.shape[0] % original.num_experts:
+            raise TopologyError(
+                f"{hidden_states.shape[0]} rows are not as many for each of {original.num_experts} experts; "
+                "repeat the tokens once per expert"
+            )
         gate, up = first(hidden_states.reshape(-1, hidden_states.shape[-1])).chunk(2, dim=-1)
         y: Tensor = second(up * original.act_fn(gate))
         return y
@@ -184,7 +190,7 @@ def _keep_names_when_saved(model: nn.Module) -> None:
         unfused = any(isinstance(each, UnfusedExperts) for each in module.modules())
         if unfused and _KEPT_CONVERSIONS not in module.__dict__:
             module.__dict__[_KEPT_CONVERSIONS] = getattr(module, "_weight_conversions", None)
-            module._weight_conversions = []
+            module.__dict__["_weight_conversions"] = []
         elif not unfused and _KEPT_CONVERSIONS in module.__dict__:
             module._weight_conversions = module.__dict__.pop(_KEPT_CONVERSIONS)
 

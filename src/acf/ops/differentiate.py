@@ -128,7 +128,7 @@ class _TransformedProduct(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, output_grad: Tensor) -> Gradients:
         x_grad, weight_grad, bias_grad = _gradients(ctx, output_grad)
-        return x_grad, weight_grad, None, bias_grad, None, *_no_topology_grad(ctx)
+        return _for_all_inputs(ctx, x_grad, weight_grad, None, bias_grad)
 
     @staticmethod
     def jvp(ctx: Any, x: Any, weight: Any, cast: Any, bias: Any, *_: Any) -> Tensor | None:
@@ -148,9 +148,9 @@ class _TransformedProduct(torch.autograd.Function):
         return tangent + bias_tangent
 
 
-def _no_topology_grad(ctx: Any) -> tuple[None, ...]:
-    """One None for each index tensor, which are saved after the two operands."""
-    return (None,) * (len(ctx.saved_tensors) - 2)
+def _for_all_inputs(ctx: Any, *gradients: Tensor | None) -> Gradients:
+    """The gradients of the first inputs, and None for each of the others."""
+    return *gradients, *(None,) * (len(ctx.needs_input_grad) - len(gradients))
 
 
 def add_present(*terms: Tensor | None) -> Tensor | None:
@@ -217,7 +217,7 @@ class _InputGrad(_Gradient):
         layer, (needs_first, needs_second) = ctx.layer, ctx.needs_input_grad[:2]
         first = multiply(gradient, weight, None, layer, topology) if needs_first else None
         second = weight_grad(output_grad, gradient, weight.dtype, layer, topology) if needs_second else None
-        return first, second, None, None, *_no_topology_grad(ctx)
+        return _for_all_inputs(ctx, first, second)
 
     @staticmethod
     def jvp(ctx: Any, output_grad: Tensor | None, weight: Tensor | None, *_: Any) -> Tensor | None:
@@ -236,7 +236,7 @@ class _WeightGrad(_Gradient):
         gradient = gradient.to(x.dtype)
         first = multiply(x, gradient, None, layer, topology) if needs_first else None
         second = input_grad(output_grad, gradient, x.shape, layer, topology) if needs_second else None
-        return first, second, None, None, *_no_topology_grad(ctx)
+        return _for_all_inputs(ctx, first, second)
 
     @staticmethod
     def jvp(ctx: Any, output_grad: Tensor | None, x: Tensor | None, *_: Any) -> Tensor | None:
