@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from acf.metrics import TrainingRecord as TrainingRecord
     from acf.metrics.meters import EnergyMeter as EnergyMeter
     from acf.nn import BlockSparsity as BlockSparsity
+    from acf.nn import ExpertLinear as ExpertLinear
+    from acf.nn import Experts as Experts
     from acf.nn import FusedSequential as FusedSequential
     from acf.nn import NMSparsity as NMSparsity
     from acf.nn import densify_ as densify_
@@ -60,6 +62,8 @@ _HOME_OF = {
     "BlockDST": "acf.masks",
     "BlockSparsity": "acf.nn",
     "EnergyMeter": "acf.metrics.meters",
+    "ExpertLinear": "acf.nn",
+    "Experts": "acf.nn",
     "FusedSequential": "acf.nn",
     "GradientFigures": "acf.train",
     "GradientSparsity": "acf.gradients",

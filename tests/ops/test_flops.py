@@ -3,7 +3,7 @@
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from acf.nn import BlockSparsity, sparsify_
+from acf.nn import BlockSparsity, ExpertLinear, sparsify_
 from acf.nn.summary import block_sparse_layers
 
 
@@ -35,3 +35,11 @@ def test_a_transposed_convolution_costs_its_stored_weights_once_per_input_pixel_
     sparsify_(model, BlockSparsity(0.5, block=16))
     (layer,) = block_sparse_layers(model).values()
     assert counted(model, x) == 3 * 2 * (2 * 4 * 3) * layer.weight.numel()
+
+
+def test_experts_cost_their_share_of_the_stored_weights_once_per_token_and_pass() -> None:
+    model = torch.nn.Sequential(ExpertLinear(4, 64, 32))
+    x = torch.randn(12, 64, requires_grad=True)
+    dense = counted(model, x)
+    sparsify_(model, BlockSparsity(0.75, block=16))
+    assert counted(model, x) * 4 == dense == 3 * 2 * 12 * 64 * 32

@@ -77,6 +77,25 @@ def conv_samples(
     }
 
 
+EXPERTS = BlockTopology.build(BlockLayout(16, 6, 4, 3, stacked=2), torch.tensor([3, 0, 1]), torch.tensor([1, 0, 1]))
+
+
+def experts_samples(dtype: torch.dtype) -> dict[str, tuple[Any, ...]]:
+    """Two experts of 8 x 6 weights, the first with two of seven tokens, the second with four."""
+    x, output_grad, weight = (torch.randn(shape, dtype=dtype) for shape in ((7, 6), (7, 8), (3, 4, 3)))
+    trainable_x, trainable_weight = x.clone().requires_grad_(), weight.clone().requires_grad_()
+    offsets = torch.tensor([0, 2, 6], dtype=torch.int32)
+    candidates = (torch.tensor([0, 3], dtype=torch.int32), torch.tensor([1, 0], dtype=torch.int32))
+    return {
+        "block_experts": (trainable_x, trainable_weight, *EXPERTS, offsets),
+        "block_experts_forward": (x, weight, *EXPERTS, offsets),
+        "block_experts_input_grad": (output_grad, weight, *EXPERTS, offsets),
+        "block_experts_weight_grad": (output_grad, x, *EXPERTS, offsets, torch.float32),
+        "block_experts_gradient_norms": (output_grad, x, *candidates, offsets, [4, 3]),
+    }
+
+
+EXPERTS_OPS = list(experts_samples(torch.float32))
 LINEAR_OPS = [
     "block_linear",
     "block_linear_forward",
@@ -108,13 +127,18 @@ def check(name: str, sample: tuple[Any, ...]) -> None:
 
 def test_every_registered_op_is_checked_here():
     registered = {name for name in torch._C._dispatch_get_all_op_names() if name.startswith("acf::")}
-    assert registered == {f"acf::{name}" for name in [*LINEAR_OPS, *CONV_OPS, "sparsify_gradient"]}
+    assert registered == {f"acf::{name}" for name in [*LINEAR_OPS, *CONV_OPS, *EXPERTS_OPS, "sparsify_gradient"]}
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 @pytest.mark.parametrize("name", LINEAR_OPS)
 def test_linear_ops_keep_their_schema_fake_and_autograd_rules(name, dtype):
     check(name, linear_samples(dtype)[name])
+
+
+@pytest.mark.parametrize("name", EXPERTS_OPS)
+def test_ops_of_experts_keep_their_schema_fake_and_autograd_rules(name):
+    check(name, experts_samples(torch.float32)[name])
 
 
 @pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last], ids=str)

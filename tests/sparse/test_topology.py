@@ -39,6 +39,15 @@ def test_every_row_owns_its_slots_in_ascending_column_order(case):
     assert topology.row_offsets[-1] == len(blocks)
 
 
+def test_stacked_matrices_have_columns_of_their_own():
+    layout = BlockLayout(8, 6, 2, 3, stacked=2)
+    blocks = [(3, 1), (0, 1), (2, 1), (1, 0), (2, 0)]
+    topology = build(layout, blocks)
+    of_first, of_second = [[3], [1]], [[4], [2, 0]]
+    assert groups(topology.col_offsets, topology.col_slots) == of_first + of_second
+    assert topology.row_slots.tolist() == [1, 3, 4, 2, 0]
+
+
 @given(grids_with_blocks())
 def test_every_column_owns_its_slots_in_ascending_row_order(case):
     layout, blocks = case

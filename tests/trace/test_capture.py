@@ -173,3 +173,23 @@ def test_a_grouped_3d_convolution_costs_what_its_groups_multiply() -> None:
     outputs = model(x).numel()
     single = acf.Trace([forward], trace.tensors, "forward")
     assert dense_macs(single) == outputs * (4 // groups) * 3 * 2 * 2
+
+
+def test_experts_are_left_out_of_a_trace_with_a_warning() -> None:
+    class Mixture(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.router, self.experts = nn.Linear(8, 4), acf.Experts(4, 8, 8)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            weights, chosen = self.router(x).softmax(-1).topk(2)
+            return self.experts(x, chosen, weights)
+
+    model = Mixture()
+    acf.sparsify_(model, acf.BlockSparsity(0.5, block=4), filter_fn=lambda layer, name: "experts" in name)
+    with (
+        pytest.warns(UserWarning, match=r"experts.gate_up_proj multiplies by several experts"),
+        acf.capture(model) as trace,
+    ):
+        model(torch.randn(6, 8)).sum().backward()
+    assert {op.name for op in trace.ops} == {"router"}

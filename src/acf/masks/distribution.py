@@ -9,16 +9,20 @@ from acf.errors import SparsityError
 
 @dataclass(frozen=True)
 class LayerShape:
-    """A layer as a distribution sees it: its name, dense weight shape and number of blocks."""
+    """A layer as a distribution sees it: its name, dense weight shape and number of blocks.
+
+    A layer of several experts has ``copies`` weights of that shape.
+    """
 
     name: str
     weight_shape: tuple[int, ...]
     block_count: int
+    copies: int = 1
 
     @property
     def weights(self) -> int:
         """Number of weights when dense."""
-        return prod(self.weight_shape)
+        return self.copies * prod(self.weight_shape)
 
 
 def uniform_densities(layers: Sequence[LayerShape], density: float) -> list[float]:
@@ -32,7 +36,7 @@ def erk_densities(layers: Sequence[LayerShape], density: float) -> list[float]:
     Layers whose share would exceed 1 stay dense and the rest absorb the difference (RigL, Evci et al. 2020).
     The weighted mean density over all layers is ``density``.
     """
-    raw = [sum(layer.weight_shape) / layer.weights for layer in layers]
+    raw = [layer.copies * sum(layer.weight_shape) / layer.weights for layer in layers]
     full: set[int] = set()
     while True:
         rest = [i for i in range(len(layers)) if i not in full]

@@ -8,7 +8,10 @@ from acf.nn.conv1d import BlockSparseConv1d
 from acf.nn.conv2d import BlockSparseConv2d, NMConv2d
 from acf.nn.conv3d import BlockSparseConv3d
 from acf.nn.conv_transpose2d import BlockSparseConvTranspose2d
+from acf.nn.expert_linear import BlockSparseExpertLinear, ExpertLinear
+from acf.nn.experts import Experts
 from acf.nn.fused import FusedSequential
+from acf.nn.fused_experts import FUSED_FORMS, FusedForm, UnfusedExperts
 from acf.nn.kind import LayerKind, TracedInput
 from acf.nn.kinds import LAYER_KINDS, dense_kind_of, kind_of
 from acf.nn.linear import BlockSparseLinear, NMLinear
@@ -30,16 +33,21 @@ from acf.nn.timing import LayerTiming, faster_layers, time_layers
 from acf.nn.transposed_linear import BlockSparseTransposedLinear
 
 __all__ = [
+    "FUSED_FORMS",
     "LAYER_KINDS",
     "BlockSparseConv1d",
     "BlockSparseConv2d",
     "BlockSparseConv3d",
     "BlockSparseConvTranspose2d",
+    "BlockSparseExpertLinear",
     "BlockSparseLayer",
     "BlockSparseLinear",
     "BlockSparseMultiheadAttention",
     "BlockSparseTransposedLinear",
     "BlockSparsity",
+    "ExpertLinear",
+    "Experts",
+    "FusedForm",
     "FusedSequential",
     "GradientLayerSummary",
     "LayerKind",
@@ -54,6 +62,7 @@ __all__ = [
     "SparseLayer",
     "SparsitySummary",
     "TracedInput",
+    "UnfusedExperts",
     "block_sparse_layers",
     "dense_kind_of",
     "densify_",

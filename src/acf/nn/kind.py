@@ -37,6 +37,8 @@ class LayerKind(ABC):
     """Whether the dense layer is torch's own. Others are known to block sparsity alone."""
     transposed: ClassVar[bool] = False
     """Whether the forward product is the input gradient of a convolution, and its input gradient the convolution."""
+    is_traced: ClassVar[bool] = True
+    """Whether a sparse layer is one matrix product, as `acf.capture` records it."""
 
     def is_dense(self, module: nn.Module) -> bool:
         """Whether the module is a dense layer of this kind, or of a class derived from it."""
@@ -50,10 +52,14 @@ class LayerKind(ABC):
         """Why this dense layer has no sparse form, or an empty string."""
         return ""
 
+    def stacked(self, module: Any) -> int:
+        """Number of matrices of one shape that lie below each other in the weight; 1 but for experts."""
+        return 1
+
     def layout(self, module: Any, block_shape: tuple[int, int]) -> BlockLayout:
         """How the weight matrix is cut into blocks of ``block_shape`` (outputs, inputs), which divides it."""
         outputs, inputs, *kernel = self.weight(module).shape
-        return BlockLayout(outputs, inputs * prod(kernel), *block_shape)
+        return BlockLayout(outputs, inputs * prod(kernel), *block_shape, self.stacked(module))
 
     def block_shape(self, packed: Tensor) -> tuple[int, int]:
         """Outputs and inputs of one block of a packed weight."""

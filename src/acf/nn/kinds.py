@@ -6,6 +6,7 @@ from acf.nn.conv1d import Conv1dKind
 from acf.nn.conv2d import Conv2dKind
 from acf.nn.conv3d import Conv3dKind
 from acf.nn.conv_transpose2d import ConvTranspose2dKind
+from acf.nn.expert_linear import ExpertLinearKind
 from acf.nn.kind import LayerKind
 from acf.nn.linear import LinearKind
 from acf.nn.sparse_layer import SparseLayer
@@ -18,6 +19,7 @@ LAYER_KINDS: dict[str, LayerKind] = {
     "conv2d": Conv2dKind(),
     "conv3d": Conv3dKind(),
     "conv_transpose2d": ConvTranspose2dKind(),
+    "experts": ExpertLinearKind(),
 }
 """Every kind by name; `SparseLayer.kind_name` is one of these."""
 

@@ -8,13 +8,14 @@ from typing import Any
 from torch import Tensor, nn
 
 from acf.errors import SparsityError
-from acf.masks import LayerShape, kept_blocks
+from acf.masks import kept_blocks
 from acf.masks.cost import LayerChoice, LayerCost, TimeLine, cheapest_choices, total_seconds
 from acf.nn.block_spec import BlockSparsity
+from acf.nn.fused_experts import unfused_experts
 from acf.nn.kind import LayerKind
 from acf.nn.replace import FilterFn
 from acf.nn.separate_attention import separated_attention
-from acf.nn.sparsify_blocks import choose_layers, layout_of, sparsify_blocks
+from acf.nn.sparsify_blocks import choose_layers, layout_of, shape_of, sparsify_blocks
 from acf.nn.summary import SparsitySummary
 from acf.nn.timing import REPLAYS, captured_step, example_inputs, layer_step, seconds_of, step_seconds
 
@@ -116,7 +117,7 @@ def plan(
             f"blocks {options.blocks} can only be chosen from by distribution 'cost', not {spec.distribution!r}; "
             "set distribution='cost', or leave blocks out"
         )
-    with separated_attention(model):
+    with separated_attention(model), unfused_experts(model):
         costs, left_dense = _costs(model, example, spec, filter_fn, options)
     step = step_seconds(model, example, options.rounds, options.cuda_graphs)
     measured = list(costs.values())
@@ -155,7 +156,7 @@ def _planned(name: str, cost: LayerCost, choice: LayerChoice, options: PlanOptio
 def sparsify_by_plan(model: nn.Module, planned: SparsityPlan, filter_fn: FilterFn | None) -> SparsitySummary:
     """Make the planned layers sparse, as `acf.sparsify_` does for a `SparsityPlan`."""
     densities = planned.densities
-    with separated_attention(model):
+    with separated_attention(model), unfused_experts(model):
         missing = sorted(set(densities) - {name for name, _ in model.named_modules()})
     if missing:
         raise SparsityError(f"the plan names {missing[0]!r}, which the model does not have; plan for this model")
@@ -200,7 +201,7 @@ def _measure_layers(
                 TimeLine(layout.block_height, layout.block_count, fixed, slope)
                 for layout, (_, fixed, slope) in zip(layouts, times, strict=True)
             )
-            shape = LayerShape(name, tuple(kind.weight(layer).shape), layouts[0].block_count)
+            shape = shape_of(name, layer, kind, layouts[0])
             timed[alike] = LayerCost(shape, min(dense for dense, _, _ in times), lines)
         costs[name] = replace(timed[alike], shape=replace(timed[alike].shape, name=name))
     return costs
@@ -208,7 +209,8 @@ def _measure_layers(
 
 def _fitting(layer: nn.Module, kind: LayerKind, specs: list[BlockSparsity]) -> list[BlockSparsity]:
     """The Specs whose block divides the layer."""
-    shape = kind.weight(layer).shape[:2]
+    outputs, inputs = kind.weight(layer).shape[:2]
+    shape = (outputs // kind.stacked(layer), inputs)
     return [spec for spec in specs if not any(side % part for side, part in zip(shape, spec.block_shape, strict=True))]
 
 

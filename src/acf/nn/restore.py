@@ -10,6 +10,7 @@ from acf.errors import TopologyError
 from acf.gradients import GradientSparsifier, GradientSparsity, install
 from acf.gradients.sparsifier import CHILD_NAME
 from acf.nn.block_layer import SAVED_TOPOLOGY, BlockSparseLayer
+from acf.nn.fused_experts import unfused_experts
 from acf.nn.kind import LayerKind
 from acf.nn.kinds import dense_kind_of
 from acf.nn.nm_spec import NMSparsity
@@ -35,21 +36,26 @@ def load_sparse(path: str | Path, model: nn.Module | None = None) -> nn.Module:
     path = Path(path)
     saved = read_saved(path)
     built = saved.build(path).eval() if model is None else model
-    with separated_attention(built, lambda name: f"{name}.q_proj.weight" in saved.tensors):
-        tensors = _tensors_for(built, saved)
-        _check_fits(built, saved, tensors, path)
-        sparse = {name: _block_sparse(built, name, saved) for name in saved.blocks}
-        masked = {name: _masked(built, name, saved) for name in saved.groups}
-        replace_layers(built, {built.get_submodule(name): layer for name, layer in {**sparse, **masked}.items()})
+    with separated_attention(built, lambda name: f"{name}.q_proj.weight" in saved.tensors), unfused_experts(built):
+        _restore(built, saved, path)
+    if model is None:
+        _tie(built, saved.aliases)
+    return built
+
+
+def _restore(built: nn.Module, saved: SavedModel, path: Path) -> None:
+    """Make layers of the dense model sparse, and load the saved tensors."""
+    tensors = _tensors_for(built, saved)
+    _check_fits(built, saved, tensors, path)
+    sparse = {name: _block_sparse(built, name, saved) for name in saved.blocks}
+    masked = {name: _masked(built, name, saved) for name in saved.groups}
+    replace_layers(built, {built.get_submodule(name): layer for name, layer in {**sparse, **masked}.items()})
     for name, entry in saved.gradients.items():
         install(built.get_submodule(name), _gradient_sparsifier(entry, built.get_submodule(name)))
     if sparse:
         built.register_load_state_dict_pre_hook(check_checkpoint)  # type: ignore[no-untyped-call]
     on_meta = any(tensor.is_meta for tensor in built.state_dict().values())
     built.load_state_dict(tensors, assign=on_meta)
-    if model is None:
-        _tie(built, saved.aliases)
-    return built
 
 
 def _block_sparse(model: nn.Module, name: str, saved: SavedModel) -> BlockSparseLayer:
@@ -166,7 +172,7 @@ def _kind_of(dense: nn.Module) -> LayerKind:
 
 def _outputs_inputs(dense: nn.Module) -> tuple[int, int]:
     outputs, inputs = _kind_of(dense).weight(dense).shape[:2]
-    return outputs, inputs
+    return outputs // _kind_of(dense).stacked(dense), inputs
 
 
 def _layout_of(dense: nn.Module, packed: Tensor) -> BlockLayout:

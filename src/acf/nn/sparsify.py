@@ -9,6 +9,7 @@ from acf.errors import SparsityError
 from acf.gradients import GradientSparsity, sparsifier_of, uninstall
 from acf.nn.attention import BlockSparseMultiheadAttention
 from acf.nn.block_spec import BlockSparsity
+from acf.nn.fused_experts import fuse_experts
 from acf.nn.nm_spec import NMSparsity
 from acf.nn.plan import SparsityPlan, sparsify_by_plan
 from acf.nn.replace import FilterFn, has_hooks, refuse_sharded, replace_layers
@@ -80,5 +81,6 @@ def densify_(model: nn.Module) -> nn.Module:
         uninstall(layer)
     replace_layers(model, {layer: layer.to_dense() for layer in layers})
     join_attention(model)
+    fuse_experts(model)
     forget_checkpoint_check(model)
     return model

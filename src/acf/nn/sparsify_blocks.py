@@ -12,6 +12,7 @@ from acf.masks import LayerShape, kept_blocks, top_blocks
 from acf.nn.attention import BlockSparseMultiheadAttention
 from acf.nn.block_layer import BlockSparseLayer
 from acf.nn.block_spec import BlockSparsity
+from acf.nn.fused_experts import unfused_experts
 from acf.nn.kind import LayerKind
 from acf.nn.replace import (
     FilterFn,
@@ -39,7 +40,7 @@ def sparsify_blocks(
     for the layers that are named there.
     """
     require_container(model, BlockSparseLayer)
-    with separated_attention(model) as whole:
+    with separated_attention(model) as whole, unfused_experts(model):
         sparse, left_dense = _replace_chosen(model, spec, filter_fn, densities, blocks or {})
     model.register_load_state_dict_pre_hook(check_checkpoint)  # type: ignore[no-untyped-call]
     layers = (summarize(name, layer) for name, layer in sparse.items())
@@ -57,15 +58,12 @@ def _replace_chosen(
     chosen, left_dense = choose_layers(model, replace(spec, block=min(blocks.values(), default=spec.block)), filter_fn)
     if not chosen:
         raise SparsityError(_nothing_to_sparsify(model, spec, left_dense))
-    _refuse_hooked({name: kind.weight(dense) for name, (dense, kind) in chosen.items()})
+    _refuse_hooked({name: cast(Tensor, dense.weight) for name, (dense, _) in chosen.items()})
     layouts = {
         name: layout_of(name, dense, kind, replace(spec, block=blocks.get(name, spec.block)))
         for name, (dense, kind) in chosen.items()
     }
-    shapes = [
-        LayerShape(name, tuple(kind.weight(dense).shape), layouts[name].block_count)
-        for name, (dense, kind) in chosen.items()
-    ]
+    shapes = [shape_of(name, dense, kind, layouts[name]) for name, (dense, kind) in chosen.items()]
     if densities is None:
         counts = dict(zip(chosen, kept_blocks(shapes, spec.sparsity, spec.distribution), strict=True))
     else:
@@ -98,6 +96,7 @@ def choose_layers(
 def _why_thin(module: nn.Module, kind: LayerKind, spec: BlockSparsity) -> str:
     """Why a layer is too thin for one block, or an empty string."""
     (outputs, inputs), (height, width) = kind.weight(module).shape[:2], spec.block_shape
+    outputs //= kind.stacked(module)
     if outputs < height or inputs < width:
         return f"its {outputs} x {inputs} outputs x inputs are thinner than a {height} x {width} block"
     return ""
@@ -107,14 +106,21 @@ def layout_of(name: str, module: nn.Module, kind: LayerKind, spec: BlockSparsity
     """How the weight of a dense layer is cut into blocks; refuses a block that does not divide it."""
     outputs, inputs = kind.weight(module).shape[:2]
     height, width = spec.block_shape
+    stacked = kind.stacked(module)
     output_name, input_name = kind.dimension_names
-    for size, block, dimension in ((inputs, width, input_name), (outputs, height, output_name)):
+    for size, block, dimension in ((inputs, width, input_name), (outputs // stacked, height, output_name)):
         if size % block:
             raise SparsityError(
                 f"block {block} does not divide {dimension} {size} of layer {name!r}; "
                 "use a block that does, or leave the layer out with filter_fn"
             )
     return kind.layout(module, spec.block_shape)
+
+
+def shape_of(name: str, module: nn.Module, kind: LayerKind, layout: BlockLayout) -> LayerShape:
+    """A dense layer as a distribution of densities sees it."""
+    outputs, *rest = kind.weight(module).shape
+    return LayerShape(name, (outputs // layout.stacked, *rest), layout.block_count, layout.stacked)
 
 
 def _make_sparse(

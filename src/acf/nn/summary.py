@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from acf.gradients import GradientSparsity
 from acf.nn.attention import BlockSparseMultiheadAttention
 from acf.nn.block_layer import BlockSparseLayer
+from acf.nn.fused_experts import form_of, why_fused
 from acf.nn.nm_spec import NMSparsity
 from acf.nn.sparse_layer import SparseLayer
 
@@ -135,8 +136,10 @@ def summary_of(
 
 
 def named_weights(model: nn.Module) -> dict[str, nn.Parameter]:
-    """Every parameter of two or more dimensions by name, each once."""
-    return {name: parameter for name, parameter in model.named_parameters() if parameter.dim() > 1}
+    """Every parameter of two or more dimensions by name, each once; the biases of sparse experts are no weights."""
+    biases = {id(module.bias) for module in model.modules() if isinstance(module, SparseLayer)}
+    parameters = model.named_parameters()
+    return {name: parameter for name, parameter in parameters if parameter.dim() > 1 and id(parameter) not in biases}
 
 
 _REASONS: dict[type[nn.Module], str] = {
@@ -153,6 +156,8 @@ _REASONS: dict[type[nn.Module], str] = {
 def _why_dense(module: nn.Module, parameter: Tensor) -> str:
     """Why a parameter that no layer kind knows stays dense."""
     known = (reason for kind, reason in _REASONS.items() if isinstance(module, kind))
+    if form_of(module) is not None:
+        return why_fused(module)
     shape = " x ".join(str(size) for size in parameter.shape)
     return next(known, f"{type(module).__name__} has no sparse form ({shape} weights)")
 

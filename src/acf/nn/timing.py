@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from acf.errors import SparsityError
 from acf.nn.block_spec import BlockSparsity
+from acf.nn.fused_experts import unfused_experts
 from acf.nn.kind import LayerKind
 from acf.nn.kinds import dense_kind_of
 from acf.nn.replace import FilterFn
@@ -57,7 +58,7 @@ def time_layers(
     whole step is captured in a graph, by ``torch.compile(mode="reduce-overhead")`` or by hand, and the host no longer
     counts.
     """
-    with separated_attention(model):
+    with separated_attention(model), unfused_experts(model):
         chosen, left_dense = choose_layers(model, spec, None)
         inputs = example_inputs(model, example)
         modules = list(model.named_modules())
@@ -193,6 +194,9 @@ def _synchronize(x: Tensor) -> None:
 
 def _describe(module: nn.Module, kind: LayerKind) -> str:
     outputs, inputs, *kernel = kind.weight(module).shape
+    stacked = kind.stacked(module)
+    if stacked > 1:
+        return f"linear {inputs} to {outputs // stacked}, {stacked} experts"
     if not kernel:
         return f"linear {inputs} to {outputs}"
     return f"conv {inputs} to {outputs}, {'x'.join(str(size) for size in kernel)}"

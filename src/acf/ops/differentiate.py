@@ -14,7 +14,6 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from acf.ops import reference
-from acf.sparse import BlockTopology
 
 Dtypes = tuple[torch.dtype | None, torch.dtype | None]
 Gradients = tuple[Tensor | None, ...]
@@ -22,6 +21,8 @@ Gradients = tuple[Tensor | None, ...]
 
 class SparseProduct(NamedTuple):
     """The ops of one kind of product; ``rest`` is the topology's six tensors and what else the ops take.
+
+    Tensors among the latter, such as the token offsets of experts, count as part of the topology here.
 
     ``multiply(x, weight, bias, *rest)`` is the product; ``input_grad(output_grad, weight, input_size, rest)`` and
     ``weight_grad(output_grad, x, rest, dtype, layer)`` its gradients. ``parameter_grads(output_grad, x, rest, dtypes,
@@ -127,7 +128,7 @@ class _TransformedProduct(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, output_grad: Tensor) -> Gradients:
         x_grad, weight_grad, bias_grad = _gradients(ctx, output_grad)
-        return x_grad, weight_grad, None, bias_grad, None, *_NO_TOPOLOGY_GRAD
+        return _for_all_inputs(ctx, x_grad, weight_grad, None, bias_grad)
 
     @staticmethod
     def jvp(ctx: Any, x: Any, weight: Any, cast: Any, bias: Any, *_: Any) -> Tensor | None:
@@ -147,7 +148,9 @@ class _TransformedProduct(torch.autograd.Function):
         return tangent + bias_tangent
 
 
-_NO_TOPOLOGY_GRAD = (None,) * len(BlockTopology._fields)
+def _for_all_inputs(ctx: Any, *gradients: Tensor | None) -> Gradients:
+    """The gradients of the first inputs, and None for each of the others."""
+    return *gradients, *(None,) * (len(ctx.needs_input_grad) - len(gradients))
 
 
 def add_present(*terms: Tensor | None) -> Tensor | None:
@@ -214,7 +217,7 @@ class _InputGrad(_Gradient):
         layer, (needs_first, needs_second) = ctx.layer, ctx.needs_input_grad[:2]
         first = multiply(gradient, weight, None, layer, topology) if needs_first else None
         second = weight_grad(output_grad, gradient, weight.dtype, layer, topology) if needs_second else None
-        return first, second, None, None, *_NO_TOPOLOGY_GRAD
+        return _for_all_inputs(ctx, first, second)
 
     @staticmethod
     def jvp(ctx: Any, output_grad: Tensor | None, weight: Tensor | None, *_: Any) -> Tensor | None:
@@ -233,7 +236,7 @@ class _WeightGrad(_Gradient):
         gradient = gradient.to(x.dtype)
         first = multiply(x, gradient, None, layer, topology) if needs_first else None
         second = input_grad(output_grad, gradient, x.shape, layer, topology) if needs_second else None
-        return first, second, None, None, *_NO_TOPOLOGY_GRAD
+        return _for_all_inputs(ctx, first, second)
 
     @staticmethod
     def jvp(ctx: Any, output_grad: Tensor | None, x: Tensor | None, *_: Any) -> Tensor | None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from torch.utils.flop_counter import register_flop_formula
 
-from acf.ops import conv, conv_transpose, linear, mlp
+from acf.ops import conv, conv_transpose, experts, linear, mlp
 from acf.ops.library import Op
 
 Shape = tuple[int, ...]
@@ -25,6 +25,8 @@ def register() -> None:
         register_flop_formula(forward)(_forward)
         register_flop_formula(input_grad)(_input_grad)
         register_flop_formula(weight_grad)(_weight_grad)
+    for op in (experts.block_experts_forward, experts.block_experts_input_grad, experts.block_experts_weight_grad):
+        register_flop_formula(_packet(op))(_experts)
     register_flop_formula(_packet(linear.block_linear_weight_and_bias_grad))(_weight_and_bias_grad)
     register_flop_formula(_packet(conv_transpose.block_conv_transpose2d_weight_grad))(_transposed_weight_grad)
     register_flop_formula(_packet(mlp.block_linear_activation))(_linear_activation)
@@ -57,6 +59,12 @@ def _transposed_weight_grad(output_grad: Shape, x: Shape, *_: Any, out_shape: Sh
 
 def _weight_and_bias_grad(output_grad: Shape, x: Shape, *_: Any, out_shape: tuple[Shape, Shape], **__: Any) -> int:
     return 2 * _positions(output_grad) * prod(out_shape[0])
+
+
+def _experts(tokens: Shape, other: Shape, *rest: Any, out_shape: Shape, **_: Any) -> int:
+    """As if every expert had its share of the tokens: how many it has is known on the device alone."""
+    packed, experts_and_end = other if len(other) == 3 else out_shape, int(rest[6][0])
+    return 2 * tokens[0] * prod(packed) // (experts_and_end - 1)
 
 
 def _positions(shape: Shape) -> int:

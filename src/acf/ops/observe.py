@@ -18,14 +18,16 @@ from weakref import WeakValueDictionary, finalize
 import torch
 from torch import Tensor
 
+from acf.sparse import BlockTopology
+
 Result = TypeVar("Result")
 
 
 class WeightGradObserver(Protocol):
     """An object that receives the operands of weight gradients."""
 
-    def add(self, output_grad: Tensor, x: Tensor) -> None:
-        """Take the output gradient and the input, in the layout of the op."""
+    def add(self, output_grad: Tensor, x: Tensor, *offsets: Tensor) -> None:
+        """Take the output gradient and the input, in the layout of the op, and of experts the token offsets."""
 
 
 # The layers' numbers by the address of their tokens in device memory: to read a value there is to wait for the device.
@@ -82,13 +84,15 @@ def stop_observing(layer: LayerIdentity) -> None:
 def observed(weight_grad: Callable[..., Result]) -> Callable[..., Result]:
     """A weight-gradient kernel that passes its operands to the layer's observer first.
 
-    The op's last argument is the token. Torch leaves it out where it is None, its default.
+    The op's last argument is the token. Torch leaves it out where it is None, its default. A tensor between the
+    topology and the token holds the token offsets of experts.
     """
 
     @wraps(weight_grad)
     def observed_weight_grad(output_grad: Tensor, x: Tensor, *rest: Any) -> Result:
         *arguments, token = rest if isinstance(rest[-1], Tensor) else (*rest, None)
-        notify(token, output_grad, x)
+        offsets = [each for each in arguments[len(BlockTopology._fields) :] if isinstance(each, Tensor)]
+        notify(token, output_grad, x, *offsets)
         return weight_grad(output_grad, x, *arguments)
 
     return observed_weight_grad
@@ -119,7 +123,7 @@ def captured_elsewhere() -> bool:
     return _Captures.others
 
 
-def notify(token: Tensor | None, output_grad: Tensor, x: Tensor) -> None:
+def notify(token: Tensor | None, output_grad: Tensor, x: Tensor, *offsets: Tensor) -> None:
     """Pass the operands to the observer of this layer, if there is one.
 
     Not while someone else captures a graph: its replays would go on computing what the observer asked for once.
@@ -131,7 +135,7 @@ def notify(token: Tensor | None, output_grad: Tensor, x: Tensor) -> None:
     elif _OBSERVERS:
         observer = _OBSERVERS.get(_number_of(token))
         if observer is not None:
-            observer.add(output_grad, x)
+            observer.add(output_grad, x, *offsets)
 
 
 def _number_of(token: Tensor) -> int:

@@ -12,6 +12,9 @@ from acf.errors import SparsityError
 class BlockLayout:
     """A ``[rows, cols]`` matrix cut into ``block_height`` x ``block_width`` blocks.
 
+    ``stacked`` matrices of one shape may lie below each other in it, as those of a layer's experts do; no block lies
+    in two of them.
+
     >>> layout = BlockLayout(rows=64, cols=128, block_height=16, block_width=16)
     >>> layout.grid_rows, layout.grid_cols, layout.block_count
     (4, 8, 32)
@@ -21,12 +24,15 @@ class BlockLayout:
     cols: int
     block_height: int
     block_width: int
+    stacked: int = 1
 
     def __post_init__(self) -> None:
         for size, block, name in (
-            (self.rows, self.block_height, "rows"),
+            (self.rows // self.stacked, self.block_height, "rows"),
             (self.cols, self.block_width, "columns"),
         ):
+            if self.rows % self.stacked:
+                raise SparsityError(f"{self.rows} rows are not {self.stacked} matrices of one shape; give equal ones")
             if block < 1 or size < 1 or size % block:
                 raise SparsityError(
                     f"block {block} does not divide {size} {name}; use a block that does, such as a divisor of {size}"

@@ -15,7 +15,8 @@ class BlockTopology(NamedTuple):
     Slot ``s`` of a packed ``[nnz, block_height, block_width]`` tensor is the block at
     ``(block_rows[s], block_cols[s])``. Slots are in no particular order, because a regrown block takes the slot of
     a dropped one. The other four tensors are block-CSR and block-CSC over the slots: row ``i`` owns the slots
-    ``row_slots[row_offsets[i]:row_offsets[i + 1]]`` in ascending column order, and columns likewise.
+    ``row_slots[row_offsets[i]:row_offsets[i + 1]]`` in ascending column order, and columns likewise. Where a layout
+    stacks matrices, each has columns of its own: column ``j`` of matrix ``m`` has the index ``m * grid_cols + j``.
 
     >>> layout = BlockLayout(rows=4, cols=4, block_height=2, block_width=2)
     >>> topology = BlockTopology.build(layout, torch.tensor([1, 0]), torch.tensor([0, 1]))
@@ -41,13 +42,17 @@ class BlockTopology(NamedTuple):
         """`build` without the checks, for blocks known to be valid: never waits for the device."""
         rows, cols = block_rows.long(), block_cols.long()
         row_slots = torch.argsort(rows * layout.grid_cols + cols, stable=True)
-        col_slots = torch.argsort(cols * layout.grid_rows + rows, stable=True)
+        columns = cols
+        if layout.stacked > 1:
+            matrices = torch.div(rows, layout.grid_rows // layout.stacked, rounding_mode="floor")
+            columns = matrices * layout.grid_cols + cols
+        col_slots = torch.argsort(columns * layout.grid_rows + rows, stable=True)
         return cls(
             block_rows=rows.int(),
             block_cols=cols.int(),
             row_offsets=_offsets(rows[row_slots], layout.grid_rows),
             row_slots=row_slots.int(),
-            col_offsets=_offsets(cols[col_slots], layout.grid_cols),
+            col_offsets=_offsets(columns[col_slots], layout.stacked * layout.grid_cols),
             col_slots=col_slots.int(),
         )
 

@@ -39,7 +39,7 @@ def capture(model: nn.Module, label: str = "step") -> Iterator[Trace]:
         # Prepended, so that the recorded gradient is the one that reaches the layer, after a sparsifier at its output.
         module.register_forward_hook(recorder.hook(name or type(module).__name__), with_kwargs=True, prepend=True)
         for name, module in model.named_modules()
-        if kind_of(module) is not None
+        if (kind := kind_of(module)) is not None and kind.is_traced
     ]
     if len(handles) == len(running.handles):
         running.remove()
@@ -57,6 +57,13 @@ def capture(model: nn.Module, label: str = "step") -> Iterator[Trace]:
 
 
 def _warn_of_hidden_products(model: nn.Module) -> None:
+    untraced = [name for name, module in model.named_modules() if (kind := kind_of(module)) and not kind.is_traced]
+    if untraced:
+        warnings.warn(
+            f"{untraced[0]} multiplies by several experts, one of {len(untraced)} such layers; a trace has products of "
+            "one matrix, and theirs are not in it",
+            stacklevel=4,
+        )
     hidden = [
         name or "the model" for name, module in model.named_modules() if isinstance(module, nn.MultiheadAttention)
     ]

@@ -36,11 +36,11 @@ class LayerListener:
             self._identity.probe = torch.zeros(grid, device=layer.block_rows.device, requires_grad=True)
         observe_weight_grad(self._identity, self)
 
-    def add(self, output_grad: Tensor, x: Tensor) -> None:
+    def add(self, output_grad: Tensor, x: Tensor, *offsets: Tensor) -> None:
         """Hand on the operands of one backward pass."""
         self._was_called = True
         for observer in self.observers:
-            observer.add(output_grad, x)
+            observer.add(output_grad, x, *offsets)
 
     def collect(self) -> None:
         """Take what replayed passes have left; where passes called the observers, these know it already."""
@@ -82,10 +82,10 @@ class AbsentBlockScores:
         return None if self._candidates is None else self._candidates.gradient_squares
 
     @torch.no_grad()
-    def add(self, output_grad: Tensor, x: Tensor) -> None:
+    def add(self, output_grad: Tensor, x: Tensor, *offsets: Tensor) -> None:
         """Add one backward pass; norms that overflowed, in a pass that a loss scaler will skip, add nothing."""
         candidates = self.candidates()
-        norms = self.layer.gradient_norms(output_grad, x, candidates.rows, candidates.cols)
+        norms = self.layer.gradient_norms(output_grad, x, candidates.rows, candidates.cols, *offsets)
         candidates.gradient_squares.addcmul_(norms.nan_to_num_(0.0, 0.0, 0.0), norms)
         self.is_scored = True
 
@@ -151,7 +151,7 @@ class InputSquares:
         self._sum: Tensor | None = None
 
     @torch.no_grad()
-    def add(self, output_grad: Tensor, x: Tensor) -> None:
+    def add(self, output_grad: Tensor, x: Tensor, *offsets: Tensor) -> None:
         """Add one backward pass; a pass that overflowed, and that a loss scaler will skip, adds nothing."""
         squares = torch.cat([self.layer.input_squares(x), x.new_ones(1, dtype=torch.float32)])
         finite = torch.isfinite(output_grad).all() & torch.isfinite(squares).all()

@@ -13,10 +13,10 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 from acf.ops.activation import ACTIVATIONS
-from acf.ops.triton import bias_grad, conv_kernels, mlp_kernels, product_kernels, weight_grad_kernels
+from acf.ops.triton import bias_grad, conv_kernels, experts_kernels, mlp_kernels, product_kernels, weight_grad_kernels
 
 STRIDED = (3, 2, 2, 1, 1, 1, 1)
-INDICES = ("offsets", "slots", "indices", "shared_index", "gathered_index", "block_rows", "block_cols")
+INDICES = ("offsets", "slots", "indices", "shared_index", "gathered_index", "block_rows", "block_cols", "token_offsets")
 
 
 def box(*shape: int) -> str:
@@ -59,6 +59,27 @@ def test_a_weight_gradient_pipelines_its_loads_with_a_bias_gradient_too(has_bias
     result = compiled(kernel, types, 8, **constants, norms=False, has_bias=has_bias, precision="tf32")
     assert result.asm["ptx"].count("m64n256k16") == (8 if has_bias else 4)  # a loop with sums and one without
     assert result.metadata.shared == 3 * 64 * (128 + 256) * 2  # three stages of both operands
+
+
+@pytest.mark.parametrize("forward", [True, False])
+def test_a_product_of_experts_stores_whole_tiles_by_descriptor_and_others_by_pointer(forward: bool):
+    weight = box(64, 32) if forward else box(32, 64)
+    types = {"x": box(256, 32), "weight": weight, "out_tiles": box(256, 64), "out": "*bf16"}
+    constants = {"block": 64, "token_tile": 256, "depth": 32, "expert_span": 16, "forward": forward, "swap": True}
+    ptx = compiled(experts_kernels.experts_product_kernel, types, **constants, precision="tf32").asm["ptx"]
+    assert "wgmma" in ptx
+    assert "cp.async.bulk.tensor.2d.global.shared" in ptx
+    assert "st.global" in ptx
+
+
+@pytest.mark.parametrize("norms", [False, True])
+def test_a_weight_gradient_of_experts_pipelines_its_loads(norms: bool):
+    types = {"shared": "*bf16", "gathered": "*bf16", "out": "*fp32"}
+    constants = {"block": 128, "depth": 64, "pack": 2, "owner_span": 32, "shared_is_input": True, "wide": True}
+    kernel = experts_kernels.experts_weight_grad_kernel
+    result = compiled(kernel, types, 8, **constants, norms=norms, precision="tf32")
+    assert result.asm["ptx"].count("m64n256k16") == 4
+    assert result.metadata.shared >= 3 * 64 * (128 + 256) * 2  # three stages of both operands
 
 
 def test_convolutions_take_their_geometry_as_one_constant():

@@ -1,7 +1,8 @@
 """CPU kernels of the block-sparse ops: C++ (`acf/ops/native`), built on first use and called through ctypes."""
 
 from acf.ops import conv, linear
-from acf.ops.cpu import kernels
+from acf.ops import experts as expert_ops
+from acf.ops.cpu import experts, kernels
 from acf.ops.observe import observed
 
 __all__ = ["register"]
@@ -13,6 +14,10 @@ def register() -> None:
     linear.block_linear_input_grad.register_kernel("cpu", kernels.block_linear_input_grad)
     linear.block_linear_weight_grad.register_kernel("cpu", observed(kernels.block_linear_weight_grad))
     linear.linear_gradient_norms.register_kernel("cpu", kernels.block_gradient_norms)
+    expert_ops.block_experts_forward.register_kernel("cpu", experts.block_experts)
+    expert_ops.block_experts_input_grad.register_kernel("cpu", experts.block_experts_input_grad)
+    expert_ops.block_experts_weight_grad.register_kernel("cpu", observed(experts.block_experts_weight_grad))
+    expert_ops.experts_gradient_norms.register_kernel("cpu", experts.block_experts_gradient_norms)
     conv.block_conv2d_forward.register_kernel("cpu", kernels.block_conv2d)
     conv.block_conv2d_input_grad.register_kernel("cpu", kernels.block_conv2d_input_grad)
     conv.block_conv2d_weight_grad.register_kernel("cpu", observed(kernels.block_conv2d_weight_grad))

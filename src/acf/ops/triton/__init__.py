@@ -15,6 +15,7 @@ from torch import Tensor
 
 from acf.ops import bias as bias_ops
 from acf.ops import conv as conv_ops
+from acf.ops import experts as expert_ops
 from acf.ops import linear as linear_ops
 from acf.ops import mlp as mlp_ops
 from acf.ops.library import Op
@@ -30,6 +31,10 @@ _KERNELS: tuple[tuple[Op[Any], str, str], ...] = (
     (linear_ops.block_linear_weight_and_bias_grad, "weight_grad", "linear_weight_and_bias_grad"),
     (bias_ops.bias_grad, "bias_grad", "bias_grad"),
     (linear_ops.linear_gradient_norms, "norms", "linear_gradient_norms"),
+    (expert_ops.block_experts_forward, "experts", "experts"),
+    (expert_ops.block_experts_input_grad, "experts", "experts_input_grad"),
+    (expert_ops.block_experts_weight_grad, "experts", "experts_weight_grad"),
+    (expert_ops.experts_gradient_norms, "experts", "experts_gradient_norms"),
     (mlp_ops.block_linear_activation, "mlp", "linear_activation"),
     (mlp_ops.block_linear_scaled_input_grad, "mlp", "linear_scaled_input_grad"),
     (conv_ops.block_conv2d_forward, "conv", "conv2d"),

@@ -47,22 +47,23 @@ def sum_blocks(
     forward: tl.constexpr,
     swap: tl.constexpr,
     precision: tl.constexpr,
+    first_index: tl.tensor = 0,
 ) -> tl.tensor:
     """``accumulator`` plus the products of one group: k-steps ``begin`` to ``end``, each ``depth`` columns of a block.
 
-    Operands are tensor descriptors. Indices are loaded one step ahead: a load that depends on another load in the same
-    step would take pipeline stages away from the operands.
+    Operands are tensor descriptors; ``first_index`` is the index of the first block of x. Indices are loaded one step
+    ahead: a load that depends on another load in the same step would take pipeline stages away from the operands.
     """
     chunks: tl.constexpr = block // depth
     slot = tl.load(slots + begin // chunks, mask=begin < end, other=0)
-    column = tl.load(indices + slot) * block
+    column = (tl.load(indices + slot) - first_index) * block
     for step in range(begin, end):
         inner = (step % chunks) * depth
         x_tile = x.load([token, column + inner])
         weight_tile = weight.load([slot * block, inner]) if forward else weight.load([slot * block + inner, 0])
         accumulator = multiply(x_tile, weight_tile, accumulator, forward, swap, precision)
         slot = tl.load(slots + (step + 1) // chunks, mask=step + 1 < end, other=0)
-        column = tl.load(indices + slot) * block
+        column = (tl.load(indices + slot) - first_index) * block
     return accumulator
 
 
