@@ -6,7 +6,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from acf.masks import nm_mask
+from acf.masks import nm_mask, transposable_mask
 from acf.nn.nm_masks import NMMasks, WeightState
 from acf.nn.nm_spec import NMSparsity
 from acf.nn.sparse_layer import SparseLayer
@@ -85,7 +85,9 @@ class NMLayer(SparseLayer):
     def extra_repr(self) -> str:
         """Shape, pattern and method, for ``print(model)``."""
         shape = "x".join(str(size) for size in self.weight.shape)
-        return f"{shape}, {self.spec.n}:{self.spec.m}, method={self.spec.method}, bias={self.bias is not None}"
+        transposable = ", transposable=True" if self.spec.transposable else ""
+        spec, has_bias = self.spec, self.bias is not None
+        return f"{shape}, {spec.n}:{spec.m}, method={spec.method}{transposable}, bias={has_bias}"
 
     def _product_weights(self) -> tuple[Tensor, Tensor | None]:
         """The differentiable forward weight, and the input gradient's weight if that is another."""
@@ -99,6 +101,8 @@ class NMLayer(SparseLayer):
 
     def _generate_masks(self) -> NMMasks:
         n, m, methods = self.spec.n, self.spec.m, self.spec.masks
+        if self.spec.transposable:
+            return NMMasks(transposable_mask(self.weight.detach(), n, m), None)
         forward, backward = (
             None if dim is None else nm_mask(self.weight.detach(), n, m, dim)
             for dim in (methods.forward_dim, methods.backward_dim)
