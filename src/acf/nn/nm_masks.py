@@ -8,6 +8,7 @@ optimizers and writes to ``parameter.data`` bypass it; all of them write at opti
 
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor, nn
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
@@ -17,6 +18,19 @@ class NMMasks(NamedTuple):
 
     forward: Tensor | None
     backward: Tensor | None
+
+
+def may_keep(weight: Tensor) -> bool:
+    """Whether what is derived of ``weight`` may be kept for the next pass.
+
+    Not in graphs, compiled or captured, which must derive it anew at every run, and not of borrowed weights.
+    """
+    return not (
+        torch.compiler.is_compiling()
+        or not isinstance(weight, nn.Parameter)
+        or weight.is_inference()
+        or (weight.is_cuda and torch.cuda.is_current_stream_capturing())
+    )
 
 
 class _OptimizerSteps:

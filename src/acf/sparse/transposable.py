@@ -33,13 +33,14 @@ def transposable_mask(weight: Tensor, n: int, m: int) -> Tensor:
                 "groups along both; use an m that does, or leave it dense"
             )
     magnitudes = weight.detach().abs().to(torch.promote_types(weight.dtype, torch.float32))
-    tiles = magnitudes.unflatten(1, (-1, m)).unflatten(0, (-1, m)).movedim((1, 3), (0, 1))
+    rows, cols, *taps = weight.shape
+    tiles = magnitudes.reshape(rows // m, m, cols // m, m, *taps).movedim((1, 3), (0, 1))
     members = tiles.flatten(2)  # [m, m, tiles]
     if torch.compiler.is_compiling():
         kept = _best_patterns(members, n)
     else:
-        kept = torch.cat([_best_patterns(chunk, n) for chunk in members.split(_CHUNK_TILES, dim=2)], dim=2)
-    mask = kept.unflatten(2, tiles.shape[2:]).movedim((0, 1), (1, 3)).flatten(2, 3).flatten(0, 1)
+        kept = torch.cat([_best_patterns(chunk, n) for chunk in torch.split(members, _CHUNK_TILES, dim=2)], dim=2)
+    mask = kept.reshape(tiles.shape).movedim((0, 1), (1, 3)).reshape(weight.shape)
     # In the weight's memory format, as `nm_mask` does it.
     return torch.empty_like(weight, dtype=torch.bool).copy_(mask)
 
