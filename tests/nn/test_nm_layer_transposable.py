@@ -59,6 +59,29 @@ def test_masks_follow_the_optimizer():
     assert not torch.equal(model[0].masks().forward, before)
 
 
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # the compiler's own doing
+def test_a_compiled_model_is_one_graph_that_follows_the_weight():
+    torch._dynamo.reset()
+    model, x = nn.Sequential(nn.Linear(8, 8)), torch.randn(4, 8)
+    sparsify_(model, transposable())
+    compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
+    for _ in range(2):
+        found, expected = (torch.autograd.grad(f(x).square().sum(), [*model.parameters()]) for f in (compiled, model))
+        for mine, theirs in zip(found, expected, strict=True):
+            torch.testing.assert_close(mine, theirs)
+        nn.init.normal_(model[0].weight)
+    torch._dynamo.reset()
+
+
+def test_a_model_on_the_meta_device_is_made_sparse_before_it_has_values():
+    with torch.device("meta"):
+        model = nn.Sequential(nn.Linear(8, 8))
+    sparsify_(model, transposable())
+    model.to_empty(device="cpu")
+    nn.init.normal_(model[0].weight)
+    assert torch.equal(model[0].masks().forward, transposable_mask(model[0].weight, 2, 4))
+
+
 def test_layers_of_which_m_divides_one_dimension_stay_dense_and_a_printed_layer_says_transposable():
     model = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 6))
     summary = sparsify_(model, transposable())

@@ -4,7 +4,6 @@ A weight masked so is N:M sparse in both orientations. One mask then serves the 
 inputs, and the input gradient, which sums over the outputs.
 """
 
-from functools import cache
 from itertools import combinations, product
 
 import torch
@@ -54,7 +53,7 @@ def require_enumerable(n: int, m: int) -> None:
         )
 
 
-@cache
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
 def transposable_patterns(n: int, m: int) -> tuple[tuple[int, ...], ...]:
     """Every m x m pattern with n per row and column; for each row the index of its kept members in `row_choices`.
 
@@ -69,7 +68,7 @@ def transposable_patterns(n: int, m: int) -> tuple[tuple[int, ...], ...]:
     )
 
 
-@cache
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
 def row_choices(n: int, m: int) -> tuple[tuple[int, ...], ...]:
     """Every way to keep n of m members, in lexicographic order.
 
@@ -81,13 +80,37 @@ def row_choices(n: int, m: int) -> tuple[tuple[int, ...], ...]:
 
 def _best_patterns(members: Tensor, n: int) -> Tensor:
     """Bool ``[m, m, tiles]``: the pattern of the greatest sum for ``members [m, m, tiles]`` (row, column, tile)."""
-    m, device = members.shape[0], members.device
-    patterns = torch.tensor(transposable_patterns(n, m), device=device)
-    kept_of_choice = torch.tensor([[col in kept for col in range(m)] for kept in row_choices(n, m)], device=device)
+    m = members.shape[0]
+    patterns, kept_of_choice = _tables(n, m, members.device)
     row_sums = torch.stack([_pairwise_sum(members[:, kept].unbind(1)) for kept in map(list, row_choices(n, m))], 1)
     scores = _pairwise_sum([row_sums[row, patterns[:, row]] for row in range(m)])
     best: Tensor = patterns[scores.argmax(0)]
     return kept_of_choice[best].permute(1, 2, 0)
+
+
+_TABLES: dict[tuple[int, int, torch.device], tuple[Tensor, Tensor]] = {}
+
+
+def _tables(n: int, m: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """`transposable_patterns` as ``[patterns, m]``, and bool ``[choices, m]``: the members that each row choice keeps.
+
+    They are kept on the device, since a CUDA graph that is being captured could not copy them there.
+    """
+    if torch.compiler.is_compiling():
+        return _make_tables(n, m, device)
+    key = (n, m, device)
+    if key in _TABLES:
+        return _TABLES[key]
+    with torch.inference_mode(False):
+        tables = _make_tables(n, m, device)
+    if type(tables[0]) is Tensor:  # and no fake one
+        _TABLES[key] = tables
+    return tables
+
+
+def _make_tables(n: int, m: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    kept = [[column in choice for column in range(m)] for choice in row_choices(n, m)]
+    return torch.tensor(transposable_patterns(n, m), device=device), torch.tensor(kept, device=device)
 
 
 def _pairwise_sum(terms: "list[Tensor] | tuple[Tensor, ...]") -> Tensor:
