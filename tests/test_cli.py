@@ -77,7 +77,7 @@ def test_saved_results_become_a_report(trace_path: Path, tmp_path: Path) -> None
 def test_doctor_names_every_part_and_what_follows() -> None:
     findings = json.loads(RUNNER.invoke(app, ["doctor", "--json"]).output)
     parts = [finding["part"] for finding in findings]
-    for part in ("torch", "CPU", "C++ compiler", "GPU", "Triton", "Verilator", "memory"):
+    for part in ("torch", "CPU", "C++ compiler", "GPU", "Triton", "2:4 products", "Verilator", "memory"):
         assert part in parts
     assert all(finding["found"] and finding["consequence"] for finding in findings)
     assert "acf doctor" in RUNNER.invoke(app, ["doctor"]).output

@@ -124,6 +124,20 @@ def _gpu() -> Finding:
     )
 
 
+def _semi_structured() -> Finding:
+    import torch
+
+    from acf.ops.semi_structured import describe_layer
+
+    if not torch.cuda.is_available():
+        return Finding("2:4 products", False, "no GPU", "NMSparsity(2, 4) trains through masked dense products")
+    library, reason = describe_layer(torch.device("cuda", 0), (0, 0))
+    if not library:
+        return Finding("2:4 products", False, reason, "NMSparsity(2, 4) trains through masked dense products")
+    consequence = "linear layers of NMSparsity(2, 4) run on sparse tensor cores in float16 and bfloat16"
+    return Finding("2:4 products", True, library, consequence)
+
+
 def _triton() -> Finding:
     try:
         return Finding("Triton", True, version("triton"), "the GPU kernels, and their tests without a GPU")
@@ -170,6 +184,7 @@ PARTS: tuple[Callable[[], Finding], ...] = (
     _compiler,
     _gpu,
     _triton,
+    _semi_structured,
     _verilator,
     _memory,
     _digits,

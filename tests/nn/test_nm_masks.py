@@ -9,7 +9,7 @@ from torch import nn
 from torch._dynamo.testing import CompileCounter
 
 from acf.masks import nm_mask
-from acf.nn import NMLayer, NMSparsity, nm_layer, sparsify_
+from acf.nn import NMLayer, NMSparsity, nm_layer, nm_masks, sparsify_
 
 X = torch.linspace(-1.0, 1.0, 3 * 8).reshape(3, 8)
 
@@ -147,6 +147,18 @@ def test_masks_are_generated_once_per_update_however_many_passes_follow(monkeypa
         with torch.no_grad():
             model(X)
         assert len(calls) == 4 * updates  # two layers, two masks
+
+
+def test_nothing_is_kept_of_weights_that_a_cuda_graph_may_write_to(monkeypatch):
+    model = sparse_model()
+    model(X)
+    with monkeypatch.context() as capture:
+        capture.setattr(nm_masks, "_is_captured", lambda weight: True)
+        model(X)
+    model[0].weight.data.normal_()  # what a replay does, as far as torch can tell
+    assert_masks_fit(model)
+    other = sparse_model()[0]
+    assert other.masks().forward is other.masks().forward
 
 
 def test_a_checkpoint_is_that_of_the_dense_model():

@@ -7,6 +7,8 @@ import torch
 
 from acf.gradients import RULES
 from acf.ops import Conv2dGeometry
+from acf.ops.semi_structured.libraries import LIBRARIES, Library, cutlass_compress
+from acf.ops.semi_structured.product import reference_prune
 from acf.sparse import BlockLayout, BlockTopology
 
 LINEAR_TOPOLOGY = BlockTopology.build(BlockLayout(8, 12, 4, 3), torch.tensor([1, 0, 1]), torch.tensor([3, 0, 1]))
@@ -119,6 +121,7 @@ CONV_OPS = [
     "block_conv_transpose2d",
     "block_conv_transpose2d_weight_grad",
 ]
+SEMI_STRUCTURED_OPS = ["semi_structured_prune", "semi_structured_compress", "semi_structured_linear"]
 
 
 def check(name: str, sample: tuple[Any, ...]) -> None:
@@ -127,7 +130,8 @@ def check(name: str, sample: tuple[Any, ...]) -> None:
 
 def test_every_registered_op_is_checked_here():
     registered = {name for name in torch._C._dispatch_get_all_op_names() if name.startswith("acf::")}
-    assert registered == {f"acf::{name}" for name in [*LINEAR_OPS, *CONV_OPS, *EXPERTS_OPS, "sparsify_gradient"]}
+    names = [*LINEAR_OPS, *CONV_OPS, *EXPERTS_OPS, *SEMI_STRUCTURED_OPS, "sparsify_gradient"]
+    assert registered == {f"acf::{name}" for name in names}
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
@@ -156,6 +160,19 @@ def test_convolution_ops_keep_their_rules_in_float64(name):
 def test_a_linear_op_keeps_its_rules_for_an_input_that_is_not_contiguous():
     x = torch.randn(12, 5).T.requires_grad_()
     check("block_linear", (x, torch.randn(3, 4, 3, requires_grad=True), None, *LINEAR_TOPOLOGY))
+
+
+@pytest.mark.parametrize("name", SEMI_STRUCTURED_OPS)
+def test_semi_structured_ops_keep_their_schema_and_fake(name, monkeypatch):
+    dense_copy = Library(cutlass_compress, lambda x, packed: x @ packed[:, : x.shape[1]].T)
+    monkeypatch.setitem(LIBRARIES, "cutlass", dense_copy)
+    pruned = reference_prune(torch.randn(64, 128), "inputs", False, False, torch.bfloat16)
+    samples = {
+        "semi_structured_prune": (torch.randn(8, 12), "tiles", False, True, torch.bfloat16),
+        "semi_structured_compress": (pruned, "cutlass"),
+        "semi_structured_linear": (torch.randn(5, 72).bfloat16(), cutlass_compress(pruned).nan_to_num(), "cutlass"),
+    }
+    check(name, samples[name])
 
 
 GRADIENTS = {

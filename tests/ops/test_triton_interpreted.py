@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from acf.ops import Conv2dGeometry, reference
+from acf.ops.semi_structured.product import reference_prune
 from acf.sparse import BlockLayout, BlockTopology
 
 INTERPRETING = os.environ.get("TRITON_INTERPRET") == "1"
@@ -46,7 +47,17 @@ else:
     from acf.ops import expert_loop
     from acf.ops.activation import ACTIVATIONS
     from acf.ops.mlp import input_grad_then_scale, linear_then_activation
-    from acf.ops.triton import bias_grad, conv, experts, mlp, norms, product, warp_specialised_kernels, weight_grad
+    from acf.ops.triton import (
+        bias_grad,
+        conv,
+        experts,
+        mlp,
+        norms,
+        product,
+        prune,
+        warp_specialised_kernels,
+        weight_grad,
+    )
     from acf.ops.triton.configs import (
         conv_product_configs,
         conv_weight_grad_configs,
@@ -509,3 +520,10 @@ if INTERPRETING:
     def test_a_pixel_box_covers_common_images_without_waste() -> None:
         assert pixel_box(128, 256, (28, 28)) == (8, 4, 4)
         assert pixel_box(64, 64, (56, 56)) == (1, 8, 8)
+
+    @pytest.mark.parametrize("left_out", [False, True])
+    @pytest.mark.parametrize("groups", ["inputs", "outputs", "tiles"])
+    def test_a_pruned_weight_keeps_what_the_torch_masks_keep_and_breaks_ties_alike(groups: str, left_out: bool) -> None:
+        for weight in (torch.randn(36, 68), torch.randint(-2, 3, (36, 68)).bfloat16()):
+            arguments = (weight, groups, left_out, not left_out, weight.dtype)
+            assert torch.equal(prune.prune(*arguments), reference_prune(*arguments))

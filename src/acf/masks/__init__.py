@@ -4,12 +4,12 @@ from acf.masks.algorithm1 import NEVER_REGROWN, Candidates, LayerState, Move, Mo
 from acf.masks.block_dst import SCORES, BlockDST
 from acf.masks.distribution import DISTRIBUTIONS, LayerShape, kept_blocks
 from acf.masks.gradual import GradualPruning
-from acf.masks.nm import nm_mask
 from acf.masks.policy import PeriodicPolicy, TopologyPolicy, copy_to_device
 from acf.masks.schedule import SCHEDULES
 from acf.masks.selection import first_true, top_blocks
 from acf.masks.set import SET
 from acf.masks.static import StaticTopology
+from acf.sparse import nm_mask, transposable_mask
 
 POLICIES: dict[str, type[TopologyPolicy]] = {
     "block-dst": BlockDST,
@@ -44,4 +44,5 @@ __all__ = [
     "plan",
     "plan_move",
     "top_blocks",
+    "transposable_mask",
 ]

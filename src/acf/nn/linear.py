@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from acf.nn.autocast import cast_for_autocast
 from acf.nn.block_layer import BlockSparseLayer
 from acf.nn.kind import LayerKind, TracedInput
+from acf.nn.nm_compressed import CompressedWeight
 from acf.nn.nm_layer import NMLayer
 from acf.nn.nm_spec import NMSparsity
 from acf.nn.sparse_layer import SparseLayer
@@ -57,17 +58,31 @@ class NMLinear(NMLayer):
     kind_name = "linear"
 
     def __init__(self, dense: nn.Module, spec: NMSparsity) -> None:
+        self.compressed = CompressedWeight(spec)  # first: the base class resets it when it generates the masks
         super().__init__(dense, spec)
         self.out_features, self.in_features = self.weight.shape
 
     def forward(self, x: Tensor) -> Tensor:
         """``x [..., in]`` to ``[..., out]``."""
+        library = self.compressed.library_for(x, self.weight)
+        if library:
+            (x,) = cast_for_autocast(x)
+            y = self.compressed.multiply(x, self.weight, library)
+            return y if self.bias is None else y + self.bias.to(y.dtype)
         weight, backward_weight = self._product_weights()
         if backward_weight is None:
             return nn.functional.linear(x, weight, self.bias)
         x, weight, backward_weight = cast_for_autocast(x, weight, backward_weight)
         y = linear_with_two_weights(x, weight, backward_weight)
         return y if self.bias is None else y + self.bias.to(y.dtype)
+
+    def products(self) -> str:
+        """How the layer multiplies where it is now, in one phrase."""
+        return self.compressed.describe(self.weight)
+
+    def _weight_replaced(self) -> None:
+        super()._weight_replaced()
+        self.compressed.forget()
 
     def to_dense(self) -> nn.Linear:
         """A plain `torch.nn.Linear` whose forward pass computes the same; masked weights become zeros."""

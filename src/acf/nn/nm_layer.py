@@ -6,8 +6,8 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from acf.masks import nm_mask
-from acf.nn.nm_masks import NMMasks, WeightState
+from acf.masks import nm_mask, transposable_mask
+from acf.nn.nm_masks import NMMasks, WeightState, may_keep
 from acf.nn.nm_spec import NMSparsity
 from acf.nn.sparse_layer import SparseLayer
 from acf.ops import mask_straight_through
@@ -37,18 +37,18 @@ class NMLayer(SparseLayer):
     def masks(self) -> NMMasks:
         """The masks of the present weight.
 
-        A compiled graph generates them itself, fused and always fresh, and so does a call with borrowed weights
-        (`torch.func.functional_call`): neither may leave a trace in the layer.
+        A compiled graph generates them itself, fused and always fresh, and so do a captured CUDA graph and a call with
+        borrowed weights (`torch.func.functional_call`): none of them may leave a trace in the layer.
         """
-        weight = self.weight
-        if torch.compiler.is_compiling() or not isinstance(weight, nn.Parameter) or weight.is_inference():
+        if not may_keep(self.weight):
             return self._generate_masks()
-        if self._masks_made_for is None or not self._masks_made_for.holds_for(weight):
+        if self._masks_made_for is None or not self._masks_made_for.holds_for(self.weight):
             self.refresh_masks()
         return NMMasks(self.forward_mask, self.backward_mask)
 
     def refresh_masks(self) -> None:
         """Generate the masks anew. Needed by hand only after writing to ``weight.data``, which torch does not track."""
+        self._weight_replaced()
         with torch.inference_mode(False):  # masks made while evaluating serve the next training step too
             self.forward_mask, self.backward_mask = self._generate_masks()
         self._masks_made_for = None if self.weight.is_inference() else WeightState.of(self.weight)
@@ -82,10 +82,16 @@ class NMLayer(SparseLayer):
         """The input gradient's weight as a matrix, detached; None if it is the forward product's."""
         return None if self.masks().backward is None else _as_matrix(self.backward_weight())
 
+    def products(self) -> str:
+        """How the layer multiplies where it is now, in one phrase."""
+        return "dense products: only linear layers with 2:4 groups have others"
+
     def extra_repr(self) -> str:
         """Shape, pattern and method, for ``print(model)``."""
         shape = "x".join(str(size) for size in self.weight.shape)
-        return f"{shape}, {self.spec.n}:{self.spec.m}, method={self.spec.method}, bias={self.bias is not None}"
+        transposable = ", transposable=True" if self.spec.transposable else ""
+        spec, has_bias = self.spec, self.bias is not None
+        return f"{shape}, {spec.n}:{spec.m}, method={spec.method}{transposable}, bias={has_bias}"
 
     def _product_weights(self) -> tuple[Tensor, Tensor | None]:
         """The differentiable forward weight, and the input gradient's weight if that is another."""
@@ -99,6 +105,8 @@ class NMLayer(SparseLayer):
 
     def _generate_masks(self) -> NMMasks:
         n, m, methods = self.spec.n, self.spec.m, self.spec.masks
+        if self.spec.transposable:
+            return NMMasks(transposable_mask(self.weight.detach(), n, m), None)
         forward, backward = (
             None if dim is None else nm_mask(self.weight.detach(), n, m, dim)
             for dim in (methods.forward_dim, methods.backward_dim)
@@ -108,11 +116,15 @@ class NMLayer(SparseLayer):
     def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> "NMLayer":
         """Follow the model to another device or dtype, where ``to_empty`` leaves no values: masks are made anew."""
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-        self._masks_made_for = None
+        self._weight_replaced()
         return self
 
     def _load_from_state_dict(self, *args: Any) -> None:
         super()._load_from_state_dict(*args)
+        self._weight_replaced()
+
+    def _weight_replaced(self) -> None:
+        """Drop what was derived of the weight, because its values may have changed without a trace."""
         self._masks_made_for = None
 
 

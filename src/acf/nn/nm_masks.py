@@ -4,12 +4,15 @@ The first pass after a weight update generates the masks, and later passes (furt
 activations, evaluation) reuse them. A change is detected by two counters. The weight's version counter shows optimizer
 steps, loaded checkpoints, DDP broadcasts and in-place edits. FSDP, which gathers a weight into the same tensor, fused
 optimizers and writes to ``parameter.data`` bypass it; all of them write at optimizer steps, which are counted too.
+Replays of CUDA graphs bypass both: of weights in such graphs nothing is kept.
 """
 
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor, nn
 from torch.optim.optimizer import register_optimizer_step_post_hook
+from torch.utils.weak import WeakIdKeyDictionary
 
 
 class NMMasks(NamedTuple):
@@ -17,6 +20,27 @@ class NMMasks(NamedTuple):
 
     forward: Tensor | None
     backward: Tensor | None
+
+
+_IN_GRAPHS = WeakIdKeyDictionary()
+"""Weights that a captured CUDA graph reads, and may write: a replay changes no counter."""
+
+
+def may_keep(weight: Tensor) -> bool:
+    """Whether what is derived of ``weight`` may be kept for the next pass.
+
+    Not in graphs, compiled or captured, which must derive it anew at every run, and not of borrowed weights. Once a
+    CUDA graph has been captured, not of its weights either: no counter shows what a replay writes.
+    """
+    if torch.compiler.is_compiling() or not isinstance(weight, nn.Parameter) or weight.is_inference():
+        return False
+    if _is_captured(weight):
+        _IN_GRAPHS[weight] = True
+    return weight not in _IN_GRAPHS
+
+
+def _is_captured(weight: Tensor) -> bool:
+    return weight.is_cuda and torch.cuda.is_current_stream_capturing()
 
 
 class _OptimizerSteps:

@@ -1,9 +1,10 @@
 """N:M sparsity as a user asks `acf.sparsify_` for it, and what each method masks."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isfinite
 
 from acf.errors import SparsityError
+from acf.sparse.transposable import require_enumerable
 
 OUTPUTS, INPUTS = 0, 1  # the dimensions of a weight [out, in] or [out, in, kh, kw]
 
@@ -36,6 +37,10 @@ class NMSparsity:
     ``decay`` is 2e-4 for "sr-ste" and 0 for "bdwp" unless given. It is added in every backward pass and divided by a
     loss scale like the rest of the gradient: train with bfloat16 rather than scaled float16 where it matters.
 
+    ``transposable`` gives forward product and input gradient one mask with n of every m along the inputs and along the
+    outputs: of all such m x m patterns, the one with the greatest sum of magnitudes. "bdwp" and "sr-ste" take it, m is
+    at most 4 and divides both dimensions. Only so is the input gradient of "sr-ste" itself an N:M product.
+
     >>> NMSparsity(n=2, m=8).density
     0.25
     """
@@ -44,6 +49,7 @@ class NMSparsity:
     m: int
     method: str = "bdwp"
     decay: float | None = None
+    transposable: bool = False
 
     def __post_init__(self) -> None:
         if not (type(self.n) is int and type(self.m) is int and 1 <= self.n <= self.m):
@@ -59,11 +65,24 @@ class NMSparsity:
                 f"decay {self.decay} needs weights that the forward pass leaves out, {self.method} leaves none out; "
                 "pass decay=0, or use sr-ste or bdwp"
             )
+        if type(self.transposable) is not bool:
+            raise SparsityError(f"transposable {self.transposable!r} is no bool; pass True or False")
+        if self.transposable:
+            self._check_transposable()
+
+    def _check_transposable(self) -> None:
+        require_enumerable(self.n, self.m)
+        if NM_METHODS[self.method].forward_dim is None:
+            raise SparsityError(
+                f"a transposable mask serves two products, and {self.method} masks the input gradient alone; "
+                "pass transposable=False, or use sr-ste or bdwp"
+            )
 
     @property
     def masks(self) -> NMMethod:
-        """What the method masks in each pass."""
-        return NM_METHODS[self.method]
+        """What the method masks in each pass. A transposable mask is the forward's, and the input gradient uses it."""
+        method = NM_METHODS[self.method]
+        return replace(method, backward_dim=None) if self.transposable else method
 
     @property
     def density(self) -> float:
@@ -78,4 +97,6 @@ class NMSparsity:
     @property
     def grouped_dims(self) -> tuple[int, ...]:
         """The weight dimensions that ``m`` must divide."""
+        if self.transposable:
+            return OUTPUTS, INPUTS
         return tuple(dim for dim in (self.masks.backward_dim, self.masks.forward_dim) if dim is not None)

@@ -32,8 +32,12 @@ def sparsify_groups(model: nn.Module, spec: NMSparsity, filter_fn: FilterFn | No
             )
     if not chosen:
         raise SparsityError(_nothing_to_sparsify(model, spec, left_dense))
-    replace_layers(model, {dense: _make_sparse(dense, kind, spec) for dense, kind in chosen.values()})
-    sparse = (NMLayerSummary(name, spec, kind.weight(dense).numel()) for name, (dense, kind) in chosen.items())
+    layers = {dense: _make_sparse(dense, kind, spec) for dense, kind in chosen.values()}
+    replace_layers(model, layers)
+    sparse = (
+        NMLayerSummary(name, spec, layers[dense].dense_weights, layers[dense].products())
+        for name, (dense, _) in chosen.items()
+    )
     return summary_of(model, sparse, left_dense)
 
 

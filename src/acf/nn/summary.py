@@ -50,11 +50,15 @@ class LayerSummary:
 
 @dataclass(frozen=True)
 class NMLayerSummary:
-    """One N:M layer: its name, what was asked, and its weights, all of which are stored."""
+    """One N:M layer: its name, what was asked, its weights, all of which are stored, and how it multiplies.
+
+    ``products`` says so for the device that the layer is on; a model moved later is described by `NMLayer.products`.
+    """
 
     name: str
     spec: NMSparsity
     weights: int
+    products: str = ""
 
     @property
     def density(self) -> float:
@@ -62,7 +66,9 @@ class NMLayerSummary:
         return 1.0 if self.spec.masks.forward_dim is None else self.spec.density
 
     def __str__(self) -> str:
-        return f"{self.name}: {self.spec.n}:{self.spec.m} {self.spec.method} ({1 - self.density:.1%} sparse forward)"
+        method = f"transposable {self.spec.method}" if self.spec.transposable else self.spec.method
+        sparse = f"{self.name}: {self.spec.n}:{self.spec.m} {method} ({1 - self.density:.1%} sparse forward)"
+        return f"{sparse}, {self.products}" if self.products else sparse
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from torch.utils.flop_counter import register_flop_formula
 
 from acf.ops import conv, conv_transpose, experts, linear, mlp
 from acf.ops.library import Op
+from acf.ops.semi_structured.product import multiply_compressed
 
 Shape = tuple[int, ...]
 
@@ -31,6 +32,7 @@ def register() -> None:
     register_flop_formula(_packet(conv_transpose.block_conv_transpose2d_weight_grad))(_transposed_weight_grad)
     register_flop_formula(_packet(mlp.block_linear_activation))(_linear_activation)
     register_flop_formula(_packet(mlp.block_linear_scaled_input_grad))(_input_grad)
+    register_flop_formula(_packet(multiply_compressed))(_semi_structured)
 
 
 def _packet(op: Op[Any]) -> Any:
@@ -47,6 +49,11 @@ def _linear_activation(x: Shape, weight: Shape, *_: Any, **__: Any) -> int:
 
 def _input_grad(output_grad: Shape, weight: Shape, *_: Any, out_shape: Shape, **__: Any) -> int:
     return 2 * _positions(output_grad) * prod(weight)
+
+
+def _semi_structured(x: Shape, packed: Shape, *_: Any, **__: Any) -> int:
+    """Half of the weights ``[packed[0], x[1]]`` are multiplied."""
+    return packed[0] * prod(x)
 
 
 def _weight_grad(output_grad: Shape, x: Shape, *_: Any, out_shape: Shape, **__: Any) -> int:

@@ -13,7 +13,15 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 from acf.ops.activation import ACTIVATIONS
-from acf.ops.triton import bias_grad, conv_kernels, experts_kernels, mlp_kernels, product_kernels, weight_grad_kernels
+from acf.ops.triton import (
+    bias_grad,
+    conv_kernels,
+    experts_kernels,
+    mlp_kernels,
+    product_kernels,
+    prune,
+    weight_grad_kernels,
+)
 
 STRIDED = (3, 2, 2, 1, 1, 1, 1)
 INDICES = ("offsets", "slots", "indices", "shared_index", "gathered_index", "block_rows", "block_cols", "token_offsets")
@@ -117,3 +125,10 @@ def test_the_weight_gradient_of_a_strided_convolution_loads_boxes_of_one_phase()
 def test_column_sums_load_sixteen_bytes_at_a_time():
     types = {"source": "*bf16", "out": "*fp32"}
     assert "ld.global.v4.b32" in compiled(bias_grad.sum_rows_kernel, types, row_tile=64, column_tile=128).asm["ptx"]
+
+
+@pytest.mark.parametrize(("groups", "transposed"), [("inputs", False), ("outputs", True), ("tiles", True)])
+def test_a_weight_is_pruned_in_registers(groups: str, transposed: bool):
+    constants = {"groups": groups, "left_out": False, "transposed": transposed, "tile_rows": 32, "tile_cols": 64}
+    ptx = compiled(prune.prune_kernel, {"weight": "*fp32", "out": "*bf16"}, **constants).asm["ptx"]
+    assert ".local" not in ptx  # nothing spilled

@@ -1,4 +1,4 @@
-"""CUDA implementations of the block-sparse ops, written in Triton.
+"""CUDA implementations of the block-sparse ops and of 2:4 pruning, written in Triton.
 
 `register` gives the ops of `acf.ops` their CUDA kernels; Triton is imported when the first of them is called. Problems
 the kernels do not take (other block sizes, rectangular blocks, float64) run the reference, and so does everything
@@ -20,6 +20,7 @@ from acf.ops import linear as linear_ops
 from acf.ops import mlp as mlp_ops
 from acf.ops.library import Op
 from acf.ops.observe import observed
+from acf.ops.semi_structured import product as semi_structured_ops
 
 __all__ = ["register"]
 
@@ -41,6 +42,7 @@ _KERNELS: tuple[tuple[Op[Any], str, str], ...] = (
     (conv_ops.block_conv2d_input_grad, "conv", "conv2d_input_grad"),
     (conv_ops.block_conv2d_weight_grad, "conv", "conv2d_weight_grad"),
     (conv_ops.conv2d_gradient_norms, "norms", "conv2d_gradient_norms"),
+    (semi_structured_ops.prune, "prune", "prune"),
 )
 
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acf.errors import SparsityError
-from acf.masks import nm_mask
+from acf.sparse import nm_mask
 
 
 def kept_by_sorting(group: list[float], n: int) -> set[int]:
