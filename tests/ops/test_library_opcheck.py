@@ -38,8 +38,8 @@ def linear_samples(dtype: torch.dtype) -> dict[str, tuple[Any, ...]]:
         "block_linear_weight_and_bias_grad": (output_grad, x, *LINEAR_TOPOLOGY, dtype, torch.float32),
         "bias_grad": (output_grad, torch.float32),
         "block_gradient_norms": (output_grad, x, *candidates, [4, 3]),
-        "block_scores": (output_grad, x, [2, 4], [4, 3], []),
-        "probed": (output_grad.clone().requires_grad_(), x, torch.zeros(2, 4, requires_grad=True), [4, 3], []),
+        "block_scores": (output_grad, x, [2, 4], [4, 3], [], False),
+        "probed": (output_grad.clone().requires_grad_(), x, torch.zeros(2, 4, requires_grad=True), [4, 3], [], False),
         "block_linear_activation": (x, weight, torch.randn(8, dtype=dtype), "silu", False, *LINEAR_TOPOLOGY),
         "block_linear_scaled_input_grad": (output_grad, weight, x, *LINEAR_TOPOLOGY),
         "block_mlp": (

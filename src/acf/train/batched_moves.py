@@ -21,7 +21,8 @@ class BatchedMoves:
     """Changes the topology of ``controlled`` layers, in few launches: by their number a GPU's move is slow or fast.
 
     Layers whose block rows are balanced, layers of experts, layers that shrink and very large grids are changed one by
-    one. The index tensors of a batch are kept for the next move: the sizes they depend on do not change while blocks move.
+    one. The index tensors of a batch are kept for the next move: the sizes they depend on do not change while blocks
+    move.
     """
 
     def __init__(self, controlled: Mapping[str, ControlledLayer], policy: TopologyPolicy) -> None:
