@@ -9,9 +9,10 @@ from torch import Tensor, nn
 
 from acf.errors import TopologyError
 from acf.masks import Move
+from acf.nn.fsdp import reshard_weight
 from acf.nn.sparse_layer import SparseLayer
 from acf.ops import LayerIdentity
-from acf.sparse import BlockLayout, BlockTopology, is_sharded, zero_slots
+from acf.sparse import BlockLayout, BlockTopology, distributed_like, is_sharded, whole, zero_slots
 
 SAVED_TOPOLOGY = ("block_rows", "block_cols")
 """The topology buffers in the ``state_dict``; the others are derived from these."""
@@ -152,14 +153,14 @@ class BlockSparseLayer(SparseLayer):
         """
         grad = self.weight.grad
         topology = BlockTopology.unchecked(self.layout, self.block_rows[slots], self.block_cols[slots])
-        self._resize(self.weight[slots], topology)
-        self.weight.grad = None if grad is None else grad[slots]
+        self._resize(whole(self.weight)[slots], topology)
+        self.weight.grad = None if grad is None else distributed_like(whole(grad)[slots], self.weight)
 
     @torch.no_grad()
     def replace_blocks(self, packed: Tensor, topology: BlockTopology) -> None:
         """Hold other blocks: ``packed [nnz, block_height, block_width]`` at the places of ``topology``, copied."""
         if packed.shape == self.weight.shape:
-            self.weight.copy_(packed)
+            self.weight.copy_(distributed_like(packed, self.weight))
             self._write_topology(topology)
         else:
             self._resize(packed.clone(), BlockTopology(*(each.to(packed.device, copy=True) for each in topology)))
@@ -169,7 +170,12 @@ class BlockSparseLayer(SparseLayer):
         self._write_topology(other.topology)
 
     def _resize(self, packed: Tensor, topology: BlockTopology) -> None:
+        """Hold the whole ``packed`` weight of another number of blocks; under FSDP, this process's part of it."""
         self.weight.grad = None
+        if is_sharded(self.weight):
+            reshard_weight(self, packed)
+            self._set_topology(topology)
+            return
         # While a graph is alive, autograd keeps an accumulation node per parameter that expects the old shape. It drops
         # the node when the dtype changes, not when the shape does.
         self.weight.data = packed.new_empty(0, dtype=torch.float32 if packed.dtype is torch.float64 else torch.float64)
@@ -250,8 +256,9 @@ class BlockSparseLayer(SparseLayer):
         rows, cols = (state_dict.get(prefix + name) for name in SAVED_TOPOLOGY)
         if self.starts_dense and rows is not None and cols is not None and rows.shape != self.block_rows.shape:
             topology = BlockTopology.build(self.layout, rows, cols)
-            packed = self.weight.detach().new_zeros(rows.numel(), *self.block_shape)
-            self._resize(packed, BlockTopology(*(indices.to(packed.device) for indices in topology)))
+            weight, device = self.weight, self.block_rows.device
+            packed = torch.zeros(rows.numel(), *self.block_shape, dtype=weight.dtype, device=weight.device)
+            self._resize(packed, BlockTopology(*(indices.to(device) for indices in topology)))
         self._loading = True
         try:
             super()._load_from_state_dict(state_dict, prefix, local_metadata, *args)

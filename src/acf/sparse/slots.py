@@ -19,6 +19,16 @@ def whole(tensor: Tensor) -> Tensor:
     return gathered
 
 
+def distributed_like(tensor: Tensor, other: Tensor) -> Tensor:
+    """``tensor``, which every process holds whole, sharded over processes as ``other`` is; itself if that is whole."""
+    if not is_sharded(other):
+        return tensor
+    from torch.distributed.tensor import distribute_tensor
+
+    mesh, placements = other.device_mesh, other.placements  # type: ignore[attr-defined]
+    return distribute_tensor(tensor.to(other.device), mesh, placements, src_data_rank=None)
+
+
 @torch.no_grad()
 def zero_slots(tensor: Tensor, slots: Tensor) -> None:
     """Zero the slots of ``tensor [nnz, ...]`` where bool ``slots [nnz]`` is true, in place; of a shard, its own part.

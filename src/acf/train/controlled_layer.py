@@ -125,7 +125,7 @@ class ControlledLayer:
         gradient = self.layer.weight.grad
         if gradient is None:
             return None
-        squares = sum_over_processes(frobenius_norms(gradient, dim=(1, 2)).square(), self.process_group)
+        squares = sum_over_processes(frobenius_norms(whole(gradient), dim=(1, 2)).square(), self.process_group)
         return Candidates(self.layer.block_rows, self.layer.block_cols, squares)
 
     def _magnitudes(self) -> Tensor:

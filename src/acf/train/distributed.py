@@ -10,6 +10,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from acf.errors import TopologyError
 from acf.nn import BlockSparseLayer, block_sparse_layers
+from acf.nn.fsdp import REMEDY, why_fixed
 from acf.sparse import is_sharded
 
 
@@ -46,16 +47,17 @@ def unwrapped(model: nn.Module) -> nn.Module:
 
 
 def check_can_shrink(layers: Mapping[str, BlockSparseLayer]) -> None:
-    """Refuse to shrink parameters whose shape a wrapper has fixed: DDP in its buckets, FSDP in its shards."""
+    """Refuse to shrink parameters whose shape is fixed: in DDP's buckets, or in shards that cannot be cut anew."""
     replicated = _ddp_parameters() if layers else set()
     for name, layer in layers.items():
-        sharded = is_sharded(layer.weight)
-        if sharded or id(layer.weight) in replicated:
-            remedy = "" if sharded else "wrap it with acf.data_parallel(model), "
+        must = f"{name} must shrink from {layer.present_blocks} to {layer.target_blocks} blocks"
+        reason = why_fixed(layer) if is_sharded(layer.weight) else ""
+        if reason:
+            raise TopologyError(f"{must}, but {reason}; {REMEDY}")
+        if id(layer.weight) in replicated:
             raise TopologyError(
-                f"{name} must shrink from {layer.present_blocks} to {layer.target_blocks} blocks, and "
-                f"{'FSDP' if sharded else 'DistributedDataParallel'} holds its weight at a fixed shape; "
-                f'{remedy}use init="sparse", or wrap the model when it has reached its target'
+                f"{must}, and DistributedDataParallel holds its weight at a fixed shape; wrap it with "
+                'acf.data_parallel(model), use init="sparse", or wrap the model when it has reached its target'
             )
 
 
