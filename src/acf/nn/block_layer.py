@@ -8,8 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from acf.errors import TopologyError
-from acf.masks import Move
+from acf.masks import Move, top_blocks
 from acf.nn.fsdp import reshard_weight
+from acf.nn.initial import fill_uniform, shared_generator
 from acf.nn.sparse_layer import SparseLayer
 from acf.ops import LayerIdentity
 from acf.sparse import BlockLayout, BlockTopology, distributed_like, is_sharded, whole, zero_slots
@@ -27,7 +28,8 @@ class BlockSparseLayer(SparseLayer):
     blocks in every block row, within one.
 
     Code that expects a matrix gets it from `weight_matrix`; the packed ``weight`` is refused where it would be misread.
-    A layer on the meta device has no topology. It gets one from a checkpoint, and refuses to compute before.
+    A layer on the meta device has no topology. It gets one from a checkpoint or, once ``to_empty`` has given it memory,
+    from `reset_parameters`, and refuses to compute before.
     """
 
     _version: int = 1
@@ -40,6 +42,8 @@ class BlockSparseLayer(SparseLayer):
     target_blocks: int
     starts_dense: bool = False
     balanced: bool = False
+    rescale: bool = False
+    """Whether `reset_parameters` scales what it draws by ``density ** -0.5``, as `BlockSparsity.rescale` asks."""
 
     block_rows: Tensor
     block_cols: Tensor
@@ -68,7 +72,7 @@ class BlockSparseLayer(SparseLayer):
         if self._topology_missing:
             raise TopologyError(
                 f"{type(self).__name__} was made on the meta device and has no topology yet; load a state_dict of the "
-                "sparse model, or sparsify_ the model once its weights have values"
+                "sparse model, or call reset_parameters() on every module that has it to draw one"
             )
         if tuple(self.weight.shape) != (self.block_rows.shape[0], *self.block_shape):
             raise TopologyError(
@@ -164,6 +168,36 @@ class BlockSparseLayer(SparseLayer):
             self._write_topology(topology)
         else:
             self._resize(packed.clone(), BlockTopology(*(each.to(packed.device, copy=True) for each in topology)))
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        """Draw weight and bias as the dense layer does, and a random topology if the layer has none yet.
+
+        This is how a model of the meta device starts from scratch, after ``to_empty``. `torch.manual_seed` decides what
+        is drawn. Where the weight is sharded, all processes draw what the first one's seed gives. A layer that still
+        is on the meta device stays as it is.
+        """
+        if self.weight.is_meta:
+            return
+        generator = shared_generator(self.weight)
+        if not self._has_topology:
+            self._draw_topology(generator)
+        self._draw_weights(generator)
+        if self.rescale:
+            self.weight.mul_(self.density**-0.5)
+
+    def _draw_topology(self, generator: torch.Generator) -> None:
+        scores = torch.rand(self.layout.grid_rows, self.layout.grid_cols, generator=generator)
+        topology = BlockTopology.from_mask(self.layout, top_blocks(scores, self.weight.shape[0], self.balanced))
+        device = self.block_rows.device if not self.block_rows.is_meta else self.weight.device
+        self._set_topology(BlockTopology(*(indices.to(device) for indices in topology)))
+
+    def _draw_weights(self, generator: torch.Generator) -> None:
+        """As `torch.nn.Linear` and the convolutions do: uniform, within one over the root of the fan-in."""
+        bound = self.layout.cols**-0.5
+        for tensor in (self.weight, self.bias):
+            if tensor is not None:
+                fill_uniform(tensor, bound, generator)
 
     def copy_topology(self, other: "BlockSparseLayer") -> None:
         """Take over the topology of ``other``, which holds as many blocks."""
@@ -285,7 +319,7 @@ class BlockSparseLayer(SparseLayer):
                 f"{prefix}weight in the checkpoint is {list(weight.shape)}, a dense weight, and this layer is sparse; "
                 "load the dense checkpoint into the dense model and call sparsify_ afterwards"
             )
-        if weight is not None and not self._could_hold(tuple(weight.shape)):
+        if weight is not None and not self.could_hold(tuple(weight.shape)):
             raise TopologyError(
                 f"{prefix}weight in the checkpoint is {list(weight.shape)}, this layer packs "
                 f"{list(self.weight.shape)} (blocks, block height, block width); "
@@ -302,7 +336,7 @@ class BlockSparseLayer(SparseLayer):
         if rows is not None and cols is not None and not (rows.is_meta or cols.is_meta):
             BlockTopology.build(self.layout, rows, cols)
 
-    def _could_hold(self, shape: tuple[int, ...]) -> bool:
+    def could_hold(self, shape: tuple[int, ...]) -> bool:
         """Whether a packed weight of this shape fits; a layer that starts dense holds any number from its target up."""
         if self.starts_dense and shape[1:] == self.block_shape:
             return self.target_blocks <= shape[0] <= self.layout.block_count
