@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from acf.errors import TopologyError
-from acf.masks import Move, top_blocks
-from acf.nn.fsdp import reshard_weight
+from acf.masks import GridParts, Move, top_blocks
+from acf.nn.fsdp import reshard_weight, why_fixed
 from acf.nn.initial import fill_uniform, shared_generator
 from acf.nn.sparse_layer import SparseLayer
 from acf.ops import LayerIdentity
@@ -42,6 +42,8 @@ class BlockSparseLayer(SparseLayer):
     target_blocks: int
     starts_dense: bool = False
     balanced: bool = False
+    parts: GridParts | None = None
+    """How the grid of blocks is split over processes by tensor parallelism; None if it is not."""
     rescale: bool = False
     """Whether `reset_parameters` scales what it draws by ``density ** -0.5``, as `BlockSparsity.rescale` asks."""
 
@@ -202,6 +204,10 @@ class BlockSparseLayer(SparseLayer):
     def copy_topology(self, other: "BlockSparseLayer") -> None:
         """Take over the topology of ``other``, which holds as many blocks."""
         self._write_topology(other.topology)
+
+    def why_fixed(self) -> str:
+        """Why the weight cannot hold another number of blocks, or an empty string."""
+        return why_fixed(self) if is_sharded(self.weight) else ""
 
     def _resize(self, packed: Tensor, topology: BlockTopology) -> None:
         """Hold the whole ``packed`` weight of another number of blocks; under FSDP, this process's part of it."""

@@ -71,7 +71,7 @@ def reshard_weight(layer: nn.Module, packed: Tensor) -> None:
     known = {"param": whole, "device": held.device, "shard_placement_fn": None, "mesh_info": held.mesh_info}
     wanted = inspect.signature(held._init_sharded_param).parameters
     held._init_sharded_param(**{name: known[name] for name in wanted})
-    _become(weight, held.sharded_param)
+    become(weight, held.sharded_param)
     held.sharded_param = weight
     held._setattr_on_modules(weight)
     if getattr(held, "post_forward_mesh_info", None):
@@ -83,8 +83,10 @@ def reshard_weight(layer: nn.Module, packed: Tensor) -> None:
         raise AssertionError(f"FSDP of torch {torch.__version__} did not shard {list(packed.shape)} anew")
 
 
-def _become(parameter: Any, other: Any) -> None:
+def become(parameter: Any, other: Any) -> None:
     """Let the DTensor ``parameter`` hold what ``other`` holds, at its shape; hooks on it stay."""
     parameter.grad = None
+    # Autograd drops the accumulation node of the old shape when the dtype changes, not when the shape does.
+    parameter.data = other.data.to(torch.float16 if other.dtype is torch.bfloat16 else torch.bfloat16)
     parameter.data = other.data
     parameter._local_tensor, parameter._spec = other._local_tensor, other._spec

@@ -1,12 +1,13 @@
 """Formats of sparse matrices: block layout, packed blocks with BSR and block-CSC indices, relative CSC."""
 
 from acf.sparse.layout import BlockLayout, conv_weight_to_matrix, frobenius_norms, matrix_to_conv_weight
-from acf.sparse.slots import distributed_like, is_sharded, whole, zero_slots
+from acf.sparse.slots import check_slot_shards, distributed_like, is_sharded, whole, zero_slots
 from acf.sparse.topology import BlockTopology
 
 __all__ = [
     "BlockLayout",
     "BlockTopology",
+    "check_slot_shards",
     "conv_weight_to_matrix",
     "distributed_like",
     "frobenius_norms",

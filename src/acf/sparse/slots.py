@@ -41,16 +41,24 @@ def zero_slots(tensor: Tensor, slots: Tensor) -> None:
     tensor.masked_fill_(slots.reshape(-1, *[1] * (tensor.dim() - 1)), 0.0)
 
 
-def _held_slots(tensor: Tensor) -> Tensor:
-    """The slots that this process holds, in local order."""
-    from torch.distributed.tensor import Shard, distribute_tensor
+def check_slot_shards(tensor: Tensor) -> None:
+    """Refuse a packed tensor of which a process holds other things than whole, consecutive slots."""
+    from torch.distributed.tensor import Shard
 
     placements = tensor.placements  # type: ignore[attr-defined]
     if any(placement.is_shard() and placement != Shard(0) for placement in placements):
         raise TopologyError(
-            f"a packed weight is sharded as {placements}, which cuts through blocks; shard dimension 0 alone, "
-            "as fully_shard does by default"
+            f"a packed weight is sharded as {placements}, so its slots are cut or interleaved, and blocks cannot move; "
+            "shard it over one mesh dimension along dimension 0, as fully_shard does by default"
         )
+
+
+def _held_slots(tensor: Tensor) -> Tensor:
+    """The slots that this process holds, in local order."""
+    from torch.distributed.tensor import distribute_tensor
+
+    check_slot_shards(tensor)
+    placements = tensor.placements  # type: ignore[attr-defined]
     slots = torch.arange(tensor.shape[0], device=tensor.device)
     mesh = tensor.device_mesh  # type: ignore[attr-defined]
     held: Tensor = distribute_tensor(slots, mesh, placements, src_data_rank=None).to_local()

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from acf.errors import TopologyError
 from acf.masks import TopologyPolicy
 from acf.nn import BlockSparseLayer, block_sparse_layers
-from acf.sparse import whole
+from acf.sparse import check_slot_shards, is_sharded, whole
 from acf.train.captured_move import CapturedMove
 from acf.train.changes import ChangeLog, TopologyChange
 from acf.train.controlled_layer import ControlledLayer
@@ -82,6 +82,8 @@ def attach(
             "call detach() on the first"
         )
     for name, layer in layers.items():
+        if is_sharded(layer.weight):
+            check_slot_shards(layer.weight)
         policy.check_start(name, layer.present_blocks, layer.target_blocks, layer.starts_dense)
     shrinking = {name: layer for name, layer in layers.items() if layer.present_blocks > layer.target_blocks}
     check_can_shrink(shrinking)

@@ -10,7 +10,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from acf.errors import TopologyError
 from acf.nn import BlockSparseLayer, block_sparse_layers
-from acf.nn.fsdp import REMEDY, why_fixed
+from acf.nn.fsdp import REMEDY
 from acf.sparse import is_sharded
 
 
@@ -43,6 +43,12 @@ def group_of(model: nn.Module) -> Any:
     if not meshes:
         return None
     (first, mesh), *others = meshes.items()
+    split = any(layer.parts is not None for layer in block_sparse_layers(model).values())
+    if split and mesh.size() < torch.distributed.get_world_size():
+        raise TopologyError(
+            f"{first} is split over {mesh.size()} of {torch.distributed.get_world_size()} processes, and who else "
+            "trains this model is unknown; pass process_group=, the group of all of them"
+        )
     differing = [name for name, other in others if _ranks(other) != _ranks(mesh)]
     if differing:
         raise TopologyError(
@@ -87,7 +93,7 @@ def check_can_shrink(layers: Mapping[str, BlockSparseLayer]) -> None:
     replicated = set() if all(is_sharded(layer.weight) for layer in layers.values()) else _ddp_parameters()
     for name, layer in layers.items():
         must = f"{name} must shrink from {layer.present_blocks} to {layer.target_blocks} blocks"
-        reason = why_fixed(layer) if is_sharded(layer.weight) else ""
+        reason = layer.why_fixed()
         if reason:
             raise TopologyError(f"{must}, but {reason}; {REMEDY}")
         if id(layer.weight) in replicated:
