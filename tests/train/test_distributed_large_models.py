@@ -1,4 +1,4 @@
-"""FSDP2, HSDP, distributed checkpoints and the meta device in two processes, against one process with the same batches.
+"""FSDP2, HSDP, tensor parallelism, DCP and the meta device in two processes, against one with the same batches.
 
 All scenarios share one pair of processes, because starting them takes longer than training.
 """
@@ -20,6 +20,7 @@ from acf.nn import BlockSparsity, block_sparse_layers, sparsify_
 from acf.sparse import whole
 from acf.train import TopologyController, attach
 from acf.train.sharded_checkpoint import load_sharded, save_sharded
+from tests.train import split_scenarios
 from tests.train.two_ranks import WORLD_SIZE, assert_same, outcomes_of_two_ranks
 
 STEPS, SAVED_AT, PART = 12, 7, 8
@@ -178,6 +179,7 @@ def work(rank: int, folder: Path) -> dict[str, Any]:
         "HSDP": trained_alone_on_own_mesh(rank, [[rank]]),
     }
     outcome["refusals"] = refusals(rank)
+    outcome["split"] = split_scenarios.work(rank, folder)
     outcome["meta"] = {spec.init: from_meta(rank, spec, sharded) for spec in (SPARSE, DENSE)}
     return outcome
 
@@ -280,3 +282,73 @@ def test_a_sharded_model_of_the_meta_device_draws_one_topology_on_all_ranks(rank
     single = from_meta(0, BlockSparsity(0.7, block=4, init=init), lambda model: model)["initial"]
     assert_same(first["initial"], single)
     assert not torch.equal(first["model"]["0.block_cols"], single["0.block_cols"])
+
+
+def test_a_split_mlp_computes_what_the_unsplit_one_does_forward_and_backward(ranks):
+    first, second = (rank["split"]["pass"] for rank in ranks)
+    assert_same(first, second)
+    unsplit = split_scenarios.with_parts(split_scenarios.mlp(SPARSE), first["state"])
+    for key, value in split_scenarios.one_pass(unsplit).items():
+        torch.testing.assert_close(first[key], value)
+
+
+@pytest.mark.parametrize("name", split_scenarios.POLICIES)
+def test_split_layers_train_and_move_blocks_as_one_process_that_plans_for_every_part(ranks, folder, name):
+    first, second = (rank["split"][name] for rank in ranks)
+    assert_same(first, second)
+    policy, spec = split_scenarios.POLICIES[name]
+    unsplit = split_scenarios.with_parts(split_scenarios.mlp(spec), first["initial"])
+    expected = split_scenarios.outcome_of(unsplit, *split_scenarios.train(unsplit, policy))
+    resumed = split_scenarios.with_parts(split_scenarios.mlp(spec), first["initial"])
+    checkpoint = folder / f"split, {name}"
+    run = split_scenarios.train(resumed, policy, (split_scenarios.SAVED_AT, split_scenarios.STEPS), checkpoint)
+    assert sum(first["moved"]) > 0
+    assert not torch.equal(first["initial"]["0.weight"], first["model"]["0.weight"])
+    for outcome in (first, split_scenarios.outcome_of(resumed, *run)):
+        torch.testing.assert_close({key: outcome[key] for key in expected}, expected)
+    torch.testing.assert_close(first["y"], split_scenarios.one_pass(unsplit)["y"])
+
+
+@pytest.mark.parametrize("name", split_scenarios.POLICIES)
+def test_every_part_holds_as_many_blocks_as_any_other_after_moves(ranks, name):
+    model = ranks[0]["split"][name]["model"]
+    assert torch.bincount(model["0.block_rows"] // 4).tolist() == [5, 5]
+    assert torch.bincount(model["2.block_cols"] // 4).tolist() == [5, 5]
+    assert ranks[0]["split"][name]["sparsity"] == 1.0 - 20 / 64
+
+
+def test_a_split_model_loads_the_state_of_an_unsplit_one(ranks):
+    for rank in ranks:
+        loaded = rank["split"]["loaded"]
+        unsplit = split_scenarios.with_parts(split_scenarios.mlp(SPARSE), loaded["state"])
+        torch.testing.assert_close(loaded["y"], split_scenarios.one_pass(unsplit)["y"])
+        assert loaded["refused"].startswith("0.weight in the checkpoint is of an unsplit layer, whose slots are in")
+
+
+def test_split_layers_under_fsdp_train_as_without_it(ranks):
+    alone = ranks[0]["split"]["RigL"]
+    for rank in ranks:
+        sharded = rank["split"]["FSDP"]
+        torch.testing.assert_close(sharded, {key: alone[key] for key in sharded})
+
+
+def test_split_layers_of_the_meta_device_draw_equal_parts(ranks):
+    first, second = (rank["split"]["meta"] for rank in ranks)
+    assert_same(first, second)
+    unsplit = split_scenarios.with_parts(split_scenarios.mlp(BlockSparsity(0.5, block=4)), first["state"])
+    torch.testing.assert_close(first["y"], split_scenarios.one_pass(unsplit)["y"])
+    assert torch.bincount(first["state"]["0.block_rows"] // 4).tolist() == [8, 8]
+
+
+@pytest.mark.parametrize(
+    ("case", "expected"),
+    {
+        "unequal": "the parts of the layer hold 16 and 0 blocks, and every process must hold as many as any other",
+        "dense": "a Linear cannot be split into blocks over processes; use the style for a BlockSparseLinear",
+        "two dimensions": "the device mesh has 2 dimensions; pass one of them",
+        "three rows": "3 block rows cannot be split over 2 processes; use a smaller block or fewer processes",
+        "twice": "a SplitBlockLinear cannot be split",
+    }.items(),
+)
+def test_layers_that_cannot_be_split_are_refused(ranks, case, expected):
+    assert all(rank["split"]["refusals"][case].startswith(expected) for rank in ranks)

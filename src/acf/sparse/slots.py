@@ -42,14 +42,12 @@ def zero_slots(tensor: Tensor, slots: Tensor) -> None:
 
 
 def check_slot_shards(tensor: Tensor) -> None:
-    """Refuse a packed tensor of which a process holds other things than whole, consecutive slots."""
-    from torch.distributed.tensor import Shard
-
+    """Refuse a packed tensor of which a process holds parts of blocks."""
     placements = tensor.placements  # type: ignore[attr-defined]
-    if any(placement.is_shard() and placement != Shard(0) for placement in placements):
+    if any(placement.is_shard() and placement.dim != 0 for placement in placements):
         raise TopologyError(
-            f"a packed weight is sharded as {placements}, so its slots are cut or interleaved, and blocks cannot move; "
-            "shard it over one mesh dimension along dimension 0, as fully_shard does by default"
+            f"a packed weight is sharded as {placements}, which cuts through blocks; shard dimension 0 alone, "
+            "as fully_shard does by default"
         )
 
 
