@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from acf.nn.plan import PlanOptions as PlanOptions
     from acf.nn.plan import SparsityPlan as SparsityPlan
     from acf.nn.plan import plan as plan
+    from acf.nn.tensor_parallel import ColwiseBlockParallel as ColwiseBlockParallel
+    from acf.nn.tensor_parallel import RowwiseBlockParallel as RowwiseBlockParallel
     from acf.report import report as report
     from acf.sim import Result as Result
     from acf.sim import architectures as architectures
@@ -51,6 +53,8 @@ if TYPE_CHECKING:
     from acf.train.adapters import hugging_face_callback as hugging_face_callback
     from acf.train.adapters import lightning_callback as lightning_callback
     from acf.train.graphed import GraphedStep as GraphedStep
+    from acf.train.sharded_checkpoint import load_sharded as load_sharded
+    from acf.train.sharded_checkpoint import save_sharded as save_sharded
 
 __version__ = "0.1.0"
 
@@ -58,6 +62,7 @@ _HOME_OF = {
     "AcfError": "acf.errors",
     "BlockDST": "acf.masks",
     "BlockSparsity": "acf.nn",
+    "ColwiseBlockParallel": "acf.nn.tensor_parallel",
     "EnergyMeter": "acf.metrics.meters",
     "FusedSequential": "acf.nn",
     "GradientFigures": "acf.train",
@@ -69,6 +74,7 @@ _HOME_OF = {
     "NMSparsity": "acf.nn",
     "PlanOptions": "acf.nn.plan",
     "Result": "acf.sim",
+    "RowwiseBlockParallel": "acf.nn.tensor_parallel",
     "SET": "acf.masks",
     "SparsityPlan": "acf.nn.plan",
     "StaticTopology": "acf.masks",
@@ -86,12 +92,14 @@ _HOME_OF = {
     "hugging_face_callback": "acf.train.adapters",
     "lightning_callback": "acf.train.adapters",
     "load_checkpoint": "acf.train",
+    "load_sharded": "acf.train.sharded_checkpoint",
     "plan": "acf.nn.plan",
     "load_sparse": "acf.nn",
     "print_figures": "acf.train",
     "register_optimizer_state": "acf.train",
     "report": "acf.report",
     "save_checkpoint": "acf.train",
+    "save_sharded": "acf.train.sharded_checkpoint",
     "save_sparse": "acf.nn",
     "simulate": "acf.sim",
     "sparsify_": "acf.nn",

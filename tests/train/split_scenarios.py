@@ -107,14 +107,24 @@ def shuffled(state: dict[str, Tensor]) -> dict[str, Tensor]:
     return state
 
 
-def loaded(mesh: DeviceMesh) -> dict[str, Any]:
+def loaded(mesh: DeviceMesh, folder: Path) -> dict[str, Any]:
     """A split model that gets the state of an unsplit one, as plain tensors and, refused, as DTensors."""
     model = split(mlp(POLICIES["RigL"][1]), mesh)
     state = full_state(split(mlp(POLICIES["RigL"][1], seed=5), mesh))
     model.load_state_dict(shuffled(state))
     parameters = dict(model.named_parameters())
     sharded = {key: distributed_like(x, parameters.get(key, x)) for key, x in shuffled(state).items()}
-    return {"state": state, "y": one_pass(model)["y"], "refused": message(lambda: model.load_state_dict(sharded))}
+    unsplit = with_parts(mlp(POLICIES["RigL"][1]), shuffled(state))
+    save_sharded(folder / "unsplit", unsplit, optimizer_of(unsplit))
+    before = full_state(model)
+    loading = message(lambda: load_sharded(folder / "unsplit", model, optimizer_of(model)))
+    assert all(torch.equal(before[key], value) for key, value in full_state(model).items())
+    return {
+        "loading": loading,
+        "state": state,
+        "y": one_pass(model)["y"],
+        "refused": message(lambda: model.load_state_dict(sharded)),
+    }
 
 
 def with_fsdp(name: str, state: dict[str, Tensor]) -> dict[str, Any]:
@@ -123,7 +133,13 @@ def with_fsdp(name: str, state: dict[str, Tensor]) -> dict[str, Any]:
     model.load_state_dict(state)
     fully_shard(model[0], mesh=mesh["data"])
     fully_shard(model, mesh=mesh["data"])
-    return outcome_of(model, *train(model, POLICIES[name][0]))
+    return outcome_of(model, *train(model, POLICIES[name][0])) | {"refused": dense_start_with_fsdp(mesh)}
+
+
+def dense_start_with_fsdp(mesh: DeviceMesh) -> str:
+    policy, spec = POLICIES["dense start"]
+    model = fully_shard(split(mlp(spec), mesh["tensor"]), mesh=mesh["data"])
+    return message(lambda: train(model, policy))
 
 
 def from_meta(rank: int, mesh: DeviceMesh) -> dict[str, Any]:
@@ -157,6 +173,10 @@ def refusals(mesh: DeviceMesh) -> dict[str, str]:
     }
 
 
+def optimizer_of(model: nn.Module) -> torch.optim.Optimizer:
+    return torch.optim.SGD(model.parameters(), lr=0.0)
+
+
 def message(call: Callable[[], Any]) -> str:
     try:
         call()
@@ -171,7 +191,7 @@ def work(rank: int, folder: Path) -> dict[str, Any]:
     model = split(mlp(POLICIES["RigL"][1], seed=rank), mesh)
     outcome: dict[str, Any] = {"pass": {"state": full_state(model), **one_pass(model)}}
     outcome |= {name: trained(rank, name, mesh, folder) for name in POLICIES}
-    outcome["loaded"] = loaded(mesh)
+    outcome["loaded"] = loaded(mesh, folder)
     outcome["FSDP"] = with_fsdp("RigL", outcome["RigL"]["initial"])
     outcome["meta"] = from_meta(rank, mesh)
     outcome["refusals"] = refusals(mesh)

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
 
 from acf.errors import AcfError
 from acf.masks import SET, BlockDST, GradualPruning
@@ -267,6 +267,14 @@ def test_what_cannot_be_right_is_refused(ranks):
         assert outcome["refusals"]["two meshes"].startswith(expected)
 
 
+def test_the_flat_parameters_of_fsdp1_are_refused():
+    wrapper = FullyShardedDataParallel.__new__(FullyShardedDataParallel)  # torch makes none without an accelerator
+    nn.Module.__init__(wrapper)
+    model = nn.Sequential(*sparse_model(SPARSE), wrapper)
+    with pytest.raises(AcfError, match="FullyShardedDataParallel, whose flat parameters hold no whole blocks; use"):
+        attach(model, torch.optim.SGD(model[:3].parameters()), BlockDST(**TIMES))
+
+
 def test_a_checkpoint_of_other_blocks_and_a_folder_without_one_are_refused(ranks, folder):
     other = start(BlockDST(**TIMES), BlockSparsity(0.5, block=4))
     with pytest.raises(AcfError, match=r"has \[10, 4, 4\] 0.weight, this layer packs \[16, 4, 4\]"):
@@ -322,13 +330,17 @@ def test_a_split_model_loads_the_state_of_an_unsplit_one(ranks):
         loaded = rank["split"]["loaded"]
         unsplit = split_scenarios.with_parts(split_scenarios.mlp(SPARSE), loaded["state"])
         torch.testing.assert_close(loaded["y"], split_scenarios.one_pass(unsplit)["y"])
-        assert loaded["refused"].startswith("0.weight in the checkpoint is of an unsplit layer, whose slots are in")
+        for refusal in (loaded["refused"], loaded["loading"]):
+            assert refusal.startswith("0.weight in the checkpoint is of an unsplit layer, whose slots are in")
 
 
 def test_split_layers_under_fsdp_train_as_without_it(ranks):
     alone = ranks[0]["split"]["RigL"]
     for rank in ranks:
         sharded = rank["split"]["FSDP"]
+        assert sharded.pop("refused").startswith(
+            "0 must shrink from 32 to 10 blocks, but fully_shard got a weight that"
+        )
         torch.testing.assert_close(sharded, {key: alone[key] for key in sharded})
 
 

@@ -342,6 +342,9 @@ class BlockSparseLayer(SparseLayer):
         if rows is not None and cols is not None and not (rows.is_meta or cols.is_meta):
             BlockTopology.build(self.layout, rows, cols)
 
+    def check_slots(self, rows: Tensor, cols: Tensor, name: str, sortable: bool) -> None:
+        """Refuse the places of saved blocks, if only some orders of slots fit; here all do."""
+
     def could_hold(self, shape: tuple[int, ...]) -> bool:
         """Whether a packed weight of this shape fits; a layer that starts dense holds any number from its target up."""
         if self.starts_dense and shape[1:] == self.block_shape:

@@ -7,7 +7,7 @@ the same object.
 
 import gc
 import inspect
-from typing import Any
+from typing import Any, cast
 from weakref import WeakKeyDictionary
 
 import torch
@@ -66,7 +66,7 @@ def reshard_weight(layer: nn.Module, packed: Tensor) -> None:
     reason = why_fixed(layer)
     if reason:
         raise TopologyError(f"a weight under FSDP must change its number of blocks, but {reason}; {REMEDY}")
-    held, weight = fsdp_parameter(layer), layer.weight
+    held, weight = fsdp_parameter(layer), cast(nn.Parameter, layer.weight)
     whole = nn.Parameter(packed.to(held.device).contiguous(), requires_grad=weight.requires_grad)
     known = {"param": whole, "device": held.device, "shard_placement_fn": None, "mesh_info": held.mesh_info}
     wanted = inspect.signature(held._init_sharded_param).parameters

@@ -100,7 +100,7 @@ class SplitBlockLinear(BlockSparseLinear):
         """A plain, unsplit `torch.nn.Linear` that computes the same; all processes call this."""
         dense = super().to_dense()
         if self.bias is not None:
-            dense.bias = nn.Parameter(whole(self.bias.detach()), requires_grad=self.bias.requires_grad)  # type: ignore[assignment]
+            dense.bias = nn.Parameter(whole(self.bias.detach()), requires_grad=self.bias.requires_grad)
         return dense
 
     def why_fixed(self) -> str:
@@ -169,20 +169,32 @@ class SplitBlockLinear(BlockSparseLinear):
         super()._load_from_state_dict(state_dict, prefix, local_metadata, *args)
 
     def _sort_slots(self, state_dict: dict[str, Any], weight: str, rows: str, cols: str) -> None:
-        """Sort the slots of the state by part; refuse a state whose parts differ in size."""
-        grid = (self.layout.grid_rows, self.layout.grid_cols)
-        part = self.parts.part_of(state_dict[rows], state_dict[cols], grid)
-        _check_equal(self, torch.bincount(part, minlength=self.parts.count).tolist(), weight)
-        order = torch.argsort(part, stable=True)
-        if torch.equal(order, torch.arange(order.numel(), device=order.device)):
-            return
-        if is_sharded(state_dict[weight]):
+        """Sort the slots of an unsplit layer's state by part; those of a split layer, and DTensors, are sorted."""
+        order = self._order(state_dict[rows], state_dict[cols])
+        if not is_sharded(state_dict[weight]):
+            for name in (weight, rows, cols):
+                state_dict[name] = state_dict[name][order.to(state_dict[name].device)]
+
+    def check_state(self, state_dict: dict[str, Any], prefix: str) -> None:
+        """Refuse, besides, a state whose parts differ in size, and DTensors that are not in the order of the parts."""
+        super().check_state(state_dict, prefix)
+        weight, rows, cols = (state_dict.get(prefix + name) for name in ("weight", *SAVED_TOPOLOGY))
+        if weight is not None and rows is not None and cols is not None and not rows.is_meta:
+            self.check_slots(rows, cols, f"{prefix}weight", sortable=not is_sharded(weight))
+
+    def check_slots(self, rows: Tensor, cols: Tensor, name: str, sortable: bool) -> None:
+        """Refuse blocks in unequal parts or, if they are not ``sortable``, in another order than that of the parts."""
+        part = self.parts.part_of(rows, cols, (self.layout.grid_rows, self.layout.grid_cols))
+        _check_equal(self, torch.bincount(part, minlength=self.parts.count).tolist(), name)
+        if not (sortable or bool((part.diff() >= 0).all())):
             raise TopologyError(
-                f"{weight} in the checkpoint is of an unsplit layer, whose slots are in another order than the parts, "
+                f"{name} in the checkpoint is of an unsplit layer, whose slots are in another order than the parts, "
                 "and optimizer state could not follow; load it before parallelize_module, or with model.load_state_dict"
             )
-        for name in (weight, rows, cols):
-            state_dict[name] = state_dict[name][order.to(state_dict[name].device)]
+
+    def _order(self, rows: Tensor, cols: Tensor) -> Tensor:
+        part = self.parts.part_of(rows, cols, (self.layout.grid_rows, self.layout.grid_cols))
+        return torch.argsort(part, stable=True)
 
 
 @torch.no_grad()
@@ -233,7 +245,7 @@ def _checked(layer: nn.Module, mesh: DeviceMesh, parts: GridParts) -> BlockSpars
 def _take_from_first(layer: BlockSparseLinear, mesh: DeviceMesh) -> None:
     """Take weight and topology of the first process, as torch's styles do."""
     rows, cols, weight = (
-        cast(DTensor, distribute_tensor(each, mesh, [Replicate()])).to_local()
+        distribute_tensor(each, mesh, [Replicate()]).to_local()
         for each in (layer.block_rows, layer.block_cols, layer.weight.detach())
     )
     layer.replace_blocks(weight, BlockTopology.build(layer.layout, rows, cols))

@@ -19,7 +19,14 @@ from acf.train.captured_move import CapturedMove
 from acf.train.changes import ChangeLog, TopologyChange
 from acf.train.controlled_layer import ControlledLayer
 from acf.train.controller_state import VERSION, check_state, policy_state
-from acf.train.distributed import check_can_shrink, check_same_weights, group_of, process_count, unwrapped
+from acf.train.distributed import (
+    check_can_shrink,
+    check_same_weights,
+    group_of,
+    process_count,
+    refuse_flat_parameters,
+    unwrapped,
+)
 from acf.train.figures import LayerFigures, OnMove
 from acf.train.observers import AbsentBlockScores, LayerListener, fold_inputs
 from acf.train.optimizer_state import OptimizerState
@@ -73,6 +80,7 @@ def attach(
     ``controller.state_dict()`` in the checkpoint; layers have the names of the model inside DistributedDataParallel
     and ``torch.compile``, so it can be loaded with and without them.
     """
+    refuse_flat_parameters(model)
     layers = _trainable_layers(unwrapped(model))
     check_held({name: layer.weight for name, layer in layers.items()}, listed(optimizer))
     taken = [name for name, layer in layers.items() if layer in _CONTROLLED]

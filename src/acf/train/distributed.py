@@ -1,6 +1,7 @@
 """Distributed training: who trains a model together, sums over them, and DDP for layers that shrink."""
 
 import gc
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -88,6 +89,17 @@ def unwrapped(model: nn.Module) -> nn.Module:
             return model
 
 
+def refuse_flat_parameters(model: nn.Module) -> None:
+    """Refuse FSDP1, which keeps parameters as parts of flat tensors, in which no block can be found."""
+    fsdp = sys.modules.get("torch.distributed.fsdp")
+    flat = getattr(fsdp, "FullyShardedDataParallel", None)
+    if flat is not None and any(isinstance(module, flat) for module in model.modules()):
+        raise TopologyError(
+            "the model is wrapped by FullyShardedDataParallel, whose flat parameters hold no whole blocks; "
+            "use torch.distributed.fsdp.fully_shard"
+        )
+
+
 def check_can_shrink(layers: Mapping[str, BlockSparseLayer]) -> None:
     """Refuse to shrink parameters whose shape is fixed: in DDP's buckets, or in shards that cannot be cut anew."""
     replicated = set() if all(is_sharded(layer.weight) for layer in layers.values()) else _ddp_parameters()
@@ -117,13 +129,14 @@ def _ddp_parameters() -> set[int]:
     """Identities of all parameters whose gradients a DistributedDataParallel in this process reduces."""
     if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
         return set()
-    classes = _with_subclasses(DistributedDataParallel)  # asking every object with issubclass takes ten times longer
+    classes = _with_subclasses(DistributedDataParallel)  # asking issubclass of every object takes ten times longer
     wrappers = [each for each in gc.get_objects() if type(each) in classes]
     return {identity for wrapper in wrappers for identity in bucketed_parameters(wrapper)}
 
 
 def _with_subclasses(base: type) -> set[type]:
-    return {base}.union(*(_with_subclasses(each) for each in base.__subclasses__()))
+    subclasses: list[type] = base.__subclasses__()
+    return {base}.union(*map(_with_subclasses, subclasses))
 
 
 def data_parallel(model: nn.Module, process_group: Any = None, **options: Any) -> DistributedDataParallel:

@@ -16,11 +16,12 @@ from torch import nn
 
 from acf.errors import FileError, TopologyError
 from acf.nn import BlockSparseLayer, block_sparse_layers
-from acf.sparse import BlockTopology
+from acf.nn.block_layer import SAVED_TOPOLOGY
+from acf.sparse import BlockTopology, is_sharded
 from acf.train.controller import TopologyController
 from acf.train.controller_state import check_version
 from acf.train.distributed import process_count, sum_over_processes, unwrapped
-from acf.train.optimizers import Optimizer, listed
+from acf.train.optimizers import Optimizer, check_held, listed
 
 VERSION = 1
 """Format of what stands beside the tensors of model and optimizer."""
@@ -41,16 +42,17 @@ def save_sharded(
     strings, tensors and containers of these, the same in all processes. Model and optimizer are under the keys
     ``model`` and ``optimizer``, as ``get_state_dict`` of `torch.distributed.checkpoint.state_dict` gives them.
     """
-    from torch.distributed import checkpoint
     from torch.distributed.checkpoint.state_dict import get_state_dict
+    from torch.distributed.checkpoint.state_dict_saver import save
 
+    _check_optimizers(model, listed(optimizer))
     model_state, optimizer_state = get_state_dict(model, listed(optimizer))
     header = {"version": VERSION, "topology": None if topology is None else _whole_state(topology), "parts": parts}
     buffer = io.BytesIO()
     torch.save(header, buffer)
     state = {"model": model_state, "optimizer": optimizer_state, HEADER: buffer.getvalue()}
     with _single_process_allowed():
-        checkpoint.save(state, checkpoint_id=str(path))
+        save(state, checkpoint_id=str(path))
 
 
 def load_sharded(
@@ -64,19 +66,20 @@ def load_sharded(
     The model is built, made sparse and sharded as for the run that saved, and ``topology`` attached to it. Layers of a
     dense start get as many blocks as they had.
     """
-    from torch.distributed import checkpoint
     from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
+    from torch.distributed.checkpoint.state_dict_loader import load
 
     optimizers = listed(optimizer)
+    _check_optimizers(model, optimizers)
     for each in optimizers:  # torch sets up the state of an optimizer only where no gradient is left
         each.zero_grad(set_to_none=True)
     if _match_block_counts(unwrapped(model), Path(path)):
         for each in optimizers:
             each.state.clear()
     model_state, optimizer_state = get_state_dict(model, optimizers)
-    state = {"model": model_state, "optimizer": optimizer_state, HEADER: b""}
+    state: dict[str, Any] = {"model": model_state, "optimizer": optimizer_state, HEADER: b""}
     with _single_process_allowed():
-        checkpoint.load(state, checkpoint_id=str(path))
+        load(state, checkpoint_id=str(path))
     set_state_dict(model, optimizers, model_state_dict=state["model"], optim_state_dict=state["optimizer"])
     header = torch.load(io.BytesIO(state[HEADER]), map_location="cpu", weights_only=True)
     check_version(header["version"], VERSION, str(path))
@@ -92,6 +95,12 @@ def _single_process_allowed() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="torch.distributed is disabled, unavailable or uninitialized")
         yield
+
+
+def _check_optimizers(model: nn.Module, optimizers: Sequence[Optimizer]) -> None:
+    """Refuse optimizers of another model."""
+    layers = block_sparse_layers(unwrapped(model)).items()
+    check_held({name: layer.weight for name, layer in layers if layer.weight.requires_grad}, optimizers)
 
 
 def _whole_state(topology: TopologyController) -> dict[str, Any]:
@@ -125,14 +134,30 @@ def _match_block_counts(model: nn.Module, path: Path) -> bool:
                 f"{list(layer.weight.shape)} (blocks, block height, block width); sparsify_ the model with the "
                 "BlockSparsity of the checkpoint, then load"
             )
+    _check_places(layers, sizes, path)
     resized = [name for name, layer in layers.items() if layer.present_blocks != sizes[f"model.{name}.weight"][0]]
     for name in resized:
         _hold(layers[name], sizes[f"model.{name}.weight"][0])
     return bool(resized)
 
 
+def _check_places(layers: dict[str, BlockSparseLayer], sizes: dict[str, tuple[int, ...]], path: Path) -> None:
+    """Let layers that are split over processes refuse the places of their blocks, before anything is loaded."""
+    from torch.distributed.checkpoint.state_dict_loader import load
+
+    split = {name: layer for name, layer in layers.items() if layer.parts is not None and is_sharded(layer.weight)}
+    keys = [f"{name}.{each}" for name in split for each in SAVED_TOPOLOGY]
+    places = {key: torch.zeros(sizes[f"model.{key}"], dtype=torch.int32) for key in keys}
+    if not places:
+        return
+    load({"model": places}, checkpoint_id=str(path))
+    for name, layer in split.items():
+        rows, cols = (places[f"{name}.{each}"] for each in SAVED_TOPOLOGY)
+        layer.check_slots(rows, cols, f"{name}.weight", sortable=False)
+
+
 def _saved_sizes(path: Path) -> dict[str, tuple[int, ...]]:
-    from torch.distributed.checkpoint import FileSystemReader
+    from torch.distributed.checkpoint.filesystem import FileSystemReader
 
     try:
         saved = FileSystemReader(str(path)).read_metadata().state_dict_metadata
