@@ -106,19 +106,34 @@ def _check_optimizers(model: nn.Module, optimizers: Sequence[Optimizer]) -> None
 def _whole_state(topology: TopologyController) -> dict[str, Any]:
     """The controller's state with scores summed over all processes, each of which scored its own batches."""
     state = topology.state_dict()
-    for layer in state["layers"].values():
+    for name, layer in state["layers"].items():
         if layer["growth_squares"] is not None:
             layer["growth_squares"] = sum_over_processes(layer["growth_squares"].clone(), topology.process_group)
+            layer["growth_scale"] = _growth_scale(topology, name)
     return state
+
+
+def _growth_scale(topology: TopologyController, name: str) -> int:
+    """Summed squared norms of a layer over those of one process that computes the same averaged gradient.
+
+    Each of d data-parallel processes scores a gradient that averaging divides by d. A layer that is whole in processes
+    which split others is scored by all of them alike.
+    """
+    split = [x.parts.count for x in topology.layers.values() if x.parts is not None and is_sharded(x.weight)]
+    tensor_parallel = max(split, default=1)
+    data_parallel = process_count(topology.process_group) // tensor_parallel
+    return data_parallel**2 * (tensor_parallel if topology.layers[name].parts is None else 1)
 
 
 def _load_topology(topology: TopologyController, state: dict[str, Any] | None, path: str | Path) -> None:
     if state is None:
         raise TopologyError(f"{path} holds no topology state; save it with save_sharded(..., topology=controller)")
-    if process_count(topology.process_group) > 1 and torch.distributed.get_rank(topology.process_group) > 0:
-        for layer in state["layers"].values():  # the sums are whole; one process of the group adds them
-            if layer["growth_squares"] is not None:
-                layer["growth_squares"] = torch.zeros_like(layer["growth_squares"])
+    is_first = process_count(topology.process_group) == 1 or torch.distributed.get_rank(topology.process_group) == 0
+    for name, layer in state["layers"].items():
+        saved_scale = layer.pop("growth_scale", 1)
+        if layer["growth_squares"] is not None and name in topology.layers:
+            # The sums are whole, so one process of the group adds them.
+            layer["growth_squares"] *= _growth_scale(topology, name) / saved_scale if is_first else 0.0
     topology.load_state_dict(state)
 
 
