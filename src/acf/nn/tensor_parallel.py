@@ -185,7 +185,8 @@ class SplitBlockLinear(BlockSparseLinear):
     def check_slots(self, rows: Tensor, cols: Tensor, name: str, sortable: bool) -> None:
         """Refuse blocks in unequal parts or, if they are not ``sortable``, in another order than that of the parts."""
         part = self.parts.part_of(rows, cols, (self.layout.grid_rows, self.layout.grid_cols))
-        _check_equal(self, torch.bincount(part, minlength=self.parts.count).tolist(), name)
+        remedy = "load it before parallelize_module, whose style then needs rebalance=True"
+        _check_equal(torch.bincount(part, minlength=self.parts.count).tolist(), name, remedy)
         if not (sortable or bool((part.diff() >= 0).all())):
             raise TopologyError(
                 f"{name} in the checkpoint is of an unsplit layer, whose slots are in another order than the parts, "
@@ -275,17 +276,18 @@ def _equal_parts(layer: BlockSparseLinear, scores: Tensor, parts: GridParts, cou
 
 def _order_slots(layer: BlockSparseLinear, parts: GridParts) -> None:
     part = parts.part_of(layer.block_rows, layer.block_cols, (layer.layout.grid_rows, layer.layout.grid_cols))
-    _check_equal(layer, torch.bincount(part, minlength=parts.count).tolist(), "the layer")
+    remedy = "pass rebalance=True to the style, which moves blocks"
+    _check_equal(torch.bincount(part, minlength=parts.count).tolist(), "the layer", remedy)
     order = torch.argsort(part, stable=True)
     topology = BlockTopology.unchecked(layer.layout, layer.block_rows[order], layer.block_cols[order])
     layer.replace_blocks(layer.weight.detach()[order], topology)
 
 
-def _check_equal(layer: BlockSparseLinear, counts: list[int], name: str) -> None:
+def _check_equal(counts: list[int], name: str, remedy: str) -> None:
     if len(set(counts)) > 1:
         raise TopologyError(
             f"the parts of {name} hold {' and '.join(map(str, counts))} blocks, and every process must hold as many as "
-            f"any other; pass rebalance=True to the style of the {type(layer).__name__}, which moves blocks"
+            f"any other; {remedy}"
         )
 
 
