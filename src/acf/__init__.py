@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from acf.nn.plan import PlanOptions as PlanOptions
     from acf.nn.plan import SparsityPlan as SparsityPlan
     from acf.nn.plan import plan as plan
+    from acf.nn.tensor_parallel import ColwiseBlockParallel as ColwiseBlockParallel
+    from acf.nn.tensor_parallel import RowwiseBlockParallel as RowwiseBlockParallel
     from acf.report import report as report
     from acf.sim import Result as Result
     from acf.sim import architectures as architectures
@@ -53,6 +55,8 @@ if TYPE_CHECKING:
     from acf.train.adapters import hugging_face_callback as hugging_face_callback
     from acf.train.adapters import lightning_callback as lightning_callback
     from acf.train.graphed import GraphedStep as GraphedStep
+    from acf.train.sharded_checkpoint import load_sharded as load_sharded
+    from acf.train.sharded_checkpoint import save_sharded as save_sharded
     from acf.train.warm_up import warm_up as warm_up
 
 __version__ = "0.1.0"
@@ -61,6 +65,7 @@ _HOME_OF = {
     "AcfError": "acf.errors",
     "BlockDST": "acf.masks",
     "BlockSparsity": "acf.nn",
+    "ColwiseBlockParallel": "acf.nn.tensor_parallel",
     "EnergyMeter": "acf.metrics.meters",
     "ExpertLinear": "acf.nn",
     "Experts": "acf.nn",
@@ -74,6 +79,7 @@ _HOME_OF = {
     "NMSparsity": "acf.nn",
     "PlanOptions": "acf.nn.plan",
     "Result": "acf.sim",
+    "RowwiseBlockParallel": "acf.nn.tensor_parallel",
     "SET": "acf.masks",
     "SparsityPlan": "acf.nn.plan",
     "StaticTopology": "acf.masks",
@@ -91,12 +97,14 @@ _HOME_OF = {
     "hugging_face_callback": "acf.train.adapters",
     "lightning_callback": "acf.train.adapters",
     "load_checkpoint": "acf.train",
+    "load_sharded": "acf.train.sharded_checkpoint",
     "plan": "acf.nn.plan",
     "load_sparse": "acf.nn",
     "print_figures": "acf.train",
     "register_optimizer_state": "acf.train",
     "report": "acf.report",
     "save_checkpoint": "acf.train",
+    "save_sharded": "acf.train.sharded_checkpoint",
     "save_sparse": "acf.nn",
     "simulate": "acf.sim",
     "sparsify_": "acf.nn",

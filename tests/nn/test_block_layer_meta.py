@@ -133,3 +133,54 @@ def test_a_model_with_masked_groups_is_built_on_the_meta_device_too():
     x = torch.randn(3, 16)
     assert torch.equal(model(x), saved(x))
     assert torch.equal(emptied(x), saved(x))
+
+
+@pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS.keys())
+def test_a_model_of_the_meta_device_starts_from_scratch_with_a_random_topology(spec):
+    masks = []
+    for seed in (0, 0, 1):
+        model = meta_model(spec).to_empty(device="cpu")
+        torch.manual_seed(seed)
+        model[0].reset_parameters()
+        model[2].reset_parameters()
+        layer = model[2]
+        masks.append(layer.mask())
+        assert layer.present_blocks == (16 if layer.starts_dense else 4) * 4 == int(layer.mask().sum())
+        assert 0.0 < layer.weight.abs().max() <= 64**-0.5
+        assert layer.bias.abs().max() <= 64**-0.5
+        if spec.distribution == "balanced":
+            assert set(layer.mask().sum(1).tolist()) == {4}
+        assert_computes_the_same(model, model)
+    assert torch.equal(masks[0], masks[1])
+    assert spec.init == "dense" or not torch.equal(masks[0], masks[2])
+
+
+def test_weights_drawn_later_have_the_variance_that_rescale_asks_for():
+    with torch.device("meta"):
+        model = nn.Sequential(nn.Linear(256, 256, bias=False))
+        sparsify_(model, BlockSparsity(sparsity=0.75, block=16, rescale=True))
+    model.to_empty(device="cpu")
+    torch.manual_seed(0)
+    model[0].reset_parameters()
+    assert float(model(torch.randn(512, 256)).detach().var()) == pytest.approx(1 / 3, rel=0.1)  # as of the dense layer
+
+
+def test_drawing_weights_anew_keeps_the_topology_of_a_real_layer_and_leaves_one_of_the_meta_device_alone():
+    model, before = saved_model(SPECS["uniform"]), saved_model(SPECS["uniform"])
+    model[2].reset_parameters()
+    assert torch.equal(model[2].mask(), before[2].mask())
+    assert not torch.equal(model[2].weight, before[2].weight)
+    meta = meta_model(SPECS["uniform"])
+    meta[2].reset_parameters()
+    assert meta[2].weight.is_meta
+
+
+def test_masked_groups_of_the_meta_device_draw_their_weights_too():
+    with torch.device("meta"):
+        model = nn.Sequential(nn.Linear(16, 16))
+        sparsify_(model, NMSparsity(2, 8))
+    model.to_empty(device="cpu")
+    nn.init.zeros_(model[0].weight)
+    model[0].reset_parameters()
+    assert 0.0 < model[0].weight.abs().max() <= 0.25
+    assert (model[0].forward_weight() != 0).sum() == 16 * 4

@@ -114,7 +114,7 @@ SCENARIOS: dict[str, tuple[Callable[..., nn.Module], Any, BlockSparsity]] = {
     ),
     "data_parallel, sparse start": (data_parallel, BlockDST(**TIMES), BlockSparsity(0.7, block=4)),
 }
-REFUSED = {"DDP": DistributedDataParallel, "FSDP": sharded}
+REFUSED = {"DDP": DistributedDataParallel}
 
 
 def refusal(rank: int, wrap: Callable[..., nn.Module]) -> str:
@@ -287,11 +287,10 @@ def test_regrown_blocks_have_neither_weights_nor_moments(ranks, wrapper):
         assert outcome["moments"][name][~regrown].any()
 
 
-@pytest.mark.parametrize(("name", "wrapper"), [("DDP", "DistributedDataParallel"), ("FSDP", "FSDP")])
-def test_a_wrapper_that_fixes_shapes_is_refused_where_parameters_must_shrink(ranks, name, wrapper):
-    expected = f"0 must shrink from 32 to 10 blocks, and {wrapper} holds its weight at a fixed shape; "
-    expected += "use init=" if name == "FSDP" else "wrap it with acf.data_parallel(model), use init="
-    assert all(expected in rank["refusals"][name] for rank in ranks)
+def test_a_wrapper_that_fixes_shapes_is_refused_where_parameters_must_shrink(ranks):
+    expected = "0 must shrink from 32 to 10 blocks, and DistributedDataParallel holds its weight at a fixed shape; "
+    expected += "wrap it with acf.data_parallel(model), use init="
+    assert all(expected in rank["refusals"]["DDP"] for rank in ranks)
 
 
 def test_a_model_that_is_wrapped_before_it_has_shrunk_is_refused_when_it_should(ranks):

@@ -4,6 +4,7 @@ from acf.masks.algorithm1 import NEVER_REGROWN, Candidates, LayerState, Move, Mo
 from acf.masks.block_dst import SCORES, BlockDST
 from acf.masks.distribution import DISTRIBUTIONS, LayerShape, kept_blocks
 from acf.masks.gradual import GradualPruning
+from acf.masks.parts import GridParts, plan_in_parts
 from acf.masks.policy import PeriodicPolicy, TopologyPolicy, copy_to_device
 from acf.masks.schedule import SCHEDULES
 from acf.masks.selection import first_true, top_blocks
@@ -29,6 +30,7 @@ __all__ = [
     "BlockDST",
     "Candidates",
     "GradualPruning",
+    "GridParts",
     "LayerShape",
     "LayerState",
     "Move",
@@ -42,6 +44,7 @@ __all__ = [
     "kept_blocks",
     "nm_mask",
     "plan",
+    "plan_in_parts",
     "plan_move",
     "top_blocks",
     "transposable_mask",

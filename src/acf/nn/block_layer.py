@@ -8,10 +8,12 @@ import torch
 from torch import Tensor, nn
 
 from acf.errors import TopologyError
-from acf.masks import Move
+from acf.masks import GridParts, Move, top_blocks
+from acf.nn.fsdp import reshard_weight, why_fixed
+from acf.nn.initial import fill_uniform, shared_generator
 from acf.nn.sparse_layer import SparseLayer
 from acf.ops import Conv2dGeometry, LayerIdentity, probed
-from acf.sparse import BlockLayout, BlockTopology, frobenius_norms, is_sharded, zero_slots
+from acf.sparse import BlockLayout, BlockTopology, distributed_like, frobenius_norms, is_sharded, whole, zero_slots
 
 SAVED_TOPOLOGY = ("block_rows", "block_cols")
 """The topology buffers in the ``state_dict``; the others are derived from these."""
@@ -26,7 +28,8 @@ class BlockSparseLayer(SparseLayer):
     blocks in every block row, within one.
 
     Code that expects a matrix gets it from `weight_matrix`; the packed ``weight`` is refused where it would be misread.
-    A layer on the meta device has no topology. It gets one from a checkpoint, and refuses to compute before.
+    A layer on the meta device has no topology. It gets one from a checkpoint or, once ``to_empty`` has given it memory,
+    from `reset_parameters`, and refuses to compute before.
     """
 
     _version: int = 1
@@ -39,6 +42,10 @@ class BlockSparseLayer(SparseLayer):
     target_blocks: int
     starts_dense: bool = False
     balanced: bool = False
+    parts: GridParts | None = None
+    """How the grid of blocks is split over processes by tensor parallelism; None if it is not."""
+    rescale: bool = False
+    """Whether `reset_parameters` scales what it draws by ``density ** -0.5``, as `BlockSparsity.rescale` asks."""
 
     block_rows: Tensor
     block_cols: Tensor
@@ -67,7 +74,7 @@ class BlockSparseLayer(SparseLayer):
         if self._topology_missing:
             raise TopologyError(
                 f"{type(self).__name__} was made on the meta device and has no topology yet; load a state_dict of the "
-                "sparse model, or sparsify_ the model once its weights have values"
+                "sparse model, or call reset_parameters() on every module that has it to draw one"
             )
         if tuple(self.weight.shape) != (self.block_rows.shape[0], *self.block_shape):
             raise TopologyError(
@@ -176,24 +183,63 @@ class BlockSparseLayer(SparseLayer):
         """
         grad = self.weight.grad
         topology = BlockTopology.unchecked(self.layout, self.block_rows[slots], self.block_cols[slots])
-        self._resize(self.weight[slots], topology)
-        self.weight.grad = None if grad is None else grad[slots]
+        self._resize(whole(self.weight)[slots], topology)
+        self.weight.grad = None if grad is None else distributed_like(whole(grad)[slots], self.weight)
 
     @torch.no_grad()
     def replace_blocks(self, packed: Tensor, topology: BlockTopology) -> None:
         """Hold other blocks: ``packed [nnz, block_height, block_width]`` at the places of ``topology``, copied."""
         if packed.shape == self.weight.shape:
-            self.weight.copy_(packed)
+            self.weight.copy_(distributed_like(packed, self.weight))
             self._write_topology(topology)
         else:
             self._resize(packed.clone(), BlockTopology(*(each.to(packed.device, copy=True) for each in topology)))
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        """Draw weight and bias as the dense layer does, and a random topology if the layer has none yet.
+
+        This is how a model of the meta device starts from scratch, after ``to_empty``. `torch.manual_seed` decides what
+        is drawn. Where the weight is sharded, all processes draw what the first one's seed gives. A layer that still
+        is on the meta device stays as it is.
+        """
+        if self.weight.is_meta:
+            return
+        generator = shared_generator(self.weight)
+        if not self._has_topology:
+            self._draw_topology(generator)
+        self._draw_weights(generator)
+        if self.rescale:
+            self.weight.mul_(self.density**-0.5)
+
+    def _draw_topology(self, generator: torch.Generator) -> None:
+        scores = torch.rand(self.layout.grid_rows, self.layout.grid_cols, generator=generator)
+        topology = BlockTopology.from_mask(self.layout, top_blocks(scores, self.weight.shape[0], self.balanced))
+        device = self.block_rows.device if not self.block_rows.is_meta else self.weight.device
+        self._set_topology(BlockTopology(*(indices.to(device) for indices in topology)))
+
+    def _draw_weights(self, generator: torch.Generator) -> None:
+        """As `torch.nn.Linear` and the convolutions do: uniform, within one over the root of the fan-in."""
+        bound = self.layout.cols**-0.5
+        for tensor in (self.weight, self.bias):
+            if tensor is not None:
+                fill_uniform(tensor, bound, generator)
 
     def copy_topology(self, other: "BlockSparseLayer") -> None:
         """Take over the topology of ``other``, which holds as many blocks."""
         self._write_topology(other.topology)
 
+    def why_fixed(self) -> str:
+        """Why the weight cannot hold another number of blocks, or an empty string."""
+        return why_fixed(self) if is_sharded(self.weight) else ""
+
     def _resize(self, packed: Tensor, topology: BlockTopology) -> None:
+        """Hold the whole ``packed`` weight of another number of blocks; under FSDP, this process's part of it."""
         self.weight.grad = None
+        if is_sharded(self.weight):
+            reshard_weight(self, packed)
+            self._set_topology(topology)
+            return
         # While a graph is alive, autograd keeps an accumulation node per parameter that expects the old shape. It drops
         # the node when the dtype changes, not when the shape does.
         self.weight.data = packed.new_empty(0, dtype=torch.float32 if packed.dtype is torch.float64 else torch.float64)
@@ -274,8 +320,9 @@ class BlockSparseLayer(SparseLayer):
         rows, cols = (state_dict.get(prefix + name) for name in SAVED_TOPOLOGY)
         if self.starts_dense and rows is not None and cols is not None and rows.shape != self.block_rows.shape:
             topology = BlockTopology.build(self.layout, rows, cols)
-            packed = self.weight.detach().new_zeros(rows.numel(), *self.block_shape)
-            self._resize(packed, BlockTopology(*(indices.to(packed.device) for indices in topology)))
+            weight, device = self.weight, self.block_rows.device
+            packed = torch.zeros(rows.numel(), *self.block_shape, dtype=weight.dtype, device=weight.device)
+            self._resize(packed, BlockTopology(*(indices.to(device) for indices in topology)))
         self._loading = True
         try:
             super()._load_from_state_dict(state_dict, prefix, local_metadata, *args)
@@ -302,7 +349,7 @@ class BlockSparseLayer(SparseLayer):
                 f"{prefix}weight in the checkpoint is {list(weight.shape)}, a dense weight, and this layer is sparse; "
                 "load the dense checkpoint into the dense model and call sparsify_ afterwards"
             )
-        if weight is not None and not self._could_hold(tuple(weight.shape)):
+        if weight is not None and not self.could_hold(tuple(weight.shape)):
             raise TopologyError(
                 f"{prefix}weight in the checkpoint is {list(weight.shape)}, this layer packs "
                 f"{list(self.weight.shape)} (blocks, block height, block width); "
@@ -319,7 +366,10 @@ class BlockSparseLayer(SparseLayer):
         if rows is not None and cols is not None and not (rows.is_meta or cols.is_meta):
             BlockTopology.build(self.layout, rows, cols)
 
-    def _could_hold(self, shape: tuple[int, ...]) -> bool:
+    def check_slots(self, rows: Tensor, cols: Tensor, name: str, sortable: bool) -> None:
+        """Refuse the places of saved blocks, if only some orders of slots fit; here all do."""
+
+    def could_hold(self, shape: tuple[int, ...]) -> bool:
         """Whether a packed weight of this shape fits; a layer that starts dense holds any number from its target up."""
         if self.starts_dense and shape[1:] == self.block_shape:
             return self.target_blocks <= shape[0] <= self.layout.block_count

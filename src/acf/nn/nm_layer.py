@@ -1,12 +1,14 @@
 """Layers that keep a dense weight and compute with N:M-masked ones."""
 
 from collections.abc import Callable
+from math import prod
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
 from acf.masks import nm_mask, transposable_mask
+from acf.nn.initial import fill_uniform, shared_generator
 from acf.nn.nm_masks import NMMasks, WeightState, may_keep
 from acf.nn.nm_spec import NMSparsity
 from acf.nn.sparse_layer import SparseLayer
@@ -52,6 +54,16 @@ class NMLayer(SparseLayer):
         with torch.inference_mode(False):  # masks made while evaluating serve the next training step too
             self.forward_mask, self.backward_mask = self._generate_masks()
         self._masks_made_for = None if self.weight.is_inference() else WeightState.of(self.weight)
+
+    def reset_parameters(self) -> None:
+        """Draw weight and bias as the dense layer does, for a model of the meta device after ``to_empty``."""
+        if self.weight.is_meta:
+            return
+        generator, bound = shared_generator(self.weight), prod(self.weight.shape[1:]) ** -0.5
+        for tensor in (self.weight, self.bias):
+            if tensor is not None:
+                fill_uniform(tensor, bound, generator)
+        self._masks_made_for = None
 
     @torch.no_grad()
     def forward_weight(self) -> Tensor:

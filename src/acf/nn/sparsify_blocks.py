@@ -135,6 +135,7 @@ def _make_sparse(
     mask = top_blocks(norms, layout.block_count if starts_dense else count, balanced)
     layer = kind.block_sparse(dense, layout, mask)
     layer.target_blocks, layer.balanced, layer.starts_dense = count, balanced, starts_dense
+    layer.rescale = spec.rescale
     if spec.rescale:
         _keep_sum_of_squares(layer, matrix)
     layer.weight.requires_grad_(cast(nn.Parameter, dense.weight).requires_grad)

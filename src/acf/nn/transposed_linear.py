@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from acf.nn.block_layer import BlockSparseLayer
+from acf.nn.initial import fill_normal
 from acf.nn.linear import BlockSparseLinear, LinearKind
 from acf.sparse import BlockLayout
 
@@ -26,6 +27,12 @@ class BlockSparseTransposedLinear(BlockSparseLinear):
         BlockSparseLayer.__init__(self, layout, matrix, mask, bias)
         self.in_features, self.out_features = layout.cols, layout.rows
         self.dense_class = type(dense)
+
+    def _draw_weights(self, generator: torch.Generator) -> None:
+        """As ``Conv1D`` does: normal with a deviation of 0.02, and no bias."""
+        fill_normal(self.weight, 0.02, generator)
+        if self.bias is not None:
+            self.bias.zero_()
 
     def to_dense(self) -> nn.Module:
         """The layer it was made from, with the weights it has now; absent blocks become zeros."""

@@ -2,14 +2,16 @@
 
 from acf.sparse.layout import BlockLayout, conv_weight_to_matrix, frobenius_norms, matrix_to_conv_weight
 from acf.sparse.nm import nm_mask
-from acf.sparse.slots import is_sharded, whole, zero_slots
+from acf.sparse.slots import check_slot_shards, distributed_like, is_sharded, whole, zero_slots
 from acf.sparse.topology import BlockTopology
 from acf.sparse.transposable import transposable_mask
 
 __all__ = [
     "BlockLayout",
     "BlockTopology",
+    "check_slot_shards",
     "conv_weight_to_matrix",
+    "distributed_like",
     "frobenius_norms",
     "is_sharded",
     "matrix_to_conv_weight",

@@ -19,6 +19,16 @@ def whole(tensor: Tensor) -> Tensor:
     return gathered
 
 
+def distributed_like(tensor: Tensor, other: Tensor) -> Tensor:
+    """``tensor``, which every process holds whole, sharded over processes as ``other`` is; itself if that is whole."""
+    if not is_sharded(other):
+        return tensor
+    from torch.distributed.tensor import distribute_tensor
+
+    mesh, placements = other.device_mesh, other.placements  # type: ignore[attr-defined]
+    return distribute_tensor(tensor.to(other.device), mesh, placements, src_data_rank=None)
+
+
 @torch.no_grad()
 def zero_slots(tensor: Tensor, slots: Tensor) -> None:
     """Zero the slots of ``tensor [nnz, ...]`` where bool ``slots [nnz]`` is true, in place; of a shard, its own part.
@@ -31,16 +41,22 @@ def zero_slots(tensor: Tensor, slots: Tensor) -> None:
     tensor.masked_fill_(slots.reshape(-1, *[1] * (tensor.dim() - 1)), 0.0)
 
 
-def _held_slots(tensor: Tensor) -> Tensor:
-    """The slots that this process holds, in local order."""
-    from torch.distributed.tensor import Shard, distribute_tensor
-
+def check_slot_shards(tensor: Tensor) -> None:
+    """Refuse a packed tensor of which a process holds parts of blocks."""
     placements = tensor.placements  # type: ignore[attr-defined]
-    if any(placement.is_shard() and placement != Shard(0) for placement in placements):
+    if any(placement.is_shard() and placement.dim != 0 for placement in placements):
         raise TopologyError(
             f"a packed weight is sharded as {placements}, which cuts through blocks; shard dimension 0 alone, "
             "as fully_shard does by default"
         )
+
+
+def _held_slots(tensor: Tensor) -> Tensor:
+    """The slots that this process holds, in local order."""
+    from torch.distributed.tensor import distribute_tensor
+
+    check_slot_shards(tensor)
+    placements = tensor.placements  # type: ignore[attr-defined]
     slots = torch.arange(tensor.shape[0], device=tensor.device)
     mesh = tensor.device_mesh  # type: ignore[attr-defined]
     held: Tensor = distribute_tensor(slots, mesh, placements, src_data_rank=None).to_local()

@@ -20,9 +20,9 @@ REMEMBERED_BATCHES = 64
 class BatchedMoves:
     """Changes the topology of ``controlled`` layers, in few launches: by their number a GPU's move is slow or fast.
 
-    Layers whose block rows are balanced, layers of experts, layers that shrink and very large grids are changed one by
-    one. The index tensors of a batch are kept for the next move: the sizes they depend on do not change while blocks
-    move.
+    Layers whose block rows are balanced, layers of experts or split over processes, layers that shrink and very large
+    grids are changed one by one. The index tensors of a batch are kept for the next move: the sizes they depend on do
+    not change while blocks move.
     """
 
     def __init__(self, controlled: Mapping[str, ControlledLayer], policy: TopologyPolicy) -> None:
@@ -143,8 +143,9 @@ class BatchedMoves:
 
 def _fits(each: ControlledLayer) -> bool:
     """Whether the layer may move its blocks in a batch."""
-    layout = each.layer.layout
-    return not each.layer.balanced and layout.stacked == 1 and layout.block_count <= BLOCKS_AT_ONCE
+    layer, layout = each.layer, each.layer.layout
+    whole = not layer.balanced and layer.parts is None and layout.stacked == 1
+    return whole and layout.block_count <= BLOCKS_AT_ONCE
 
 
 def _absent(each: ControlledLayer) -> int:

@@ -5,7 +5,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from acf.masks import NEVER_REGROWN, Candidates, LayerState, Move, MoveSize, Shrink, TopologyPolicy, plan, plan_move
+from acf.masks import (
+    NEVER_REGROWN,
+    Candidates,
+    LayerState,
+    Move,
+    MoveSize,
+    Shrink,
+    TopologyPolicy,
+    plan,
+    plan_in_parts,
+    plan_move,
+)
 from acf.nn import BlockSparseLayer
 from acf.sparse import frobenius_norms, whole
 from acf.train.changes import LayerChange
@@ -46,8 +57,11 @@ class ControlledLayer:
 
     def shrinks_at(self, step: int) -> bool:
         """Whether the layer holds fewer blocks after ``step``."""
-        present, target = self.layer.present_blocks, self.layer.target_blocks
-        return self.policy.blocks_kept(step, present, target, self.layer.layout.block_count) < present
+        layer, parts = self.layer, 1 if self.layer.parts is None else self.layer.parts.count
+        present, target, count = (
+            x // parts for x in (layer.present_blocks, layer.target_blocks, layer.layout.block_count)
+        )
+        return self.policy.blocks_kept(step, present, target, count) < present
 
     def explore(self) -> None:
         """Count the present blocks as explored, in place, as CUDA graphs need it."""
@@ -67,7 +81,10 @@ class ControlledLayer:
         candidates = self._present_candidates() if self.shrinks_at(step) else self.absent_candidates()
         if candidates is None:
             return None
-        planned = plan(self.policy, self.state(candidates), step)
+        knowledge, parts = self.state(candidates), layer.parts
+        planned = (
+            plan(self.policy, knowledge, step) if parts is None else plan_in_parts(self.policy, knowledge, step, parts)
+        )
         moved = self._shrink(planned, state) if isinstance(planned, Shrink) else self._move(planned, state, step)
         return LayerChange(moved, layer.present_blocks, present - layer.present_blocks)
 
@@ -132,7 +149,7 @@ class ControlledLayer:
         gradient = self.layer.weight.grad
         if gradient is None or self.scores is None:
             return None
-        squares = sum_over_processes(frobenius_norms(gradient, dim=(1, 2)).square(), self.process_group)
+        squares = sum_over_processes(frobenius_norms(whole(gradient), dim=(1, 2)).square(), self.process_group)
         return Candidates(self.layer.block_rows, self.layer.block_cols, squares)
 
     def _magnitudes(self) -> Tensor:

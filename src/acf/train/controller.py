@@ -15,13 +15,20 @@ from acf.errors import TopologyError
 from acf.masks import TopologyPolicy
 from acf.nn import BlockSparseLayer, block_sparse_layers
 from acf.ops.observe import captured_elsewhere
-from acf.sparse import whole
+from acf.sparse import check_slot_shards, is_sharded, whole
 from acf.train.batched_moves import BatchedMoves
 from acf.train.captured_move import CapturedMove
 from acf.train.changes import ChangeLog, TopologyChange
 from acf.train.controlled_layer import ControlledLayer
 from acf.train.controller_state import VERSION, check_state, policy_state
-from acf.train.distributed import check_can_shrink, group_of, process_count, unwrapped
+from acf.train.distributed import (
+    check_can_shrink,
+    check_same_weights,
+    group_of,
+    process_count,
+    refuse_flat_parameters,
+    unwrapped,
+)
 from acf.train.figures import LayerFigures, OnMove
 from acf.train.observers import AbsentBlockScores, LayerListener, fold_inputs
 from acf.train.optimizer_state import OptimizerState
@@ -71,10 +78,12 @@ def attach(
     last of them has stepped. Optimizers inside wrappers are followed, and what a move makes of their state is decided
     by shape; what cannot be decided is refused (`acf.register_optimizer_state` adds rules).
     ``on_move(step, figures)`` is called after every step that may move blocks. ``process_group``: the processes that
-    train this model together, by default those of its DistributedDataParallel, or all. Keep
+    train this model together, by default those of its DistributedDataParallel or of the device mesh that FSDP2 shards
+    it over, or all. Keep
     ``controller.state_dict()`` in the checkpoint; layers have the names of the model inside DistributedDataParallel
     and ``torch.compile``, so it can be loaded with and without them.
     """
+    refuse_flat_parameters(model)
     layers = _trainable_layers(unwrapped(model))
     check_held({name: layer.weight for name, layer in layers.items()}, listed(optimizer))
     taken = [name for name, layer in layers.items() if layer in _CONTROLLED]
@@ -84,6 +93,8 @@ def attach(
             "call detach() on the first"
         )
     for name, layer in layers.items():
+        if is_sharded(layer.weight):
+            check_slot_shards(layer.weight)
         policy.check_start(name, layer.present_blocks, layer.target_blocks, layer.starts_dense)
     shrinking = {name: layer for name, layer in layers.items() if layer.present_blocks > layer.target_blocks}
     check_can_shrink(shrinking)
@@ -312,6 +323,8 @@ class TopologyController:
 
     def _check_state(self, moves: bool) -> None:
         """Refuse optimizer state that cannot follow a move: as soon as there is some, and before every move."""
+        if moves:
+            check_same_weights(self.layers, self._optimizer_state.weights)
         if moves or self._checks_state:
             self._checks_state = False
             self._optimizer_state.check()

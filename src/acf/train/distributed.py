@@ -1,6 +1,7 @@
-"""Distributed training: sums over processes, DistributedDataParallel for layers that shrink, and FSDP's limits."""
+"""Distributed training: who trains a model together, sums over them, and DDP for layers that shrink."""
 
 import gc
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,6 +11,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from acf.errors import TopologyError
 from acf.nn import BlockSparseLayer, block_sparse_layers
+from acf.nn.fsdp import REMEDY
 from acf.sparse import is_sharded
 
 
@@ -28,10 +30,52 @@ def sum_over_processes(tensor: Tensor, process_group: Any = None) -> Tensor:
 
 
 def group_of(model: nn.Module) -> Any:
-    """The process group of the DistributedDataParallel around ``model``; None, which means all processes, without."""
+    """The processes that train ``model`` together, as its wrapper says; None, which means all, where none does.
+
+    They are those of the DistributedDataParallel around it, or of the device mesh that its packed weights are sharded
+    over, all dimensions of it: shards and, in HSDP, their replicas.
+    """
     while isinstance(getattr(model, "_orig_mod", None), nn.Module):
         model = model._orig_mod  # type: ignore[assignment]
-    return model.process_group if isinstance(model, DistributedDataParallel) else None
+    if isinstance(model, DistributedDataParallel):
+        return model.process_group
+    weights = {name: layer.weight for name, layer in block_sparse_layers(model).items()}
+    meshes = {name: _mesh_of(weight) for name, weight in weights.items() if is_sharded(weight)}
+    if not meshes:
+        return None
+    (first, mesh), *others = meshes.items()
+    split = any(layer.parts is not None for layer in block_sparse_layers(model).values())
+    if split and mesh.size() < torch.distributed.get_world_size():
+        raise TopologyError(
+            f"{first} is split over {mesh.size()} of {torch.distributed.get_world_size()} processes, and who else "
+            "trains this model is unknown; pass process_group=, the group of all of them"
+        )
+    differing = [name for name, other in others if _ranks(other) != _ranks(mesh)]
+    if differing:
+        raise TopologyError(
+            f"{first} is sharded over the processes {_ranks(mesh)} and {differing[0]} over "
+            f"{_ranks(meshes[differing[0]])}, so who moves blocks together is unknown; pass process_group="
+        )
+    return _group_of_mesh(mesh)
+
+
+def _mesh_of(weight: Any) -> Any:
+    return weight.device_mesh
+
+
+def _ranks(mesh: Any) -> list[int]:
+    """All processes of a device mesh."""
+    ranks: list[int] = sorted(mesh.mesh.flatten().tolist())
+    return ranks
+
+
+def _group_of_mesh(mesh: Any) -> Any:
+    """The process group of all dimensions of a mesh; its processes, and no others, must all ask for it."""
+    if mesh.size() == torch.distributed.get_world_size():
+        return None
+    if mesh.ndim == 1:
+        return mesh.get_group()
+    return torch.distributed.new_group(_ranks(mesh), use_local_synchronization=True)
 
 
 def unwrapped(model: nn.Module) -> nn.Module:
@@ -45,26 +89,54 @@ def unwrapped(model: nn.Module) -> nn.Module:
             return model
 
 
+def refuse_flat_parameters(model: nn.Module) -> None:
+    """Refuse FSDP1, which keeps parameters as parts of flat tensors, in which no block can be found."""
+    fsdp = sys.modules.get("torch.distributed.fsdp")
+    flat = getattr(fsdp, "FullyShardedDataParallel", None)
+    if flat is not None and any(isinstance(module, flat) for module in model.modules()):
+        raise TopologyError(
+            "the model is wrapped by FullyShardedDataParallel, whose flat parameters hold no whole blocks; "
+            "use torch.distributed.fsdp.fully_shard"
+        )
+
+
 def check_can_shrink(layers: Mapping[str, BlockSparseLayer]) -> None:
-    """Refuse to shrink parameters whose shape a wrapper has fixed: DDP in its buckets, FSDP in its shards."""
-    replicated = _ddp_parameters() if layers else set()
+    """Refuse to shrink parameters whose shape is fixed: in DDP's buckets, or in shards that cannot be cut anew."""
+    replicated = set() if all(is_sharded(layer.weight) for layer in layers.values()) else _ddp_parameters()
     for name, layer in layers.items():
-        sharded = is_sharded(layer.weight)
-        if sharded or id(layer.weight) in replicated:
-            remedy = "" if sharded else "wrap it with acf.data_parallel(model), "
+        must = f"{name} must shrink from {layer.present_blocks} to {layer.target_blocks} blocks"
+        reason = layer.why_fixed()
+        if reason:
+            raise TopologyError(f"{must}, but {reason}; {REMEDY}")
+        if id(layer.weight) in replicated:
             raise TopologyError(
-                f"{name} must shrink from {layer.present_blocks} to {layer.target_blocks} blocks, and "
-                f"{'FSDP' if sharded else 'DistributedDataParallel'} holds its weight at a fixed shape; "
-                f'{remedy}use init="sparse", or wrap the model when it has reached its target'
+                f"{must}, and DistributedDataParallel holds its weight at a fixed shape; wrap it with "
+                'acf.data_parallel(model), use init="sparse", or wrap the model when it has reached its target'
             )
+
+
+def check_same_weights(layers: Mapping[str, BlockSparseLayer], weights: Mapping[str, nn.Parameter]) -> None:
+    """Refuse to move blocks in other tensors than ``weights``, which the optimizer steps."""
+    for name, layer in layers.items():
+        if layer.weight is not weights[name]:
+            remedy = "attach again, with an optimizer of the new parameters"
+            if is_sharded(weights[name]) and not is_sharded(layer.weight):
+                remedy = "a forward pass under FSDP gathered it: call model.reshard() before optimizer.step()"
+            raise TopologyError(f"{name}.weight is another tensor than the one that the optimizer steps; {remedy}")
 
 
 def _ddp_parameters() -> set[int]:
     """Identities of all parameters whose gradients a DistributedDataParallel in this process reduces."""
     if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
         return set()
-    wrappers = [each for each in gc.get_objects() if issubclass(type(each), DistributedDataParallel)]
+    classes = _with_subclasses(DistributedDataParallel)  # asking issubclass of every object takes ten times longer
+    wrappers = [each for each in gc.get_objects() if type(each) in classes]
     return {identity for wrapper in wrappers for identity in bucketed_parameters(wrapper)}
+
+
+def _with_subclasses(base: type) -> set[type]:
+    subclasses: list[type] = base.__subclasses__()
+    return {base}.union(*map(_with_subclasses, subclasses))
 
 
 def data_parallel(model: nn.Module, process_group: Any = None, **options: Any) -> DistributedDataParallel:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from acf.errors import TopologyError
-from acf.sparse import is_sharded, zero_slots
+from acf.sparse import distributed_like, is_sharded, whole, zero_slots
 from acf.train.optimizers import Optimizer, parameters_of, with_inner
 from acf.train.state_shapes import SlotRelation, StateShape, remaining_relations
 
@@ -198,5 +198,5 @@ def _by_slot(value: Tensor, count: int) -> Tensor:
 
 
 def _kept(value: Tensor, old_count: int, slots: Tensor) -> Tensor:
-    kept = _by_slot(value, old_count)[slots]
-    return kept if kept.dim() == value.dim() else kept.flatten(0, 1)
+    kept = _by_slot(whole(value), old_count)[slots]
+    return distributed_like(kept if kept.dim() == value.dim() else kept.flatten(0, 1), value)

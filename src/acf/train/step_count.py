@@ -1,8 +1,9 @@
 """Counting training steps: one per batch, whatever optimizers, wrappers and loss scalers do in between."""
 
 import inspect
+import sys
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -77,10 +78,12 @@ class StepHooks:
             running.clear()
         running.append(id(optimizer))
 
-    def _after(self, index: int, optimizer: Optimizer, *_: Any) -> None:
+    def _after(self, index: int, optimizer: Optimizer, _: tuple[Any, ...], named: Mapping[str, Any]) -> None:
         running = self._running[index]
         if running:
             running.pop()
+        if named.get("closure", optimizer) is None and _only_sets_up_state():
+            return
         found_inf = getattr(optimizer, "found_inf", None)  # set by GradScaler while a fused optimizer steps
         if isinstance(found_inf, Tensor) or index not in self._stepped:
             self._stepped[index] = found_inf if isinstance(found_inf, Tensor) else None
@@ -97,6 +100,18 @@ def _is_nested(optimizer: Optimizer) -> bool:
         steps += frame.f_code is _HOOKED_STEP and frame.f_locals.get("self") is optimizer
         frame = frame.f_back
     return steps > 1
+
+
+def _only_sets_up_state() -> bool:
+    """Whether `torch.distributed.checkpoint` runs the ``step``, with zero gradients, so that there is state to load."""
+    module = sys.modules.get("torch.distributed.checkpoint.state_dict")
+    setting_up = getattr(getattr(module, "_init_optim_state", None), "__code__", None)
+    frame = inspect.currentframe()
+    while frame is not None and setting_up is not None:
+        if frame.f_code is setting_up:
+            return True
+        frame = frame.f_back
+    return False
 
 
 _HOOKED_STEP = torch.optim.Optimizer.profile_hook_step(lambda *_: None).__code__
