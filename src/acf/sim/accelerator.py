@@ -12,6 +12,7 @@ from typing import ClassVar
 from acf.cost import DRAM_PJ_PER_BIT
 from acf.errors import ArchitectureError
 from acf.lowering import Gemm
+from acf.sim.memory import DramTraffic
 from acf.trace import BitTensor
 
 
@@ -111,6 +112,10 @@ class AcceleratorSpec(ABC):
     def count_with_dram(self, gemm: Gemm, dram_bytes: int) -> ComputeCount:
         """`count` while ``dram_bytes`` cross the pins, for machines whose memory controllers are part of the model."""
         return self.count(gemm)
+
+    def count_with_traffic(self, gemm: Gemm, traffic: DramTraffic) -> ComputeCount:
+        """`count_with_dram` for machines that time the reads of each operand and the write-backs apart."""
+        return self.count_with_dram(gemm, traffic.total_bytes)
 
     def count_batch(self, gemms: Iterable[Gemm], dram_bytes: int) -> ComputeCount:
         """Independent products of ``dram_bytes`` each; in sequence, unless a machine spreads its cores over them."""

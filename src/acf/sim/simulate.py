@@ -3,14 +3,13 @@
 from collections import Counter
 from collections.abc import Iterable
 from functools import reduce
-from math import ceil
 from operator import add
 from pathlib import Path
 
 from acf.errors import ArchitectureError
 from acf.lowering import matrix_products
 from acf.sim.accelerator import AcceleratorSpec, ComputeCount
-from acf.sim.memory import OnChipMemory
+from acf.sim.memory import DramTraffic, OnChipMemory
 from acf.sim.registry import find_architecture
 from acf.sim.result import OpResult, Result
 from acf.trace import Trace, TracedOp
@@ -47,16 +46,16 @@ def simulate_parts(traces: Iterable[Trace], architecture: str | Path | Accelerat
 
 
 def _play(trace: Trace, op: TracedOp, spec: AcceleratorSpec, memory: OnChipMemory) -> OpResult:
-    dram_bytes = _touch_operands(trace, op, spec, memory) if spec.keeps_tensors else 0
+    traffic = _touch_operands(trace, op, spec, memory) if spec.keeps_tensors else DramTraffic()
     products = matrix_products(trace, op)
-    share = ceil(dram_bytes / max(1, len(products)))
+    share = traffic.divided(len(products))
     gemms = (gemm for gemm in products if gemm.dense_macs)
     if op.batched:
-        count = spec.count_batch(gemms, share)
+        count = spec.count_batch(gemms, share.total_bytes)
     else:
-        count = reduce(add, (spec.count_with_dram(gemm, share) for gemm in gemms), ComputeCount(0, 0, 0))
+        count = reduce(add, (spec.count_with_traffic(gemm, share) for gemm in gemms), ComputeCount(0, 0, 0))
     _check_slots(op, spec, count)
-    dram_bytes = dram_bytes if spec.keeps_tensors else count.streamed_bytes
+    dram_bytes = traffic.total_bytes if spec.keeps_tensors else count.streamed_bytes
     waited = max(0, spec.dram_cycles(dram_bytes) - count.cycles)
     dram_pj = dram_bytes * 8 * spec.dram_pj_per_bit
     launch = spec.launch_cycles if count.dense_macs else 0
@@ -78,12 +77,17 @@ def _play(trace: Trace, op: TracedOp, spec: AcceleratorSpec, memory: OnChipMemor
     )
 
 
-def _touch_operands(trace: Trace, op: TracedOp, spec: AcceleratorSpec, memory: OnChipMemory) -> int:
+def _touch_operands(trace: Trace, op: TracedOp, spec: AcceleratorSpec, memory: OnChipMemory) -> DramTraffic:
     """Bytes that cross the DRAM pins because the operands are used."""
     roles = dict(zip(op.operands, op.roles, strict=True))
-    return sum(
-        memory.touch(key, spec.stored_bytes(trace.tensors[key], role), key in op.external)
+    moved = {
+        key: memory.access(key, spec.stored_bytes(trace.tensors[key], role), key in op.external)
         for key, role in roles.items()
+    }
+    return DramTraffic(
+        left_bytes=moved[op.a].read_bytes,
+        right_bytes=moved[op.b].read_bytes if op.b != op.a else 0,
+        written_bytes=sum(each.written_bytes for each in moved.values()),
     )
 
 

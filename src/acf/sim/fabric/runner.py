@@ -1,5 +1,6 @@
 """Running one matrix product on the fabric: cycles, MAC slots by what became of them, energy."""
 
+from collections.abc import Callable
 from math import ceil
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,9 @@ from acf.lowering.tiled_product import TiledProduct
 from acf.sim.accelerator import ComputeCount
 from acf.sim.fabric.energy import control_j, product_j
 from acf.sim.fabric.play import Played, play
+from acf.sim.fabric.timed_memory import TimedProduct, play_timed
 from acf.sim.fabric.topology_update import topology_update_cycles
+from acf.sim.memory import DramTraffic
 
 if TYPE_CHECKING:
     from acf.sim.fabric.spec import AdaptiveFabric
@@ -24,14 +27,27 @@ sums and their combination; weight_grad: AdamW on every kept weight.
 """
 
 
+def play_at_rate(spec: "AdaptiveFabric", product: TimedProduct) -> Played:
+    """Play a product with DRAM as one rate and one latency, the same for every mesh row."""
+    return play(product.program, spec, spec.dram_port, product.traffic.total_bytes, spec.engine)
+
+
+MEMORY_MODELS: dict[str, Callable[["AdaptiveFabric", TimedProduct], Played]] = {
+    "timed": play_timed,
+    "rate": play_at_rate,
+}
+"""timed: both operands wait for DRAM as `acf.sim.dram` times it, and banks conflict; rate: serial tiles wait for their
+share of the sustained rate."""
+
+
 def run_product(
-    spec: "AdaptiveFabric", gemm: Gemm, product: TiledProduct, program: Program, dram_bytes: int
+    spec: "AdaptiveFabric", gemm: Gemm, product: TiledProduct, program: Program, traffic: DramTraffic
 ) -> ComputeCount:
     """Counts of ``gemm``, cut into the tiles of ``product`` and lowered to ``program``, whatever its mapping.
 
-    ``dram_bytes`` cross the pins meanwhile.
+    ``traffic`` crosses the pins meanwhile.
     """
-    played = play(program, spec, spec.dram_port, dram_bytes, spec.engine)
+    played = MEMORY_MODELS[spec.memory_model](spec, TimedProduct(program, gemm, traffic))
     effectual = gemm.effectual_macs()
     multiplied = _multiplied_slots(spec, product, effectual)
     update_cycles = topology_update_cycles(spec, product, program.reduces)

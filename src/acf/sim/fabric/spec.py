@@ -12,7 +12,9 @@ from acf.lowering.tiled_product import tile_product
 from acf.sim.accelerator import AcceleratorSpec, ComputeCount
 from acf.sim.fabric import area
 from acf.sim.fabric.play import ENGINES, DramPort
-from acf.sim.fabric.runner import run_product
+from acf.sim.fabric.runner import MEMORY_MODELS, run_product
+from acf.sim.fabric.timed_memory import timed_dram_spec
+from acf.sim.memory import DramTraffic
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,13 +26,16 @@ class AdaptiveFabric(FabricShape, AcceleratorSpec):
     its rows and multiplies it with ``lanes`` values per cycle of the matching row of a parallel tile.
     ``docs/fabric.md`` describes the machine in full.
 
-    On-chip memory has banks of ``bank_bytes``. ``vector_lanes`` values per cycle, over all controllers, pass
+    On-chip memory has banks of ``bank_bytes``. ``memory_model`` "timed" plays the addresses of both operands and of
+    write-backs on `acf.sim.dram`, and a bank gives one flit per cycle; "rate" lets serial tiles come at the sustained
+    rate, parallel tiles at once, and banks never conflict. A read from an idle DRAM takes ``dram_latency_s``. ``vector_lanes`` values per cycle, over all controllers, pass
     normalisation, activation and optimizer. The topology is updated every ``topology_every_steps`` optimizer steps.
     ``engine`` "exact" steps every queue in every cycle and gives the same figures, slowly.
     """
 
     kind: ClassVar[str] = "fabric"
 
+    memory_model: str
     dram_latency_s: float
     bank_bytes: int
     vector_lanes: int
@@ -45,11 +50,13 @@ class AdaptiveFabric(FabricShape, AcceleratorSpec):
             raise ArchitectureError(
                 f"value_bytes {self.value_bytes}: packets carry bf16 values of {VALUE_BYTES} bytes; use {VALUE_BYTES}"
             )
-        for name, choices in (("balancer", BALANCERS), ("engine", ENGINES)):
+        for name, choices in (("balancer", BALANCERS), ("engine", ENGINES), ("memory_model", MEMORY_MODELS)):
             if getattr(self, name) not in choices:
                 raise ArchitectureError(
                     f"{name} {getattr(self, name)!r} is not one of {', '.join(choices)}; use one of these names"
                 )
+        if self.memory_model == "timed":
+            timed_dram_spec(self.dram_kind, self.dram_pin_bytes_per_s)
 
     @property
     def macs_per_cycle(self) -> int:
@@ -88,18 +95,28 @@ class AdaptiveFabric(FabricShape, AcceleratorSpec):
         bytes_per_cycle = self.dram_sustained_bytes_per_s / self.clock_hz / self.mesh_rows
         return DramPort(bytes_per_cycle, ceil(self.dram_latency_s * self.clock_hz))
 
+    @property
+    def on_chip_banks(self) -> int:
+        """Banks of the on-chip memory."""
+        return max(1, self.on_chip_bytes // self.bank_bytes)
+
     def dram_cycles(self, dram_bytes: int) -> int:
-        """The fewest cycles at the pins' peak rate: the sustained rate and its stalls are part of `count_with_dram`."""
+        """A lower bound, at the pins' peak rate: the cycles of `count_with_traffic` include every wait for DRAM."""
         return ceil(dram_bytes / self.dram_pin_bytes_per_s * self.clock_hz)
 
     def count(self, gemm: Gemm) -> ComputeCount:
         """Cycles, slots and compute energy of one matrix product whose operands are on chip."""
-        return self.count_with_dram(gemm, 0)
+        return self.count_with_traffic(gemm, DramTraffic())
 
     def count_with_dram(self, gemm: Gemm, dram_bytes: int) -> ComputeCount:
-        """The same when ``dram_bytes`` cross the pins meanwhile."""
+        """The same when ``dram_bytes`` are read meanwhile, of each operand in proportion to its non-zeros."""
+        left = dram_bytes * gemm.left.nonzeros // max(1, gemm.left.nonzeros + gemm.right.nonzeros)
+        return self.count_with_traffic(gemm, DramTraffic(left, dram_bytes - left))
+
+    def count_with_traffic(self, gemm: Gemm, traffic: DramTraffic) -> ComputeCount:
+        """The same when ``traffic`` crosses the pins meanwhile."""
         product = tile_product(gemm, self)
-        return run_product(self, gemm, product, lower_product(product, self), dram_bytes)
+        return run_product(self, gemm, product, lower_product(product, self), traffic)
 
     @property
     def area_mm2(self) -> dict[str, float]:

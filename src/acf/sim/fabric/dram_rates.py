@@ -1,0 +1,70 @@
+"""The rate at which DRAM serves one product: its own address stream, played on `acf.sim.dram` under full load.
+
+A long stream is played in windows, each of which keeps the order of its bursts; what they take per burst on average is
+charged to every burst. Windows are shorter than a refresh interval, so refresh is left out of them and its share of
+time is charged on top. `tests/sim/fabric/test_timed_memory.py` compares products with every burst simulated.
+"""
+
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from acf.sim.dram import DramSpec, simulate_requests
+from acf.sim.fabric.dram_streams import DramStream, Sent
+
+Int64s = NDArray[np.int64]
+
+WINDOWS, WINDOW_BURSTS = 8, 4096
+NO_REFRESH = 1 << 40
+"""A refresh interval, in cycles, that no window reaches."""
+
+
+def ns_per_burst(spec: DramSpec, stream: DramStream, sent: Sent) -> float:
+    """Nanoseconds between two bursts of ``stream`` when all controllers ask as early as they can; 0 without bursts."""
+    address, is_write, source = _all_bursts(stream, sent)
+    chosen = _windows(address.size)
+    if not chosen.size:
+        return 0.0
+    timing = replace(spec.timing, refresh_interval=NO_REFRESH)
+    run = simulate_requests(
+        replace(spec, timing=timing),
+        np.zeros(chosen.size),
+        address[chosen] * spec.burst_bytes,
+        is_write[chosen],
+        source[chosen],
+    )
+    busy = max(1.0, run.cycles - idle_read_cycles(spec) + spec.timing.burst_cycles)
+    refresh_share = spec.timing.refresh / spec.timing.refresh_interval
+    return busy * spec.cycle_ns / (1 - refresh_share) / chosen.size
+
+
+@cache
+def idle_read_cycles(spec: DramSpec) -> int:
+    """Cycles of the memory clock of one read on an idle memory."""
+    return int(simulate_requests(spec, [0], [0]).completion_cycle[0])
+
+
+def _all_bursts(stream: DramStream, sent: Sent) -> tuple[Int64s, NDArray[np.bool_], Int64s]:
+    """Number of the burst, direction and source of every access, in the order of sending; write-backs share a source.
+
+    The write-backs of a packet come right after its reads.
+    """
+    sizes = np.stack((np.diff(stream.first)[sent.order], stream.write_counts[sent.order]), axis=1).reshape(-1)
+    starts = np.stack((stream.first[:-1][sent.order], stream.write_starts[sent.order]), axis=1).reshape(-1)
+    number = np.repeat(starts, sizes) + np.arange(int(sizes.sum())) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    is_write = np.repeat(np.arange(sizes.size) % 2 == 1, sizes)
+    address = number.copy()
+    address[~is_write] = stream.bursts[number[~is_write]]
+    source = np.repeat(np.repeat(sent.line[sent.order].astype(np.int64), 2), sizes)
+    source[is_write] = int(sent.line.max(initial=0)) + 1
+    return address, is_write, source
+
+
+def _windows(bursts: int) -> Int64s:
+    """Which accesses are played: all of them, or evenly spaced windows."""
+    if bursts <= WINDOWS * WINDOW_BURSTS:
+        return np.arange(bursts)
+    begins = np.linspace(0, bursts - WINDOW_BURSTS, WINDOWS).astype(np.int64)
+    return (begins[:, None] + np.arange(WINDOW_BURSTS)).reshape(-1)

@@ -1,0 +1,81 @@
+"""The memory of one product as it is timed: DRAM with its channels, banks and refresh, and banks of on-chip memory."""
+
+from dataclasses import dataclass, replace
+from math import ceil
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from acf.errors import ArchitectureError
+from acf.lowering import Gemm, Program
+from acf.sim.dram import DramSpec, dram_spec
+from acf.sim.fabric.components.timed_dram import TimedDram
+from acf.sim.fabric.dram_rates import idle_read_cycles, ns_per_burst
+from acf.sim.fabric.dram_streams import Sent, dram_stream
+from acf.sim.fabric.engine import play_program
+from acf.sim.fabric.play import Played
+from acf.sim.fabric.stepper import step_with_dram
+from acf.sim.fabric.tile_places import TilePlaces
+from acf.sim.fabric.traffic import FRACTION_BITS, REASONS, Int64s, MemoryLoad, Timing, Traffic
+from acf.sim.memory import DramTraffic
+
+if TYPE_CHECKING:
+    from acf.sim.fabric.spec import AdaptiveFabric
+
+TIMED_MEMORIES: dict[str, str] = {"ddr": "ddr4-2400", "hbm2": "hbm2"}
+"""By ``dram_kind``, the memory of `acf.sim.dram` that times it."""
+
+MOST_CHANNELS = 64
+
+
+@dataclass(frozen=True, eq=False)
+class TimedProduct:
+    """A product to be played with timed memory: its ``program``, the ``gemm`` it computes, what crosses the pins."""
+
+    program: Program
+    gemm: Gemm
+    traffic: DramTraffic
+
+
+def timed_dram_spec(dram_kind: str, pin_bytes_per_s: float) -> DramSpec:
+    """Channels whose peak is ``pin_bytes_per_s``: the nearest number of them, their clock scaled by the rest."""
+    if dram_kind not in TIMED_MEMORIES:
+        raise ArchitectureError(
+            f"dram_kind {dram_kind!r} has no timing in acf.sim.dram, only {', '.join(TIMED_MEMORIES)} have; use one of "
+            'these, or memory_model = "rate"'
+        )
+    one = dram_spec(TIMED_MEMORIES[dram_kind], 1)
+    channels = min(MOST_CHANNELS, max(1, round(pin_bytes_per_s / one.peak_bytes_per_s)))
+    spec = replace(one, channels=channels)
+    return replace(spec, cycle_ns=spec.cycle_ns * spec.peak_bytes_per_s / pin_bytes_per_s)
+
+
+def play_timed(spec: "AdaptiveFabric", product: TimedProduct) -> Played:
+    """Play a product: with engine "exact" every burst beside the fabric, else at the rate of its own address stream."""
+    scu_cycles = np.zeros((spec.scus, len(REASONS)), dtype=np.int64)
+    program = product.program
+    traffic = Traffic.of(program, np.zeros(program.rows.packets, dtype=np.int64))
+    places = TilePlaces.of(program, product.gemm, spec.tile)
+    sent = Sent(traffic.order, traffic.line, traffic.flits)
+    dram = timed_dram_spec(spec.dram_kind, spec.dram_pin_bytes_per_s)
+    stream = dram_stream(places, sent, product.traffic, dram.burst_bytes)
+    reads = np.diff(stream.first)
+    bank = np.where(reads > 0, -1, places.banks(spec.on_chip_banks)).astype(np.int32)
+    latency = ceil(spec.dram_latency_s * spec.clock_hz)
+    if spec.engine == "exact":
+        traffic = traffic._replace(load=MemoryLoad.none()._replace(bank=bank))
+        ratio = 1e9 / spec.clock_hz / dram.cycle_ns
+        path = max(0, latency - ceil(idle_read_cycles(dram) / ratio))
+        beside = TimedDram.new(traffic, stream, dram, ratio)
+        cycles = step_with_dram(traffic, Timing.of(spec, path), scu_cycles, beside)
+    else:
+        cycles_per_burst = ns_per_burst(dram, stream, sent) * spec.clock_hz * 1e-9
+        load = MemoryLoad(_ticks(reads, cycles_per_burst), _ticks(stream.write_counts, cycles_per_burst), bank)
+        cycles = play_program(traffic._replace(load=load), Timing.of(spec, latency), scu_cycles)
+    return Played(int(cycles), scu_cycles)
+
+
+def _ticks(bursts: Int64s, cycles_per_burst: float) -> Int64s:
+    """Service of so many bursts in 1/65536 cycles; at least one for any burst."""
+    ticks: Int64s = np.where(bursts > 0, np.maximum(1, np.rint(bursts * cycles_per_burst * 2**FRACTION_BITS)), 0)
+    return ticks.astype(np.int64)
