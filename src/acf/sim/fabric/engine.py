@@ -59,6 +59,7 @@ def play_program(traffic: Traffic, timing: Timing, scu_cycles: Int64s) -> int:
 def visit_packets(traffic: Traffic, timing: Timing, machine: EventMachine) -> int:
     """Send and deliver all packets, k-step by k-step; returns the cycles of the program."""
     k_steps, end = traffic.round_of_k_step.size, 0
+    fill_windows(traffic, timing, machine)
     for k_step in range(k_steps):
         for index in range(traffic.k_step_first[k_step], traffic.k_step_first[k_step + 1]):
             packet = traffic.order[index]
@@ -74,15 +75,30 @@ def visit_packets(traffic: Traffic, timing: Timing, machine: EventMachine) -> in
     return wait_for_memory(machine.scus, close_accounts(machine.scus, end), machine.dram.end[0])
 
 
+@compiled
+def fill_windows(traffic: Traffic, timing: Timing, machine: EventMachine) -> None:
+    """Request the first packets of every controller, as many as it prefetches, one per cycle and controller."""
+    for place in range(timing.prefetch_packets):
+        for line in range(traffic.first.size - 1):
+            fetch(traffic, timing, machine, line, traffic.first[line] + place, 0)
+
+
+@inlined
+def fetch(traffic: Traffic, timing: Timing, machine: EventMachine, line: int, packet: int, earliest: int) -> None:
+    """Request a packet of a line, if it has that many, a cycle after the one before it or at ``earliest``."""
+    if packet < traffic.first[line + 1]:
+        controllers = machine.controllers
+        requested = max(controllers.next_request[line], earliest)
+        controllers.next_request[line] = requested + 1
+        request(traffic, timing, controllers, machine.sram, packet, requested)
+        if traffic.load.read_ticks.size > 0:
+            request_shared(traffic, timing, controllers, machine.dram, packet, requested)
+
+
 @inlined
 def send(traffic: Traffic, timing: Timing, machine: EventMachine, packet: int) -> tuple[int, int]:
     """When a packet leaves its controller, and what it waited for last."""
     controllers, line, place = machine.controllers, traffic.line[packet], window_place(traffic, timing, packet)
-    requested = max(controllers.next_request[line], controllers.sent_at[line, place])
-    controllers.next_request[line] = requested + 1
-    request(traffic, timing, controllers, machine.sram, packet, requested)
-    if traffic.load.read_ticks.size > 0:
-        request_shared(traffic, timing, controllers, machine.dram, packet, requested)
     time, reason = controllers.ready_at[line, place], controllers.ready_reason[line, place]
     if machine.lines.link_free[line] > time:
         time, reason = machine.lines.link_free[line], MESH
@@ -91,8 +107,8 @@ def send(traffic: Traffic, timing: Timing, machine: EventMachine, packet: int) -
         back_at = credit_at(credits, traffic.copy_cluster[copy])
         if back_at > time:
             time, reason = back_at, IMBALANCE
-    controllers.sent_at[line, place] = time
     occupy_link(traffic, timing, machine.lines, packet, time)
+    fetch(traffic, timing, machine, line, packet + timing.prefetch_packets, time)
     return time, reason
 
 

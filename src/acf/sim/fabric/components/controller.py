@@ -15,7 +15,7 @@ class Controllers(NamedTuple):
     earliest cycle; ``dram_free``, when the DRAM channel is next free, in 1/65536 cycles.
 
     Of the prefetch window, ``[lines, prefetch_packets]``: ``ready_at`` and ``ready_reason``, when memory answers and
-    what the answer waited for; ``sent_at``, when the last packet that had this place was sent.
+    what the answer waited for.
     """
 
     head: Int64s
@@ -24,7 +24,6 @@ class Controllers(NamedTuple):
     dram_free: Int64s
     ready_at: Int64s
     ready_reason: Int64s
-    sent_at: Int64s
 
     @classmethod
     def new(cls, traffic: Traffic, timing: Timing) -> "Controllers":
@@ -38,7 +37,6 @@ class Controllers(NamedTuple):
             dram_free=np.zeros(lines, dtype=np.int64),
             ready_at=np.full(window, NEVER, dtype=np.int64),
             ready_reason=np.full(window, FILL, dtype=np.int64),
-            sent_at=np.zeros(window, dtype=np.int64),
         )
 
 
