@@ -8,8 +8,9 @@ TILES = (8, 16, 32)
 SKIP_MODES = ("both", "serial", "gate")
 """both: zeros of either operand are skipped; serial: those of the streamed operand; gate: zeros save only energy."""
 
-INTERCONNECTS = ("mesh", "static", "crossbar")
-"""mesh: rebalanced for every topology; static: mapped as if all blocks were present; crossbar: ideal links."""
+INTERCONNECTS = ("mesh", "static", "crossbar", "packet")
+"""mesh: lines with one sender each, rebalanced for every topology; static: mapped as if all blocks were present;
+crossbar: ideal links; packet: routers with queues and arbitration instead of lines (`acf.sim.mesh`)."""
 
 TILE_FORMATS = ("bitmap", "csc")
 """How a tile travels where that is shorter than all its elements. bitmap: a bit per element, and the non-zeros. csc:

@@ -55,6 +55,11 @@ class AdaptiveFabric(FabricShape, AcceleratorSpec):
                 raise ArchitectureError(
                     f"{name} {getattr(self, name)!r} is not one of {', '.join(choices)}; use one of these names"
                 )
+        if self.interconnect == "packet" and self.memory_model != "timed":
+            raise ArchitectureError(
+                f'interconnect "packet" with memory_model {self.memory_model!r}: packets on a mesh are timed with their '
+                'memory; use memory_model = "timed"'
+            )
         if self.memory_model == "timed":
             timed_dram_spec(self.dram_kind, self.dram_pin_bytes_per_s)
 
@@ -97,8 +102,8 @@ class AdaptiveFabric(FabricShape, AcceleratorSpec):
 
     @property
     def on_chip_banks(self) -> int:
-        """Banks of the on-chip memory."""
-        return max(1, self.on_chip_bytes // self.bank_bytes)
+        """Banks of the on-chip memory, at least one for each controller."""
+        return max(self.mesh_rows + self.mesh_columns, self.on_chip_bytes // self.bank_bytes)
 
     def dram_cycles(self, dram_bytes: int) -> int:
         """A lower bound, at the pins' peak rate: the cycles of `count_with_traffic` include every wait for DRAM."""

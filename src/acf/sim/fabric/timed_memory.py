@@ -13,6 +13,8 @@ from acf.sim.fabric.components.timed_dram import TimedDram
 from acf.sim.fabric.dram_rates import idle_read_cycles, ns_per_burst
 from acf.sim.fabric.dram_streams import Sent, dram_stream
 from acf.sim.fabric.engine import play_program
+from acf.sim.fabric.packet_sample import scaled_to_packets
+from acf.sim.fabric.packet_stepper import step_packets
 from acf.sim.fabric.play import Played
 from acf.sim.fabric.stepper import step_with_dram
 from acf.sim.fabric.tile_places import TilePlaces
@@ -51,7 +53,10 @@ def timed_dram_spec(dram_kind: str, pin_bytes_per_s: float) -> DramSpec:
 
 
 def play_timed(spec: "AdaptiveFabric", product: TimedProduct) -> Played:
-    """Play a product: with engine "exact" every burst beside the fabric, else at the rate of its own address stream."""
+    """Play a product: with engine "exact" every burst beside the fabric, else at the rate of its own address stream.
+
+    On a packet-switched mesh engine "exact" also steps every router, else a part of the product is played there.
+    """
     scu_cycles = np.zeros((spec.scus, len(REASONS)), dtype=np.int64)
     program = product.program
     traffic = Traffic.of(program, np.zeros(program.rows.packets, dtype=np.int64))
@@ -67,11 +72,16 @@ def play_timed(spec: "AdaptiveFabric", product: TimedProduct) -> Played:
         ratio = 1e9 / spec.clock_hz / dram.cycle_ns
         path = max(0, latency - ceil(idle_read_cycles(dram) / ratio))
         beside = TimedDram.new(traffic, stream, dram, ratio)
-        cycles = step_with_dram(traffic, Timing.of(spec, path), scu_cycles, beside)
+        if spec.interconnect == "packet":
+            cycles = step_packets(traffic, Timing.of(spec, path), scu_cycles, spec, beside)
+        else:
+            cycles = step_with_dram(traffic, Timing.of(spec, path), scu_cycles, beside)
     else:
         cycles_per_burst = ns_per_burst(dram, stream, sent) * spec.clock_hz * 1e-9
         load = MemoryLoad(_ticks(reads, cycles_per_burst), _ticks(stream.write_counts, cycles_per_burst), bank)
         cycles = play_program(traffic._replace(load=load), Timing.of(spec, latency), scu_cycles)
+        if spec.interconnect == "packet":
+            return scaled_to_packets(spec, traffic, Played(int(cycles), scu_cycles))
     return Played(int(cycles), scu_cycles)
 
 
