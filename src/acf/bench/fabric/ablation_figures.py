@@ -14,8 +14,8 @@ from acf.lowering.tiled_product import tile_product
 from acf.sim import simulate
 from acf.sim.fabric import AdaptiveFabric
 from acf.sim.fabric.runner import run_product
-from acf.sim.memory import DramTraffic
 from acf.sim.fabric.topology_update import table_cycles, topology_update_cycles
+from acf.sim.memory import DramTraffic
 from acf.sim.result import Result
 from acf.trace import Trace
 

@@ -11,7 +11,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from acf.sim.dram import DramSpec, simulate_requests
+from acf.sim.dram import DramSpec, locate, simulate_requests
 from acf.sim.fabric.dram_streams import DramStream, Sent
 
 Int64s = NDArray[np.int64]
@@ -22,7 +22,7 @@ NO_REFRESH = 1 << 40
 
 
 def ns_per_burst(spec: DramSpec, stream: DramStream, sent: Sent) -> float:
-    """Nanoseconds between two bursts of ``stream`` when all controllers ask as early as they can; 0 without bursts."""
+    """Nanoseconds of a channel for a burst of ``stream`` when controllers ask as early as they can; 0: no bursts."""
     address, is_write, source = _all_bursts(stream, sent)
     chosen = _windows(address.size)
     if not chosen.size:
@@ -35,7 +35,10 @@ def ns_per_burst(spec: DramSpec, stream: DramStream, sent: Sent) -> float:
         is_write[chosen],
         source[chosen],
     )
-    busy = max(1.0, run.cycles - idle_read_cycles(spec) + spec.timing.burst_cycles)
+    until = np.zeros(spec.channels, dtype=np.int64)  # when the last burst of each channel is done
+    np.maximum.at(until, locate(spec, address[chosen] * spec.burst_bytes).channel, run.completion_cycle)
+    started = idle_read_cycles(spec) - spec.timing.burst_cycles
+    busy = int(np.maximum(0, until - started).sum())
     refresh_share = spec.timing.refresh / spec.timing.refresh_interval
     return busy * spec.cycle_ns / (1 - refresh_share) / chosen.size
 

@@ -24,7 +24,7 @@ REGION_BYTES = 1 << 16
 class DramStream:
     """Packet ``p`` reads ``bursts[first[p] : first[p + 1]]``, numbers of bursts, addresses over their size.
 
-    With its request ``write_counts[p]`` write-backs may go, from burst ``write_starts[p]`` on.
+    When it has left, ``write_counts[p]`` write-backs make room, from burst ``write_starts[p]`` on.
     """
 
     first: Int64s

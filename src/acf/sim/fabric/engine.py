@@ -3,7 +3,7 @@
 Every link has one sender, every queue is served in order, and a packet leaves its controller only when all its
 destinations have room. So each event is the latest of a few earlier ones, and one pass over the packets in order
 gives exact times. `acf.sim.fabric.stepper` is the same machine cycle by cycle; the two agree to the cycle, except where
-controllers share a memory: there a request can be visited before an earlier one, and the two agree within a few percent.
+controllers share a memory: there a request can be visited before an earlier one, and they agree to a few percent.
 """
 
 from typing import NamedTuple
@@ -15,7 +15,7 @@ from acf.sim.fabric.components.controller import Controllers, request, window_pl
 from acf.sim.fabric.components.credit import Credits, credit_at, give_back
 from acf.sim.fabric.components.line import Lines, arrival, hops, occupy_link
 from acf.sim.fabric.components.scu import Scus, begin_tile, close_accounts, wait_for_memory
-from acf.sim.fabric.components.shared_dram import SharedDram, request_shared
+from acf.sim.fabric.components.shared_dram import SharedDram, request_shared, write_back
 from acf.sim.fabric.components.sram_banks import SramBanks
 from acf.sim.fabric.traffic import DRAIN, FILL, IMBALANCE, MESH, Int64s, Timing, Traffic
 
@@ -109,6 +109,7 @@ def send(traffic: Traffic, timing: Timing, machine: EventMachine, packet: int) -
             time, reason = back_at, IMBALANCE
     occupy_link(traffic, timing, machine.lines, packet, time)
     fetch(traffic, timing, machine, line, packet + timing.prefetch_packets, time)
+    write_back(traffic, machine.dram, packet, time)
     return time, reason
 
 

@@ -1,7 +1,7 @@
 """The fabric on a packet-switched mesh, cycle by cycle: clusters, controllers and routers step together.
 
-Clusters, SCUs, credits and controllers are those of `acf.sim.fabric.stepper`; only the way between them differs. Credits
-for places in queues and stores come back on wires of their own, as on the lines.
+Clusters, SCUs, credits and controllers are those of `acf.sim.fabric.stepper`; only the way between them differs.
+Credits for places in queues and stores come back on wires of their own, as on the lines.
 """
 
 from typing import NamedTuple
@@ -16,7 +16,7 @@ from acf.sim.fabric.components.cluster import Progress
 from acf.sim.fabric.components.controller import request
 from acf.sim.fabric.components.packet_network import PacketNetwork, run_mesh, start_packet
 from acf.sim.fabric.components.scu import close_accounts, wait_for_memory
-from acf.sim.fabric.components.timed_dram import TimedDram, all_written, release, run_memory, written_at
+from acf.sim.fabric.components.timed_dram import TimedDram, all_written, release, release_writes, run_memory, written_at
 from acf.sim.fabric.event_log import EventLog
 from acf.sim.fabric.plan import Plan
 from acf.sim.fabric.stepper import WAITING, SteppedMachine, begin_tiles, end_tiles, may_send
@@ -80,9 +80,7 @@ def no_log() -> EventLog:
 
 
 @compiled
-def inject_packets(
-    traffic: Traffic, timing: Timing, fabric: SteppedMachine, network: PacketNetwork, time: int
-) -> None:
+def inject_packets(traffic: Traffic, timing: Timing, fabric: SteppedMachine, network: PacketNetwork, time: int) -> None:
     """Controllers that have injected a packet begin the next one, if it is there and all destinations have room."""
     controllers = fabric.controllers
     for line in range(traffic.first.size - 1):
@@ -96,6 +94,7 @@ def inject_packets(
                     credits.taken[traffic.copy_cluster[copy]] += 1
                 start_packet(traffic, network, fabric.lines, arrivals, packet, time, reason)
                 controllers.head[line] += 1
+                release_writes(fabric.dram, packet)
         wanted = controllers.requested[line]
         if wanted < traffic.first[line + 1] and wanted - controllers.head[line] < timing.prefetch_packets:
             request(traffic, timing, controllers, fabric.sram, wanted, time)
@@ -106,7 +105,13 @@ def inject_packets(
 
 @compiled
 def drain_packets(
-    traffic: Traffic, plan: Plan, progress: Progress, drains: Drains, network: PacketNetwork, time: int, flit_cycles: int
+    traffic: Traffic,
+    plan: Plan,
+    progress: Progress,
+    drains: Drains,
+    network: PacketNetwork,
+    time: int,
+    flit_cycles: int,
 ) -> None:
     """Clusters assemble the results of closed rounds, one flit after another, each when the one before it has left."""
     for cluster in range(drains.round.size):

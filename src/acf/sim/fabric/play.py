@@ -43,7 +43,7 @@ def play(
     """Play ``program`` on a fabric; ``dram_bytes`` come from DRAM, in proportion to the size of the row packets."""
     if shape.interconnect == "packet":
         raise ArchitectureError(
-            'play knows lines, not interconnect "packet"; use step_packets of acf.sim.fabric.packet_stepper, or simulate'
+            'play knows lines, not interconnect "packet"; use acf.simulate, or acf.sim.fabric.packet_stepper'
         )
     if engine not in ENGINES:
         raise ArchitectureError(f"engine {engine!r} is not one of {', '.join(ENGINES)}; use one of these names")

@@ -28,9 +28,10 @@ class AdaptiveFabric(FabricShape, AcceleratorSpec):
 
     On-chip memory has banks of ``bank_bytes``. ``memory_model`` "timed" plays the addresses of both operands and of
     write-backs on `acf.sim.dram`, and a bank gives one flit per cycle; "rate" lets serial tiles come at the sustained
-    rate, parallel tiles at once, and banks never conflict. A read from an idle DRAM takes ``dram_latency_s``. ``vector_lanes`` values per cycle, over all controllers, pass
-    normalisation, activation and optimizer. The topology is updated every ``topology_every_steps`` optimizer steps.
-    ``engine`` "exact" steps every queue in every cycle and gives the same figures, slowly.
+    rate, parallel tiles at once, and banks never conflict. A read from an idle DRAM takes ``dram_latency_s``.
+    ``vector_lanes`` values per cycle, over all controllers, pass normalisation, activation and optimizer. The topology
+    is updated every ``topology_every_steps`` optimizer steps.
+    ``engine`` "exact" steps every queue, router and DRAM channel in every cycle, slowly.
     """
 
     kind: ClassVar[str] = "fabric"
@@ -57,8 +58,8 @@ class AdaptiveFabric(FabricShape, AcceleratorSpec):
                 )
         if self.interconnect == "packet" and self.memory_model != "timed":
             raise ArchitectureError(
-                f'interconnect "packet" with memory_model {self.memory_model!r}: packets on a mesh are timed with their '
-                'memory; use memory_model = "timed"'
+                f'interconnect "packet" with memory_model {self.memory_model!r}: packets on a mesh are timed with '
+                'their memory; use memory_model = "timed"'
             )
         if self.memory_model == "timed":
             timed_dram_spec(self.dram_kind, self.dram_pin_bytes_per_s)

@@ -14,7 +14,7 @@ from acf.sim.fabric.components.credit import NEVER, Credits, credit_at, give_bac
 from acf.sim.fabric.components.line import Lines, arrival, hops, occupy_link
 from acf.sim.fabric.components.scu import Scus, begin_tile, close_accounts, wait_for_memory
 from acf.sim.fabric.components.sram_banks import SramBanks
-from acf.sim.fabric.components.timed_dram import TimedDram, all_written, release, run_memory, written_at
+from acf.sim.fabric.components.timed_dram import TimedDram, all_written, release, release_writes, run_memory, written_at
 from acf.sim.fabric.event_log import EventLog
 from acf.sim.fabric.plan import Plan
 from acf.sim.fabric.traffic import DRAIN, FILL, IMBALANCE, MESH, Int64s, Timing, Traffic
@@ -39,9 +39,7 @@ class SteppedMachine(NamedTuple):
     dram: TimedDram
 
     @classmethod
-    def new(
-        cls, traffic: Traffic, timing: Timing, plan: Plan, scu_cycles: Int64s, dram: TimedDram
-    ) -> "SteppedMachine":
+    def new(cls, traffic: Traffic, timing: Timing, plan: Plan, scu_cycles: Int64s, dram: TimedDram) -> "SteppedMachine":
         """An idle fabric beside ``dram`` that accounts in ``scu_cycles``."""
         clusters, items = plan.item_of.shape
         return cls(
@@ -217,6 +215,7 @@ def send_packets(traffic: Traffic, timing: Timing, machine: SteppedMachine, time
             deliver(traffic, timing, machine, packet, time, reason)
             occupy_link(traffic, timing, lines, packet, time)
             controllers.head[line] += 1
+            release_writes(machine.dram, packet)
             if log.sent_at.size > 0:
                 log.sent_at[packet] = time
             if not timing.ideal_links:

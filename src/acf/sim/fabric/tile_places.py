@@ -63,8 +63,8 @@ def _places(gemm: Gemm, side: int, rows: Int64s, k_tiles: Int64s, tile: int) -> 
     """Numbers of tiles in the order of memory, and how many there are.
 
     The taps of a convolution read the same pixels: along the reduction of the left operand, and along the rows of the
-    right one in a weight gradient, channels repeat with every tap. A tile at another tap counts as the same tile, although
-    it is shifted by a pixel.
+    right one in a weight gradient, channels repeat with every tap. A tile at another tap counts as the same tile,
+    although it is shifted by a pixel.
     """
     length = gemm.k
     height = gemm.m if side == LEFT else gemm.n

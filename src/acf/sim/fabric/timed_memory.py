@@ -8,10 +8,10 @@ import numpy as np
 
 from acf.errors import ArchitectureError
 from acf.lowering import Gemm, Program
-from acf.sim.dram import DramSpec, dram_spec
+from acf.sim.dram import DramSpec, dram_spec, locate
 from acf.sim.fabric.components.timed_dram import TimedDram
 from acf.sim.fabric.dram_rates import idle_read_cycles, ns_per_burst
-from acf.sim.fabric.dram_streams import Sent, dram_stream
+from acf.sim.fabric.dram_streams import DramStream, Sent, dram_stream
 from acf.sim.fabric.engine import play_program
 from acf.sim.fabric.packet_sample import scaled_to_packets
 from acf.sim.fabric.packet_stepper import step_packets
@@ -78,11 +78,29 @@ def play_timed(spec: "AdaptiveFabric", product: TimedProduct) -> Played:
             cycles = step_with_dram(traffic, Timing.of(spec, path), scu_cycles, beside)
     else:
         cycles_per_burst = ns_per_burst(dram, stream, sent) * spec.clock_hz * 1e-9
-        load = MemoryLoad(_ticks(reads, cycles_per_burst), _ticks(stream.write_counts, cycles_per_burst), bank)
+        load = MemoryLoad(
+            read_ticks=_ticks(reads, cycles_per_burst),
+            write_ticks=_ticks(stream.write_counts, cycles_per_burst),
+            read_channel=_channels(dram, _first_bursts(stream)),
+            write_channel=_channels(dram, stream.write_starts),
+            bank=bank,
+        )
         cycles = play_program(traffic._replace(load=load), Timing.of(spec, latency), scu_cycles)
         if spec.interconnect == "packet":
             return scaled_to_packets(spec, traffic, Played(int(cycles), scu_cycles))
     return Played(int(cycles), scu_cycles)
+
+
+def _first_bursts(stream: DramStream) -> Int64s:
+    """The first burst of every packet; any where it has none."""
+    if not stream.reads:
+        return np.zeros(stream.first.size - 1, dtype=np.int64)
+    return stream.bursts[np.minimum(stream.first[:-1], stream.reads - 1)]
+
+
+def _channels(dram: DramSpec, bursts: Int64s) -> Int64s:
+    """The channels of bursts; a tile is charged to that of its first one."""
+    return locate(dram, bursts * dram.burst_bytes).channel
 
 
 def _ticks(bursts: Int64s, cycles_per_burst: float) -> Int64s:

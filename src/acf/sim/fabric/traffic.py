@@ -13,9 +13,9 @@ Int64s = NDArray[np.int64]
 REASONS = ("work", "scan", "fill", "memory", "mesh", "imbalance", "drain")
 """What an SCU does with a cycle: it computes (work), passes over a tile without work for it (scan), or stalls.
 
-fill: for the first packets; memory: for DRAM or for a bank of on-chip memory; mesh: for a link that carries other packets; imbalance: head-of-line
-blocking by a slower cluster whose queue is full, and at the end the wait for the last SCU; drain: for an accumulator
-bank to empty.
+fill: for the first packets; memory: for DRAM or for a bank of on-chip memory; mesh: for a link that carries other
+packets; imbalance: head-of-line blocking by a slower cluster whose queue is full, and at the end the wait for the last
+SCU; drain: for an accumulator bank to empty.
 """
 
 WORK, SCAN, FILL, MEMORY, MESH, IMBALANCE, DRAIN = range(len(REASONS))
@@ -27,18 +27,21 @@ FRACTION_BITS = 16
 class MemoryLoad(NamedTuple):
     """What packets ask of memories that all controllers share; arrays without entries: of none.
 
-    By packet: ``read_ticks`` and ``write_ticks``, service of DRAM for the packet and for the write-backs that go with
-    its request, in 1/65536 cycles; ``bank``: the bank of on-chip memory that has its tile, -1: it comes from DRAM.
+    By packet: ``read_ticks`` and ``write_ticks``, service of a DRAM channel for the packet and for the write-backs that
+    make room when it has left, in 1/65536 cycles, and ``read_channel`` and ``write_channel``, which channel; ``bank``:
+    the bank of on-chip memory that has its tile, -1: it comes from DRAM.
     """
 
     read_ticks: Int64s
     write_ticks: Int64s
+    read_channel: Int64s
+    write_channel: Int64s
     bank: NDArray[np.int32]
 
     @classmethod
     def none(cls) -> "MemoryLoad":
         """No shared memory: a tile on chip is there ``sram_cycles`` after its request."""
-        return cls(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int32))
+        return cls(*(np.zeros(0, dtype=np.int64) for _ in range(4)), np.zeros(0, dtype=np.int32))
 
 
 class Traffic(NamedTuple):

@@ -24,12 +24,12 @@ NO_PACKET = -1
 
 
 class PacketNetwork(NamedTuple):
-    """A mesh and what its endpoints have to send. A route of its own for each packet, then one for each cluster's results.
+    """A mesh and what its endpoints have to send. Routes are those of packets, then those of each cluster's results.
 
     ``line_endpoint [lines]``, ``cluster_endpoint [clusters]``; by line the packet it injects (``sending``) and how many
     of its flits are in (``injected``); by copy the flits that arrived (``got``), its number among the tiles of its
-    cluster (``number``), and when it arrives without contention (``soonest``); by cluster the flits of results that wait
-    to be injected (``waiting``). ``last_result [1]``: when the latest result was at the edge.
+    cluster (``number``), and when it arrives without contention (``soonest``); by cluster the flits of results that
+    wait to be injected (``waiting``). ``last_result [1]``: when the latest result was at the edge.
     """
 
     state: MeshState

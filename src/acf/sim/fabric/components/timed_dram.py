@@ -83,13 +83,19 @@ class TimedDram(NamedTuple):
 
 @inlined
 def release(traffic: Traffic, timing: Timing, controllers: Controllers, dram: TimedDram, packet: int) -> None:
-    """Let the controller offer the bursts of a packet, and the writer the write-backs that go with it."""
+    """Let the controller offer the bursts of a packet."""
     line = traffic.line[packet]
     if dram.first[packet + 1] > dram.first[packet]:
         dram.released[line] = dram.first[packet + 1]
         controllers.ready_at[line, window_place(traffic, timing, packet)] = NEVER
         controllers.ready_reason[line, window_place(traffic, timing, packet)] = MEMORY
-    dram.released[dram.released.size - 1] += dram.write_counts[packet]
+
+
+@inlined
+def release_writes(dram: TimedDram, packet: int) -> None:
+    """Let the writer offer the write-backs that make room when a packet has left."""
+    if dram.ratio > 0:
+        dram.released[dram.released.size - 1] += dram.write_counts[packet]
 
 
 @compiled
