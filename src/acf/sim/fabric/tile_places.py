@@ -51,7 +51,8 @@ class TilePlaces:
         """The packets that are the first, in ``order`` of sending, to carry their tile of one operand; by place."""
         packets = order[self.operand[order] == side]
         _, first = np.unique(self.place[packets], return_index=True)
-        return packets[first]
+        using: Int64s = packets[first]
+        return using
 
     def banks(self, count: int) -> NDArray[np.int32]:
         """The bank of on-chip memory that has each packet's tile: tiles lie in the banks by turns."""

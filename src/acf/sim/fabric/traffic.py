@@ -41,7 +41,8 @@ class MemoryLoad(NamedTuple):
     @classmethod
     def none(cls) -> "MemoryLoad":
         """No shared memory: a tile on chip is there ``sram_cycles`` after its request."""
-        return cls(*(np.zeros(0, dtype=np.int64) for _ in range(4)), np.zeros(0, dtype=np.int32))
+        nothing = np.zeros(0, dtype=np.int64)
+        return cls(nothing, nothing, nothing, nothing, np.zeros(0, dtype=np.int32))
 
 
 class Traffic(NamedTuple):

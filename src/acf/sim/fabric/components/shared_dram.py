@@ -32,7 +32,8 @@ class SharedDram(NamedTuple):
         """An idle memory, for as many cycles as the program takes if everything happens one after another."""
         load = traffic.load
         if not load.read_ticks.size:
-            return cls(*(np.zeros((1, 1), dtype=np.int64) for _ in range(2)), np.zeros(1, dtype=np.int64))
+            nothing = np.zeros((1, 1), dtype=np.int64)
+            return cls(nothing, nothing, np.zeros(1, dtype=np.int64))
         work = int(traffic.item_cycles.sum(dtype=np.int64)) + 2 * int(traffic.flits.sum(dtype=np.int64))
         service = int(load.read_ticks.sum() + load.write_ticks.sum()) >> FRACTION_BITS
         drains = int(traffic.round_flits.sum(dtype=np.int64)) * max(timing.result_period, timing.sum_flit_cycles)

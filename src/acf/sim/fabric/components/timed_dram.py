@@ -1,7 +1,8 @@
 """DRAM beside the stepped fabric: every burst of every packet, on the cycle-exact channels of `acf.sim.dram`.
 
-A controller offers its oldest requested burst in every cycle of the memory clock; write-backs have a source of their
-own. A packet is there when its last burst is, and the way between memory and controller has passed.
+In every cycle of the memory clock a channel accepts one burst, in turn from the controllers whose oldest requested
+burst lies in it; write-backs have a source of their own. A packet is there when its last burst is, and the way between
+memory and controller has passed.
 """
 
 from typing import NamedTuple
@@ -28,8 +29,9 @@ class TimedDram(NamedTuple):
     ``places [bursts, 4]``: number, bank, row, column; ``channel`` and ``completion [bursts]``, 0: not yet served.
     ``cursor`` and ``released [lines + 1]``: the next burst to offer and the first that was not requested yet, the last
     entry that of the write-backs; ``answered`` and ``seen [lines]``: the packet that is answered next, and its first
-    burst whose completion was not seen yet; ``write_counts [packets]``. ``clock [2]``: the next cycle of the memory
-    clock, and the first write-back that was not served yet. ``ratio``: memory cycles per cycle, in 1/2**CLOCK_BITS.
+    burst whose completion was not seen yet; ``write_counts [packets]``. ``turn [channels]``: the source that a
+    channel asks first. ``clock [2]``: the next cycle of the memory clock, and the first write-back that was not served
+    yet. ``ratio``: memory cycles per cycle, in 1/2**CLOCK_BITS.
     """
 
     state: DramState
@@ -43,6 +45,7 @@ class TimedDram(NamedTuple):
     answered: Int64s
     seen: Int64s
     write_counts: Int64s
+    turn: Int64s
     clock: Int64s
     reads: int
     ratio: int
@@ -67,6 +70,7 @@ class TimedDram(NamedTuple):
             answered=traffic.first[:-1].copy(),
             seen=begin[:-1].copy(),
             write_counts=stream.write_counts,
+            turn=np.zeros(spec.channels, dtype=np.int64),
             clock=np.array([0, stream.reads], dtype=np.int64),
             reads=stream.reads,
             ratio=round(ratio * 2**CLOCK_BITS),
@@ -102,23 +106,29 @@ def release_writes(dram: TimedDram, packet: int) -> None:
 def run_memory(traffic: Traffic, timing: Timing, controllers: Controllers, dram: TimedDram, time: int) -> None:
     """Let the memory clock run up to the end of a cycle of the fabric, and answer what is complete."""
     until = ((time + 1) * dram.ratio) >> CLOCK_BITS
-    sources = dram.cursor.size
     while dram.clock[0] < until:
         cycle = dram.clock[0]
-        for offset in range(sources):
-            source = (offset + cycle) % sources
-            burst = dram.cursor[source]
-            if burst < dram.released[source]:
-                is_write = burst >= dram.reads
-                if offer(
-                    dram.state, dram.rules, dram.channel[burst], dram.places[burst], is_write, cycle, dram.completion
-                ):
-                    dram.cursor[source] = burst + 1
-        for channel in range(dram.state.open_row.shape[0]):
+        for channel in range(dram.turn.size):
+            accept(dram, channel, cycle)
             step(dram.state, dram.rules, channel, cycle, dram.completion)
         dram.clock[0] = cycle + 1
-    for line in range(sources - 1):
+    for line in range(dram.cursor.size - 1):
         answer(traffic, timing, controllers, dram, line)
+
+
+@inlined
+def accept(dram: TimedDram, channel: int, cycle: int) -> None:
+    """A channel takes the next burst of the first source, in turn, that has one for it and that it has room for."""
+    sources = dram.cursor.size
+    for offset in range(sources):
+        source = (dram.turn[channel] + offset) % sources
+        burst = dram.cursor[source]
+        if burst < dram.released[source] and dram.channel[burst] == channel:
+            is_write = burst >= dram.reads
+            if offer(dram.state, dram.rules, channel, dram.places[burst], is_write, cycle, dram.completion):
+                dram.cursor[source] = burst + 1
+                dram.turn[channel] = (source + 1) % sources
+                return
 
 
 @inlined
