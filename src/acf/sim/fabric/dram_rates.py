@@ -11,7 +11,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from acf.sim.dram import DramSpec, locate, simulate_requests
+from acf.sim.dram import DramRun, DramSpec, locate, simulate_requests
 from acf.sim.fabric.dram_streams import DramStream, Sent
 
 Int64s = NDArray[np.int64]
@@ -35,12 +35,26 @@ def ns_per_burst(spec: DramSpec, stream: DramStream, sent: Sent) -> float:
         is_write[chosen],
         source[chosen],
     )
-    until = np.zeros(spec.channels, dtype=np.int64)  # when the last burst of each channel is done
-    np.maximum.at(until, locate(spec, address[chosen] * spec.burst_bytes).channel, run.completion_cycle)
-    started = idle_read_cycles(spec) - spec.timing.burst_cycles
-    busy = int(np.maximum(0, until - started).sum())
+    channel = locate(spec, address[chosen] * spec.burst_bytes).channel
+    busy = _busy_cycles(channel, run, idle_read_cycles(spec) - spec.timing.burst_cycles)
     refresh_share = spec.timing.refresh / spec.timing.refresh_interval
     return busy * spec.cycle_ns / (1 - refresh_share) / chosen.size
+
+
+def _busy_cycles(channel: Int64s, run: DramRun, latency: int) -> int:
+    """Cycles in which channels have work, over all of them: what they idle while others work is not theirs.
+
+    From the acceptance of a burst on, a channel is busy until all that it has accepted is complete. The ``latency`` of
+    the first burst of such a period is no service.
+    """
+    order = np.lexsort((run.accepted_cycle, channel))
+    of, accepted = channel[order], run.accepted_cycle[order]
+    offset = of * (int(run.completion_cycle.max()) + 1)  # one channel after the other on one time line
+    done = np.maximum.accumulate(run.completion_cycle[order] + offset) - offset
+    begins = np.ones(of.size, dtype=bool)
+    begins[1:] = (of[1:] != of[:-1]) | (accepted[1:] > done[:-1])
+    ends = np.append(begins[1:], True)
+    return int((done[ends] - accepted[begins] - latency).sum())
 
 
 @cache
