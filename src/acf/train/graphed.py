@@ -1,6 +1,6 @@
 """A training step as a CUDA graph, replayed without the host; a second graph scores and moves blocks."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 
 import torch
@@ -9,6 +9,7 @@ from torch import Tensor
 from acf.errors import TopologyError
 from acf.train.captured_move import CapturedMove
 from acf.train.controller import TopologyController
+from acf.train.optimizers import Optimizer, listed
 
 EAGER_STEPS = 3
 """Steps that run before the capture, so that optimizer state exists and every kernel is compiled and tuned."""
@@ -17,7 +18,8 @@ EAGER_STEPS = 3
 class GraphedStep:
     """Forward, loss, backward and optimizer step, captured and replayed; steps that move blocks have a second graph.
 
-    ``loss_fn(*batch)`` returns the loss; it may call a `torch.compile`d model. The first steps run eagerly and train
+    ``loss_fn(*batch)`` returns the loss; it may call a `torch.compile`d model. ``optimizer`` may be a list, which steps
+    in that order. The first steps run eagerly and train
     like any other; one of them scores absent blocks without effect, so that the first move finds its kernels tuned.
     Batches must keep shape, dtype and device, and learning rates must be tensors (``lr=torch.tensor(0.1)``), or the
     graph would keep the rate of the moment it was captured. On a CPU every step is eager.
@@ -31,11 +33,11 @@ class GraphedStep:
     def __init__(
         self,
         loss_fn: Callable[..., Tensor],
-        optimizer: torch.optim.Optimizer,
+        optimizer: Optimizer | Sequence[Optimizer],
         topology: TopologyController | None = None,
     ) -> None:
         self.loss_fn = loss_fn
-        self.optimizer = optimizer
+        self.optimizers = listed(optimizer)
         self.topology = topology
         self.eager_steps = 0
         self._plain: _Capture | None = None
@@ -58,10 +60,8 @@ class GraphedStep:
         self.eager_steps += 1
         if self.topology is not None and self.eager_steps == EAGER_STEPS and not self.topology.scores_next:
             self.topology.rehearse()
-        self.optimizer.zero_grad(set_to_none=True)
-        loss = self.loss_fn(*batch)
-        loss.backward()  # type: ignore[no-untyped-call]
-        self.optimizer.step()
+        self._zero_grad()
+        loss = self._train(batch)
         return loss.detach()
 
     def _move(self, batch: tuple[Tensor, ...]) -> Tensor:
@@ -79,19 +79,29 @@ class GraphedStep:
         return loss
 
     def _capture(self, batch: tuple[Tensor, ...], move: CapturedMove | None) -> "_Capture":
-        _require_tensor_rates(self.optimizer)
+        for optimizer in self.optimizers:
+            _require_tensor_rates(optimizer)
         static = tuple(tensor.clone() for tensor in batch)
-        self.optimizer.zero_grad(set_to_none=True)
+        self._zero_grad()
         torch.cuda.synchronize()
         graph = torch.cuda.CUDAGraph()
         other = self._plain or self._moving
         with self._uncounted(), torch.cuda.graph(graph, pool=other.graph.pool() if other else None):
-            loss = self.loss_fn(*static)
-            loss.backward()  # type: ignore[no-untyped-call]
-            self.optimizer.step()
+            loss = self._train(static)
             if move is not None:
                 move.record()
         return _Capture(graph, static, loss.detach(), move)
+
+    def _zero_grad(self) -> None:
+        for optimizer in self.optimizers:
+            optimizer.zero_grad(set_to_none=True)
+
+    def _train(self, batch: tuple[Tensor, ...]) -> Tensor:
+        loss = self.loss_fn(*batch)
+        loss.backward()  # type: ignore[no-untyped-call]
+        for optimizer in self.optimizers:
+            optimizer.step()
+        return loss
 
     def _uncounted(self) -> AbstractContextManager[None]:
         """A captured step does not run, so the controller must not count it."""
@@ -114,7 +124,7 @@ class _Capture:
         return self.loss
 
 
-def _require_tensor_rates(optimizer: torch.optim.Optimizer) -> None:
+def _require_tensor_rates(optimizer: Optimizer) -> None:
     for group in optimizer.param_groups:
         if not isinstance(group["lr"], Tensor):
             raise TopologyError(
