@@ -16,7 +16,7 @@ from acf.nn import (
 )
 from acf.sparse import conv_weight_to_matrix
 
-HALF = BlockSparsity(sparsity=0.5, block=4)
+HALF = BlockSparsity(sparsity=0.5, block=4, rescale=False)
 
 
 class Residual(nn.Module):
@@ -71,7 +71,7 @@ def test_linear_and_convolution_layers_are_replaced_in_place_at_every_depth():
 def test_the_blocks_of_a_linear_layer_that_stay_are_those_of_greatest_norm_with_their_values(block):
     model = nn.Sequential(nn.Linear(16, 24))
     weight = model[0].weight.detach().clone()
-    spec = BlockSparsity(sparsity=0.75, block=block)
+    spec = BlockSparsity(sparsity=0.75, block=block, rescale=False)
     sparsify_(model, spec)
     layer, (height, width) = model[0], spec.block_shape
     tiles = weight.unfold(0, height, height).unfold(1, width, width)
@@ -86,7 +86,7 @@ def test_the_blocks_of_a_linear_layer_that_stay_are_those_of_greatest_norm_with_
 def test_the_blocks_of_a_convolution_that_stay_are_those_of_greatest_norm():
     model = nn.Sequential(nn.Conv2d(8, 8, 3))
     matrix = conv_weight_to_matrix(model[0].weight.detach())
-    sparsify_(model, BlockSparsity(sparsity=0.75, block=4))
+    sparsify_(model, BlockSparsity(sparsity=0.75, block=4, rescale=False))
     norms = matrix.unfold(0, 4, 4).unfold(1, 4, 4).square().sum((2, 3))
     threshold = norms.flatten().sort().values[-9]
     assert torch.equal(model[0].mask(), norms >= threshold)

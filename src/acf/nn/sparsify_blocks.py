@@ -1,8 +1,8 @@
 """Block sparsity: replacing a model's dense layers by block-sparse ones, in place."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from math import prod
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -11,6 +11,8 @@ from acf.errors import SparsityError
 from acf.masks import LayerShape, kept_blocks, top_blocks
 from acf.nn.block_layer import BlockSparseLayer
 from acf.nn.block_spec import BlockSparsity
+from acf.nn.calibration import Batch, input_norms
+from acf.nn.freshness import are_fresh
 from acf.nn.kind import LayerKind
 from acf.nn.replace import (
     FilterFn,
@@ -29,10 +31,12 @@ def sparsify_blocks(
     spec: BlockSparsity,
     filter_fn: FilterFn | None,
     densities: Mapping[str, float] | None = None,
+    calibration: Batch | None = None,
 ) -> SparsitySummary:
     """Keep the weight blocks of greatest norm, as `acf.sparsify_` does for a `BlockSparsity`.
 
-    ``densities`` by layer take the place of the Spec's sparsity and distribution.
+    ``densities`` by layer take the place of the Spec's sparsity and distribution. With a ``calibration`` batch, the
+    norms are those of weights times the root mean square of the input they meet.
     """
     require_container(model, BlockSparseLayer)
     chosen, left_dense = choose_layers(model, spec, filter_fn)
@@ -48,12 +52,26 @@ def sparsify_blocks(
         counts = dict(zip(chosen, kept_blocks(shapes, spec.sparsity, spec.distribution), strict=True))
     else:
         counts = {shape.name: max(1, round(densities[shape.name] * shape.block_count)) for shape in shapes}
+    inputs = {} if calibration is None else input_norms(model, calibration, chosen, layouts)
+    rescales = _rescales(spec, chosen.values(), is_trained=calibration is not None)
     sparse = {
-        name: _make_sparse(dense, kind, layouts[name], counts[name], spec) for name, (dense, kind) in chosen.items()
+        name: _make_sparse(dense, kind, _Choice(layouts[name], counts[name], inputs.get(name)), spec)
+        for name, (dense, kind) in chosen.items()
+    }
+    scales = {
+        name: _keep_sum_of_squares(layer, chosen[name][1].weight_matrix(chosen[name][0])) if rescales else 1.0
+        for name, layer in sparse.items()
     }
     replace_layers(model, {chosen[name][0]: layer for name, layer in sparse.items()})
     model.register_load_state_dict_pre_hook(check_checkpoint)  # type: ignore[no-untyped-call]
-    return summary_of(model, (summarize(name, layer) for name, layer in sparse.items()), left_dense)
+    return summary_of(model, (summarize(name, layer, scales[name]) for name, layer in sparse.items()), left_dense)
+
+
+def _rescales(spec: BlockSparsity, layers: Iterable[tuple[nn.Module, LayerKind]], is_trained: bool) -> bool:
+    """Whether to rescale what stays: as the spec says, else if all of the weights are as they were initialised."""
+    if spec.init == "dense" or spec.rescale is not None:
+        return spec.init != "dense" and bool(spec.rescale)
+    return not is_trained and are_fresh(kind.weight_matrix(dense) for dense, kind in layers)
 
 
 def _refuse_hooked(weights: Mapping[str, Tensor]) -> None:
@@ -96,34 +114,43 @@ def layout_of(name: str, module: nn.Module, kind: LayerKind, spec: BlockSparsity
     return BlockLayout(outputs, inputs * prod(kernel), height, width)
 
 
-def _make_sparse(
-    dense: nn.Module, kind: LayerKind, layout: BlockLayout, count: int, spec: BlockSparsity
-) -> BlockSparseLayer:
-    """The sparse layer that keeps the ``count`` blocks of greatest l2 norm, or all of them for a dense start."""
+class _Choice(NamedTuple):
+    """Which blocks of a layer stay: how many, and the input norms ``[cols]`` that weigh them, if known."""
+
+    layout: BlockLayout
+    count: int
+    input_norms: Tensor | None
+
+
+def _make_sparse(dense: nn.Module, kind: LayerKind, choice: _Choice, spec: BlockSparsity) -> BlockSparseLayer:
+    """The sparse layer that keeps the blocks of greatest l2 norm, or all of them for a dense start."""
+    layout, count, inputs = choice
     balanced, starts_dense = spec.distribution == "balanced", spec.init == "dense"
     matrix = kind.weight_matrix(dense)
     # On the meta device nothing can be ranked: any mask of this many blocks gives the shapes, a checkpoint the places.
     grid = (layout.grid_rows, layout.grid_cols)
-    norms = torch.ones(grid, device="cpu") if matrix.is_meta else layout.block_norms(matrix)
+    weighed = matrix if inputs is None else matrix.float() * inputs.to(matrix.device)
+    norms = torch.ones(grid, device="cpu") if matrix.is_meta else layout.block_norms(weighed)
     mask = top_blocks(norms, layout.block_count if starts_dense else count, balanced)
     layer = kind.block_sparse(dense, layout, mask)
     layer.target_blocks, layer.balanced, layer.starts_dense = count, balanced, starts_dense
-    if spec.rescale:
-        _keep_sum_of_squares(layer, matrix)
     layer.weight.requires_grad_(cast(nn.Parameter, dense.weight).requires_grad)
     return layer.train(dense.training)
 
 
 @torch.no_grad()
-def _keep_sum_of_squares(layer: BlockSparseLayer, matrix: Tensor) -> None:
-    """Scale the blocks that stay so that their squares sum to those of the dense ``matrix``.
+def _keep_sum_of_squares(layer: BlockSparseLayer, matrix: Tensor) -> float:
+    """Scale the blocks that stay so that their squares sum to those of the dense ``matrix``; the factor.
 
     The output of a layer has the variance of its inputs times that sum, over the number of outputs. For blocks of
     equal norm the factor is density ** -0.5; single weights, of which the greatest stay, need less.
     """
-    kept = frobenius_norms(layer.weight, dim=(0, 1, 2))
-    factor = torch.where(kept > 0.0, frobenius_norms(matrix, dim=(0, 1)) / kept, 1.0)
-    layer.weight.mul_(factor.to(layer.weight.dtype))
+    kept = 0.0 if matrix.is_meta else float(frobenius_norms(layer.weight, dim=(0, 1, 2)))
+    if layer.density == 1.0 or kept == 0.0:
+        return 1.0
+    factor = float(frobenius_norms(matrix, dim=(0, 1))) / kept
+    layer.weight.mul_(factor)
+    return factor
 
 
 def check_checkpoint(model: nn.Module, state_dict: dict[str, Any], prefix: str, *_: Any) -> None:
