@@ -64,6 +64,13 @@ class BlockSparseLayer(SparseLayer):
     @property
     def topology(self) -> BlockTopology:
         """The coordinates and indices of the packed blocks, as the ops take them; refused if they fit no weight."""
+        # TorchDynamo takes the public function for False, so the flag behind it is read, too.
+        flagged = hasattr(torch.onnx, "_flags") and torch.onnx._flags._is_onnx_exporting
+        if flagged or torch.onnx.is_in_onnx_export():
+            raise TopologyError(
+                f"ONNX has no block-sparse product for {type(self).__name__}; export a dense copy, "
+                "acf.densify_(copy.deepcopy(model)), which computes the same, or keep the blocks with torch.export.save"
+            )
         if self._topology_missing:
             raise TopologyError(
                 f"{type(self).__name__} was made on the meta device and has no topology yet; load a state_dict of the "
