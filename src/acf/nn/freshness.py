@@ -37,7 +37,7 @@ def is_fresh(matrix: Tensor) -> bool:
         return True
     rows, cols = (sqrt(size) for size in values.shape)
     edge, width = (rows + cols) ** 2, (rows + cols) * (1.0 / rows + 1.0 / cols) ** (1.0 / 3.0)
-    return _largest_square(values) / mean_square < edge + EDGE_WIDTHS * width
+    return bool(_largest_square(values) / mean_square < edge + EDGE_WIDTHS * width)
 
 
 def _largest_square(matrix: Tensor) -> float:

@@ -118,7 +118,7 @@ class _Choice(NamedTuple):
     """Which blocks of a layer stay: how many, and the input norms ``[cols]`` that weigh them, if known."""
 
     layout: BlockLayout
-    count: int
+    kept_blocks: int
     input_norms: Tensor | None
 
 
