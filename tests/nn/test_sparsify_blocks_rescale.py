@@ -70,6 +70,14 @@ def test_trained_weights_keep_their_values_by_default():
     assert torch.equal(model[0].weight_matrix(), dense * mask)
 
 
+def test_a_fresh_layer_is_not_rescaled_beside_a_trained_one_that_stays_dense():
+    model = deep_model(depth=2)
+    with torch.no_grad():
+        model[2].weight += 0.05  # one direction far above the others, as training adds it
+    summary = sparsify_(model, BlockSparsity(0.9, block=16), filter_fn=lambda _, name: name == "0")
+    assert summary.sparse[0].scale == 1.0
+
+
 def test_a_dense_start_keeps_the_values():
     model = deep_model(depth=1)
     dense = model[0].weight.detach().clone()

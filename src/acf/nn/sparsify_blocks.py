@@ -1,6 +1,6 @@
 """Block sparsity: replacing a model's dense layers by block-sparse ones, in place."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from math import prod
 from typing import Any, NamedTuple, cast
 
@@ -14,6 +14,7 @@ from acf.nn.block_spec import BlockSparsity
 from acf.nn.calibration import Batch, input_norms
 from acf.nn.freshness import are_fresh
 from acf.nn.kind import LayerKind
+from acf.nn.kinds import dense_kind_of
 from acf.nn.replace import (
     FilterFn,
     choose_dense_layers,
@@ -53,7 +54,7 @@ def sparsify_blocks(
     else:
         counts = {shape.name: max(1, round(densities[shape.name] * shape.block_count)) for shape in shapes}
     inputs = {} if calibration is None else input_norms(model, calibration, chosen, layouts)
-    rescales = _rescales(spec, chosen.values(), is_trained=calibration is not None)
+    rescales = _rescales(spec, model, is_trained=calibration is not None)
     sparse = {
         name: _make_sparse(dense, kind, _Choice(layouts[name], counts[name], inputs.get(name)), spec)
         for name, (dense, kind) in chosen.items()
@@ -67,11 +68,16 @@ def sparsify_blocks(
     return summary_of(model, (summarize(name, layer, scales[name]) for name, layer in sparse.items()), left_dense)
 
 
-def _rescales(spec: BlockSparsity, layers: Iterable[tuple[nn.Module, LayerKind]], is_trained: bool) -> bool:
-    """Whether to rescale what stays: as the spec says, else if all of the weights are as they were initialised."""
+def _rescales(spec: BlockSparsity, model: nn.Module, is_trained: bool) -> bool:
+    """Whether to rescale what stays: as the spec says, else if all weights of the model are as they were initialised.
+
+    Layers that stay dense are looked at, too: a trained convolution may look fresh where the classifier does not.
+    """
     if spec.init == "dense" or spec.rescale is not None:
         return spec.init != "dense" and bool(spec.rescale)
-    return not is_trained and are_fresh(kind.weight_matrix(dense) for dense, kind in layers)
+    kinds = ((module, dense_kind_of(module)) for module in model.modules())
+    known = ((module, kind) for module, kind in kinds if kind is not None and kind.is_plain(module))
+    return not is_trained and are_fresh(kind.weight_matrix(module) for module, kind in known)
 
 
 def _refuse_hooked(weights: Mapping[str, Tensor]) -> None:
