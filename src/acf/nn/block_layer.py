@@ -64,9 +64,7 @@ class BlockSparseLayer(SparseLayer):
     @property
     def topology(self) -> BlockTopology:
         """The coordinates and indices of the packed blocks, as the ops take them; refused if they fit no weight."""
-        # TorchDynamo takes the public function for False, so the flag behind it is read, too.
-        flagged = hasattr(torch.onnx, "_flags") and torch.onnx._flags._is_onnx_exporting
-        if flagged or torch.onnx.is_in_onnx_export():
+        if _is_exporting_onnx():
             raise TopologyError(
                 f"ONNX has no block-sparse product for {type(self).__name__}; export a dense copy, "
                 "acf.densify_(copy.deepcopy(model)), which computes the same, or keep the blocks with torch.export.save"
@@ -323,3 +321,9 @@ def check_version(metadata: dict[str, Any], layer: BlockSparseLayer, prefix: str
             f"{prefix.removesuffix('.')} was saved in format {version} of block-sparse layers, this release of acf "
             f"reads formats up to {layer._version}; update acf"
         )
+
+
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def _is_exporting_onnx() -> bool:
+    """Whether `torch.onnx.export` runs; called for its value where TorchDynamo would take the function for False."""
+    return torch.onnx.is_in_onnx_export()
