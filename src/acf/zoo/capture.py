@@ -96,7 +96,11 @@ def captured_steps(spec: CaptureSpec, data: LabelledData) -> Iterator[CapturedSt
     """Train with AdamW at a constant rate and yield every captured step; the last follows the last training step."""
     model = build_model(spec)
     if spec.sparsity:
-        sparsify_(model, BlockSparsity(spec.sparsity, block=spec.block), lambda module, _: _divides(module, spec.block))
+        sparsify_(
+            model,
+            BlockSparsity(spec.sparsity, block=spec.block, rescale=False),
+            lambda module, _: _divides(module, spec.block),
+        )
     optimizer = torch.optim.AdamW(model.parameters(), lr=spec.learning_rate)
     if spec.sparsity and spec.steps:
         attach(model, optimizer, BlockDST(total_steps=spec.steps, every=max(1, spec.steps // 5)))
