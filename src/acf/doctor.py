@@ -132,7 +132,7 @@ def _semi_structured() -> Finding:
 
     if not torch.cuda.is_available():
         return Finding("2:4 products", False, "no GPU", "NMSparsity(2, 4) trains through masked dense products")
-    library, reason = describe_layer(torch.device("cuda", 0), (0, 0))
+    library, reason = describe_layer(torch.device("cuda", 0), (1 << 14, 1 << 14))
     if not library:
         return Finding("2:4 products", False, reason, "NMSparsity(2, 4) trains through masked dense products")
     consequence = "linear layers of NMSparsity(2, 4) run on sparse tensor cores in float16 and bfloat16"

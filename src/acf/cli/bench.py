@@ -28,7 +28,10 @@ def kernels(
     device: Annotated[str, typer.Option(help="cpu, cuda, or auto: cuda where torch can use one.")] = "auto",
     out: Annotated[Path, typer.Option(help="Folder for the record and the roofline.")] = Path("runs/bench"),
     sections: Annotated[
-        str, typer.Option(help="CUDA: of correctness, layers, bias, narrow, norms, conv, overhead, steps.")
+        str,
+        typer.Option(
+            help="CUDA: correctness, layers, bias, narrow, norms, conv, overhead, steps, experts, two_four."
+        ),
     ] = "correctness,layers,norms,conv,overhead,steps",
     as_json: Json = False,
 ) -> None:

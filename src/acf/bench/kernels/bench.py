@@ -19,7 +19,7 @@ from acf.options import option
 from acf.terminal import progress, show
 
 KINDS = ("linear", "conv", "step")
-SECTIONS = ("correctness", "layers", "norms", "conv", "overhead", "steps", "bias", "narrow")
+SECTIONS = ("correctness", "layers", "norms", "conv", "overhead", "steps", "bias", "narrow", "experts", "two_four")
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 T = TypeVar("T")
