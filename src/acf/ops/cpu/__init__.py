@@ -1,6 +1,6 @@
 """CPU kernels of the block-sparse ops: C++ (`acf/ops/native`), built on first use and called through ctypes."""
 
-from acf.ops import conv, linear
+from acf.ops import conv, linear, mlp
 from acf.ops.cpu import kernels
 from acf.ops.observe import observed
 
@@ -13,6 +13,8 @@ def register() -> None:
     linear.block_linear_input_grad.register_kernel("cpu", kernels.block_linear_input_grad)
     linear.block_linear_weight_grad.register_kernel("cpu", observed(kernels.block_linear_weight_grad))
     linear.linear_gradient_norms.register_kernel("cpu", kernels.block_gradient_norms)
+    mlp.block_linear_activation.register_kernel("cpu", kernels.block_linear_activation)
+    mlp.block_linear_scaled_input_grad.register_kernel("cpu", kernels.block_linear_scaled_input_grad)
     conv.block_conv2d_forward.register_kernel("cpu", kernels.block_conv2d)
     conv.block_conv2d_input_grad.register_kernel("cpu", kernels.block_conv2d_input_grad)
     conv.block_conv2d_weight_grad.register_kernel("cpu", observed(kernels.block_conv2d_weight_grad))
