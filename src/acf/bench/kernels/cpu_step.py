@@ -129,7 +129,7 @@ def measure_cpu_step(spec: CpuStepSpec, batch: int | None = None) -> CpuStep:
     """Time the four ways in turn, ``spec.rounds`` times, then profile the better dense and the better sparse one."""
     batch = batch or CPU_STEP_BATCHES[spec.network]
     torch.manual_seed(0)
-    steps = {}
+    steps: dict[str, Callable[[], None]] = {}
     for kind in ("dense", "sparse"):
         model = _model(spec, sparse=kind == "sparse")
         steps |= {f"{kind} eager": _step(model, model, spec, batch)}
