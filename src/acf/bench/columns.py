@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from acf.bench.epochs.figures import EpochFigures
     from acf.bench.fabric.comparison import PlayedStep
     from acf.bench.kernels.cpu import KernelRatios, StepRatio
+    from acf.bench.kernels.cpu_step import CpuStep
     from acf.bench.simulators import SimulatorTiming
     from acf.bench.traces import TraceFigures
     from acf.bench.tracking.recording import Tracked
@@ -241,6 +242,57 @@ STEP_RATIOS: "tuple[Column[StepRatio], ...]" = (
 def step_ratio_table(steps: "Sequence[StepRatio]") -> Table:
     """Speedup of whole training steps over dense ones."""
     return terminal_table(STEP_RATIOS, steps, "whole training step: forward, loss, backward, AdamW")
+
+
+_MILLISECONDS = Format(lambda seconds: f"{1e3 * seconds:.0f} ms")
+_SPREAD = Format(
+    lambda times: f"{1e3 * times.median:.0f} ({1e3 * times.best:.0f} to {1e3 * max(times.seconds):.0f}) ms"
+)
+
+CPU_STEPS: "tuple[Column[CpuStep], ...]" = (
+    Column("network", "network, images", lambda step: f"{step.spec.network}, {step.batch}"),
+    Column("block", "block", lambda step: step.spec.block, _NUMBER),
+    Column("sparsity", "sparsity", lambda step: step.spec.sparsity, _WHOLE_PERCENT),
+    Column("dtype", "dtype", lambda step: step.spec.dtype, _NUMBER),
+    Column("instructions", "instructions", lambda step: step.spec.instructions or step.instructions, _NUMBER),
+    *(
+        Column(way.replace(" ", "_"), way, lambda step, way=way: step.times[way], _SPREAD)  # type: ignore[misc]
+        for way in ("dense eager", "dense compiled", "sparse eager", "sparse compiled")
+    ),
+    Column("ratio", "ratio", lambda step: step.ratio, RATIO, "better dense over better sparse, medians"),
+    Column("best_ratio", "best ratio", lambda step: step.best_ratio, RATIO, "the same of best times"),
+)
+"""`acf bench kernels --kinds network`: one row for each network, whole training steps."""
+
+
+def cpu_step_table(steps: "Sequence[CpuStep]") -> Table:
+    """Speedup of whole training steps over the better of eager and compiled dense ones."""
+    note = "median (best to worst round); ratios of the better dense over the better sparse, by medians and best times"
+    return terminal_table(CPU_STEPS, steps, "whole training step: forward, loss, backward, AdamW", note)
+
+
+def _part(kind: str, name: str) -> "Callable[[CpuStep], float]":
+    return lambda step: step.parts[kind][name]
+
+
+CPU_STEP_PARTS: "tuple[Column[CpuStep], ...]" = (
+    Column("network", "network", lambda step: step.spec.network),
+    *(
+        Column(f"{kind}_{name}".replace(" ", "_"), f"{kind}: {name}", _part(kind, name), _MILLISECONDS)
+        for kind, names in (
+            ("dense", ("dense products", "attention", "optimizer", "rest")),
+            ("sparse", ("sparse products", "dense products", "attention", "optimizer", "rest")),
+        )
+        for name in names
+    ),
+    Column("amdahl_bound", "bound", lambda step: step.amdahl_bound, RATIO, "Amdahl: all but sparse products as dense"),
+)
+"""`acf bench kernels --kinds network`: where the time of the better dense and the better sparse step goes."""
+
+
+def cpu_step_part_table(steps: "Sequence[CpuStep]") -> Table:
+    """Seconds of a step by part, and the ratio that Amdahl's law allows if only the sparse products get faster."""
+    return terminal_table(CPU_STEP_PARTS, steps, "where the time goes", "bound: all but sparse products as in dense")
 
 
 SIMULATOR: "tuple[Column[SimulatorTiming], ...]" = (

@@ -29,9 +29,7 @@ def kernels(
     out: Annotated[Path, typer.Option(help="Folder for the record and the roofline.")] = Path("runs/bench"),
     sections: Annotated[
         str,
-        typer.Option(
-            help="CUDA: correctness, layers, bias, narrow, norms, conv, overhead, steps, experts, two_four."
-        ),
+        typer.Option(help="CUDA: correctness, layers, bias, narrow, norms, conv, overhead, steps, experts, two_four."),
     ] = "correctness,layers,norms,conv,overhead,steps",
     as_json: Json = False,
 ) -> None:

@@ -67,7 +67,7 @@ class CaptureSpec:
             return
         if self.image_size < _SMALLEST_IMAGE:
             raise DataError(f"image size {self.image_size} is below {_SMALLEST_IMAGE}; use {_SMALLEST_IMAGE} or more")
-        if self.model == "vit-b16" and self.image_size % _VIT_PATCH:
+        if self.model.startswith("vit-") and self.image_size % _VIT_PATCH:
             raise DataError(
                 f"image size {self.image_size} does not divide into patches of {_VIT_PATCH}; use a multiple of it"
             )

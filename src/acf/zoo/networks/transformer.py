@@ -9,6 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from acf.nn import FusedSequential
+
 VOCABULARY = 37_000
 """Shared source and target vocabulary, about 37,000 tokens: Vaswani et al., 2017, section 5.1."""
 
@@ -61,9 +63,9 @@ class Attention(nn.Module):
         return tokens.reshape(batch, length, self.heads, width // self.heads).transpose(1, 2)
 
 
-def feed_forward(width: int) -> nn.Sequential:
+def feed_forward(width: int) -> FusedSequential:
     """Two linear layers around a GELU, four times as wide within."""
-    return nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
+    return FusedSequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
 
 
 class EncoderLayer(nn.Module):
