@@ -212,5 +212,5 @@ TOTALS = (
 def _total(parts: Iterable[dict[str, float]]) -> dict[str, float]:
     total = Counter[str]()
     for part in parts:
-        total.update(part)  # type: ignore[arg-type]
+        total.update(part)
     return dict(total)
