@@ -54,8 +54,16 @@ class ComparisonSpec:
     def steps(self) -> list[StepSpec]:
         """One step for each sparsity."""
         examples = self.examples or EXAMPLES.get(self.network, 1)
-        shared = {"gradient_zeros": self._gradient_zeros, "sequence": self.sequence, "projection": self.projection}
-        return [StepSpec(self.network, examples, sparsity, self.block, **shared) for sparsity in self.sparsities]
+        step = StepSpec(
+            self.network,
+            examples,
+            0.0,
+            self.block,
+            gradient_zeros=self._gradient_zeros,
+            sequence=self.sequence,
+            projection=self.projection,
+        )
+        return [replace(step, sparsity=sparsity) for sparsity in self.sparsities]
 
     @property
     def _gradient_zeros(self) -> float | None:

@@ -10,7 +10,6 @@
 Blocks are counted as tiles of the fabric. Clearing the optimizer's state of regrown blocks is not counted.
 """
 
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from math import ceil
@@ -22,13 +21,16 @@ from acf.sim.result import OpResult, Result
 from acf.sim.simulate import simulate
 from acf.trace import BitTensor, Trace, TracedOp
 
-UPDATE_PARTS = ("norms", "absent_gradients", "selection", "controller")
-"""What an update consists of, in order."""
+LAYER_PARTS = ("norms", "absent_gradients", "selection")
+"""Parts of an update that are counted layer by layer; the controller's cycles come with the step that was played."""
 
 
 @dataclass(frozen=True)
 class UpdateCost:
-    """One update of all block-sparse layers, every ``every_steps``: by part of `UPDATE_PARTS`."""
+    """One update of all block-sparse layers, every ``every_steps``, by part: `LAYER_PARTS` and "controller".
+
+    The controller's energy is not among ``energy_j``: every step's result has its share, as "control".
+    """
 
     cycles: dict[str, int]
     energy_j: dict[str, float]
@@ -59,19 +61,21 @@ def update_cost(traces: Iterable[Trace], fabric: AdaptiveFabric, result: Result)
 
     ``result`` is the step of ``traces`` played on ``fabric``: it has the controller's cycles.
     """
-    cycles, energy = Counter[str](), Counter[str]()
-    for trace in traces:
-        for op in trace.ops:
-            if op.phase == "weight_grad" and op.needed is not None:
-                _add_layer(trace, op, fabric, (cycles, energy))
-    if not cycles:
+    layers = [
+        _layer_cost(trace, op, fabric)
+        for trace in traces
+        for op in trace.ops
+        if op.phase == "weight_grad" and op.needed is not None
+    ]
+    if not layers:
         return None
     every = fabric.topology_every_steps
-    cycles["controller"] = every * sum(op.other_cycles for op in result.ops)
-    for part in ("selection", "controller"):
-        energy[part] += every * control_j(fabric, cycles[part])  # type: ignore[assignment]
-    by_part = ({part: total[part] for part in UPDATE_PARTS} for total in (cycles, energy))
-    return UpdateCost(*by_part, every_steps=every)
+    controller = every * sum(op.other_cycles for op in result.ops)
+    return UpdateCost(
+        cycles={part: sum(layer.cycles[part] for layer in layers) for part in LAYER_PARTS} | {"controller": controller},
+        energy_j={part: sum(layer.energy_j[part] for layer in layers) for part in LAYER_PARTS},
+        every_steps=every,
+    )
 
 
 def sort_cycles(scores: int, fan_in: int) -> int:
@@ -86,20 +90,29 @@ def sort_cycles(scores: int, fan_in: int) -> int:
     return passes * scores
 
 
-def _add_layer(trace: Trace, op: TracedOp, fabric: AdaptiveFabric, totals: "tuple[Counter[str], Counter[str]]") -> None:
-    cycles, energy = totals
+def _layer_cost(trace: Trace, op: TracedOp, fabric: AdaptiveFabric) -> UpdateCost:
+    """The update of one layer but for the controller."""
     unit = fabric.vector_unit
     present = trace.tensors[str(op.needed)]
     absent = present.size - present.nonzeros
     blocks = ceil(present.size / fabric.tile**2)
     present_blocks = round(blocks * present.nonzeros / present.size)
     gradients = _absent_gradients(trace, op, fabric)
-    cycles["norms"] += ceil(present.nonzeros / unit.lanes)
-    cycles["absent_gradients"] += max(gradients.cycles, ceil(absent / unit.lanes))
-    cycles["selection"] += sort_cycles(present_blocks, fabric.tile) + sort_cycles(blocks - present_blocks, fabric.tile)
+    sorting = sort_cycles(present_blocks, fabric.tile) + sort_cycles(blocks - present_blocks, fabric.tile)
     value_pj = unit.operation_pj + unit.value_bytes * unit.sram_read_pj_per_byte
-    energy["norms"] += present.nonzeros * value_pj * 1e-12  # type: ignore[assignment]
-    energy["absent_gradients"] += sum(gradients.energy_j.values()) + absent * unit.operation_pj * 1e-12  # type: ignore[assignment]
+    return UpdateCost(
+        cycles={
+            "norms": ceil(present.nonzeros / unit.lanes),
+            "absent_gradients": max(gradients.cycles, ceil(absent / unit.lanes)),
+            "selection": sorting,
+        },
+        energy_j={
+            "norms": present.nonzeros * value_pj * 1e-12,
+            "absent_gradients": sum(gradients.energy_j.values()) + absent * unit.operation_pj * 1e-12,
+            "selection": fabric.topology_every_steps * control_j(fabric, sorting),
+        },
+        every_steps=fabric.topology_every_steps,
+    )
 
 
 def _absent_gradients(trace: Trace, op: TracedOp, fabric: AdaptiveFabric) -> OpResult:
