@@ -27,22 +27,23 @@ def demo_table(outcome: "DemoOutcome") -> Table:
         shown_in(DEMO, SUMMARY),
         summary_rows(outcome.results, outcome.records),
         "One training step, dense and block-sparse",
-        "speedup: over the dense run on the same architecture; utilisation: non-zero MACs / MAC slots",
+        "speedup: whole step over the dense run's on the same architecture; utilisation: non-zero MACs / MAC slots "
+        "of the products",
     )
 
 
 def result_table(result: "Result") -> Table:
     """Every operation of one result, and their sum."""
-    from acf.report.columns import OPERATION, operation_rows, whole_step_row
+    from acf.report.columns import OPERATION, operation_rows, total_rows
 
-    total = whole_step_row(result)
+    totals = total_rows(result)
     return terminal_table(
         shown_in(TERMINAL, OPERATION),
-        [*operation_rows(result), total],
+        [*operation_rows(result), *totals],
         f"{result.workload} on {result.architecture} "
         f"({si(result.clock_hz, 'Hz')}, {result.technology_nm} nm, {result.macs_per_cycle:,} MACs per cycle)",
         "\n".join(result.notes),
-        section=lambda row: row is total,
+        section=lambda row: row in totals,
     )
 
 
@@ -61,7 +62,7 @@ def comparison_table(results: "Sequence[Result]") -> Table:
         shown_in(COMPARE, SUMMARY),
         comparison_rows(results),
         f"{results[0].workload}: {len(results[0].ops)} operations",
-        f"speedup in seconds over {results[0].architecture}; peaks differ, see MACs per cycle and clock",
+        f"speedup of whole steps over {results[0].architecture}; peaks differ, see MACs per cycle and clock",
     )
 
 

@@ -326,11 +326,13 @@ def fabric_columns(played: "Sequence[PlayedStep]", fabric: str) -> "tuple[Column
     return (
         Column("step", "step", lambda each: f"{each.network} {each.sparsity:.0%}"),
         Column("machine", "machine", lambda each: each.machine),
-        Column("utilization", "utilisation", lambda each: each.utilization, SHARE),
-        Column("seconds", "products", lambda each: each.seconds, _SECONDS),
+        Column("step_utilization", "U", lambda each: each.step_utilization, SHARE),
+        Column("utilization", "U, products", lambda each: each.utilization, SHARE),
         Column("step_seconds", "whole step", lambda each: each.step_seconds, _SECONDS),
+        Column("seconds", "products", lambda each: each.seconds, _SECONDS),
         Column("energy_j", "energy", lambda each: each.energy_j, si_format("J")),
-        Column("faster", "faster", over_fabric(lambda each: each.seconds), rival_ratio),
+        Column("faster", "faster", over_fabric(lambda each: each.step_seconds), rival_ratio),
+        Column("products_faster", "products", over_fabric(lambda each: each.seconds), rival_ratio),
         Column("less_energy", "less energy", over_fabric(lambda each: each.energy_j), rival_ratio),
         Column(
             "most_lost",
@@ -347,9 +349,21 @@ def fabric_table(played: "Sequence[PlayedStep]", fabric: str) -> Table:
         fabric_columns(played, fabric),
         played,
         f"one training step on {fabric} and on machines of equal MACs, clock and DRAM (GPUs: whole cards)",
-        "faster, less energy: the fabric against the machine of the row, same step (aims against dense: 3-5x, 2-4x)\n"
-        "utilisation: effectual MACs / MAC slots of all products (aim above 80 % at 90 % sparsity)\n"
-        "whole step: with normalisation, activation, optimizer and mask updates, where the model has them",
+        "faster, less energy: whole steps on the fabric against the machine of the row; products: of products alone\n"
+        "U: effectual MACs / MAC slots of the whole step, and of its products (aim above 80 % at 90 % sparsity)\n"
+        "whole step: with normalisation, activation, softmax, residual, loss and optimizer, overlapped with products"
+        + "".join(f"\n{_update_line(each)}" for each in played if each.update),
+    )
+
+
+def _update_line(played: "PlayedStep") -> str:
+    """What Algorithm 1 costs a fabric, in words."""
+    update = played.update or {}
+    total = sum(update["cycles"].values())
+    parts = ", ".join(f"{part.replace('_', ' ')} {cycles / total:.1%}" for part, cycles in update["cycles"].items())
+    return (
+        f"{played.sparsity:.0%}: pruning and regrowing every {update['every_steps']} steps (Algorithm 1) takes "
+        f"{update['share_of_run']:.1%} of a run on top of the steps: {parts}"
     )
 
 

@@ -151,7 +151,7 @@ def fabric(
     from acf.terminal import progress, show
 
     with progress(visible=not as_json) as on_progress:
-        played = compare_steps(spec.steps, spec.on, spec.gpus, on_progress)
+        played = compare_steps(spec.steps, spec.on, spec.gpus, on_progress, spec.update)
     figures = [each.to_dict() for each in played]
     save_json(figures, save)
     if as_json:

@@ -9,7 +9,6 @@ import acf.sim
 from acf.lowering import Gemm, effectual_macs, lower_gemm
 from acf.sim.dram.spec import dram_spec
 from acf.sim.dram.sustained import sustained_bandwidth
-from acf.sim.fabric.runner import VECTOR_PASSES
 
 PATIENT = 1e15  # bytes per second: memory never makes compute wait
 SMALL = acf.sim.spec("acf-512", mesh_rows=2, mesh_columns=2, dram_pin_bytes_per_s=PATIENT)
@@ -91,12 +90,13 @@ def test_balancing_anew_beats_a_mapping_that_does_not_know_the_blocks() -> None:
     assert balanced.cycles < static.cycles
 
 
-def test_the_rest_of_the_step_is_timed_beside_the_products() -> None:
-    trace = trace_of(np.ones((64, 64)), np.ones((64, 64)))
-    result = acf.simulate(trace, "acf-512")
-    lanes = acf.sim.spec("acf-512").vector_lanes  # type: ignore[attr-defined]
-    assert result.step_cycles >= result.cycles + 64 * 64 * VECTOR_PASSES["forward"] / lanes
-    assert acf.simulate(trace, "tensorcore").step_cycles == acf.simulate(trace, "tensorcore").cycles
+def test_small_products_of_a_batch_fill_the_fabric_together() -> None:
+    bits = acf.trace.BitTensor.from_array(np.ones((64, 32, 32), dtype=bool))
+    op = acf.trace.TracedOp("scores", "forward", "a", "b", batched=True, weighted=False)
+    batch = acf.simulate(acf.Trace([op], {"a": bits, "b": bits}), "acf-512")
+    alone = acf.simulate(trace_of(np.ones((32, 32)), np.ones((32, 32))), "acf-512")
+    assert batch.ops[0].effectual_macs == batch.ops[0].dense_macs == 64 * 32**3
+    assert batch.utilization > 4 * alone.utilization
 
 
 def test_very_sparse_gradients_travel_shorter_by_columns_and_others_as_bits() -> None:

@@ -111,7 +111,9 @@ def _play_kept(before: Trace, after: Trace, rebalanced: Result, fabric: Adaptive
 
 def _totals(fabric: AdaptiveFabric, results: list[Result]) -> Figures:
     """Sums over layers; losses as fractions of all MAC slots."""
-    cycles, step_cycles = (sum(getattr(result, name) for result in results) for name in ("cycles", "step_cycles"))
+    cycles = sum(result.cycles for result in results)
+    controller = sum(op.other_cycles for result in results for op in result.ops)
+    step_cycles = sum(result.step_cycles for result in results) + controller
     lost: Counter[str] = Counter()
     for result in results:
         for reason, lost_cycles in result.stalls.items():

@@ -102,8 +102,8 @@ class TensorCore(AcceleratorSpec):
             "off chip; DRAM overlaps with compute; "
             f"{self.transposer_count} transposers give a group of {self.layout_values} x {self.layout_values} a cycle, "
             f"each of {self.memory_banks} banks {self.bank_blocks_per_cycle} blocks of {self.layout_values}.",
-            "Not modelled: reduction split over cores, bank conflicts of strided windows, normalisation, activation, "
-            "weight update.",
+            f"Vector work in {self.vector_lanes} lanes, overlapped with products. "
+            "Not modelled: reduction split over cores, bank conflicts of strided windows.",
         )
 
     @property

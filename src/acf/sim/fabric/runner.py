@@ -16,13 +16,6 @@ from acf.sim.fabric.topology_update import topology_update_cycles
 if TYPE_CHECKING:
     from acf.sim.fabric.spec import AdaptiveFabric
 
-VECTOR_PASSES: dict[str, int] = {"forward": 3, "input_grad": 4, "weight_grad": 8}
-"""Operations of the vector unit on every output value of a product, an assumption.
-
-forward: a normalisation's sums and its affine map, then the activation; input_grad: the activation's derivative, two
-sums and their combination; weight_grad: AdamW on every kept weight.
-"""
-
 
 def run_product(
     spec: "AdaptiveFabric", gemm: Gemm, product: TiledProduct, program: Program, dram_bytes: int
@@ -41,7 +34,7 @@ def run_product(
         effectual_macs=effectual,
         lost_slots=_lost_slots(spec, played, multiplied, effectual),
         energy_j=product_j(spec, program, multiplied) | {"control": control_j(spec, update_cycles)},
-        other_cycles=_vector_cycles(spec, gemm) + ceil(update_cycles / spec.topology_every_steps),
+        other_cycles=ceil(update_cycles / spec.topology_every_steps),
     )
 
 
@@ -67,9 +60,3 @@ def _lost_slots(spec: "AdaptiveFabric", played: Played, multiplied: int, effectu
     issued = lost.pop("work")
     beyond = "gated" if spec.skip == "gate" else "edge"
     return {beyond: issued - multiplied, "ineffectual": multiplied - effectual} | lost
-
-
-def _vector_cycles(spec: "AdaptiveFabric", gemm: Gemm) -> int:
-    """Cycles of the vector unit on the outputs of a product."""
-    kept = gemm.m * gemm.n if gemm.needed is None else int(gemm.needed.sum())
-    return ceil(kept * VECTOR_PASSES[gemm.phase] / spec.vector_lanes)

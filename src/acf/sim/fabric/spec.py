@@ -1,6 +1,7 @@
 """The Adaptive Compute Fabric as an accelerator: what it is made of, and what each part takes."""
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from math import ceil
 from typing import ClassVar
 
@@ -11,6 +12,7 @@ from acf.lowering.packing import lower_product
 from acf.lowering.tiled_product import tile_product
 from acf.sim.accelerator import AcceleratorSpec, ComputeCount
 from acf.sim.fabric import area
+from acf.sim.fabric.batch import block_diagonal, groups, pattern
 from acf.sim.fabric.play import ENGINES, DramPort
 from acf.sim.fabric.runner import run_product
 
@@ -24,8 +26,7 @@ class AdaptiveFabric(FabricShape, AcceleratorSpec):
     its rows and multiplies it with ``lanes`` values per cycle of the matching row of a parallel tile.
     ``docs/fabric.md`` describes the machine in full.
 
-    On-chip memory has banks of ``bank_bytes``. ``vector_lanes`` values per cycle, over all controllers, pass
-    normalisation, activation and optimizer. The topology is updated every ``topology_every_steps`` optimizer steps.
+    On-chip memory has banks of ``bank_bytes``. The topology is updated every ``topology_every_steps`` optimizer steps.
     ``engine`` "exact" steps every queue in every cycle and gives the same figures, slowly.
     """
 
@@ -33,7 +34,6 @@ class AdaptiveFabric(FabricShape, AcceleratorSpec):
 
     dram_latency_s: float
     bank_bytes: int
-    vector_lanes: int
     topology_every_steps: int
     engine: str
 
@@ -63,7 +63,7 @@ class AdaptiveFabric(FabricShape, AcceleratorSpec):
             f"{self.scus} SCUs of {self.lanes} MAC in {self.mesh_rows} x {self.mesh_columns} clusters at "
             f"{self.clock_hz / 1e6:.0f} MHz; {self.interconnect} interconnect, {self.balancer} balancer.",
             f"Assumed: energy per operation as published for {self.technology_nm} nm tensor cores, no FPGA's; "
-            f"{self.vector_lanes} vector lanes for what is no product, after each product and not overlapped; "
+            f"{self.vector_lanes} vector lanes for what is no product, overlapped with products; "
             f"blocks move every {self.topology_every_steps} steps.",
         )
 
@@ -100,6 +100,18 @@ class AdaptiveFabric(FabricShape, AcceleratorSpec):
         """The same when ``dram_bytes`` cross the pins meanwhile."""
         product = tile_product(gemm, self)
         return run_product(self, gemm, product, lower_product(product, self), dram_bytes)
+
+    def count_batch(self, gemms: Iterable[Gemm], dram_bytes: int) -> ComputeCount:
+        """Independent products of one shape, side by side on the fabric; groups that are alike are played once."""
+        counts: dict[tuple[int | bytes, ...], ComputeCount] = {}
+        total = ComputeCount(0, 0, 0)
+        for group in groups(gemms):
+            key = pattern(group)
+            if key not in counts:
+                played = self.count_with_dram(block_diagonal(group), dram_bytes * len(group))
+                counts[key] = replace(played, dense_macs=sum(gemm.dense_macs for gemm in group))
+            total += counts[key]
+        return total
 
     @property
     def area_mm2(self) -> dict[str, float]:
