@@ -281,7 +281,7 @@ class _Encoder:
         return words, flits
 
     def _operand(self, kind: int) -> tuple[list[int], dict[tuple[int, int, int], tuple[int, int]]]:
-        """Flits of a stored operand, and the first flit and packing of its tiles; nothing where lines store their own."""
+        """Flits of a stored operand, and first flit and packing of its tiles; nothing where lines store their own."""
         flits: list[int] = []
         stored: dict[tuple[int, int, int], tuple[int, int]] = {}
         if self.storage is None:

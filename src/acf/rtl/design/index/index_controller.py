@@ -1,89 +1,30 @@
 """The index-walking controller: reads a product's descriptor and index and makes the commands of every line.
 
-It runs output-stationary products whose output tiles are all kept; others it refuses (``is_refused``). A round is walked
-twice: first to find the last k_step of every cluster, which closes its bank, then to make commands. Blocks of a k_step
-come before the serial tiles that they meet, so a full command memory can never keep back what another line waits for.
+It runs output-stationary products whose output tiles are all kept; others it refuses (``is_refused``). A round is
+walked twice: first to find the last k_step of every cluster, which closes its bank, then to make commands. Blocks of a
+k_step come before the serial tiles that they meet, so a full command memory never keeps back what another line waits
+for.
 """
 
-from dataclasses import dataclass
-from typing import Any
-
-from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value
-from amaranth.lib import data
-from amaranth.lib.memory import Memory
-from amaranth.lib.wiring import Component, In, Out
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.utils import bits_for
 
-from acf.errors import RtlError
-from acf.lowering.descriptor import DESCRIPTOR_WORDS, FIELDS, VERSION
-from acf.rtl.design.fabric.sizes import ROUND_BITS, FabricSizes
-from acf.rtl.design.index.block_walker import BlockWalker, WalkerSpec
-from acf.rtl.design.index.owner_planner import OwnerPlanner
-from acf.rtl.design.index.prefix_sum import PrefixSum
+from acf.lowering.descriptor import DESCRIPTOR_WORDS, VERSION
+from acf.rtl.design.index.controller_units import ORDER_BITS, WORD_BITS, IndexSizes
+from acf.rtl.design.index.row_commands import RowCommands
 
-WORD_BITS = 32
-POSITIONS = 1 << (WORD_BITS - 1)
-"""Addresses from here on are answered with their own lower bits: the slots of blocks that are stored by k_tile."""
+__all__ = ["IndexController", "IndexSizes"]
 
-ORDER_BITS = 16
 REFUSED_FLAGS = ("split_k", "masked")
 
 
-@dataclass(frozen=True)
-class IndexSizes:
-    """The largest product of a controller: ``blocks`` of it, ``column_tiles`` output columns, ``depths`` k_tiles.
-
-    ``depths`` limits only what the controller plans itself; with stored owners a descriptor's 16 bits do.
-    """
-
-    fabric: FabricSizes
-    blocks: int = 4096
-    column_tiles: int = 256
-    depths: int = 64
-
-    def __post_init__(self) -> None:
-        for name in ("blocks", "column_tiles", "depths"):
-            if getattr(self, name) < 2:
-                raise RtlError(f"{name} {getattr(self, name)} of an index controller is less than 2; give more")
-
-    @property
-    def plans(self) -> bool:
-        """Whether the controller can share output columns itself: there must be mesh columns to choose from."""
-        return self.fabric.shape.mesh_columns > 1
-
-    @property
-    def command_bits(self) -> int:
-        """Bits of the wider kind of command."""
-        shape = self.fabric.shape
-        row, column = (shape.mesh_columns, True), (shape.mesh_rows, False)
-        return max(self.fabric.command(*each).size for each in (row, column))
-
-
-class IndexController(Component):
+class IndexController(RowCommands):
     """``start`` runs the product whose descriptor begins at word 0 of the memory, with its index behind it.
 
-    ``memory_data`` answers ``memory_address`` (in 32-bit words) one cycle later. A command is in ``word``, for ``line``,
-    while ``valid``; it is taken in a cycle in which ``ready`` of its line is 1. ``busy`` holds from the cycle after
-    ``start`` to the last command. ``is_refused``: the descriptor is none that this controller can run.
+    ``memory_data`` answers ``memory_address`` (in 32-bit words) one cycle later. While ``valid``, a command for
+    ``line`` is in ``word``; it is taken in a cycle in which ``ready`` of its line is 1. ``busy`` holds from the cycle
+    after ``start`` to the last command. ``is_refused``: the descriptor is none that this controller can run.
     """
-
-    def __init__(self, sizes: IndexSizes) -> None:
-        self.sizes = sizes
-        shape = sizes.fabric.shape
-        lines = shape.mesh_rows + shape.mesh_columns
-        super().__init__(
-            {
-                "start": In(1),
-                "memory_address": Out(WORD_BITS),
-                "memory_data": In(WORD_BITS),
-                "ready": In(lines),
-                "valid": Out(1),
-                "line": Out(bits_for(lines - 1)),
-                "word": Out(sizes.command_bits),
-                "busy": Out(1),
-                "is_refused": Out(1),
-            }
-        )
 
     def elaborate(self, platform: object) -> Module:
         """Set up (descriptor, addresses, owners), then round by round."""
@@ -97,73 +38,6 @@ class IndexController(Component):
             self._send_rows(m)
             m.d.comb += self.busy.eq(~control.ongoing("IDLE"))
         return m
-
-    # State and units.
-    def _make_state(self, m: Module) -> None:
-        shape = self.sizes.fabric.shape
-        self._words = [Signal(WORD_BITS, name=f"descriptor_{number}") for number in range(DESCRIPTOR_WORDS)]
-        self._place = Signal(WORD_BITS)  # counts through whatever a state reads
-        self._column_round, self._row_round = Signal(ORDER_BITS), Signal(ORDER_BITS)
-        self._order, self._k_tile = Signal(ORDER_BITS), Signal(ORDER_BITS)
-        self._order_base, self._round_base = Signal(WORD_BITS), Signal(WORD_BITS)
-        self._emits = Signal()  # the second pass
-        self._batch = Signal(WORD_BITS)
-        self._row, self._group = Signal(range(max(2, shape.mesh_rows))), Signal(range(max(2, shape.mesh_columns)))
-        columns = range(shape.mesh_columns)
-        tiles = shape.accumulator_tiles
-        self._has_tiles = [Signal(shape.mesh_columns, name=f"has_tiles_{row}") for row in range(shape.mesh_rows)]
-        self._present = Signal(shape.mesh_columns)
-        self._owned = [Signal(bits_for(tiles), name=f"owned_{place}") for place in columns]
-        self._count = Array(Signal(bits_for(tiles), name=f"count_{place}") for place in columns)
-        self._sums = Array(Signal(tiles, name=f"sums_{place}") for place in columns)
-        self._edge_valid = Array(Signal(name=f"edge_valid_{place}") for place in columns)
-        self._edge = Array(Signal(bits_for(tiles - 1), name=f"edge_{place}") for place in columns)
-        clusters = [(row, place) for row in range(shape.mesh_rows) for place in columns]
-        self._last = {each: Signal(ORDER_BITS, name=f"last_{each[0]}_{each[1]}") for each in clusters}
-        self._joined = {each: Signal(name=f"joined_{each[0]}_{each[1]}") for each in clusters}
-        self._rounds = {each: Signal(ROUND_BITS, name=f"rounds_{each[0]}_{each[1]}") for each in clusters}
-
-    def _field(self, name: str) -> Value:
-        """A field of the descriptor."""
-        at = FIELDS[name]
-        return self._words[at.word][at.low : at.low + at.bits]
-
-    def _at(self, name: str) -> Value:
-        """The address of a part of the index."""
-        return self._field(name) + DESCRIPTOR_WORDS
-
-    def _make_units(self, m: Module) -> None:
-        sizes, shape = self.sizes, self.sizes.fabric.shape
-        spec = WalkerSpec(block_height=1, block_width=1, index_bits=WORD_BITS)
-        m.submodules.walker = self._walker = walker = BlockWalker(spec)
-        m.submodules.slot_sums = self._slot_sums = PrefixSum(1, 7, WORD_BITS)
-        m.submodules.tile_sums = self._tile_sums = PrefixSum(4, 7, WORD_BITS)
-        m.submodules.addresses = addresses = Memory(shape=WORD_BITS, depth=sizes.blocks, init=[])
-        m.submodules.owners = owners = Memory(shape=WORD_BITS, depth=sizes.column_tiles, init=[])
-        width = bits_for(shape.accumulator_tiles)
-        m.submodules.owned = owned = Memory(shape=shape.mesh_columns * width, depth=sizes.column_tiles, init=[])
-        self._address_in, self._address_out = addresses.write_port(), addresses.read_port(domain="comb")
-        self._owner_in, self._owner_out = owners.write_port(), owners.read_port(domain="comb")
-        self._owned_in, self._owned_out = owned.write_port(granularity=width), owned.read_port(domain="comb")
-        if sizes.plans:
-            planner = OwnerPlanner(shape.mesh_columns, sizes.column_tiles, sizes.depths, shape.accumulator_tiles)
-            m.submodules.planner = self._planner = planner
-        plans = self._planner.is_ready if sizes.plans else 0  # walks all k_tiles, not one
-        owner = self._owner_out.data
-        self._owner_place, self._owner_round = owner[8:16], owner[16:32]
-        self._owner_column = owner[: bits_for(shape.mesh_columns - 1)]
-        was_position, position = Signal(), Signal(WORD_BITS)
-        m.d.sync += [was_position.eq(walker.memory_address[-1]), position.eq(walker.memory_address[:-1])]
-        m.d.comb += [
-            walker.memory_data.eq(Mux(was_position, position, self.memory_data)),
-            walker.transposed.eq(~self._field("direct")),
-            walker.slots_base.eq(Mux(self._field("direct"), POSITIONS, self._at("slots_at"))),
-            walker.indices_base.eq(self._at("entries_at")),
-            walker.lines.eq(Mux(plans, self._field("k_tiles"), 1)),
-            walker.offsets_base.eq(Mux(plans, 0, self._k_tile) + DESCRIPTOR_WORDS),
-            self._owner_out.addr.eq(walker.index[:16]),
-            self._address_out.addr.eq(walker.address),
-        ]
 
     # Descriptor, addresses of slots.
     def _set_up(self, m: Module) -> None:
@@ -327,27 +201,6 @@ class IndexController(Component):
         with m.State("NEXT"):
             self._next(m)
 
-    def _batch_words(self) -> Value:
-        return ((self._field("row_tiles") + 3) >> 2) + 2
-
-    def _to_next_part(self, m: Module) -> Value:
-        """Go on to the next group of mesh columns, or to the first of the next mesh row; whether this was the last."""
-        shape = self.sizes.fabric.shape
-        following, is_last = Signal(range(2 * shape.mesh_columns + 1)), Signal()
-        m.d.comb += [
-            following.eq(self._group + self._field("group_columns")),
-            is_last.eq((self._row == shape.mesh_rows - 1) & (following == shape.mesh_columns)),
-        ]
-        m.d.sync += self._group.eq(following)
-        with m.If(following == shape.mesh_columns):
-            m.d.sync += [self._group.eq(0), self._row.eq(Mux(is_last, 0, self._row + 1))]
-        return is_last
-
-    def _group_mask(self) -> Value:
-        """The mesh columns of the current group."""
-        columns = self.sizes.fabric.shape.mesh_columns
-        return (((1 << self._field("group_columns")[: bits_for(columns)]) - 1) << self._group)[:columns]
-
     def _scan(self, m: Module) -> None:
         """Read the counts of every part's batch: which parts have a tile with data."""
         asks = Signal(WORD_BITS)
@@ -453,95 +306,3 @@ class IndexController(Component):
                     ]
                     with m.If(self._column_round + 1 == self._field("column_rounds")):
                         m.next = "IDLE"
-
-    # Commands of the mesh rows, part by part.
-    def _send_rows(self, m: Module) -> None:
-        shape = self.sizes.fabric.shape
-        self._first_flit, self._tiles, self._last_tile = Signal(WORD_BITS), Signal(8), Signal(8)
-        self._tile, self._four, self._at_word = Signal(8), Signal(WORD_BITS), Signal(WORD_BITS)
-        self._shift = [Signal(bits_for(shape.accumulator_tiles), name=f"shift_{n}") for n in range(shape.mesh_columns)]
-        destinations = Signal(shape.mesh_columns)
-        m.d.comb += destinations.eq(Array(self._has_tiles)[self._row] & self._present & self._group_mask())
-        with m.State("PART"):
-            m.d.comb += self.memory_address.eq(self._batch)
-            m.d.sync += [self._tile.eq(0), self._at_word.eq(self._batch + 2), *(each.eq(0) for each in self._shift)]
-            m.next = "COUNTS"
-            with m.If(destinations == 0):
-                self._leave_part(m)
-        with m.State("COUNTS"):
-            m.d.comb += self.memory_address.eq(self._batch + 1)
-            m.d.sync += self._first_flit.eq(self.memory_data)
-            m.next = "SIZES"
-        with m.State("SIZES"):
-            m.d.comb += self.memory_address.eq(self._at_word)
-            m.d.sync += [self._tiles.eq(self.memory_data), self._last_tile.eq(self.memory_data[8:16])]
-            m.next = "SUM"
-        with m.State("SUM"):  # first flits of four tiles
-            sums = self._tile_sums
-            m.d.comb += [
-                sums.valid.eq(1),
-                sums.clear.eq(self._tile == 0),
-                sums.counts.eq(Cat(*(self.memory_data[8 * lane : 8 * lane + 7] for lane in range(4)))),
-            ]
-            m.d.sync += [self._four.eq(self.memory_data), self._at_word.eq(self._at_word + 1)]
-            m.next = "TILE"
-        with m.State("TILE"):
-            self._send_tile(m, destinations)
-
-    def _leave_part(self, m: Module) -> None:
-        m.d.sync += self._batch.eq(self._batch + self._batch_words())
-        m.next = "PART"
-        with m.If(self._to_next_part(m)):
-            m.next = "NEXT"
-
-    def _send_tile(self, m: Module, destinations: Signal) -> None:
-        """One tile a cycle; a tile without data only moves the sums on."""
-        sizes, shape = self.sizes.fabric, self.sizes.fabric.shape
-        lane, size, moves, ends = self._tile[:2], Signal(8), Signal(), Signal()
-        command = Signal(sizes.command(shape.mesh_columns, serial=True))
-        m.d.comb += [
-            self.memory_address.eq(self._at_word),
-            size.eq(self._four.word_select(lane, 8)),
-            ends.eq(self._tile + 1 == self._last_tile),
-            command.packed.eq(size[7]),
-            command.flits.eq(size[:7]),
-            command.address.eq(self._first_flit + self._tile_sums.offsets.word_select(lane, WORD_BITS)),
-            command.destinations.eq(destinations),
-            command.headers.eq(Cat(*self._headers(m, destinations, ends))),
-            self.valid.eq(size != 0),
-            self.line.eq(self._row),
-            self.word.eq(command),
-            moves.eq((size == 0) | self.ready.bit_select(self._row, 1)),
-        ]
-        with m.If(moves):
-            m.d.sync += self._tile.eq(self._tile + 1)
-            m.d.sync += [shift.eq(shift + owned) for shift, owned in zip(self._shift, self._owned, strict=True)]
-            with m.If(ends):
-                self._leave_part(m)
-            with m.Elif(lane == 3):
-                m.next = "SUM"
-
-    def _headers(self, m: Module, destinations: Signal, is_last: Signal) -> list[Any]:
-        """The header of the current tile for every mesh column; zero where it is no destination."""
-        sizes, shape = self.sizes.fabric, self.sizes.fabric.shape
-        headers = []
-        for place in range(shape.mesh_columns):
-            closes, rounds = (
-                Array([table[row, place] for row in range(shape.mesh_rows)])[self._row]
-                for table in (self._last, self._rounds)
-            )
-            header = Signal(data.StructLayout(dict(sizes.header.members)), name=f"header_{place}")
-            with m.If(destinations[place]):
-                m.d.comb += [
-                    header.blocks.eq((1 << self._count[place]) - 1),
-                    header.sums.eq(self._sums[place] << self._shift[place]),
-                    header.count.eq(self._count[place]),
-                    header.edge_valid.eq(self._edge_valid[place]),
-                    header.edge.eq(self._edge[place]),
-                    header.round.eq(rounds),
-                    header.last_of_k_step.eq(is_last),
-                    header.last_of_round.eq(is_last & (closes == self._order)),
-                    header.tiles.eq(self._tiles * self._owned[place]),
-                ]
-            headers.append(header.as_value())
-        return headers
