@@ -6,7 +6,7 @@
 | slots | blocks, none if direct | slot of every place, where blocks are stored by output column (block-CSC walk) |
 | entries | blocks | by slot: output column (bits 15:0), size byte (bits 23:16) |
 | owners | column tiles | mesh column (7:0), place in its bank (15:8), round (31:16; 0xffff: empty); absent if planned |
-| orders | column rounds x k_tiles | the k_tiles in the order of sending |
+| orders | column rounds x (1 + k_tiles) | how many k_tiles are sent, then all in the order of sending |
 | batches | row rounds x k_tiles x parts x (2 + row tiles / 4) | first flit; counts; sizes of row tiles, 4 a word |
 | mask | row tiles x column tiles / 32 | output tiles that are kept; absent if all are |
 
@@ -183,7 +183,7 @@ class _OutputStationaryBuilder(_Builder):
         parallel = self.append_blocks()
         rounds, columns_per_round = mapping.column_rounds, _columns_per_round(mapping)
         self.append("owners_at", _owner_words(mapping) if policy == "stored" else np.zeros(0, dtype=np.int64))
-        self.append("orders_at", mapping.k_orders(product.present))
+        self.append("orders_at", _order_words(mapping, product))
         serial = self._append_batches(mapping)
         self.append_mask()
         tiles = deal_rows(product, mapping.row_parts(shape), shape)
@@ -263,6 +263,16 @@ def _columns_per_round(mapping: OutputStationaryMapping) -> int:
     owned = np.zeros((mapping.column_rounds, mapping.group_columns), dtype=np.int64)
     np.add.at(owned, (mapping.round_of[filled], mapping.column_of[filled]), 1)
     return max(1, int(owned.max(initial=0)))
+
+
+def _order_words(mapping: OutputStationaryMapping, product: TiledProduct) -> NDArray[np.int64]:
+    """By round: up to which place k_tiles hold a block of it (at least 1), and all k_tiles in order."""
+    orders = mapping.k_orders(product.present)
+    steps = np.ones(len(orders), dtype=np.int64)
+    for number, order in enumerate(orders):
+        used = np.flatnonzero(product.present[mapping.round_of == number].any(axis=0)[order])
+        steps[number] = 1 + (int(used[-1]) if used.size else 0)
+    return np.concatenate((steps[:, None], orders), axis=1)
 
 
 def _owner_words(mapping: OutputStationaryMapping) -> NDArray[np.int64]:

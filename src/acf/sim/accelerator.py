@@ -20,7 +20,7 @@ class ComputeCount:
     """Counts of one matrix product without stalls for DRAM; ``lost_slots`` by reason, ``energy_j`` by component.
 
     ``effectual_macs + sum(lost_slots.values()) == cycles * macs_per_cycle``, which `acf.sim.simulate` checks.
-    ``streamed_bytes`` cross the DRAM pins on a machine that keeps no tensors on chip. ``other_cycles`` come
+    ``streamed_bytes`` cross the DRAM pins besides tensors that are kept on chip. ``other_cycles`` come
     besides matrix products: normalisation, activation, optimizer, topology update; 0 where they are not modelled.
     """
 

@@ -74,7 +74,7 @@ class _Controller:
         yield from [None] * (set_up + self._owner_cycles() + 1)
         for column_round in range(described.column_rounds):
             for row_round in range(described.row_rounds):
-                yield None  # ROUND
+                yield from [None, None]  # ROUND, STEPS
                 yield from self._round(column_round, row_round)
 
     def _owner_cycles(self) -> int:
@@ -91,9 +91,7 @@ class _Controller:
         return 1 + described.column_tiles + walk + described.column_tiles + planned + max(1, len(filled))
 
     def _round(self, column_round: int, row_round: int) -> Iterator[Cycle]:
-        described = self.described
-        at = described.orders_at + column_round * described.k_tiles
-        order = self.index.part(at, described.k_tiles).tolist()
+        order = self.index.order(column_round)
         last: dict[tuple[int, int], int] = {}
         for place, k_tile in enumerate(order):
             batches, blocks = self._k_step(row_round, k_tile)

@@ -97,24 +97,24 @@ class Index:
     @cached_property
     def entries(self) -> list[int]:
         """Entries of all slots."""
-        return self.part(self.descriptor.entries_at, self.descriptor.blocks).tolist()
+        return _numbers(self.part(self.descriptor.entries_at, self.descriptor.blocks))
 
     @cached_property
     def addresses(self) -> list[int]:
         """First flit of every slot: the prefix sum of their flits."""
         sizes = np.array(self.entries, dtype=np.int64) >> 16 & 0xFF
-        return prefix_sums(flits_of(sizes), width=32).tolist()
+        return _numbers(prefix_sums(flits_of(sizes), width=32))
 
     @cached_property
     def offsets(self) -> list[int]:
         """First place of every k_tile."""
-        return self.part(0, self.descriptor.k_tiles + 1).tolist()
+        return _numbers(self.part(0, self.descriptor.k_tiles + 1))
 
     @cached_property
     def slots(self) -> list[int]:
         """Slot of every place; where blocks are stored by k_tile, the place itself."""
         blocks = self.descriptor.blocks
-        return list(range(blocks)) if self.descriptor.direct else self.part(self.descriptor.slots_at, blocks).tolist()
+        return _numbers(np.arange(blocks) if self.descriptor.direct else self.part(self.descriptor.slots_at, blocks))
 
     def blocks(self, k_tile: int) -> list[Block]:
         """The blocks of a k_tile in order of output columns, as the walker visits them."""
@@ -158,6 +158,12 @@ class Index:
             taken[share] += 1
         return owners
 
+    def order(self, column_round: int) -> list[int]:
+        """The k_tiles of a round in the order of sending."""
+        described = self.descriptor
+        steps, *order = self.part(described.orders_at + column_round * (described.k_tiles + 1), described.k_tiles + 1)
+        return [int(k_tile) for k_tile in order[:steps]]
+
     def is_needed(self, row_tile: int, column: int) -> bool:
         """Whether an output tile of the grid is kept."""
         described = self.descriptor
@@ -175,6 +181,10 @@ class Batch:
     addresses: list[int]
     tiles: int
     last: int
+
+
+def _numbers(words: NDArray[np.int64]) -> list[int]:
+    return [int(word) for word in words]
 
 
 def controller_packets(memory: Words, mesh: Mesh) -> list[list[ControllerPacket]]:
@@ -200,8 +210,7 @@ def output_stationary_packets(index: Index) -> Iterator[ControllerPacket]:
     first = part_first(index, index.mesh.rows * groups)
     for number in range(described.column_rounds * described.row_rounds):
         column_round, row_round = divmod(number, described.row_rounds)
-        order = index.part(described.orders_at + column_round * described.k_tiles, described.k_tiles)
-        for place, k_tile in enumerate(order.tolist()):
+        for place, k_tile in enumerate(index.order(column_round)):
             blocks = [each for each in index.blocks(k_tile) if owners[each.column].round == column_round]
             step = _OutputStationaryStep(index, owners, blocks, (number, row_round, place, k_tile))
             yield from step.packets(first)

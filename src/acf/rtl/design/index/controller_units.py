@@ -48,7 +48,7 @@ class IndexSizes:
         """Bits of the wider kind of command."""
         shape = self.fabric.shape
         row, column = (shape.mesh_columns, True), (shape.mesh_rows, False)
-        return max(self.fabric.command(*each).size for each in (row, column))
+        return max(int(self.fabric.command(*each).size) for each in (row, column))
 
 
 class ControllerUnits(Component):
@@ -77,7 +77,7 @@ class ControllerUnits(Component):
         self._words = [Signal(WORD_BITS, name=f"descriptor_{number}") for number in range(DESCRIPTOR_WORDS)]
         self._place = Signal(WORD_BITS)  # counts through whatever a state reads
         self._column_round, self._row_round = Signal(ORDER_BITS), Signal(ORDER_BITS)
-        self._order, self._k_tile = Signal(ORDER_BITS), Signal(ORDER_BITS)
+        self._order, self._k_tile, self._steps = Signal(ORDER_BITS), Signal(ORDER_BITS), Signal(ORDER_BITS)
         self._order_base, self._round_base = Signal(WORD_BITS), Signal(WORD_BITS)
         self._emits = Signal()  # the second pass
         self._batch = Signal(WORD_BITS)

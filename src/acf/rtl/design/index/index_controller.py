@@ -175,12 +175,15 @@ class IndexController(RowCommands):
     # A round: k_step by k_step, twice.
     def _walk_round(self, m: Module) -> None:
         with m.State("ROUND"):
-            m.d.comb += self._owned_out.addr.eq(self._column_round)
+            m.d.comb += [self._owned_out.addr.eq(self._column_round), self.memory_address.eq(self._order_base)]
             m.d.sync += [Cat(*self._owned).eq(self._owned_out.data), self._order.eq(0), self._emits.eq(0)]
             m.d.sync += [joined.eq(0) for joined in self._joined.values()]
+            m.next = "STEPS"
+        with m.State("STEPS"):
+            m.d.sync += self._steps.eq(self.memory_data)
             m.next = "ORDER"
         with m.State("ORDER"):
-            m.d.comb += self.memory_address.eq(self._order_base + self._order)
+            m.d.comb += self.memory_address.eq(self._order_base + self._order + 1)
             m.d.sync += [*(each.eq(0) for each in self._has_tiles), self._present.eq(0)]
             for each in (self._count, self._sums, self._edge_valid, self._edge):
                 m.d.sync += [signal.eq(0) for signal in each]
@@ -288,7 +291,7 @@ class IndexController(RowCommands):
         """The next k_step, pass, batch of row tiles, or round of columns."""
         m.d.sync += self._order.eq(self._order + 1)
         m.next = "ORDER"
-        with m.If(self._order + 1 == self._field("k_tiles")):
+        with m.If(self._order + 1 == self._steps):
             m.d.sync += [self._order.eq(0), self._emits.eq(1)]
             with m.If(self._emits):
                 m.d.sync += [rounds.eq(rounds + self._joined[each]) for each, rounds in self._rounds.items()]
@@ -302,7 +305,7 @@ class IndexController(RowCommands):
                         self._row_round.eq(0),
                         self._round_base.eq(self._at("batches_at")),
                         self._column_round.eq(self._column_round + 1),
-                        self._order_base.eq(self._order_base + self._field("k_tiles")),
+                        self._order_base.eq(self._order_base + self._field("k_tiles") + 1),
                     ]
                     with m.If(self._column_round + 1 == self._field("column_rounds")):
                         m.next = "IDLE"
