@@ -6,7 +6,7 @@ import numpy as np
 
 from acf.lowering import FabricShape, PackedRows
 from acf.lowering.descriptor import WORD_BYTES
-from acf.lowering.product_index import flits_of, size_bytes
+from acf.lowering.product_index import SIZES_PER_WORD, flits_of, size_bytes
 from acf.lowering.tiles import TiledRows
 from acf.trace import BitTensor
 
@@ -15,13 +15,13 @@ def tensor_bytes(shape: FabricShape, bits: BitTensor, role: str, packed_bytes: i
     """Bytes of a tensor whose values alone take ``packed_bytes``.
 
     Weights are block-CSR: their tiles in flits, and for each tile an entry and a slot, with which it is walked by rows
-    and by columns (`acf.lowering.product_index`). Others have a size byte per tile, and two words for every batch of
-    them.
+    and by columns (`acf.lowering.product_index`). Others have a size byte per tile and two words for every batch, here
+    of four tiles: those of a round may be more.
     """
     if role == "weight" and len(bits.shape) >= 2 and shape.tile_format == "bitmap":
         return _block_csr_bytes(shape, bits)
     tiles = ceil(bits.size / shape.tile**2)
-    return packed_bytes + tiles + 2 * WORD_BYTES * ceil(tiles / shape.accumulator_tiles)
+    return packed_bytes + tiles + 2 * WORD_BYTES * ceil(tiles / SIZES_PER_WORD)
 
 
 def _block_csr_bytes(shape: FabricShape, bits: BitTensor) -> int:

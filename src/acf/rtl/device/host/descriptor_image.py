@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from acf.errors import RtlError
 from acf.rtl.design.axi.spec import PAGE_BYTES, AxiSpec
@@ -31,7 +32,8 @@ def lay_out_indexed(indexed: IndexedProgram, axi: AxiSpec, base: int = 0, interr
         pages.append(page)
         page += -(-len(part) // PAGE_BYTES)
     names = ("index_page", "serial_page", "parallel_page")
-    places = dict(zip(names, pages, strict=True)) | {"result_page": page, "result_pages": stride // PAGE_BYTES}
+    places: dict[str, Any] = dict(zip(names, pages, strict=True))
+    places |= {"result_page": page, "result_pages": stride // PAGE_BYTES}
     words = replace(indexed.index.descriptor, **places).words()
     descriptor = b"".join(word.to_bytes(4, "little") for word in words)
     content = b"".join(part + bytes(-len(part) % PAGE_BYTES) for part in (descriptor, *parts))
