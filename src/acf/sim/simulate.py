@@ -67,7 +67,7 @@ def _play(trace: Trace, op: TracedOp, spec: AcceleratorSpec, memory: OnChipMemor
     else:
         count = reduce(add, (spec.count_with_dram(gemm, share) for gemm in gemms), ComputeCount(0, 0, 0))
     _check_slots(op, spec, count)
-    dram_bytes = dram_bytes if spec.keeps_tensors else count.streamed_bytes
+    dram_bytes += count.streamed_bytes
     waited = max(0, spec.dram_cycles(dram_bytes) - count.cycles)
     dram_pj = dram_bytes * 8 * spec.dram_pj_per_bit
     launch = spec.launch_cycles if count.dense_macs else 0

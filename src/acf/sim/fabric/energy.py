@@ -38,6 +38,11 @@ def control_j(spec: "AdaptiveFabric", update_cycles: int) -> float:
     return update_cycles / spec.topology_every_steps * access_pj * 1e-12
 
 
+def index_j(spec: "AdaptiveFabric", walked_bytes: int) -> float:
+    """Joules of the controller's reads of an index on chip."""
+    return walked_bytes * _sram_pj(spec, spec.bank_bytes) * 1e-12
+
+
 def _compute_pj(spec: "AdaptiveFabric", program: Program, slots: int) -> dict[str, float]:
     pairs = int(np.bitwise_count(program.rows.parallel_tiles).sum())  # a serial and a parallel tile met in a cluster
     accumulator_pj = _sram_pj(spec, spec.accumulator_bytes) + _sram_pj(spec, spec.accumulator_bytes, True)

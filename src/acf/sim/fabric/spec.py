@@ -8,13 +8,17 @@ from typing import ClassVar
 from acf.errors import ArchitectureError
 from acf.lowering import BALANCERS, FabricShape, Gemm
 from acf.lowering.fabric_shape import SUM_BYTES, VALUE_BYTES
+from acf.lowering.mapping import choose_mapping
 from acf.lowering.packing import lower_product
 from acf.lowering.tiled_product import tile_product
 from acf.sim.accelerator import AcceleratorSpec, ComputeCount
 from acf.sim.fabric import area
 from acf.sim.fabric.batch import block_diagonal, groups, pattern
+from acf.sim.fabric.index_traffic import index_traffic
 from acf.sim.fabric.play import ENGINES, DramPort
 from acf.sim.fabric.runner import run_product
+from acf.sim.fabric.storage import tensor_bytes
+from acf.trace import BitTensor
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +103,13 @@ class AdaptiveFabric(FabricShape, AcceleratorSpec):
     def count_with_dram(self, gemm: Gemm, dram_bytes: int) -> ComputeCount:
         """The same when ``dram_bytes`` cross the pins meanwhile."""
         product = tile_product(gemm, self)
-        return run_product(self, gemm, product, lower_product(product, self), dram_bytes)
+        mapping = choose_mapping(product, self)
+        program = lower_product(product, self, mapping)
+        return run_product(self, gemm, product, program, dram_bytes, index_traffic(mapping, product, program, self))
+
+    def stored_bytes(self, bits: BitTensor, role: str) -> int:
+        """Bytes of a tensor in memory: weights as block-CSR with their index, others with the sizes of their tiles."""
+        return tensor_bytes(self, bits, role, super().stored_bytes(bits, role))
 
     def count_batch(self, gemms: Iterable[Gemm], dram_bytes: int) -> ComputeCount:
         """Independent products of one shape, side by side on the fabric; groups that are alike are played once."""

@@ -65,6 +65,7 @@ class Fabric(Component):
             "leaves": Out(clusters),
             "sums_start": Out(shape.mesh_columns),
             "empties": Out(clusters),
+            "is_quiet": Out(1),
             "is_done": Out(1),
         }
         if counts:
@@ -100,7 +101,10 @@ class Fabric(Component):
         if self.counts:
             self._count(m, list(clusters.values()))
         done = [controller.is_done for controller in (*row_controllers, *column_controllers)]
-        m.d.comb += self.is_done.eq(all_of([*done, *(cluster.is_quiet for cluster in clusters.values())]))
+        m.d.comb += [
+            self.is_quiet.eq(all_of([cluster.is_quiet for cluster in clusters.values()])),
+            self.is_done.eq(all_of([*done, self.is_quiet])),
+        ]
         return m
 
     def _expose(self, m: Module, cluster: Cluster, index: int) -> None:
