@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from acf.errors import DataError
+from acf.gradients import GradientSparsity
 from acf.masks import BlockDST
 from acf.nn import BlockSparsity, sparsify_
 from acf.options import option, required
@@ -37,7 +38,9 @@ class CaptureSpec:
 
     ``captured``: examples of the captured step, 0: as many as of a training ``batch``. ``every``: also capture before
     the first step and after every so many, 0: only after the last. ``sparsity``: fraction of blocks removed before
-    training, in layers whose shape ``block`` divides; the topology is then updated four times by `BlockDST`.
+    training, in layers whose shape ``block`` divides; the topology is then updated three times by `BlockDST`.
+    ``gradient_target``: share of zeros that dynamic threshold scaling (DTS) gives the input gradient of every
+    convolution, as SparTANN does; 0: none.
     """
 
     model: str = field(metadata=required("A network's name, for example resnet50."))
@@ -51,6 +54,7 @@ class CaptureSpec:
     device: str = option("cpu", "cpu or cuda.")
     sparsity: float = option(0.0, "Share of blocks to train without; blocks move meanwhile.")
     block: int = option(16, "With --sparsity: side of a block.")
+    gradient_target: float = option(0.0, "Share of zeros that DTS gives input gradients of convolutions; 0: none.")
 
     def __post_init__(self) -> None:
         check_known("model", self.model, CAPTURED)
@@ -97,7 +101,10 @@ def captured_steps(spec: CaptureSpec, data: LabelledData) -> Iterator[CapturedSt
     model = build_model(spec)
     if spec.sparsity:
         sparsify_(model, BlockSparsity(spec.sparsity, block=spec.block), lambda module, _: _divides(module, spec.block))
-    optimizer = torch.optim.AdamW(model.parameters(), lr=spec.learning_rate)
+    if spec.gradient_target:
+        dts = GradientSparsity(spec.gradient_target, at="input")
+        sparsify_(model, dts, lambda module, _: isinstance(module, nn.Conv2d))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=spec.learning_rate, fused=True)
     if spec.sparsity and spec.steps:
         attach(model, optimizer, BlockDST(total_steps=spec.steps, every=max(1, spec.steps // 5)))
     batches = _batches(data, spec)
@@ -138,6 +145,7 @@ def capture_step(model: nn.Module, batch: Batch, step: int, label: str) -> Captu
 def _label(spec: CaptureSpec, data: LabelledData, step: int) -> str:
     size = f" of {spec.image_size} x {spec.image_size}" if spec.kind == "image" else ""
     blocks = f", {spec.sparsity:.0%} sparse in blocks of {spec.block}" if spec.sparsity else ""
+    blocks += f", DTS at {spec.gradient_target:.0%}" if spec.gradient_target else ""
     examples = f"{spec.captured_examples} examples{size}"
     return f"{spec.model}{blocks}: {examples} after {step} steps of {spec.batch}; {data.name}"
 
