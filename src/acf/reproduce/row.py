@@ -16,7 +16,7 @@ class Check:
 
     ``from_inputs``: ours is arithmetic on figures of the same publication, so that a match confirms the arithmetic and
     nothing else. ``known_miss`` says why a figure out of tolerance is published all the same. Without a ``tolerance``
-    the figure is only reported.
+    the figure is only reported. ``published`` is the paper's figure where it is a single number.
     """
 
     what: str
@@ -27,6 +27,7 @@ class Check:
     tolerance: str
     from_inputs: bool = False
     known_miss: str = ""
+    published: float | None = None
 
     @property
     def within(self) -> bool:
@@ -46,8 +47,9 @@ class Check:
         if self.within:
             return CONSISTENT if self.from_inputs else REPRODUCED
         bound, side = (self.low, "below") if self.ours < self.low else (self.high, "above")
-        error = f"{abs(self.ours / bound - 1):.0%}" if bound else f"{abs(self.ours):.3g}"
-        return f"{MISSED}: {error} {side} the tolerance"
+        expected, of_what = (self.published, "the paper") if self.published else (bound, "the bound")
+        error = f"{abs(self.ours / expected - 1):.0%}" if expected else f"{abs(self.ours):.3g}"
+        return f"{MISSED}: {error} {side} {of_what}"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON, which has no infinite bounds."""
@@ -104,12 +106,14 @@ def relative(what: str, paper: float, ours: float, tolerance: float, unit: str =
     True
     """
     margin = abs(paper) * tolerance
-    return Check(what, f"{paper:g}{unit}", ours, paper - margin, paper + margin, f"{tolerance:.2%}".replace(".00", ""))
+    text = f"{tolerance:.2%}".replace(".00", "")
+    return Check(what, f"{paper:g}{unit}", ours, paper - margin, paper + margin, text, published=paper)
 
 
 def absolute(what: str, paper: float, ours: float, tolerance: float, unit: str = "") -> Check:
     """Ours within ``tolerance`` of the paper's figure, in its own unit."""
-    return Check(what, f"{paper:g}{unit}", ours, paper - tolerance, paper + tolerance, f"{tolerance:g}{unit}")
+    text = f"{tolerance:g}{unit}"
+    return Check(what, f"{paper:g}{unit}", ours, paper - tolerance, paper + tolerance, text, published=paper)
 
 
 def at_most(what: str, limit: float, ours: float, unit: str = "") -> Check:
