@@ -5,6 +5,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from acf.bench import OnProgress
@@ -37,12 +38,17 @@ class ComparisonSpec:
     block: int = option(StepSpec.block, "Side of a block.")
     on: str = option("acf-512", "acf-512 or acf-16384.")
     gpus: bool = option(True, "Also the GPU rooflines.")
+    zeros: Path | None = option(  # noqa: RUF009
+        None, "JSON with the measured zeros of every layer, as acf bench zeros --save writes; without: synthetic ones."
+    )
 
     @property
     def steps(self) -> list[StepSpec]:
         """One step for each sparsity."""
         examples = self.examples or EXAMPLES.get(self.network, 1)
-        return [StepSpec(self.network, examples, sparsity, self.block) for sparsity in self.sparsities]
+        return [
+            StepSpec(self.network, examples, sparsity, self.block, zeros=self.zeros) for sparsity in self.sparsities
+        ]
 
 
 @dataclass(frozen=True)
@@ -50,7 +56,7 @@ class PlayedStep:
     """One step on one machine. ``lost``: fraction of MAC slots by cause; with ``utilization`` they add up to 1.
 
     ``seconds`` are of the matrix products, ``step_seconds`` of the whole step where the machine models the rest.
-    ``host_seconds`` is the time that simulation took.
+    ``host_seconds`` is the time that simulation took. ``zeros`` names the file of measured zeros, or says "synthetic".
     """
 
     network: str
@@ -67,6 +73,7 @@ class PlayedStep:
     by_op: tuple[dict[str, Any], ...]
     host_seconds: float
     host_peak_bytes: int
+    zeros: str = "synthetic"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
@@ -97,6 +104,7 @@ def play_step(step: StepSpec, machine: str, spec: AcceleratorSpec | str) -> Play
         by_op=_by_op(result),
         host_seconds=host_seconds,
         host_peak_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        zeros=step.zeros.name if step.zeros else "synthetic",
     )
 
 

@@ -1,15 +1,18 @@
 """Training steps of ResNet-50 and Transformer-Base at any block sparsity, one layer at a time.
 
 Shapes are read from the zoo's modules. Blocks are drawn at random, as many as `acf.sparsify_` would keep; activations
-and gradients are half zero next to a ReLU, at random positions, and dense elsewhere.
+and gradients are half zero next to a ReLU, at random positions, and dense elsewhere, unless a file gives the measured
+shares of every layer.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from acf.bench.fabric.zeros import with_measured_zeros
 from acf.errors import ArchitectureError
 from acf.masks.distribution import LayerShape, kept_blocks
 from acf.trace import BitTensor, Trace, TracedOp
@@ -25,6 +28,7 @@ class StepSpec:
 
     ``skew``: how unevenly block rows keep blocks: their weights are log-normal with this deviation, 0: equal.
     ``moved``: fraction of kept blocks that a topology update has moved elsewhere, at random.
+    ``zeros``: file with the measured zeros of every layer, see `acf.bench.fabric.zeros`; None: synthetic ones.
     """
 
     network: str
@@ -35,6 +39,7 @@ class StepSpec:
     seed: int = 0
     skew: float = 0.0
     moved: float = 0.0
+    zeros: Path | None = None
 
     def __post_init__(self) -> None:
         if self.network not in WORKLOADS:
@@ -106,12 +111,18 @@ EXAMPLES: dict[str, int] = {"resnet50": 32, "transformer-base": 4096}
 """Default images or tokens of a step."""
 
 
+def step_layers(spec: StepSpec) -> Sequence[StepLayer]:
+    """The layers of a step with their zeros, synthetic or measured."""
+    layers = WORKLOADS[spec.network]()
+    return with_measured_zeros(layers, spec.zeros, spec.network, spec.sparsity) if spec.zeros else layers
+
+
 def layer_traces(spec: StepSpec, prefixes: tuple[str, ...] = ()) -> Iterator[Trace]:
     """All passes of every layer, one trace per layer: only one layer is in memory at a time.
 
     ``prefixes``: only layers whose names start with one of these; none: all of them.
     """
-    layers = WORKLOADS[spec.network]()
+    layers = step_layers(spec)
     for index, layer in enumerate(layers):
         if not prefixes or layer.name.startswith(prefixes):
             yield _drawn_layer(layers, index, spec)
@@ -122,7 +133,7 @@ def step_traces(spec: StepSpec) -> Iterator[Trace]:
 
     Every layer is drawn twice, identically, so that only one is in memory at a time.
     """
-    layers = WORKLOADS[spec.network]()
+    layers = step_layers(spec)
     for index in range(len(layers)):
         trace = _drawn_layer(layers, index, spec)
         yield Trace([op for op in trace.ops if op.phase == "forward"], trace.tensors, trace.label)
