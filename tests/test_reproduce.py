@@ -14,6 +14,10 @@ from acf.reproduce import ROWS, Row, reproduce
 from acf.reproduce.row import Check, absolute, at_most, from_inputs, holds, measured, relative
 
 PACKAGE = Path(acf.reproduce.__file__).parent
+RECORD = {
+    row["id"]: row
+    for row in json.loads((Path(__file__).parents[1] / "docs" / "results" / "reproduce.json").read_text())["rows"]
+}
 NOT_REPRODUCIBLE = {"S4", "S12", "B3", "B4", "U4"}  # training runs, CIFAR-100, training runs, boards, a GPU kernel
 FROM_INPUTS = {"T1", "T2", "T3", "T4", "S6", "S8", "S9", "S10", "S13"}  # arithmetic on figures of the same paper
 KNOWN_MISSES = {"T12": (1, "mean of"), "S6": (4, "measured"), "S11": (3, "measured"), "U2": (1, "over a V100")}
@@ -28,6 +32,9 @@ def test_every_row_has_its_label_and_misses_only_what_is_known_to_miss(name: str
     assert bool(row.checks) == row.reproducible
     assert ("consistent with its inputs" in row.label) == (name in FROM_INPUTS)
     assert RESTS_ON.get(name, "") in row.rests_on
+    recorded = {check["what"]: check["ours"] for check in RECORD[name]["checks"]}
+    ours = {check.what: check.ours for check in row.checks}
+    assert ours == pytest.approx(recorded, rel=1e-3), "run: acf reproduce --save docs/results/reproduce.json"
     missed = [check.what for check in row.checks if not check.within]
     count, words = KNOWN_MISSES.get(name, (0, ""))
     assert len(missed) == count, missed

@@ -39,6 +39,7 @@ COMMENT = re.compile(r"<!-- (table|figure): (\S+\.json)\s+(.*?)\s*-->", re.DOTAL
 TABLE = re.compile(r"(?:^\|.*\|[ ]*$\n?)+", re.MULTILINE)
 FIGURE = re.compile(r"(?<![\w.,-])[-+]?(?:\d[\d,]*\.\d+(?![\d.]*\.)|\d[\d,]*(?=x\b))")
 """What counts as a figure: a number with a decimal point, or a ratio such as 4x. Whole numbers are conditions."""
+VERSION = re.compile(r"\b(?:torch|triton|Python|CUDA|Linux|version)\s+\d[\w.+]*")
 
 
 @dataclass(frozen=True)
@@ -142,7 +143,9 @@ def written(page: str) -> str:
     """The page with every bound table as its record has it."""
     for binding in reversed([each for each in bindings_of(page) if each.kind == "table"]):
         table, cells = bound_table(page, binding)
-        head = table[0].splitlines()[:2]
+        head, shown = table[0].splitlines()[:2], table[0].splitlines()[2:]
+        if [cells_of(line) for line in shown] == cells:
+            continue
         body = [f"| {' | '.join(row)} |".replace("|  |", "| |") for row in cells]
         end = "\n" if table[0].endswith("\n") else ""
         page = page[: table.start()] + "\n".join([*head, *body]) + end + page[table.end() :]
@@ -166,7 +169,7 @@ def wrong_figures(page: str) -> Iterator[str]:
 
 
 def without_bound(page: str) -> str:
-    """The page without comments, code, links' targets, and all text that is bound."""
+    """The page without comments, code, versions, links' targets, and all text that is bound."""
     flat = page
     for binding in reversed([each for each in bindings_of(page) if each.kind == "table"]):
         table, _ = bound_table(page, binding)
@@ -176,6 +179,7 @@ def without_bound(page: str) -> str:
         kept = [" | ".join(cell for title, cell in row if title not in titles) for row in rows]
         flat = flat[: table.start()] + "\n".join(kept) + "\n" + flat[table.end() :]
     flat = re.sub(r"```.*?```", "", COMMENT.sub("", flat), flags=re.DOTALL)
+    flat = VERSION.sub("", flat)
     flat = re.sub(r"`[^`]*`|\]\([^)]*\)|<!--.*?-->", "", flat, flags=re.DOTALL)
     for binding in bindings_of(page):
         if binding.kind == "figure":

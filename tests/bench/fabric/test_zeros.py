@@ -71,7 +71,7 @@ def test_a_file_that_gives_no_shares_is_refused(tmp_path: Path, content: object,
 
 def test_a_layer_that_the_file_lacks_is_named(tmp_path: Path, tiny: StepSpec) -> None:
     path = written(tmp_path / "zeros.json", {"other": {"activations": 0.5, "gradients": 0.5}})
-    with pytest.raises(ArchitectureError, match="has no layer '.*' of tiny; measure them all"):
+    with pytest.raises(ArchitectureError, match=r"has no layer '.*' of tiny; measure them all"):
         step_layers(replace(tiny, zeros=path))
 
 
