@@ -17,7 +17,8 @@ page binds a text of that page, which must occur in it as written:
 
 In both, ``record`` is the whole record, and the fields of a record that is an object are names. ``one(rows, **fields)``
 is the only row with these fields; ``each(rows, "checks")`` lists the rows of a nested list beside the fields around it;
-``largest(lost)`` names the largest shares.
+``largest(lost)`` names the largest shares; ``ablation(record[0], 0.9)`` lists the rows of an ablation, each measure as
+`acf report` writes it.
 Paths are relative to ``docs/results``.
 """
 
@@ -63,7 +64,7 @@ def names_of(record: str) -> dict[str, Any]:
     if not path.exists():
         raise LookupError(f"record {record} is missing; make it again, or take the binding out")
     loaded = json.loads(path.read_text(encoding="utf-8"), object_hook=lambda fields: SimpleNamespace(**fields))
-    helpers = {"one": one, "each": each, "largest": largest, "fmean": fmean, "stdev": stdev}
+    helpers = {function.__name__: function for function in (one, each, largest, ablation, fmean, stdev)}
     return helpers | {"record": loaded} | (vars(loaded) if isinstance(loaded, SimpleNamespace) else {})
 
 
@@ -84,6 +85,23 @@ def largest(shares: SimpleNamespace, count: int = 3, least: float = 0.003) -> st
     """The largest ``shares`` by name, in per cent, down to ``least``."""
     ordered = sorted(vars(shares).items(), key=lambda item: -item[1])
     return ", ".join(f"{name} {share:.1%}" for name, share in ordered[:count] if share >= least)
+
+
+def ablation(record: SimpleNamespace, sparsity: float) -> list[SimpleNamespace]:
+    """The rows of an ablation at one sparsity: series, value, and the text of every measure by its name."""
+    from acf.metrics import AblationRecord
+    from acf.metrics.ablation import written_spread
+
+    read = AblationRecord.from_dict(json.loads(json.dumps(record, default=vars)))
+    return [
+        SimpleNamespace(
+            series=row.series,
+            value=row.value,
+            **{name: written_spread(name, row.spreads.get(name)) for name in read.measures},
+        )
+        for row in read.rows
+        if row.sparsity == sparsity
+    ]
 
 
 def fill(template: str, names: dict[str, Any]) -> str:
