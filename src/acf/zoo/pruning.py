@@ -19,7 +19,7 @@ PRUNED_SHARE = 0.2
 def prunable_weights(model: nn.Module) -> Iterator[nn.Parameter]:
     """Weights of all convolutions and linear layers but the first, which reads the data."""
     layers = [layer for layer in model.modules() if isinstance(layer, nn.Conv2d | nn.Linear)]
-    yield from (layer.weight for layer in layers[1:])
+    yield from (layer.get_parameter("weight") for layer in layers[1:])
 
 
 @dataclass(eq=False)
