@@ -86,12 +86,12 @@ class PublishedFigure:
     name: str
     claim: str
     check: "Check | None"
-    verdict: str
+    label: str
 
     @property
     def colour(self) -> str:
-        """Green where reproduced, red where out of tolerance, yellow where it cannot be checked here."""
-        return "yellow" if self.check is None else "green" if self.check.within else "red"
+        """Green where reproduced, red where missed, yellow where a match says little or nothing can be checked."""
+        return {"reproduced": "green", "missed": "red"}.get(self.label.partition(":")[0], "yellow")
 
 
 _BLANK = Format(str, absent="", is_number=False)
@@ -104,25 +104,23 @@ PUBLISHED: tuple[Column[PublishedFigure], ...] = (
     Column("paper", "paper", lambda line: line.check and line.check.paper, _BLANK_NUMBER),
     Column("ours", "ours", lambda line: line.check and line.check.ours, Format("{:.4g}".format, absent="")),
     Column("tolerance", "tolerance", lambda line: line.check and line.check.tolerance, _BLANK_NUMBER),
-    Column("verdict", "verdict", lambda line: line.verdict, style=lambda line: line.colour),
+    Column("label", "label", lambda line: line.label, style=lambda line: line.colour),
 )
 """`acf reproduce`: one row for each check."""
 
 
 def reproduce_table(rows: "Mapping[str, Row]") -> Table:
-    """Every published figure beside ours, its tolerance and the verdict."""
+    """Every published figure beside ours, its tolerance and its label."""
     lines = [line for name, row in rows.items() for line in _published_figures(name, row)]
-    return terminal_table(PUBLISHED, lines, "published figures, reproduced", "set-ups: acf reproduce --json")
+    return terminal_table(PUBLISHED, lines, "published figures beside ours", "set-ups: acf reproduce --json")
 
 
 def _published_figures(name: str, row: "Row") -> list[PublishedFigure]:
     if not row.checks:
         return [PublishedFigure(name, row.claim, None, row.verdict)]
-    verdicts = {True: "reproduced", False: "out of tolerance"}
-    heads = [(name, row.claim), *[("", "")] * (len(row.checks) - 1)]
-    return [
-        PublishedFigure(*head, check, verdicts[check.within]) for head, check in zip(heads, row.checks, strict=True)
-    ]
+    claim = f"{row.claim}\nrests on {row.rests_on}" if row.rests_on else row.claim
+    heads = [(name, claim), *[("", "")] * (len(row.checks) - 1)]
+    return [PublishedFigure(*head, check, check.label) for head, check in zip(heads, row.checks, strict=True)]
 
 
 _SHAPE = Format(lambda shape: "x".join(map(str, shape)), is_number=False)

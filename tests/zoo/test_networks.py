@@ -20,6 +20,7 @@ PARAMETERS = {
     "vgg16": 138_357_544,
     "squeezenet": 1_235_496,
     "googlenet": 13_004_888,  # with both auxiliary heads
+    "googlenet-2015": 13_378_280,  # the 5x5 branches of the publication, biases instead of normalisation
     "resnet50": 25_557_032,
     "vit-b16": 86_567_656,
     "vit-s16": 22_050_664,

@@ -28,8 +28,8 @@ class ComputeCount:
     """Counts of one matrix product without stalls for DRAM; ``lost_slots`` by reason, ``energy_j`` by component.
 
     ``effectual_macs + sum(lost_slots.values()) == cycles * macs_per_cycle``, which `acf.sim.simulate` checks.
-    ``streamed_bytes`` cross the DRAM pins besides tensors that are kept on chip. ``other_cycles`` are the step's share of
-    a topology update in the machine's controller; 0 where that is not modelled.
+    ``streamed_bytes`` cross the DRAM pins besides tensors that are kept on chip. ``other_cycles`` are the step's share
+    of a topology update in the machine's controller; 0 where that is not modelled.
     """
 
     cycles: int

@@ -5,6 +5,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from acf.bench import OnProgress
@@ -49,6 +50,9 @@ class ComparisonSpec:
     sequence: int = option(StepSpec.sequence, "Transformer-Base: tokens of a sentence.", min=1)
     projection: bool = option(False, "Transformer-Base: also the dense projection onto the vocabulary and its loss.")
     update: bool = option(True, "Also what Algorithm 1 costs on the fabric.")
+    zeros: Path | None = option(  # noqa: RUF009
+        None, "JSON with the measured zeros of every layer, as acf bench zeros --save writes; without: synthetic ones."
+    )
 
     @property
     def steps(self) -> list[StepSpec]:
@@ -62,6 +66,7 @@ class ComparisonSpec:
             gradient_zeros=self._gradient_zeros,
             sequence=self.sequence,
             projection=self.projection,
+            zeros=self.zeros,
         )
         return [replace(step, sparsity=sparsity) for sparsity in self.sparsities]
 
@@ -85,7 +90,7 @@ class PlayedStep:
     ``step_utilization`` and ``energy_j`` of the whole step, between the bounds of `acf.sim.StepTime`. ``lost``: share
     of the whole step's MAC slots by cause, "vector" where products wait for vector work; with ``step_utilization`` they
     add up to 1. ``update``: Algorithm 1 on a fabric, `UpdateCost` and its share of a run. ``host_seconds`` is the time
-    that simulation took.
+    that simulation took. ``zeros`` names the file of measured zeros, or says "synthetic".
     """
 
     network: str
@@ -106,6 +111,7 @@ class PlayedStep:
     host_seconds: float
     host_peak_bytes: int
     update: dict[str, Any] | None = None
+    zeros: str = "synthetic"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
@@ -158,6 +164,7 @@ def _played(step: StepSpec, machine: str, result: Result, host_seconds: float) -
         by_op=_by_op(result),
         host_seconds=host_seconds,
         host_peak_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        zeros=step.zeros.name if step.zeros else "synthetic",
     )
 
 

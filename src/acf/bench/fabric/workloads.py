@@ -2,16 +2,19 @@
 
 Shapes are read from the zoo's modules. Blocks are drawn at random, as many as `acf.sparsify_` would keep. Activations
 behind a ReLU are half zero, at random positions. Output gradients are half zero only where a ReLU follows the layer
-directly: behind a batch normalisation they have no zeros. Vector work and attention come with their layers.
+directly: behind a batch normalisation they have no zeros. A file may give the measured shares of every layer instead.
+Vector work and attention come with their layers.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from acf.bench.fabric.layer_work import OPTIMIZERS, AttentionStep, vector_ops
+from acf.bench.fabric.zeros import with_measured_zeros
 from acf.errors import ArchitectureError
 from acf.masks.distribution import LayerShape, kept_blocks
 from acf.trace import BitTensor, Trace, TracedOp
@@ -32,6 +35,7 @@ class StepSpec:
     directly, none behind a batch normalisation. ``sequence``: tokens that attend to each other. WMT'14 has 26 words in
     a sentence (116 M English words in 4.5 M pairs), which are about 32 subword tokens. ``projection``: with the dense
     product onto the vocabulary and its loss.
+    ``zeros``: file with the measured zeros of every layer, see `acf.bench.fabric.zeros`; None: synthetic ones.
     """
 
     network: str
@@ -45,6 +49,7 @@ class StepSpec:
     gradient_zeros: float | None = None
     sequence: int = 32
     projection: bool = False
+    zeros: Path | None = None
 
     def __post_init__(self) -> None:
         if self.network not in WORKLOADS:
@@ -56,6 +61,10 @@ class StepSpec:
         if self.gradient_zeros is not None and not 0 <= self.gradient_zeros < 1:
             raise ArchitectureError(
                 f"gradient_zeros {self.gradient_zeros} must be at least 0 and below 1; give a fraction like 0.5"
+            )
+        if self.gradient_zeros is not None and self.zeros is not None:
+            raise ArchitectureError(
+                f"gradient_zeros {self.gradient_zeros} and measured zeros of {self.zeros} exclude each other; give one"
             )
         if self.sequence < 1:
             raise ArchitectureError(f"sequence {self.sequence} must be at least 1; give the tokens of a sentence")
@@ -144,27 +153,29 @@ def transformer_base() -> list[StepLayer]:
     ]
 
 
-def step_layers(spec: StepSpec) -> list[StepLayer]:
-    """The layers of a step, with the zeros and the projection that ``spec`` asks for."""
-    layers = list(WORKLOADS[spec.network]())
-    if spec.projection:
-        shape = ProductShape("projection", layers[-1].product.out_channels, VOCABULARY, 1)
-        layers.append(StepLayer(shape, Zeros(0.0, 0.0), sparse=False, vector=("cross_entropy",)))
-    if spec.gradient_zeros is None:
-        return layers
-    zeros, leads_to_relu = spec.gradient_zeros, {"relu", "batch_norm"}
-    return [
-        replace(layer, zeros=replace(layer.zeros, gradients=zeros)) if leads_to_relu & set(layer.vector) else layer
-        for layer in layers
-    ]
-
-
 WORKLOADS: dict[str, Callable[[], Sequence[StepLayer]]] = {"resnet50": resnet50, "transformer-base": transformer_base}
 """The layers of a step, by network."""
 
 
 EXAMPLES: dict[str, int] = {"resnet50": 32, "transformer-base": 4096}
 """Default images or tokens of a step."""
+
+
+def step_layers(spec: StepSpec) -> list[StepLayer]:
+    """The layers of a step, with the zeros, synthetic or measured, and the projection that ``spec`` asks for."""
+    layers = list(WORKLOADS[spec.network]())
+    if spec.zeros is not None:
+        layers = with_measured_zeros(layers, spec.zeros, spec.network, spec.sparsity)
+    elif spec.gradient_zeros is not None:
+        zeros, leads_to_relu = spec.gradient_zeros, {"relu", "batch_norm"}
+        layers = [
+            replace(layer, zeros=replace(layer.zeros, gradients=zeros)) if leads_to_relu & set(layer.vector) else layer
+            for layer in layers
+        ]
+    if spec.projection:
+        shape = ProductShape("projection", layers[-1].product.out_channels, VOCABULARY, 1)
+        layers.append(StepLayer(shape, Zeros(0.0, 0.0), sparse=False, vector=("cross_entropy",)))
+    return layers
 
 
 def layer_traces(spec: StepSpec, prefixes: tuple[str, ...] = ()) -> Iterator[Trace]:

@@ -64,6 +64,7 @@ NETWORKS: dict[str, Network] = {
     "vgg16": Network(Vgg16, "image"),
     "squeezenet": Network(SqueezeNet, "image"),
     "googlenet": Network(GoogLeNet, "image"),
+    "googlenet-2015": Network(partial(GoogLeNet, branch_kernel=5, normalise=False), "image"),
     "resnet50": Network(ResNet50, "image"),
     "vit-b16": Network(Vit16, "image"),
     "vit-s16": Network(partial(Vit16, 384), "image"),

@@ -120,8 +120,13 @@ class TransformerBase(nn.Module):
         self.decoder = nn.ModuleList(DecoderLayer() for _ in range(_LAYERS))
         self.dropout = nn.Dropout(0.1)
 
-    def forward(self, source: Tensor, target: Tensor) -> Tensor:
-        """Scores ``[batch, target tokens, vocabulary]`` of the next token after each of ``target [batch, tokens]``."""
+    def forward(self, source: Tensor, target: Tensor | None = None) -> Tensor:
+        """Scores ``[batch, target tokens, vocabulary]`` of the next token after each of ``target [batch, tokens]``.
+
+        Without a ``target`` the first argument holds both, ``[batch, 2, tokens]``.
+        """
+        if target is None:
+            source, target = source.unbind(1)
         encoded = self._embed(source)
         for layer in self.encoder:
             encoded = layer(encoded)
