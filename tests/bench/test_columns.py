@@ -33,6 +33,7 @@ def played(machine: str, seconds: float) -> PlayedStep:
         step_seconds=2 * seconds,
         examples_per_s=1.0,
         energy_j=seconds,
+        energy_breakdown_j={},
         dram_bytes=10,
         utilization=0.8,
         lost={"memory": 0.15, "drain": 0.05},

@@ -15,11 +15,12 @@ from acf.options import option
 from acf.sim import Result, simulate_parts, spec
 from acf.sim.accelerator import AcceleratorSpec
 
-_LARGE_DRAM = {"dram_pin_bytes_per_s": 1024e9, "dram_kind": "hbm2"}
+_LARGE = {"dram_pin_bytes_per_s": 1024e9, "dram_kind": "hbm2", "control_energy": "synthesised"}
 
 PEERS: dict[str, dict[str, AcceleratorSpec]] = {
     "acf-512": {"tensorcore": TENSORCORE_512, "tensordash": spec("tensordash-512")},
-    "acf-16384": {"tensorcore": spec("tensorcore", **_LARGE_DRAM), "tensordash": spec("tensordash", **_LARGE_DRAM)},
+    "acf-512-wide": {"tensorcore": TENSORCORE_512, "tensordash": spec("tensordash-512")},
+    "acf-16384": {"tensorcore": spec("tensorcore", **_LARGE), "tensordash": spec("tensordash", **_LARGE)},
 }
 """For each fabric, machines with the same MACs, clock and DRAM."""
 
@@ -35,7 +36,7 @@ class ComparisonSpec:
     examples: int = option(0, "Images or tokens of a step; 0: 32 images, 4096 tokens.")
     sparsities: tuple[float, ...] = option((0.0, 0.5, 0.75, 0.9), "Shares of blocks to drop.")
     block: int = option(StepSpec.block, "Side of a block.")
-    on: str = option("acf-512", "acf-512 or acf-16384.")
+    on: str = option("acf-512", "acf-512, acf-512-wide or acf-16384.")
     gpus: bool = option(True, "Also the GPU rooflines.")
 
     @property
@@ -61,6 +62,7 @@ class PlayedStep:
     step_seconds: float
     examples_per_s: float
     energy_j: float
+    energy_breakdown_j: dict[str, float]
     dram_bytes: int
     utilization: float
     lost: dict[str, float]
@@ -91,6 +93,7 @@ def play_step(step: StepSpec, machine: str, spec: AcceleratorSpec | str) -> Play
         step_seconds=result.step_cycles / result.clock_hz,
         examples_per_s=step.examples / result.seconds,
         energy_j=result.energy_j,
+        energy_breakdown_j=result.energy_breakdown_j,
         dram_bytes=result.dram_bytes,
         utilization=result.utilization,
         lost={reason: count / slots for reason, count in lost.items() if count},
