@@ -37,6 +37,7 @@ def played(machine: str, seconds: float) -> PlayedStep:
         examples_per_s=1.0,
         energy_j=seconds,
         products_energy_j=seconds / 2,
+        energy_breakdown_j={},
         dram_bytes=10,
         utilization=0.8,
         step_utilization=0.7,

@@ -19,11 +19,12 @@ from acf.sim.fabric import AdaptiveFabric
 from acf.sim.fabric.algorithm1 import UpdateCost, update_cost
 from acf.sim.registry import spec_of_kind
 
-_LARGE_DRAM = {"dram_pin_bytes_per_s": 1024e9, "dram_kind": "hbm2"}
+_LARGE = {"dram_pin_bytes_per_s": 1024e9, "dram_kind": "hbm2", "control_energy": "synthesised"}
 
 PEERS: dict[str, dict[str, AcceleratorSpec]] = {
     "acf-512": {"tensorcore": TENSORCORE_512, "tensordash": spec("tensordash-512")},
-    "acf-16384": {"tensorcore": spec("tensorcore", **_LARGE_DRAM), "tensordash": spec("tensordash", **_LARGE_DRAM)},
+    "acf-512-wide": {"tensorcore": TENSORCORE_512, "tensordash": spec("tensordash-512")},
+    "acf-16384": {"tensorcore": spec("tensorcore", **_LARGE), "tensordash": spec("tensordash", **_LARGE)},
 }
 """For each fabric, machines with the same MACs, clock and DRAM."""
 
@@ -41,7 +42,7 @@ class ComparisonSpec:
         (0.0, 0.5, 0.75, 0.9), "Shares of blocks to drop.", flags=("--sparsities", "--sparsity")
     )
     block: int = option(StepSpec.block, "Side of a block.")
-    on: str = option("acf-512", "acf-512 or acf-16384.")
+    on: str = option("acf-512", "acf-512, acf-512-wide or acf-16384.")
     gpus: bool = option(True, "Also the GPU rooflines.")
     gradient_zeros: str = option(
         "layers",
@@ -103,6 +104,7 @@ class PlayedStep:
     examples_per_s: float
     energy_j: float
     products_energy_j: float
+    energy_breakdown_j: dict[str, float]
     dram_bytes: int
     utilization: float
     step_utilization: float
@@ -157,6 +159,7 @@ def _played(step: StepSpec, machine: str, result: Result, host_seconds: float) -
         examples_per_s=step.examples / result.step_seconds,
         energy_j=result.energy_j,
         products_energy_j=result.products_energy_j,
+        energy_breakdown_j=result.energy_breakdown_j,
         dram_bytes=result.dram_bytes,
         utilization=result.utilization,
         step_utilization=result.step_utilization,

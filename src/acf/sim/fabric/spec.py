@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from math import ceil
 from typing import ClassVar
 
+from acf.cost.control import CONTROL_ENERGY
 from acf.errors import ArchitectureError
 from acf.lowering import BALANCERS, FabricShape, Gemm
 from acf.lowering.fabric_shape import SUM_BYTES, VALUE_BYTES
@@ -20,6 +21,9 @@ from acf.sim.fabric.runner import run_product
 from acf.sim.fabric.storage import tensor_bytes
 from acf.trace import BitTensor
 
+CLOCK_GATING = ("none", "enables")
+ACCUMULATE_IN = ("banks", "registers")
+
 
 @dataclass(frozen=True, kw_only=True)
 class AdaptiveFabric(FabricShape, AcceleratorSpec):
@@ -32,6 +36,12 @@ class AdaptiveFabric(FabricShape, AcceleratorSpec):
 
     On-chip memory has banks of ``bank_bytes``. The topology is updated every ``topology_every_steps`` optimizer steps.
     ``engine`` "exact" steps every queue in every cycle and gives the same figures, slowly.
+
+    Energy and area: ``control_energy`` "synthesised" charges control logic and clock by our own synthesis, "calibrated"
+    the same brought to the published MAC (`acf.cost.control`), "none" published MACs, memories and links alone.
+    ``clock_gating`` "enables" stops registers that are not loaded, "none" clocks all of them in every cycle.
+    ``accumulate_in`` "banks": every MAC reads and writes an accumulator bank; "registers": an SCU holds the sums of
+    ``held_rows`` of its rows, and a row of a parallel tile that it has read serves all of them.
     """
 
     kind: ClassVar[str] = "fabric"
@@ -40,6 +50,10 @@ class AdaptiveFabric(FabricShape, AcceleratorSpec):
     bank_bytes: int
     topology_every_steps: int
     engine: str
+    control_energy: str
+    clock_gating: str
+    accumulate_in: str
+    held_rows: int
 
     def __post_init__(self) -> None:
         FabricShape.__post_init__(self)
@@ -49,11 +63,29 @@ class AdaptiveFabric(FabricShape, AcceleratorSpec):
             raise ArchitectureError(
                 f"value_bytes {self.value_bytes}: packets carry bf16 values of {VALUE_BYTES} bytes; use {VALUE_BYTES}"
             )
-        for name, choices in (("balancer", BALANCERS), ("engine", ENGINES)):
+        for name, choices in (
+            ("balancer", BALANCERS),
+            ("engine", ENGINES),
+            ("control_energy", CONTROL_ENERGY),
+            ("clock_gating", CLOCK_GATING),
+            ("accumulate_in", ACCUMULATE_IN),
+        ):
             if getattr(self, name) not in choices:
                 raise ArchitectureError(
                     f"{name} {getattr(self, name)!r} is not one of {', '.join(choices)}; use one of these names"
                 )
+        self._check_held_rows()
+
+    def _check_held_rows(self) -> None:
+        if self.held_rows > 1 and self.accumulate_in == "banks":
+            raise ArchitectureError(
+                f"held_rows {self.held_rows} needs sums in registers; set accumulate_in to registers, or held_rows to 1"
+            )
+        if self.held_rows > 1 and (self.tile // self.scus_per_cluster) % self.held_rows:
+            raise ArchitectureError(
+                f"held_rows {self.held_rows} does not divide the {self.tile // self.scus_per_cluster} rows of a tile "
+                f"that an SCU owns; use a divisor, or fewer scus_per_cluster than {self.scus_per_cluster}"
+            )
 
     @property
     def macs_per_cycle(self) -> int:
@@ -67,6 +99,7 @@ class AdaptiveFabric(FabricShape, AcceleratorSpec):
             f"{self.scus} SCUs of {self.lanes} MAC in {self.mesh_rows} x {self.mesh_columns} clusters at "
             f"{self.clock_hz / 1e6:.0f} MHz; {self.interconnect} interconnect, {self.balancer} balancer.",
             f"Assumed: energy per operation as published for {self.technology_nm} nm tensor cores, no FPGA's; "
+            f"control {self.control_energy}, clock gating: {self.clock_gating}, sums in {self.accumulate_in}; "
             f"{self.vector_lanes} vector lanes for what is no product, overlapped with products; "
             f"blocks move every {self.topology_every_steps} steps.",
         )
