@@ -200,10 +200,10 @@ class _LayerCall:
         key = f"{self.name}.output_grad"
         self.trace.tensors[key] = BitTensor.from_array(self.kind.traced_gradient(gradient))
         if cast(nn.Parameter, self.module.weight).requires_grad:
-            needed = self._gradient_mask()
-            keys, options = (key, self.activation_key), {"needed": needed, "transpose_a": self.conv is None}
-            self._append("weight_grad", keys, self._external_activation(), **options)
-            self._append_update(needed)
+            mask = self._gradient_mask()
+            keys = (key, self.activation_key)
+            self._append("weight_grad", keys, self._external_activation(), needed=mask, transpose_a=self.conv is None)
+            self._append_update(mask)
         if self.needs_input_grad:
             weight_key = self._backward_weight()
             self._append("input_grad", (key, weight_key), (weight_key,))
