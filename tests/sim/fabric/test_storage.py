@@ -27,3 +27,7 @@ def test_absent_blocks_of_a_weight_take_no_bytes() -> None:
 def test_activations_carry_the_sizes_of_their_tiles() -> None:
     bits = BitTensor.from_array(np.ones((160, 160), dtype=bool))
     assert SPEC.stored_bytes(bits, "activation") == 160 * 160 * 2 + 100 + 8 * 25
+
+
+def test_an_empty_weight_takes_no_bytes() -> None:
+    assert SPEC.stored_bytes(BitTensor.from_array(np.ones((0, 16), dtype=bool)), "weight") == 0
