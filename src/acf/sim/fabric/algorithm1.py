@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, replace
 from math import ceil
 from typing import Any
 
-from acf.sim.fabric.energy import control_j
+from acf.sim.fabric.energy import topology_update_j
 from acf.sim.fabric.spec import AdaptiveFabric
 from acf.sim.result import OpResult, Result
 from acf.sim.simulate import simulate
@@ -109,7 +109,7 @@ def _layer_cost(trace: Trace, op: TracedOp, fabric: AdaptiveFabric) -> UpdateCos
         energy_j={
             "norms": present.nonzeros * value_pj * 1e-12,
             "absent_gradients": sum(gradients.energy_j.values()) + absent * unit.operation_pj * 1e-12,
-            "selection": fabric.topology_every_steps * control_j(fabric, sorting),
+            "selection": fabric.topology_every_steps * topology_update_j(fabric, sorting),
         },
         every_steps=fabric.topology_every_steps,
     )
