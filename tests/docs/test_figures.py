@@ -42,6 +42,7 @@ def _provenance(record: Any) -> set[str]:
     """Which of command, date and commit a record or its parts give."""
     given = {"commands": "command", "revision": "commit"}
     parts = [record, *(record.values() if isinstance(record, dict) else [])]
+    parts += record.get("sessions", []) if isinstance(record, dict) else []
     keys = {key for part in parts if isinstance(part, dict) for key in part}
     return {given.get(key, key) for key in keys} & {"command", "date", "commit"}
 

@@ -100,7 +100,7 @@ def test_small_products_of_a_batch_fill_the_fabric_together() -> None:
     batch = acf.simulate(acf.Trace([op], {"a": bits, "b": bits}), "acf-512")
     alone = acf.simulate(trace_of(np.ones((32, 32)), np.ones((32, 32))), "acf-512")
     assert batch.ops[0].effectual_macs == batch.ops[0].dense_macs == 64 * 32**3
-    assert batch.utilization > 4 * alone.utilization
+    assert batch.utilization > 3 * alone.utilization  # each has an index of its own, walked in both cases
 
 
 def test_very_sparse_gradients_travel_shorter_by_columns_and_others_as_bits() -> None:

@@ -31,6 +31,15 @@ class IndexTraffic:
     set_up_cycles: int
     walk_cycles: int
 
+    def times(self, products: int) -> "IndexTraffic":
+        """That of several such products; commands begin when the first is set up."""
+        return IndexTraffic(
+            self.fetched_bytes * products,
+            self.walked_bytes * products,
+            self.set_up_cycles,
+            self.walk_cycles * products,
+        )
+
 
 NO_INDEX = IndexTraffic(0, 0, 0, 0)
 

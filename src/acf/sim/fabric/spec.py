@@ -1,6 +1,6 @@
 """The Adaptive Compute Fabric as an accelerator: what it is made of, and what each part takes."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 from typing import ClassVar
@@ -151,10 +151,19 @@ class AdaptiveFabric(FabricShape, AcceleratorSpec):
         for group in groups(gemms):
             key = pattern(group)
             if key not in counts:
-                played = self.count_with_dram(block_diagonal(group), dram_bytes * len(group))
-                counts[key] = replace(played, dense_macs=sum(gemm.dense_macs for gemm in group))
+                counts[key] = self._count_group(group, dram_bytes * len(group))
             total += counts[key]
         return total
+
+    def _count_group(self, group: Sequence[Gemm], dram_bytes: int) -> ComputeCount:
+        """Products side by side; each has a descriptor and an index of its own, walked one after the other."""
+        member = tile_product(group[0], self)
+        mapping = choose_mapping(member, self)
+        index = index_traffic(mapping, member, lower_product(member, self, mapping), self).times(len(group))
+        together = block_diagonal(group)
+        product = tile_product(together, self)
+        played = run_product(self, together, product, lower_product(product, self), dram_bytes, index)
+        return replace(played, dense_macs=sum(gemm.dense_macs for gemm in group))
 
     @property
     def area_mm2(self) -> dict[str, float]:
