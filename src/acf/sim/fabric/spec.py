@@ -109,7 +109,8 @@ class AdaptiveFabric(FabricShape, AcceleratorSpec):
             key = pattern(group)
             if key not in counts:
                 played = self.count_with_dram(block_diagonal(group), dram_bytes * len(group))
-                counts[key] = replace(played, dense_macs=sum(gemm.dense_macs for gemm in group))
+                dense_macs = sum(gemm.dense_macs for gemm in group)
+                counts[key] = replace(played, dense_macs=dense_macs, other_cycles=0)  # no topology that could change
             total += counts[key]
         return total
 
