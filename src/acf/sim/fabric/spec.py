@@ -163,7 +163,8 @@ class AdaptiveFabric(FabricShape, AcceleratorSpec):
         together = block_diagonal(group)
         product = tile_product(together, self)
         played = run_product(self, together, product, lower_product(product, self), dram_bytes, index)
-        return replace(played, dense_macs=sum(gemm.dense_macs for gemm in group))
+        dense_macs = sum(gemm.dense_macs for gemm in group)
+        return replace(played, dense_macs=dense_macs, other_cycles=0)  # no topology that could change
 
     @property
     def area_mm2(self) -> dict[str, float]:
