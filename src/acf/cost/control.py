@@ -88,32 +88,43 @@ HELD_SUM_GATES = 34 * 6.0
 """Gate equivalents of a register that holds one sum of 34 bits: an assumption, a flip-flop (4) and its share of the
 multiplexer that reads it (2) per bit."""
 
-_WIDE, _NARROW = "acf rtl area --config acf-512-wide --clock-gating", "acf rtl area --config acf-512 --clock-gating"
+_NARROW = _RECORD + ", acf rtl area --config acf-512 --clock-gating"
+_WIDE = (
+    _RECORD + ", acf rtl area --config acf-512-lanes4 and acf-512-wide --clock-gating: a line through 4 and 16 lanes"
+)
+_UNIT = _RECORD + ", acf rtl area UNIT --clock-gating"
 
-ROW_LOADED = 0.25
-"""Share of cycles in which registers with an enable are loaded: an assumption for all but SCUs.
+SCU_LOADED = 0.375
+"""Share of cycles in which an SCU's registers with an enable are loaded: measured, 500 of 1,030 registers clocked.
 
-A wide SCU loads its row and its value once in four cycles and counters more seldom; an SCU of one lane once in eight.
+`acf rtl power` on one SCU of four lanes, less the registers of products (the MAC's own) and three quarters of the row
+buffer, which a port shared by four SCUs fills in one cycle of four.
 """
 
+OTHERS_LOADED = 0.25
+"""The same for controllers and clusters: an assumption; the measured runs load fewer."""
+
 CONTROL_UNITS: dict[str, ControlUnit] = {
-    # datapath without multipliers, adders and the registers of their products, walker, counters
-    "scu": ControlUnit(0.0, 0.0, 0.0, ROW_LOADED, 674.0, _NARROW),
-    "scu-serial": ControlUnit(8_530.0, 1_030.0, 849.0, ROW_LOADED, 1_964.0, _WIDE),
-    "port": ControlUnit(20_213.0, 654.0, 0.0, 0.0, 700.0, _WIDE),
+    # datapath without multipliers, adders and the registers of their products; walker; counters
+    "scu": ControlUnit(8_203.0, 1_133.0, 895.0, SCU_LOADED, 674.0, _NARROW),
+    # the same where only zeros of the serial operand are skipped, without what grows with the lanes
+    "scu-serial": ControlUnit(5_549.0, 850.0, 800.0, SCU_LOADED, 600.0, _WIDE),
+    "lane-serial": ControlUnit(745.0, 46.3, 3.2, SCU_LOADED, 101.0, _WIDE),
+    "port": ControlUnit(14_190.0, 671.0, 0.0, 0.0, 700.0, _NARROW),
+    "port-serial": ControlUnit(20_213.0, 654.0, 0.0, 0.0, 700.0, _WIDE),
     # receivers, results, credits, and the adders of a column's sums
-    "cluster": ControlUnit(29_326.0, 1_031.0, 783.0, ROW_LOADED, 266.0, _WIDE),
+    "cluster": ControlUnit(26_381.0, 1_211.0, 919.0, OTHERS_LOADED, 322.0, _NARROW),
     # lines: their area and the flits that pass are charged as mesh, so only registers that no flit loads count here
-    "router": ControlUnit(0.0, 2_304.0, 2_194.0, 0.0, 0.0, _WIDE),
-    "row controller": ControlUnit(3_758.0, 475.0, 279.0, ROW_LOADED, 0.0, _WIDE),
-    "column controller": ControlUnit(2_858.0, 277.0, 85.0, ROW_LOADED, 0.0, _WIDE),
-    "index walker": ControlUnit(1_376.0, 98.0, 88.0, ROW_LOADED, 0.0, "acf rtl area block-walker --clock-gating"),
+    "router": ControlUnit(0.0, 2_632.0, 2_487.0, 0.0, 0.0, _NARROW),
+    "row controller": ControlUnit(5_744.0, 755.0, 511.0, OTHERS_LOADED, 0.0, _NARROW),
+    "column controller": ControlUnit(3_436.0, 321.0, 95.0, OTHERS_LOADED, 0.0, _NARROW),
+    # fetcher, collectors, writer and registers of the device, one line's share
+    "device": ControlUnit(9_628.0, 1_399.0, 1_238.0, OTHERS_LOADED, 0.0, _NARROW),
+    "index walker": ControlUnit(1_376.0, 98.0, 88.0, OTHERS_LOADED, 0.0, _UNIT + ": block-walker"),
     # used at topology updates alone, stopped else
-    "prefix sum": ControlUnit(2_364.0, 218.0, 216.0, 0.0, 0.0, "acf rtl area prefix-sum --clock-gating"),
-    "route planner": ControlUnit(2_010.0, 223.0, 202.0, 0.0, 0.0, "acf rtl area route-planner --clock-gating"),
-    "sorter": ControlUnit(439.0, 46.0, 40.0, 0.0, 0.0, "acf rtl area sorter --clock-gating"),
-    # fetcher, collectors, writer, registers of the device
-    "device": ControlUnit(74_446.0, 10_837.0, 9_575.0, ROW_LOADED, 0.0, _WIDE),
+    "prefix sum": ControlUnit(2_364.0, 218.0, 216.0, 0.0, 0.0, _UNIT + ": prefix-sum"),
+    "route planner": ControlUnit(2_010.0, 223.0, 202.0, 0.0, 0.0, _UNIT + ": route-planner"),
+    "sorter": ControlUnit(439.0, 46.0, 40.0, 0.0, 0.0, _UNIT + ": sorter"),
 }
 """Control of the fabric by unit. A vector unit has no entry: its model charges its own."""
 

@@ -14,23 +14,27 @@ SYNTHESISED_TILE, SYNTHESISED_LINK_BYTES = 16, 32
 def control_units(spec: "AdaptiveFabric") -> dict[str, float]:
     """How many of each of `CONTROL_UNITS` a fabric has, as multiples of the unit that was synthesised.
 
+    With zeros of both operands skipped only SCUs of one lane were synthesised; more lanes are charged as one.
     An SCU's registers hold rows of a tile, a port's bitmaps of whole tiles, a router's flits; each grows accordingly.
     """
     tiles = spec.tile / SYNTHESISED_TILE
     ports = -(-spec.scus_per_cluster // spec.scus_per_port)
     lines = spec.mesh_rows + spec.mesh_columns
-    return {
-        "scu-serial" if spec.skip == "serial" else "scu": spec.scus * tiles,
-        "port": spec.clusters * ports * tiles**2,
+    if spec.skip == "serial":
+        scus = {"scu-serial": spec.scus * tiles, "lane-serial": float(spec.macs_per_cycle)}
+    else:
+        scus = {"scu": spec.scus * tiles}
+    return scus | {
+        "port-serial" if spec.skip == "serial" else "port": spec.clusters * ports * tiles**2,
         "cluster": spec.clusters * tiles**2,
         "router": spec.clusters * spec.link_bytes / SYNTHESISED_LINK_BYTES,
         "row controller": spec.mesh_rows,
         "column controller": spec.mesh_columns,
+        "device": lines,
         "index walker": lines,
         "prefix sum": lines,
         "route planner": 1,
         "sorter": 1,
-        "device": 1,
     }
 
 
@@ -47,7 +51,7 @@ def control_j(spec: "AdaptiveFabric", cycles: int, work_cycles: int) -> dict[str
     for name, count in control_units(spec).items():
         unit = CONTROL_UNITS[name]
         clock_pj += count * unit.clock_pj(gated)
-        busy = work_cycles / spec.scus if name.startswith("scu") else cycles
+        busy = work_cycles / spec.scus if name.startswith(("scu", "lane")) else cycles
         switching_pj += count * unit.switching_pj * busy
     return {"control": switching_pj * scale, "clock": clock_pj * cycles * scale}
 
