@@ -92,7 +92,8 @@ def held_row_reads(serial: TiledRows, scus: int, held_rows: int) -> NDArray[np.i
     owned = padded.reshape(tiles, tile // scus, scus, serial.k_tiles)
     starts = np.arange(0, tile // scus, held_rows)
     together = np.bitwise_or.reduceat(owned, starts, axis=1)
-    return np.bitwise_count(together).sum(axis=(1, 2), dtype=np.int64)
+    reads: NDArray[np.int64] = np.bitwise_count(together).sum(axis=(1, 2), dtype=np.int64)
+    return reads
 
 
 def _lost_slots(spec: "AdaptiveFabric", played: Played, multiplied: int, effectual: int) -> dict[str, int]:
