@@ -188,7 +188,7 @@ def test_a_row_is_read_once_for_the_rows_that_are_held() -> None:
     ("changes", "message"),
     [
         ({"accumulate_in": "banks"}, "needs sums in registers"),
-        ({"held_rows": 4}, "does not divide the 2 rows"),
+        ({"held_rows": 3}, "does not divide the 8 rows"),
         ({"clock_gating": "some"}, "clock_gating 'some' is not one of none, enables"),
     ],
 )
