@@ -69,7 +69,14 @@ SUMMARY: tuple[Column[SummaryRow], ...] = (
         "share of weights that are absent at the end of training",
         places=(DEMO, PAGE),
     ),
-    Column("cycles", "cycles", lambda row: row.result.cycles, COUNT, "cycles of the matrix products"),
+    Column(
+        "cycles",
+        "cycles",
+        lambda row: row.result.cycles,
+        COUNT,
+        "cycles of the matrix products",
+        places=(DEMO, PAGE),
+    ),
     Column(
         "seconds",
         "products",
