@@ -94,12 +94,13 @@ _WIDE = (
 )
 _UNIT = _RECORD + ", acf rtl area UNIT --clock-gating"
 
-SCU_LOADED = 0.375
-"""Share of cycles in which an SCU's registers with an enable are loaded: measured, 500 of 1,030 registers clocked.
-
-`acf rtl power` on one SCU of four lanes, less the registers of products (the MAC's own) and three quarters of the row
-buffer, which a port shared by four SCUs fills in one cycle of four.
-"""
+SCU_LOADED = Figure(
+    0.375,
+    "of the cycles",
+    _RECORD + ": acf rtl power on one SCU of four lanes clocks 500 of 1,030 registers in a cycle, without those of "
+    "products (the MAC's own) and three quarters of the row buffer (a port of four SCUs fills it in one of four)",
+).value
+"""Share of cycles in which an SCU's registers with an enable are loaded."""
 
 OTHERS_LOADED = 0.25
 """The same for controllers and clusters: an assumption; the measured runs load fewer."""
