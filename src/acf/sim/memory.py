@@ -23,6 +23,10 @@ class DramTraffic:
         parts = (ceil(part / max(1, products)) for part in (self.left_bytes, self.right_bytes, self.written_bytes))
         return DramTraffic(*parts)
 
+    def times(self, products: int) -> "DramTraffic":
+        """What several products of this traffic move."""
+        return DramTraffic(self.left_bytes * products, self.right_bytes * products, self.written_bytes * products)
+
 
 @dataclass(frozen=True)
 class Moved:
@@ -30,6 +34,11 @@ class Moved:
 
     read_bytes: int
     written_bytes: int
+
+    @property
+    def total_bytes(self) -> int:
+        """Bytes in both directions."""
+        return self.read_bytes + self.written_bytes
 
 
 class OnChipMemory:
@@ -47,12 +56,10 @@ class OnChipMemory:
 
     def touch(self, name: str, size_bytes: int, external: bool) -> int:
         """Access a tensor; returns the bytes that this moves across the DRAM pins, evictions included."""
-        moved = self.access(name, size_bytes, external)
-        return moved.read_bytes + moved.written_bytes
+        return self.access(name, size_bytes, external).total_bytes
 
     def access(self, name: str, size_bytes: int, external: bool) -> Moved:
         """As `touch`, with reads and write-backs apart."""
-        read, written = 0, 0
         produced = name not in self.seen and not external
         self.seen.add(name)
         if size_bytes > self.capacity_bytes:
@@ -62,12 +69,29 @@ class OnChipMemory:
             return Moved(0, 0)
         if produced:
             self.dirty.add(name)
-        else:
-            read = size_bytes
+        return Moved(0 if produced else size_bytes, self._keep(name, size_bytes))
+
+    def write(self, name: str, size_bytes: int) -> int:
+        """Write a whole tensor that is read later; returns the bytes across the DRAM pins, evictions included."""
+        self.seen.add(name)
+        if size_bytes > self.capacity_bytes:
+            return size_bytes
+        self.dirty.add(name)
+        return self._keep(name, size_bytes)
+
+    def discard(self, name: str) -> None:
+        """Forget a tensor that nothing reads any more: it is not written to DRAM."""
+        self.resident.pop(name, None)
+        self.dirty.discard(name)
+
+    def _keep(self, name: str, size_bytes: int) -> int:
+        """Make a tensor the most recently used one; returns the bytes of dirty tensors that it evicts."""
+        written = 0
         self.resident[name] = size_bytes
+        self.resident.move_to_end(name)
         while sum(self.resident.values()) > self.capacity_bytes:
             evicted, evicted_bytes = self.resident.popitem(last=False)
             if evicted in self.dirty:
                 self.dirty.discard(evicted)
                 written += evicted_bytes
-        return Moved(read, written)
+        return written

@@ -3,7 +3,6 @@
 from collections import Counter
 from dataclasses import replace
 from functools import lru_cache
-from math import ceil
 from typing import NamedTuple
 
 from acf.bench.fabric.workloads import StepSpec, layer_traces
@@ -13,6 +12,7 @@ from acf.lowering.packing import lower_product
 from acf.lowering.tiled_product import tile_product
 from acf.sim import simulate
 from acf.sim.fabric import AdaptiveFabric
+from acf.sim.fabric.index_traffic import index_traffic
 from acf.sim.fabric.runner import run_product
 from acf.sim.fabric.topology_update import table_cycles, topology_update_cycles
 from acf.sim.memory import DramTraffic
@@ -94,7 +94,8 @@ def _play_kept(before: Trace, after: Trace, rebalanced: Result, fabric: Adaptive
     cycles, update, table = 0, 0, 0
     for op_before, op, played in zip(before.ops, after.ops, rebalanced.ops, strict=True):
         products = matrix_products(after, op)
-        share = ceil(played.dram_bytes / max(1, len(products)))
+        moved = DramTraffic(played.left_bytes, played.right_bytes, played.written_bytes)
+        traffic = moved.divided(len(products))
         compute = 0
         for gemm_before, gemm in zip(matrix_products(before, op_before), products, strict=True):
             if not gemm.dense_macs:
@@ -103,7 +104,8 @@ def _play_kept(before: Trace, after: Trace, rebalanced: Result, fabric: Adaptive
             product = tile_product(gemm, fabric, product_before.swapped)
             mapping = keep_mapping(choose_mapping(product_before, fabric), product_before, product, fabric)
             program = lower_product(product, fabric, mapping)
-            compute += run_product(fabric, gemm, product, program, DramTraffic(share)).cycles
+            index = index_traffic(mapping, product, program, fabric)
+            compute += run_product(fabric, gemm, product, program, traffic, index).cycles
             update += topology_update_cycles(fabric, product, program.reduces)
             table += table_cycles(fabric, product, program.reduces)
         cycles += max(compute, fabric.dram_cycles(played.dram_bytes))
@@ -112,7 +114,9 @@ def _play_kept(before: Trace, after: Trace, rebalanced: Result, fabric: Adaptive
 
 def _totals(fabric: AdaptiveFabric, results: list[Result]) -> Figures:
     """Sums over layers; losses as fractions of all MAC slots."""
-    cycles, step_cycles = (sum(getattr(result, name) for result in results) for name in ("cycles", "step_cycles"))
+    cycles = sum(result.cycles for result in results)
+    controller = sum(op.other_cycles for result in results for op in result.ops)
+    step_cycles = sum(result.step_cycles for result in results) + controller
     lost: Counter[str] = Counter()
     for result in results:
         for reason, lost_cycles in result.stalls.items():
