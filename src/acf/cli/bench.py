@@ -130,7 +130,10 @@ def simulators(
 def ablation(
     options: "AblationOptions",
     what: Annotated[
-        str, typer.Option(help="Of block, regrow, interconnect, balancer, prefetch, scus; several with commas, or all.")
+        str,
+        typer.Option(
+            help="Of block, regrow, interconnect, balancer, prefetch, network, memory, scus, with commas; or all."
+        ),
     ] = "all",
     out: Annotated[Path, typer.Option(help="Folder for records and plots; a later call goes on from them.")] = Path(
         "runs/ablation"

@@ -1,29 +1,33 @@
 """Whole networks on the packet-switched mesh: the beginning of each product exactly, the rest in proportion.
 
 Routers step in every cycle, which takes hours for a training step. So the first packets of a product are played on
-the packets' mesh and on the lines, operands on chip, and the cycles of the whole product on the lines are scaled by the
-ratio of the two. A product that has no more packets than that is exact.
+the packet-switched mesh and on the lines, operands on chip, and the cycles of the whole product on the lines, except
+those that wait for memory, are scaled by the ratio of the two. A product on chip that has no more packets is exact.
 """
 
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from acf.sim.fabric.engine import play_program
 from acf.sim.fabric.packet_stepper import step_packets
 from acf.sim.fabric.play import Played
-from acf.sim.fabric.traffic import REASONS, SCAN, WORK, Int64s, Timing, Traffic
+from acf.sim.fabric.traffic import MEMORY, REASONS, SCAN, WORK, Int64s, Timing, Traffic
 
 if TYPE_CHECKING:
     from acf.sim.fabric.spec import AdaptiveFabric
 
-SAMPLED_PACKETS = 3000
+SAMPLED_PACKETS = 8000
+
+KEPT = [WORK, SCAN, MEMORY]
+"""What an SCU does as long on either interconnect."""
 
 
 def scaled_to_packets(spec: "AdaptiveFabric", traffic: Traffic, lines: Played) -> Played:
     """What ``lines``, the product played on lines, would have been on the packet-switched mesh.
 
-    SCUs do the same work; what they wait for is divided as in the part that was played.
+    SCUs do the same work and wait as long for memory; other waits are divided as in the part that was played.
     """
     if not traffic.line.size:
         return lines
@@ -31,20 +35,22 @@ def scaled_to_packets(spec: "AdaptiveFabric", traffic: Traffic, lines: Played) -
     waits, on_lines = np.zeros((2, spec.scus, len(REASONS)), dtype=np.int64)
     packet_cycles = step_packets(part, timing, waits, spec)
     line_cycles = play_program(part, timing, on_lines)
-    busy = lines.scu_cycles[:, [WORK, SCAN]].sum(axis=1)
-    cycles = max(int(busy.max()), round(lines.cycles * packet_cycles / max(1, line_cycles)))
+    kept = lines.scu_cycles[:, KEPT].sum(axis=1)
+    memory = float(lines.scu_cycles[:, MEMORY].mean())
+    scaled = memory + (lines.cycles - memory) * packet_cycles / max(1, line_cycles)
+    cycles = max(int(kept.max()), round(scaled))
     share = waits.sum(axis=0).astype(np.float64)
-    share[[WORK, SCAN]] = 0.0
-    return Played(cycles, _divided(lines.scu_cycles, cycles - busy, share))
+    share[KEPT] = 0.0
+    return Played(cycles, _divided(lines.scu_cycles, cycles - kept, share))
 
 
-def _divided(before: Int64s, waited: Int64s, share: "np.ndarray[tuple[int], np.dtype[np.float64]]") -> Int64s:
-    """Work as ``before``; the ``waited`` cycles of every SCU divided by reason in proportion to ``share``."""
+def _divided(before: Int64s, waited: Int64s, share: NDArray[np.float64]) -> Int64s:
+    """`KEPT` as ``before``; the other ``waited`` cycles of every SCU divided by reason in proportion to ``share``."""
     after = np.zeros_like(before)
-    after[:, [WORK, SCAN]] = before[:, [WORK, SCAN]]
+    after[:, KEPT] = before[:, KEPT]
     largest = int(share.argmax()) if share.any() else REASONS.index("imbalance")
     after += (waited[:, None] * (share / max(1.0, share.sum()))).astype(np.int64)
-    after[:, largest] += before[:, [WORK, SCAN]].sum(axis=1) + waited - after.sum(axis=1)
+    after[:, largest] += before[:, KEPT].sum(axis=1) + waited - after.sum(axis=1)
     return after
 
 

@@ -31,7 +31,7 @@ class SharedDram(NamedTuple):
     def new(cls, traffic: Traffic, timing: Timing) -> "SharedDram":
         """An idle memory, for as many cycles as the program takes if everything happens one after another."""
         load = traffic.load
-        if not load.read_ticks.size:
+        if not load.read_ticks.any() and not load.write_ticks.any():
             nothing = np.zeros((1, 1), dtype=np.int64)
             return cls(nothing, nothing, np.zeros(1, dtype=np.int64))
         work = int(traffic.item_cycles.sum(dtype=np.int64)) + 2 * int(traffic.flits.sum(dtype=np.int64))
