@@ -78,3 +78,12 @@ def test_packets_need_timed_memory_and_another_entry_than_lines() -> None:
         acf.sim.spec("acf-512", interconnect="packet", memory_model="rate")
     with pytest.raises(ArchitectureError, match='play knows lines, not interconnect "packet"'):
         play(lower_gemm(product(64, 64, 64), PACKETS), PACKETS)
+
+
+def test_a_scaled_product_waits_for_memory_as_long_as_on_lines() -> None:
+    slow = {"dram_pin_bytes_per_s": 1e9}
+    gemm, traffic = product(512, 64, 128), DramTraffic(40_000, 10_000, 20_000)
+    packets, lines = (
+        fabric(interconnect=name, **slow).count_with_traffic(gemm, traffic) for name in ("packet", "mesh")
+    )
+    assert packets.lost_slots["memory"] == lines.lost_slots["memory"] > 0

@@ -131,7 +131,7 @@ def vary_network(base: AdaptiveFabric, step: StepSpec) -> list[Variation]:
 
 def vary_memory(base: AdaptiveFabric, step: StepSpec) -> list[Variation]:
     """DRAM as a sustained rate and as `acf.sim.dram` times it, with on-chip memory, without, and with slow DRAM."""
-    streaming = {"on_chip_bytes": 1}
+    streaming: dict[str, Any] = {"on_chip_bytes": 1}
     slow = streaming | {"dram_pin_bytes_per_s": base.dram_pin_bytes_per_s / 4}
     settings = {"as shipped": {}, "every tensor streams": streaming, "the same from a quarter of the bandwidth": slow}
     return [
