@@ -85,6 +85,13 @@ def test_what_cannot_be_fused_runs_one_by_one_and_says_why(
     assert fused.mlp.why_separate(x).startswith(reason)
 
 
+def test_layers_that_do_not_fit_each_other_are_refused_as_by_torch() -> None:
+    model = nn.Sequential(GatedMLP.of(nn.Linear(32, 64), nn.Linear(32, 32), nn.Linear(64, 32), nn.SiLU()))
+    sparsify_(model, BlockSparsity(0.5, block=16))
+    with pytest.raises(RuntimeError, match="must match the size"):
+        model(torch.randn(4, 32))
+
+
 def test_blocks_without_a_kernel_run_one_by_one(calls: list[torch.Size]) -> None:
     model = Model(True)
     sparsify_(model, BlockSparsity(0.5, block=4))

@@ -67,6 +67,9 @@ class GatedMLP(nn.Module):
         if activation_name(self.act_fn) is None:
             return f"no product takes in the activation {self.act_fn}"
         layers = self._sparse_layers()
+        gate, up, down = layers
+        if gate.layout.cols != up.layout.cols or not gate.layout.rows == up.layout.rows == down.layout.cols:
+            return "the shapes of its layers do not fit each other"
         if torch.compiler.is_compiling() and any(layer.identity.probe is not None for layer in layers):
             return "the compiled graph scores blocks, for which it needs the gradient of every layer's output"
         dtype, device = cast_for_autocast(x)[0].dtype, x.device.type

@@ -23,18 +23,12 @@ from acf.sparse import BlockTopology
 ThreeTensors = tuple[Tensor, Tensor, Tensor]
 
 
-def products_then_gate(
-    x: Tensor,
-    gate_weight: Tensor,
-    up_weight: Tensor,
-    gate_bias: Tensor | None,
-    up_bias: Tensor | None,
-    activation: str,
-    factors: bool,
-    gate_topology: Sequence[Tensor],
-    up_topology: Sequence[Tensor],
-) -> ThreeTensors:
-    """``activation(gate) * up``, and with ``factors`` gate factor and up factor; all ``[tokens, hidden]``."""
+def products_then_gate(x: Tensor, gate_weight: Tensor, up_weight: Tensor, *rest: Any) -> ThreeTensors:
+    """``activation(gate) * up``, and with ``factors`` gate factor and up factor; all ``[tokens, hidden]``.
+
+    ``rest`` is what else `block_linear_gated` takes: both biases, activation, ``factors``, both topologies.
+    """
+    gate_bias, up_bias, activation, factors, gate_topology, up_topology = rest
     value, slope = block_linear_activation(x, gate_weight, gate_bias, activation, False, *gate_topology)
     up = block_linear_forward(x, up_weight, up_bias, *up_topology)
     if not factors:

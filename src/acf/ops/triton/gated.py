@@ -27,23 +27,14 @@ SPAN = 1024
 Topology = Sequence[Tensor]
 
 
-def linear_gated(
-    x: Tensor,
-    gate_weight: Tensor,
-    up_weight: Tensor,
-    gate_bias: Tensor | None,
-    up_bias: Tensor | None,
-    activation: str,
-    factors: bool,
-    gate_topology: Topology,
-    up_topology: Topology,
-) -> tuple[Tensor, Tensor, Tensor]:
+def linear_gated(x: Tensor, gate_weight: Tensor, up_weight: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor]:
     """`acf.ops.gated.block_linear_gated` on the GPU."""
-    weights, biases, topologies = (gate_weight, up_weight), (gate_bias, up_bias), (gate_topology, up_topology)
+    *biases, activation, factors, gate_topology, up_topology = rest
+    weights, topologies = (gate_weight, up_weight), (gate_topology, up_topology)
     if not _fits(x, *weights):
         return gated_ops.products_then_gate(x, *weights, *biases, activation, factors, *topologies)
     x, weights = readable(x), (readable(gate_weight), readable(up_weight))
-    biases = tuple(None if bias is None else readable(bias) for bias in biases)  # type: ignore[assignment]
+    biases = [None if bias is None else readable(bias) for bias in biases]
     block, groups = gate_weight.shape[1], gate_topology[2].shape[0] - 1
     hidden = x.new_empty((x.shape[0], groups * block))
     others = [torch.empty_like(hidden) if factors else hidden for _ in range(2)]
