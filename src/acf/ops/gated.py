@@ -1,6 +1,6 @@
 """A gated pair of block-sparse linear layers and the layer after it, as custom ops: SwiGLU, GEGLU and the like.
 
-``down(activation(gate(x)) * up(x))``. One op computes both products of ``x`` and stores what is multiplied, with the
+``down(activation(gate(x)) * up(x))``. One op computes both products of ``x`` and stores their gated product with the
 two factors of the backward pass: ``gate_factor = slope * up`` and ``up_factor = value``, where value and slope are the
 activation's. The input gradient of the down layer is stored as its products with both factors. The input gradients of
 gate and up are one sum. On a GPU all of it happens in the epilogues of the products.

@@ -12,7 +12,7 @@ from acf.ops.triton.product_kernels import add_bias, sum_blocks
 
 @jit
 def gate_values(gate: tl.tensor, up: tl.tensor, activation: tl.constexpr, short: tl.constexpr) -> tl.tensor:
-    """What the gate lets through, and the factors of its own gradient and of that of ``up``; all float32."""
+    """The gated product ``activation(gate) * up``, and the factors of the gradients of gate and up; all float32."""
     value, slope = value_and_slope(gate, activation, short)
     return value * up, slope * up, value
 
