@@ -22,9 +22,11 @@ if TYPE_CHECKING:
     from acf.nn import ExpertLinear as ExpertLinear
     from acf.nn import Experts as Experts
     from acf.nn import FusedSequential as FusedSequential
+    from acf.nn import GatedMLP as GatedMLP
     from acf.nn import NMSparsity as NMSparsity
     from acf.nn import densify_ as densify_
     from acf.nn import faster_layers as faster_layers
+    from acf.nn import fuse_gated_mlps_ as fuse_gated_mlps_
     from acf.nn import load_sparse as load_sparse
     from acf.nn import save_sparse as save_sparse
     from acf.nn import sparsify_ as sparsify_
@@ -70,6 +72,7 @@ _HOME_OF = {
     "ExpertLinear": "acf.nn",
     "Experts": "acf.nn",
     "FusedSequential": "acf.nn",
+    "GatedMLP": "acf.nn",
     "GradientFigures": "acf.train",
     "GradientSparsity": "acf.gradients",
     "GradualPruning": "acf.masks",
@@ -93,6 +96,7 @@ _HOME_OF = {
     "densify_": "acf.nn",
     "ema": "acf.train",
     "faster_layers": "acf.nn",
+    "fuse_gated_mlps_": "acf.nn",
     "gradient_figures": "acf.train",
     "hugging_face_callback": "acf.train.adapters",
     "lightning_callback": "acf.train.adapters",

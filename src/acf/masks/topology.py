@@ -70,16 +70,11 @@ def butterfly_mask(scores: Tensor, count: int) -> Tensor:
 
 def _first_by_tier(scores: Tensor, tier: Tensor, count: int) -> Tensor:
     """The mask of the ``count`` blocks of lowest ``tier``; of the last tier, rows with the fewest blocks come first."""
-    mask = torch.zeros_like(tier, dtype=torch.bool)
-    for each in sorted(set(tier.flatten().tolist())):
-        members = tier == each
-        left = count - int(mask.sum())
-        if int(members.sum()) > left:
-            indices = torch.nonzero(members.flatten()).flatten()
-            order = round_robin(scores.flatten()[indices], indices // scores.shape[1], turns_taken=mask.sum(dim=1))
-            mask.view(-1)[indices[order[:left]]] = True
-            return mask
-        mask |= members
+    last = int((torch.bincount(tier.flatten()).cumsum(0) <= count).sum())  # the first tier that does not fit whole
+    mask = tier < last
+    members = torch.nonzero((tier == last).flatten()).flatten()
+    order = round_robin(scores.flatten()[members], members // scores.shape[1], turns_taken=mask.sum(dim=1))
+    mask.view(-1)[members[order[: count - int(mask.sum())]]] = True
     return mask
 
 
