@@ -4,6 +4,8 @@ Rules, as in `acf.rtl.design.arithmetic`: operands, products and sums below the 
 same sign; sums round to the nearest, ties to even; a pair with a zero in it is skipped; every NaN is 0x7FC00000.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -86,7 +88,7 @@ def _split_k(
     return _kept_tiles(total, mapping, shape)
 
 
-_COMPUTE = {OutputStationaryMapping: _output_stationary, SplitKMapping: _split_k}
+_COMPUTE: dict[type, Callable[..., Values]] = {OutputStationaryMapping: _output_stationary, SplitKMapping: _split_k}
 
 
 def _kept_tiles(values: Values, mapping: SplitKMapping, shape: FabricShape) -> Values:

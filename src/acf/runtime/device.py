@@ -13,7 +13,7 @@ from acf.runtime import numbers
 from acf.runtime.backends import Backend, make_backend
 from acf.runtime.backends.backend import Architecture
 from acf.runtime.copy import check_regions, memcpy
-from acf.runtime.errors import InvalidDevicePointerError, InvalidValueError
+from acf.runtime.errors import InvalidDevicePointerError, InvalidValueError, MemoryAllocationError
 from acf.runtime.link import HostLink
 from acf.runtime.memory import Allocator, Buffer, Region
 from acf.runtime.product import Product
@@ -91,7 +91,14 @@ class Device:
             raise InvalidValueError(f"{nbytes} bytes cannot be allocated; give a number from 0 up")
         with self._lock:
             address = self._allocator.take(nbytes)
-            return Buffer(self, address, nbytes, self.backend.allocate(nbytes))
+            try:
+                storage = self.backend.allocate(nbytes)
+            except (MemoryError, RuntimeError) as error:
+                self._allocator.give_back(address, nbytes)
+                raise MemoryAllocationError(
+                    f"this machine has no room for a buffer of {nbytes} bytes ({error}); free some, or ask for less"
+                ) from error
+            return Buffer(self, address, nbytes, storage)
 
     def free(self, buffer: Buffer) -> None:
         """Return a buffer's memory after everything submitted so far is complete; errors stay for `synchronize`."""

@@ -9,7 +9,7 @@ from time import perf_counter
 from typing import ClassVar
 
 from acf.lowering import FabricShape
-from acf.runtime.errors import InvalidDeviceError, NoBinaryForDeviceError
+from acf.runtime.errors import InvalidDeviceError, NoBinaryForDeviceError, NoDeviceError
 from acf.runtime.link import HostLink
 from acf.runtime.memory import HostStorage, Region, Storage
 from acf.runtime.numbers import Values
@@ -118,5 +118,12 @@ def make_backend(name: str, architecture: Architecture | None, link: HostLink) -
     if name not in BACKENDS:
         raise InvalidDeviceError(f"backend {name!r} is not one of {', '.join(BACKENDS)}; use one of these names")
     module, kind = BACKENDS[name].split(":")
-    backend: Backend = getattr(import_module(module), kind)(architecture, link)
+    try:
+        found = import_module(module)
+    except ModuleNotFoundError as error:
+        raise NoDeviceError(
+            f"{name} needs the package {error.name}, which is not installed; install "
+            "'adaptive-compute-fabric[rtl]', or use another of " + ", ".join(BACKENDS)
+        ) from error
+    backend: Backend = getattr(found, kind)(architecture, link)
     return backend
