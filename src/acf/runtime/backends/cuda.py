@@ -40,8 +40,8 @@ class Cuda(Backend):
 
     name: ClassVar[str] = "cuda"
 
-    def __init__(self, architecture: Architecture | None, link: HostLink) -> None:
-        super().__init__(architecture, link)
+    def __init__(self, architecture: Architecture | None, link: HostLink, walked: bool = False) -> None:
+        super().__init__(architecture, link, walked)
         if not torch.cuda.is_available():
             raise NoDeviceError(
                 "torch finds no CUDA device on this machine; use Device('cpu'), or run where torch.cuda.is_available()"

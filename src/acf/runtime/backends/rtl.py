@@ -4,7 +4,6 @@ For small products: a cycle of a small fabric takes tens of microseconds in Veri
 simulator.
 """
 
-from dataclasses import dataclass
 from functools import cached_property
 from math import ceil
 from typing import ClassVar
@@ -31,30 +30,13 @@ from acf.runtime.matrices import MatrixProduct, join_results, split_product
 from acf.runtime.numbers import Values, round_to_bf16, to_bf16_bits
 from acf.runtime.product import Product
 from acf.runtime.program import Program
+from acf.runtime.rtl_spec import RtlSpec
 from acf.runtime.timeline import Cost
 from acf.sim import find_architecture
 from acf.sim.fabric import AdaptiveFabric
 
 COMMAND_DEPTH = 16
 """Commands that a line holds; the walking controller refills them."""
-
-
-@dataclass(frozen=True)
-class RtlSpec:
-    """A device to build: its ``fabric``, the memory at its bus, the largest index it walks, and what simulates it.
-
-    ``fabric``: a name such as "acf-512", a TOML file or a Spec; None: a mesh of 2 x 2 SCUs with tiles of 8.
-    ``simulator``: "verilator", "pysim" (Amaranth's own, slow), or "auto", which takes Verilator where there is one.
-    """
-
-    fabric: Architecture | None = None
-    memory_bytes: int = 1 << 20
-    index_words: int = 8192
-    blocks: int = 1024
-    column_tiles: int = 64
-    depths: int = 64
-    simulator: str = "auto"
-    most_cycles: int = 10_000_000
 
 
 class Rtl(Backend):
@@ -65,8 +47,8 @@ class Rtl(Backend):
 
     name: ClassVar[str] = "rtl"
 
-    def __init__(self, architecture: "Architecture | RtlSpec | None", link: HostLink) -> None:
-        super().__init__(None, link)
+    def __init__(self, architecture: "Architecture | RtlSpec | None", link: HostLink, walked: bool = True) -> None:
+        super().__init__(None, link, walked)
         self.options = architecture if isinstance(architecture, RtlSpec) else RtlSpec(architecture)
         named = self.options.fabric
         found = SMALL_SHAPE if named is None else find_architecture(named)[1]
