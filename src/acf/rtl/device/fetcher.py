@@ -1,4 +1,4 @@
-"""Fetches commands and operands for all controllers, round-robin, through one burst reader."""
+"""Fetches commands and operands for the controllers of one master, round-robin, through one burst reader."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data
@@ -26,6 +26,11 @@ class Slots:
 
     def __init__(self, sizes: FabricSizes, spec: AxiSpec) -> None:
         shape = sizes.shape
+        if shape.mesh_rows % spec.masters or shape.mesh_columns % spec.masters:
+            raise RtlError(
+                f"masters {spec.masters} must divide the {shape.mesh_rows} mesh rows and the {shape.mesh_columns} mesh "
+                "columns, of which each master serves as many; use a common divisor"
+            )
         if spec.data_bits > sizes.flit_bits:
             raise RtlError(
                 f"a bus of {spec.data_bits} bits is wider than the {sizes.flit_bits} bits of a flit, of which a line "
@@ -42,17 +47,18 @@ class Slots:
 
 
 class Fetcher(Component):
-    """Reads the packets that each line requests, and its commands as far as its command memory has room.
+    """Reads the packets that each line of a master requests, and its commands as far as its command memory has room.
 
-    Requests of all lines, for packets and for commands, are served round-robin. ``start`` latches ``counts`` and
-    ``command_pages``; it fetches while ``enable`` is 1. ``first`` of a memory port comes with a packet's last flit,
-    when the packet is complete.
+    Lines are numbered within the master, mesh rows first. Requests of all of them, for packets and for commands, are
+    served round-robin. ``start`` latches ``counts`` and ``command_pages``; it fetches while ``enable`` is 1. ``first``
+    of a memory port comes with a packet's last flit, when the packet is complete.
     """
 
     def __init__(self, sizes: FabricSizes, spec: AxiSpec, command_bits: int) -> None:
         self.sizes, self.spec, self.command_bits = sizes, spec, command_bits
         shape = sizes.shape
-        self.lines = lines = shape.mesh_rows + shape.mesh_columns
+        self.rows = shape.mesh_rows // spec.masters
+        self.lines = lines = self.rows + shape.mesh_columns // spec.masters
         self.slots = Slots(sizes, spec)
         self.page_bits = spec.address_bits - (PAGE_BYTES - 1).bit_length()
         pages = data.ArrayLayout(self.page_bits, lines)
@@ -130,10 +136,10 @@ class Fetcher(Component):
 
     def _commands(self, m: Module) -> list["_Want"]:
         """For every line, its next commands, once the command memory has room for a whole transfer."""
-        depth, rows = self.sizes.command_depth, self.sizes.shape.mesh_rows
+        depth = self.sizes.command_depth
         wants = []
         for line in range(self.lines):
-            is_row = line < rows
+            is_row = line < self.rows
             slot = self.slots.row if is_row else self.slots.column
             chunk = self.slots.row_chunk if is_row else self.slots.column_chunk
             left, space = Signal(COUNT_BITS, name=f"left_{line}"), Signal(range(depth + 1), name=f"space_{line}")
@@ -160,7 +166,7 @@ class Fetcher(Component):
 
     def _put_together(self, m: Module, reader: BurstReader) -> None:
         """Shift beats into words; a line gets its word a cycle after the last beat."""
-        spec, slots, rows = self.spec, self.slots, self.sizes.shape.mesh_rows
+        spec, slots, rows = self.spec, self.slots, self.rows
         width = spec.data_bits * max(slots.flit, slots.row, slots.column)
         word = Signal(width)
         line, is_command = reader.beat_tag[:-1], reader.beat_tag[-1]

@@ -25,15 +25,15 @@ class Sequencer(Component):
 
     ``settle_cycles``: after as many cycles every pipeline is empty. ``bus_is_idle``: no burst is in flight. ``stop``: a
     command could not be read and the program is abandoned; only ``start`` leaves that state. In the state COUNTS
-    ``place`` runs over the lines and over the result streams, one a cycle.
+    ``place`` runs over the lines and over the result streams of every line, one a cycle.
     """
 
     def __init__(self, sizes: FabricSizes) -> None:
         shape = sizes.shape
         hops = shape.hop_cycles * (shape.mesh_rows + shape.mesh_columns + 2)
         pipelines = sizes.datapath_delay + hops + 2 * shape.result_flit_cycles + 2 * shape.sum_flit_cycles
-        self.settle_cycles = 1 << (pipelines + 2 * sizes.tile_flits + 16).bit_length()
-        self.places = max(shape.mesh_rows + shape.mesh_columns, shape.clusters)
+        self.settle_cycles = pipelines + 2 * sizes.tile_flits + 16
+        self.places = shape.mesh_rows + shape.mesh_columns
         super().__init__(
             {
                 "start": In(1),
