@@ -75,6 +75,11 @@ def lay_out(
     A master's part begins ``channel_bytes`` after that of the master before; without it, right behind. Raises
     `RtlError` where ``base`` is not a page's first byte, or the program is more than the device can address.
     """
+    return lay_out_lines(line_words(encoded, interrupts), encoded.sizes, axi, base, channel_bytes)
+
+
+def line_words(encoded: EncodedProgram, interrupts: bool = False) -> LineWords:
+    """The words, result streams and settings of a program."""
     program, shape = encoded.program, encoded.sizes.shape
     control = START | REDUCES * program.reduces | INTERRUPTS * interrupts
     streams: list[list[int]] = [[] for _ in encoded.commands]
@@ -85,8 +90,7 @@ def lay_out(
         flits, columns = stream_flits(encoded), shape.mesh_columns
         streams[: shape.mesh_rows] = [flits[row * columns : (row + 1) * columns] for row in range(shape.mesh_rows)]
     settings = {"edge_cycles": encoded.edge_cycles, "column_groups": program.split, "control": control}
-    words = LineWords(encoded.commands, encoded.flits, streams, settings)
-    return lay_out_lines(words, encoded.sizes, axi, base, channel_bytes)
+    return LineWords(encoded.commands, encoded.flits, streams, settings)
 
 
 def lay_out_lines(
@@ -103,7 +107,7 @@ def lay_out_lines(
     for master, lines in enumerate(lines_of_masters(sizes.shape, axi.masters)):
         begin = base + master * channel_bytes if channel_bytes else segments[-1].end if segments else base
         segment, written, places = _lay_out_master(words, lines, sizes, axi, begin, stride)
-        if channel_bytes and segment.end > begin + channel_bytes:
+        if channel_bytes and segment.end > (begin // channel_bytes + 1) * channel_bytes:
             raise RtlError(
                 f"master {master} has {segment.end - begin} bytes of this program, more than its channel's "
                 f"{channel_bytes}; give larger channels, or cut the product"

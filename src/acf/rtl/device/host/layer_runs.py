@@ -8,7 +8,7 @@ from acf.rtl.design.axi.spec import AxiSpec
 from acf.rtl.design.fabric.sizes import FabricSizes
 from acf.rtl.device.fetcher import Slots
 from acf.rtl.device.host.simulation import DeviceRun, DeviceSimulation
-from acf.rtl.device.sequencer import Sequencer
+from acf.rtl.device.sequencer import settle_cycles
 from acf.rtl.verify.lockstep.products import Product
 from acf.sim.fabric.memory_ports import MemoryPorts, play_through_ports
 from acf.sim.fabric.play import play
@@ -26,7 +26,7 @@ def memory_ports(sizes: FabricSizes, axi: AxiSpec, latency_cycles: int) -> Memor
         latency_cycles=latency_cycles + REQUEST_CYCLES,
         row_command_bytes=slots.row * axi.beat_bytes,
         column_command_bytes=slots.column * axi.beat_bytes,
-        finish_cycles=Sequencer(sizes).settle_cycles,
+        finish_cycles=settle_cycles(sizes),
     )
 
 

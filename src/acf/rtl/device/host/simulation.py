@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike
 
 from acf.errors import RtlError
 from acf.rtl.design.axi.spec import AxiSpec
+from acf.rtl.design.fabric.encoding import EncodedProgram
 from acf.rtl.design.fabric.sizes import FabricSizes
 from acf.rtl.device.host.bench import DeviceBench
 from acf.rtl.device.host.bus_profile import BusProfile
@@ -82,8 +83,16 @@ class DeviceSimulation:
     def run(self, product: Product, most_cycles: int = 10_000_000) -> DeviceRun:
         """Lower, lay out, load, run and read back a product."""
         encoded = product.encode(self.sizes)
-        image = lay_out(encoded, self.axi, channel_bytes=self.beats * self.axi.beat_bytes)
         self.simulation.restart()
+        return self.run_image(lay_out(encoded, self.axi, channel_bytes=self.channel_bytes), encoded, most_cycles)
+
+    @property
+    def channel_bytes(self) -> int:
+        """Bytes of the memory behind each master."""
+        return self.beats * self.axi.beat_bytes
+
+    def run_image(self, image: MemoryImage, encoded: EncodedProgram, most_cycles: int = 10_000_000) -> DeviceRun:
+        """Load, run and read back a program; memory keeps what lies elsewhere in it."""
         self._load(image)
         self._moved.clear()
         for offset, value in image.registers:
@@ -115,7 +124,7 @@ class DeviceSimulation:
             self.simulation.run(
                 {
                     "load": 1 << master,
-                    "load_address": places.astype(np.uint64),
+                    "load_address": places.astype(np.uint64) + segment.base // beat % self.beats,
                     "load_data": packed.view("<u8").astype(np.uint64),
                 }
             )
