@@ -11,7 +11,7 @@ from acf.cli.specs import spec_command
 from acf.rtl.tools.requirements import require
 
 if TYPE_CHECKING:
-    from acf.rtl.verify.workloads import Layer, LayerSizes
+    from acf.rtl.verify.workloads import DeviceMemory, Layer, LayerSizes
 
 app = typer.Typer()
 
@@ -20,11 +20,10 @@ FabricName = Annotated[
     typer.Option("--config", help="A fabric's name, for example acf-512, or TOML file; else a small fabric."),
 ]
 Backend = Annotated[str, typer.Option(help="verilator, pysim, or auto: the first that works.")]
-Masters = Annotated[int, typer.Option(min=1, help="AXI4 masters; must divide mesh rows and columns.")]
-Latency = Annotated[int, typer.Option(min=0, max=65535, help="Cycles of memory until the first beat.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 LAYER = "acf.rtl.verify.workloads:Layer"
 LAYER_SIZES = "acf.rtl.verify.workloads:LayerSizes"
+MEMORY = "acf.rtl.verify.workloads:DeviceMemory"
 
 
 @app.command()
@@ -102,14 +101,12 @@ def sim(
         raise typer.Exit(1)
 
 
-@spec_command(app, layer=LAYER)
+@spec_command(app, layer=LAYER, memory=MEMORY)
 def device(
     layer: "Layer",
+    memory: "DeviceMemory",
     config: FabricName = None,
     programs: Annotated[int, typer.Option(min=0, help="Run so many random products instead of the layer.")] = 0,
-    masters: Masters = 1,
-    latency: Latency = 50,
-    command_depth: Annotated[int, typer.Option(min=2, help="Commands that a controller holds at a time.")] = 64,
     backend: Backend = "auto",
     as_json: Json = False,
 ) -> None:
@@ -124,7 +121,9 @@ def device(
     products = [random_product(layer.seed + number, shape.tile) for number in range(programs)]
     products = products or [Product.of_layer(layer, shape.tile)]
     begin = time.perf_counter()
-    built = DeviceSimulation.for_products(device_sizes(shape, command_depth), products, latency, backend, masters)
+    built = DeviceSimulation.for_products(
+        device_sizes(shape, memory.command_depth), products, memory.latency, backend, memory.masters
+    )
     ready = time.perf_counter()
     run = total_of([built.run(product) for product in products])
     seconds = {"build_seconds": round(ready - begin, 2), "seconds": round(time.perf_counter() - ready, 2)}
@@ -142,12 +141,11 @@ def device(
         raise typer.Exit(1)
 
 
-@spec_command(app, sizes=LAYER_SIZES)
+@spec_command(app, sizes=LAYER_SIZES, memory=MEMORY)
 def layers(
     sizes: "LayerSizes",
+    memory: "DeviceMemory",
     config: FabricName = None,
-    masters: Masters = 2,
-    latency: Latency = 50,
     backend: Backend = "auto",
     as_json: Json = False,
 ) -> None:
@@ -161,10 +159,11 @@ def layers(
 
     shape = find_shape(config)
     products = {name: make(sizes, shape.tile) for name, make in LAYERS.items()}
-    device = DeviceSimulation.for_products(device_sizes(shape, 64), list(products.values()), latency, backend, masters)
+    depths = device_sizes(shape, memory.command_depth)
+    device = DeviceSimulation.for_products(depths, list(products.values()), memory.latency, backend, memory.masters)
     runs = list(run_layers(device, products))
     if as_json:
-        facts = {"config": config, "masters": masters, "latency_cycles": latency, "sizes": asdict(sizes)}
+        facts = {"config": config, "memory": asdict(memory), "sizes": asdict(sizes)}
         typer.echo(json.dumps(facts | {"layers": [run.record() for run in runs]}))
     else:
         typer.echo(layer_table(runs))

@@ -34,9 +34,9 @@ class Edges:
     ) -> None:
         self.sizes, self.axi, self.fabric, self.sequencer = sizes, axi, fabric, sequencer
         shape = sizes.shape
-        rows = [self._row(m, row) for row in range(shape.mesh_rows)]
-        stages = [self._stage(m, column, registers) for column in range(shape.mesh_columns)]
-        columns = [self._column(m, column) for column in range(shape.mesh_columns)]
+        rows: list[Any] = [self._row(m, row) for row in range(shape.mesh_rows)]
+        stages: list[Any] = [self._stage(m, column, registers) for column in range(shape.mesh_columns)]
+        columns: list[Any] = [self._column(m, column) for column in range(shape.mesh_columns)]
         self._chain(m, stages, columns, registers.column_groups)
         self.collectors: list[Any] = rows + columns
         through = Signal()  # no flit is left in front of a collector
@@ -87,7 +87,8 @@ class Edges:
     def _column(self, m: Module, column: int) -> ResultCollector:
         """The collector of a mesh column, or of a chain of them."""
         collector = ResultCollector(self.sizes, self.axi, 1, 0)
-        return place(m, f"column_{column}_collector", collector, "column_collector", self.sequencer.reset)
+        place(m, f"column_{column}_collector", collector, "column_collector", self.sequencer.reset)
+        return collector
 
     def _chain(self, m: Module, stages: list[GroupAdder], collectors: list[ResultCollector], groups: Signal) -> None:
         """Connect the stages for every number of groups; the last group's stages lead to the collectors."""

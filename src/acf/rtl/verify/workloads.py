@@ -33,6 +33,15 @@ class Layer:
 
 
 @dataclass(frozen=True)
+class DeviceMemory:
+    """The memory of a device in simulation: AXI4 masters, its latency, and the depth of the command memories."""
+
+    masters: int = option(1, "AXI4 masters; must divide mesh rows and columns.", min=1)
+    latency: int = option(50, "Cycles of memory until the first beat.", min=0, max=65535)
+    command_depth: int = option(64, "Commands that a controller holds at a time.", min=2)
+
+
+@dataclass(frozen=True)
 class LayerSizes:
     """Sizes of the layers, whose weight blocks have a tile's size.
 

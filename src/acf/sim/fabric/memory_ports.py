@@ -85,7 +85,8 @@ def _port_ticks(program: Program, shape: FabricShape, ports: MemoryPorts) -> Int
     for lines in lines_of_masters(shape, ports.masters):
         share[lines] = line_bytes[lines].sum() / np.maximum(1, line_bytes[lines])
     ticks = packet_bytes * share[line_of] / ports.bytes_per_cycle * 2**FRACTION_BITS
-    return np.maximum(1, np.rint(ticks)).astype(np.int64)
+    rounded: Int64s = np.maximum(1, np.rint(ticks)).astype(np.int64)
+    return rounded
 
 
 def _port_timing(program: Program, shape: FabricShape, ports: MemoryPorts) -> Timing:

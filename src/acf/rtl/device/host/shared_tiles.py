@@ -125,7 +125,7 @@ def _layout(sizes: FabricSizes, line: int) -> data.StructLayout:
 
 def _field(word: int, layout: data.StructLayout, name: str) -> int:
     field = layout[name]
-    return word >> field.offset & ((1 << field.width) - 1)
+    return int(word >> field.offset & ((1 << field.width) - 1))
 
 
 def _with_fields(word: int, layout: data.StructLayout, fields: Mapping[str, int]) -> int:
