@@ -62,7 +62,7 @@ def test_compare_shows_every_architecture_against_the_baseline(trace_path: Path)
     values = json.loads(done.output)
     assert [value["architecture"] for value in values] == list(acf.architectures())
     assert values[0]["speedup"] == 1.0
-    table = RUNNER.invoke(app, ["compare", str(trace_path), "--on", "tensordash"]).output
+    table = RUNNER.invoke(app, ["compare", str(trace_path), "--on", "tensordash"], env={"COLUMNS": "160"}).output
     assert "tensordash" in table
     assert "acf-512" not in table
 

@@ -25,6 +25,17 @@ def test_a_module_of_the_current_folder_is_found(tmp_path: Path, monkeypatch: py
     assert load_builder("folder_with_a_model:build")() == ("model", "example")
 
 
+def test_files_of_the_current_folder_hide_no_installed_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "folder_with_an_import.py").write_text(
+        "import colorsys\n\ndef build():\n    return colorsys.__file__\n"
+    )
+    (tmp_path / "colorsys.py").write_text("raise RuntimeError('the wrong one')\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if path != ""])
+    monkeypatch.delitem(sys.modules, "colorsys", raising=False)
+    assert Path(load_builder("folder_with_an_import:build")()).parent != tmp_path
+
+
 def test_the_current_folder_is_not_searched_for_a_module_it_does_not_hold(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

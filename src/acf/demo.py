@@ -44,7 +44,7 @@ class DemoSpec:
     @property
     def block_sparsity(self) -> BlockSparsity:
         """What the sparse run asks of `acf.sparsify_`."""
-        return BlockSparsity(self.sparsity, block=self.block, distribution="erk")
+        return BlockSparsity(self.sparsity, block=self.block, distribution="erk", rescale=False)
 
     @property
     def policy(self) -> BlockDST:

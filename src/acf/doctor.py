@@ -43,7 +43,8 @@ def load_builder(builder: str) -> Callable[[], Any]:
         raise SparsityError(f"{builder!r} is not module:function; name a function that returns (model, example input)")
     package = module_name.partition(".")[0]
     if "" not in sys.path and PathFinder.find_spec(package, [str(Path.cwd())]) is not None:
-        sys.path.insert(0, "")  # as `python -m` does; left there, since the module may import its neighbours later
+        # Last, so that no file there hides an installed module; left there, since the module may import its neighbours.
+        sys.path.append("")
     try:
         function = getattr(import_module(module_name), function_name)
     except (ImportError, AttributeError) as error:
@@ -131,7 +132,7 @@ def _semi_structured() -> Finding:
 
     if not torch.cuda.is_available():
         return Finding("2:4 products", False, "no GPU", "NMSparsity(2, 4) trains through masked dense products")
-    library, reason = describe_layer(torch.device("cuda", 0), (0, 0))
+    library, reason = describe_layer(torch.device("cuda", 0), (1 << 14, 1 << 14))
     if not library:
         return Finding("2:4 products", False, reason, "NMSparsity(2, 4) trains through masked dense products")
     consequence = "linear layers of NMSparsity(2, 4) run on sparse tensor cores in float16 and bfloat16"

@@ -27,22 +27,23 @@ def demo_table(outcome: "DemoOutcome") -> Table:
         shown_in(DEMO, SUMMARY),
         summary_rows(outcome.results, outcome.records),
         "One training step, dense and block-sparse",
-        "speedup: over the dense run on the same architecture; utilisation: non-zero MACs / MAC slots",
+        "speedup: whole step over the dense run's on the same architecture; utilisation: non-zero MACs / MAC slots "
+        "of the products",
     )
 
 
 def result_table(result: "Result") -> Table:
     """Every operation of one result, and their sum."""
-    from acf.report.columns import OPERATION, operation_rows, whole_step_row
+    from acf.report.columns import OPERATION, operation_rows, total_rows
 
-    total = whole_step_row(result)
+    totals = total_rows(result)
     return terminal_table(
         shown_in(TERMINAL, OPERATION),
-        [*operation_rows(result), total],
+        [*operation_rows(result), *totals],
         f"{result.workload} on {result.architecture} "
         f"({si(result.clock_hz, 'Hz')}, {result.technology_nm} nm, {result.macs_per_cycle:,} MACs per cycle)",
         "\n".join(result.notes),
-        section=lambda row: row is total,
+        section=lambda row: row in totals,
     )
 
 
@@ -61,7 +62,7 @@ def comparison_table(results: "Sequence[Result]") -> Table:
         shown_in(COMPARE, SUMMARY),
         comparison_rows(results),
         f"{results[0].workload}: {len(results[0].ops)} operations",
-        f"speedup in seconds over {results[0].architecture}; peaks differ, see MACs per cycle and clock",
+        f"speedup of whole steps over {results[0].architecture}; peaks differ, see MACs per cycle and clock",
     )
 
 
@@ -85,12 +86,12 @@ class PublishedFigure:
     name: str
     claim: str
     check: "Check | None"
-    verdict: str
+    label: str
 
     @property
     def colour(self) -> str:
-        """Green where reproduced, red where out of tolerance, yellow where it cannot be checked here."""
-        return "yellow" if self.check is None else "green" if self.check.within else "red"
+        """Green where reproduced, red where missed, yellow where a match says little or nothing can be checked."""
+        return {"reproduced": "green", "missed": "red"}.get(self.label.partition(":")[0], "yellow")
 
 
 _BLANK = Format(str, absent="", is_number=False)
@@ -103,25 +104,23 @@ PUBLISHED: tuple[Column[PublishedFigure], ...] = (
     Column("paper", "paper", lambda line: line.check and line.check.paper, _BLANK_NUMBER),
     Column("ours", "ours", lambda line: line.check and line.check.ours, Format("{:.4g}".format, absent="")),
     Column("tolerance", "tolerance", lambda line: line.check and line.check.tolerance, _BLANK_NUMBER),
-    Column("verdict", "verdict", lambda line: line.verdict, style=lambda line: line.colour),
+    Column("label", "label", lambda line: line.label, style=lambda line: line.colour),
 )
 """`acf reproduce`: one row for each check."""
 
 
 def reproduce_table(rows: "Mapping[str, Row]") -> Table:
-    """Every published figure beside ours, its tolerance and the verdict."""
+    """Every published figure beside ours, its tolerance and its label."""
     lines = [line for name, row in rows.items() for line in _published_figures(name, row)]
-    return terminal_table(PUBLISHED, lines, "published figures, reproduced", "set-ups: acf reproduce --json")
+    return terminal_table(PUBLISHED, lines, "published figures beside ours", "set-ups: acf reproduce --json")
 
 
 def _published_figures(name: str, row: "Row") -> list[PublishedFigure]:
     if not row.checks:
         return [PublishedFigure(name, row.claim, None, row.verdict)]
-    verdicts = {True: "reproduced", False: "out of tolerance"}
-    heads = [(name, row.claim), *[("", "")] * (len(row.checks) - 1)]
-    return [
-        PublishedFigure(*head, check, verdicts[check.within]) for head, check in zip(heads, row.checks, strict=True)
-    ]
+    claim = f"{row.claim}\nrests on {row.rests_on}" if row.rests_on else row.claim
+    heads = [(name, claim), *[("", "")] * (len(row.checks) - 1)]
+    return [PublishedFigure(*head, check, check.label) for head, check in zip(heads, row.checks, strict=True)]
 
 
 _SHAPE = Format(lambda shape: "x".join(map(str, shape)), is_number=False)

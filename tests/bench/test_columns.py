@@ -1,5 +1,7 @@
 """The tables of the benches: every registry fills its cells from the rows, with the words and signs people read."""
 
+from dataclasses import replace
+
 from rich.console import Console
 from rich.table import Table
 
@@ -31,10 +33,14 @@ def played(machine: str, seconds: float) -> PlayedStep:
         cycles=1000,
         seconds=seconds,
         step_seconds=2 * seconds,
+        step_seconds_bounds=(seconds, 3 * seconds),
         examples_per_s=1.0,
         energy_j=seconds,
+        products_energy_j=seconds / 2,
+        energy_breakdown_j={},
         dram_bytes=10,
         utilization=0.8,
+        step_utilization=0.7,
         lost={"memory": 0.15, "drain": 0.05},
         by_op=(
             {"name": "fc", "phase": "forward", "cycles": 9, "utilization": 0.5, "most_lost_to": "", "most_lost": 0.0},
@@ -64,8 +70,16 @@ def test_every_registry_has_unique_keys_and_says_what_a_column_is() -> None:
 
 def test_a_rival_of_the_fabric_is_shown_as_a_ratio_and_the_fabric_itself_is_not() -> None:
     fabric, rival = printed(columns.fabric_table([played("acf-512", 1e-3), played("tensorcore", 3e-3)], "acf-512"))
-    assert fabric == ["resnet50 90%", "acf-512", "80.0%", "1 ms", "2 ms", "1 mJ", "", "", "memory 15.0%"]
-    assert rival[6:8] == ["3.00x", "3.00x"]
+    assert fabric[:7] == ["resnet50 90%", "acf-512", "70.0%", "80.0%", "2 ms", "1 ms", "1 mJ"]
+    assert fabric[7:] == ["", "", "", "memory 15.0%"]
+    assert rival[7:10] == ["3.00x", "3.00x", "3.00x"]
+
+
+def test_what_algorithm_1_costs_stands_below_the_table() -> None:
+    update = {"cycles": {"norms": 1, "absent_gradients": 99}, "every_steps": 100, "share_of_run": 0.021}
+    table = columns.fabric_table([replace(played("acf-512", 1e-3), update=update)], "acf-512")
+    assert "every 100 steps (Algorithm 1) takes 2.1% of a run" in str(table.caption)
+    assert "absent gradients 99.0%" in str(table.caption)
 
 
 def test_a_product_that_lost_nothing_has_a_dash() -> None:

@@ -11,7 +11,7 @@ from acf.cost import DATA_TYPES, LOGIC_ENERGY, MAC_65NM_MM2, Figure
 from acf.cost.sram import SOURCE as SRAM_SOURCE
 
 FILES = sorted(Path(acf.cost.__file__).parent.glob("*.py"))
-SOURCES = ("TensorDash", "SparTANN", "CACTI", "NVIDIA", "Stillmaker", "DRAMsim3", "BookSim", "ssum")
+SOURCES = ("TensorDash", "SparTANN", "CACTI", "NVIDIA", "Stillmaker", "DRAMsim3", "BookSim", "ssum", "acf rtl")
 
 
 def constants(text: str) -> Iterator[tuple[str, bool]]:

@@ -1,5 +1,6 @@
 """Every example runs from an empty folder and prints what it promises."""
 
+import json
 import os
 import subprocess
 import sys
@@ -63,3 +64,12 @@ def test_a_small_fabric_becomes_verilog_and_agrees_with_the_simulator(tmp_path: 
 def test_every_numbered_example_is_tested() -> None:
     tested = Path(__file__).read_text()
     assert [path.name for path in sorted(EXAMPLES.glob("0*.py")) if path.name not in tested] == []
+
+
+def test_a_trained_network_is_pruned_in_three_ways_and_fine_tuned(tmp_path: Path) -> None:
+    pytest.importorskip("sklearn", reason="the digits come with scikit-learn")
+    options = ("--examples", "300", "--epochs", "1", "--sparsities", "0.75", "--record", "record.json")
+    output = output_of("07_prune_trained.py", tmp_path, *options)
+    assert output.count("75% sparse") == 3
+    rows = json.loads((tmp_path / "record.json").read_text())["rows"]
+    assert [row["blocks"] for row in rows] == ["magnitude", "weight x input", "random"]

@@ -10,7 +10,7 @@ from acf.masks import Move
 from acf.nn import BlockSparsity, sparsify_
 
 EXACT = {"rtol": 1e-12, "atol": 1e-12}
-HALF = BlockSparsity(sparsity=0.5, block=4)
+HALF = BlockSparsity(sparsity=0.5, block=4, rescale=False)
 
 
 def sparse_and_masked(dense: nn.Module, masked_dense) -> tuple[nn.Module, nn.Module]:

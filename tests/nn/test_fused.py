@@ -27,7 +27,7 @@ def pair() -> tuple[FusedSequential, nn.Sequential]:
 
 @pytest.fixture
 def on_any_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fuse on the CPU too, where it does not pay."""
+    """Fuse whatever the device, the blocks and the dtype."""
     monkeypatch.setattr("acf.nn.fused._pays", lambda x, mlp: True)
 
 
@@ -89,10 +89,20 @@ def test_layers_that_someone_listens_to_or_that_differ_run_one_by_one(
     assert calls == []
 
 
-def test_on_a_cpu_layers_run_one_by_one(calls: list[torch.Size]) -> None:
-    fused, plain = pair()
-    x = torch.randn(4, 32)
-    torch.testing.assert_close(fused(x), plain(x), rtol=0, atol=0)
+@pytest.mark.parametrize(("dtype", "runs_as_one"), [(torch.float32, True), (torch.float64, False)])
+def test_on_a_cpu_layers_run_as_one_in_the_dtypes_of_its_kernels(
+    calls: list[torch.Size], dtype: torch.dtype, runs_as_one: bool
+) -> None:
+    fused, plain = (model.to(dtype) for model in pair())
+    x = torch.randn(4, 32, dtype=dtype)
+    torch.testing.assert_close(fused(x), plain(x))
+    assert calls == ([(4, 32)] if runs_as_one else [])
+
+
+def test_on_a_cpu_layers_with_other_blocks_run_one_by_one(calls: list[torch.Size]) -> None:
+    fused = FusedSequential(nn.Linear(12, 24), nn.GELU(), nn.Linear(24, 12))
+    sparsify_(fused, BlockSparsity(0.5, block=4))
+    fused(torch.randn(4, 12))
     assert calls == []
 
 

@@ -22,7 +22,7 @@ from acf.nn import (
 )
 from acf.train import attach
 
-SPEC = BlockSparsity(sparsity=0.75, block=4)
+SPEC = BlockSparsity(sparsity=0.75, block=4, rescale=False)
 
 
 class MixtralExperts(nn.Module):

@@ -16,7 +16,7 @@ from acf.nn import (
 )
 from acf.sparse import conv_weight_to_matrix
 
-HALF = BlockSparsity(sparsity=0.5, block=4)
+HALF = BlockSparsity(sparsity=0.5, block=4, rescale=False)
 
 
 class Residual(nn.Module):
@@ -71,7 +71,7 @@ def test_linear_and_convolution_layers_are_replaced_in_place_at_every_depth():
 def test_the_blocks_of_a_linear_layer_that_stay_are_those_of_greatest_norm_with_their_values(block):
     model = nn.Sequential(nn.Linear(16, 24))
     weight = model[0].weight.detach().clone()
-    spec = BlockSparsity(sparsity=0.75, block=block)
+    spec = BlockSparsity(sparsity=0.75, block=block, rescale=False)
     sparsify_(model, spec)
     layer, (height, width) = model[0], spec.block_shape
     tiles = weight.unfold(0, height, height).unfold(1, width, width)
@@ -86,7 +86,7 @@ def test_the_blocks_of_a_linear_layer_that_stay_are_those_of_greatest_norm_with_
 def test_the_blocks_of_a_convolution_that_stay_are_those_of_greatest_norm():
     model = nn.Sequential(nn.Conv2d(8, 8, 3))
     matrix = conv_weight_to_matrix(model[0].weight.detach())
-    sparsify_(model, BlockSparsity(sparsity=0.75, block=4))
+    sparsify_(model, BlockSparsity(sparsity=0.75, block=4, rescale=False))
     norms = matrix.unfold(0, 4, 4).unfold(1, 4, 4).square().sum((2, 3))
     threshold = norms.flatten().sort().values[-9]
     assert torch.equal(model[0].mask(), norms >= threshold)
@@ -254,7 +254,7 @@ def test_a_model_of_another_dtype_keeps_it(dtype):
 def test_the_summary_and_weight_sparsity_say_what_is_stored():
     model = nn.Sequential(nn.Linear(8, 16), nn.Linear(16, 3))
     assert weight_sparsity(model) == 0.0
-    summary = sparsify_(model, BlockSparsity(sparsity=0.75, block=4))
+    summary = sparsify_(model, BlockSparsity(sparsity=0.75, block=4, rescale=False))
     (fc,) = summary.sparse
     assert (fc.name, fc.present_blocks, fc.block_count, fc.weights) == ("0", 2, 8, 128)
     assert summary.sparsity == 0.75

@@ -75,12 +75,7 @@ else:
     PADDED = Conv2dGeometry((3, 3), (1, 1), (1, 1), (1, 1))
     UNEVEN = Conv2dGeometry((3, 2), (2, 1), (1, 0), (1, 2))
     POINTWISE = Conv2dGeometry((1, 1), (2, 2))
-    STRIDED = [
-        Conv2dGeometry((3, 3), (2, 2), (1, 1)),
-        POINTWISE,
-        Conv2dGeometry((3, 3), (2, 2), (2, 2), (2, 2)),
-        Conv2dGeometry((5, 4), (2, 3), (2, 1)),
-    ]
+    STRIDED = [Conv2dGeometry((3, 3), (2, 2), (1, 1)), Conv2dGeometry((5, 4), (2, 3), (2, 1), (1, 2))]
 
     @jit
     def activation_probe_kernel(
@@ -456,7 +451,7 @@ if INTERPRETING:
     def test_convolutions_agree_with_the_reference(block: int, dtype: torch.dtype, geometry: Conv2dGeometry) -> None:
         check_convolution(block, dtype, geometry, (7, 6))
 
-    @pytest.mark.parametrize("geometry", STRIDED, ids=["3x3", "pointwise", "dilated", "uneven"])
+    @pytest.mark.parametrize("geometry", STRIDED, ids=["3x3", "uneven and dilated"])
     def test_strided_convolutions_agree_with_the_reference_phase_by_phase(geometry: Conv2dGeometry) -> None:
         check_convolution(16, torch.bfloat16, geometry, (8, 6))
 

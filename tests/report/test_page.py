@@ -114,16 +114,18 @@ def test_summary_rows_are_the_numbers_of_the_results(page, results, training):
             f"{result.cycles:,}",
         ]
         assert row[6] == f"{result.seconds * 1e6:.3g} µs"
-        assert row[7] == f"{result.speedup_over(baseline):.2f} ×"  # noqa: RUF001
-        assert row[8:] == [
+        assert row[7] == f"{result.step_seconds * 1e6:.3g} µs"
+        assert row[8] == f"{result.speedup_over(baseline):.2f} ×"  # noqa: RUF001
+        assert row[9:] == [
             f"{100 * result.utilization:.1f} %",
+            f"{100 * result.step_utilization:.1f} %",
             f"{result.energy_j * 1e6:.3g} µJ",
             binary_bytes(result.dram_bytes),
         ]
 
 
 def test_clock_and_node_stand_in_every_summary_row(page, results):
-    machines = {row[1]: row[2] for row in page.rows if row[0] == "dense" and len(row) == 11}
+    machines = {row[1]: row[2] for row in page.rows if row[0] == "dense" and len(row) == 13}
     assert machines == {
         "tensordash": "500 MHz, 65 nm",
         "procrustes": "1 GHz, 45 nm",
@@ -197,7 +199,7 @@ def test_one_workload_makes_a_page_without_a_speedup_plot(results, tmp_path):
 
 def test_a_step_without_operations_still_makes_a_page(results, tmp_path):
     page = read(report([replace(results[0], ops=()), results[3]], tmp_path / "empty.html"))
-    assert page.rows[1][5] == "–"  # noqa: RUF001
+    assert page.rows[1][6] == "–"  # noqa: RUF001
 
 
 def test_several_runs_of_one_label_are_averaged_and_counted(results, training, tmp_path):

@@ -72,6 +72,13 @@ def test_only_the_first_convolution_has_no_input_gradient() -> None:
         assert [layer.reads_data for layer in layers] == [True] + [False] * (len(layers) - 1)
 
 
+def test_every_layer_can_have_a_density_of_its_own() -> None:
+    densities = {layer.name: (0.1, 0.9)[place % 2] for place, layer in enumerate(alexnet())}
+    trace = backward_trace(alexnet(), densities)
+    found = [trace.tensors[f"{place}.gradient"].density for place in range(len(alexnet()))]
+    assert found == pytest.approx(list(densities.values()), abs=0.02)
+
+
 def test_a_density_that_is_no_share_is_refused() -> None:
     with pytest.raises(AcfError, match=r"density 1.5 is not within 0 to 1"):
         backward_trace(alexnet(), 1.5)

@@ -124,7 +124,7 @@ def test_unstructured_masks_train_as_a_masked_dense_layer_does():
     torch.manual_seed(0)
     dense = nn.Linear(12, 10)
     model = nn.Sequential(copy.deepcopy(dense))
-    sparsify_(model, BlockSparsity(sparsity=0.8, block=1))
+    sparsify_(model, BlockSparsity(sparsity=0.8, block=1, rescale=False))
     train_steps, lr, moved = 6, 0.1, 8
     optimizer = torch.optim.SGD(model.parameters(), lr=lr)
     attach(model, optimizer, BlockDST(total_steps=100, every=1, fraction=moved / 24, schedule="constant"))

@@ -42,6 +42,21 @@ def test_on_a_cpu_a_graphed_step_trains_like_a_plain_loop() -> None:
         assert torch.equal(value, graphed.state_dict()[name]), name
 
 
+def test_several_optimizers_step_in_turn_and_count_as_one_step() -> None:
+    model = sparse_model()
+    weights = [p for p in model.parameters() if p.dim() == 3]
+    biases = [p for p in model.parameters() if p.dim() == 1]
+    optimizers = [torch.optim.AdamW(weights, lr=0.01), torch.optim.SGD(biases, lr=0.1)]
+    topology = acf.attach(model, optimizers, acf.BlockDST(total_steps=8, every=2))
+    step = GraphedStep(lambda x, y: nn.functional.mse_loss(model(x), y), optimizers, topology)
+    before = [p.detach().clone() for p in model.parameters()]
+    for batch in batches(2):
+        step(*batch)
+    assert topology.step == 2
+    assert {change.step for change in topology.changes} == {2}
+    assert not any(torch.equal(old, new) for old, new in zip(before, model.parameters(), strict=True))
+
+
 def test_steps_that_score_or_move_are_named_ahead() -> None:
     model = sparse_model()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)

@@ -40,7 +40,7 @@ OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "Adam": lambda parameters: torch.optim.Adam(parameters, lr=0.01, amsgrad=True),
     "AdamW": lambda parameters: torch.optim.AdamW(parameters, lr=0.01),
     "RMSprop": lambda parameters: torch.optim.RMSprop(parameters, lr=0.01, momentum=0.9, centered=True),
-    "Adagrad": lambda parameters: torch.optim.Adagrad(parameters, lr=0.05, initial_accumulator_value=0.1),
+    "Adagrad": lambda parameters: torch.optim.Adagrad(parameters, lr=0.05),
     "home-made": OddMomentum,
 }
 

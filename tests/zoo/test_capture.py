@@ -55,5 +55,5 @@ def test_a_batch_larger_than_the_data_is_refused() -> None:
 def test_a_network_without_data_is_refused_with_those_that_have_some() -> None:
     with pytest.raises(DataError, match="model 'resnet5' is not known; did you mean 'resnet50'"):
         CaptureSpec("resnet5")
-    with pytest.raises(DataError, match="'transformer-base' is not known; use one of alexnet, vgg16"):
-        CaptureSpec("transformer-base")
+    with pytest.raises(DataError, match="'gpt' is not known; use one of alexnet, vgg16"):
+        CaptureSpec("gpt")

@@ -8,9 +8,11 @@ from torch import nn
 
 import acf
 from acf.bench.epochs.training import NETWORK_NAMES
+from acf.errors import SparsityError
 from acf.zoo.capture import CAPTURED
 from acf.zoo.networks import NETWORKS
 from acf.zoo.networks.alexnet import AlexNet
+from acf.zoo.networks.mixer import MixerS16
 from acf.zoo.networks.transformer import TransformerBase
 
 PARAMETERS = {
@@ -18,8 +20,11 @@ PARAMETERS = {
     "vgg16": 138_357_544,
     "squeezenet": 1_235_496,
     "googlenet": 13_004_888,  # with both auxiliary heads
+    "googlenet-2015": 13_378_280,  # the 5x5 branches of the publication, biases instead of normalisation
     "resnet50": 25_557_032,
     "vit-b16": 86_567_656,
+    "vit-s16": 22_050_664,
+    "mixer-s16": 18_774_504,  # 256 patches; 18,528,264 with the 196 of its paper
     "bert-base": 109_483_778,  # 109,482,240 of the encoder and its pooler, 1,538 of a two-class head
     "ncf": 392_601,  # NeuMF over 6,040 users and 3,706 items, 8 factors
     "transformer-base": 63_082_496,  # 37,000 embeddings, 6 x 3,152,384 encoder, 6 x 4,204,032 decoder
@@ -34,6 +39,7 @@ PARAMETERS = {
 }
 OUTPUTS = {
     "image": (2, 1000),
+    "large image": (2, 1000),
     "small image": (2, 10),
     "digit": (2, 10),
     "sentence": (2, 2),
@@ -54,6 +60,17 @@ def test_alexnet_in_two_columns_has_the_parameters_of_the_original() -> None:
     with torch.device("meta"):
         model = AlexNet(columns=2)
     assert sum(parameter.numel() for parameter in model.parameters()) == 60_965_224
+
+
+def test_mixer_at_the_image_size_of_its_paper_has_its_number_of_parameters() -> None:
+    with torch.device("meta"):
+        model = MixerS16(image_size=224)
+    assert sum(parameter.numel() for parameter in model.parameters()) == 18_528_264
+
+
+def test_mixer_refuses_images_that_patches_do_not_divide() -> None:
+    with pytest.raises(SparsityError, match="image size 200 does not divide into patches of 16"):
+        MixerS16(image_size=200)
 
 
 def test_transformer_base_has_about_the_65_million_parameters_of_its_paper() -> None:

@@ -23,11 +23,13 @@ if TYPE_CHECKING:
     from acf.bench.epochs.figures import EpochFigures
     from acf.bench.fabric.comparison import PlayedStep
     from acf.bench.kernels.cpu import KernelRatios, StepRatio
+    from acf.bench.kernels.cpu_step import CpuStep
     from acf.bench.simulators import SimulatorTiming
     from acf.bench.traces import TraceFigures
     from acf.bench.tracking.recording import Tracked
     from acf.bench.training.record import TrainingComparison, Trial
     from acf.bench.training.summary import VariantSummary
+    from acf.bench.zeros.measure import MeasuredZeros, Spread
 
 _SECONDS = si_format("s")
 _NUMBER = Format(str)
@@ -243,6 +245,57 @@ def step_ratio_table(steps: "Sequence[StepRatio]") -> Table:
     return terminal_table(STEP_RATIOS, steps, "whole training step: forward, loss, backward, AdamW")
 
 
+_MILLISECONDS = Format(lambda seconds: f"{1e3 * seconds:.0f} ms")
+_SPREAD = Format(
+    lambda times: f"{1e3 * times.median:.0f} ({1e3 * times.best:.0f} to {1e3 * max(times.seconds):.0f}) ms"
+)
+
+CPU_STEPS: "tuple[Column[CpuStep], ...]" = (
+    Column("network", "network, images", lambda step: f"{step.spec.network}, {step.batch}"),
+    Column("block", "block", lambda step: step.spec.block, _NUMBER),
+    Column("sparsity", "sparsity", lambda step: step.spec.sparsity, _WHOLE_PERCENT),
+    Column("dtype", "dtype", lambda step: step.spec.dtype, _NUMBER),
+    Column("instructions", "instructions", lambda step: step.spec.instructions or step.instructions, _NUMBER),
+    *(
+        Column(way.replace(" ", "_"), way, lambda step, way=way: step.times[way], _SPREAD)  # type: ignore[misc]
+        for way in ("dense eager", "dense compiled", "sparse eager", "sparse compiled")
+    ),
+    Column("ratio", "ratio", lambda step: step.ratio, RATIO, "better dense over better sparse, medians"),
+    Column("best_ratio", "best ratio", lambda step: step.best_ratio, RATIO, "the same of best times"),
+)
+"""`acf bench kernels --kinds network`: one row for each network, whole training steps."""
+
+
+def cpu_step_table(steps: "Sequence[CpuStep]") -> Table:
+    """Speedup of whole training steps over the better of eager and compiled dense ones."""
+    note = "median (best to worst round); ratios of the better dense over the better sparse, by medians and best times"
+    return terminal_table(CPU_STEPS, steps, "whole training step: forward, loss, backward, AdamW", note)
+
+
+def _part(kind: str, name: str) -> "Callable[[CpuStep], float]":
+    return lambda step: step.parts[kind][name]
+
+
+CPU_STEP_PARTS: "tuple[Column[CpuStep], ...]" = (
+    Column("network", "network", lambda step: step.spec.network),
+    *(
+        Column(f"{kind}_{name}".replace(" ", "_"), f"{kind}: {name}", _part(kind, name), _MILLISECONDS)
+        for kind, names in (
+            ("dense", ("dense products", "attention", "optimizer", "rest")),
+            ("sparse", ("sparse products", "dense products", "attention", "optimizer", "rest")),
+        )
+        for name in names
+    ),
+    Column("amdahl_bound", "bound", lambda step: step.amdahl_bound, RATIO, "Amdahl: all but sparse products as dense"),
+)
+"""`acf bench kernels --kinds network`: where the time of the better dense and the better sparse step goes."""
+
+
+def cpu_step_part_table(steps: "Sequence[CpuStep]") -> Table:
+    """Seconds of a step by part, and the ratio that Amdahl's law allows if only the sparse products get faster."""
+    return terminal_table(CPU_STEP_PARTS, steps, "where the time goes", "bound: all but sparse products as in dense")
+
+
 SIMULATOR: "tuple[Column[SimulatorTiming], ...]" = (
     Column("name", "trace", lambda timing: timing.name),
     Column("architecture", "architecture", lambda timing: timing.architecture, _NUMBER),
@@ -274,11 +327,13 @@ def fabric_columns(played: "Sequence[PlayedStep]", fabric: str) -> "tuple[Column
     return (
         Column("step", "step", lambda each: f"{each.network} {each.sparsity:.0%}"),
         Column("machine", "machine", lambda each: each.machine),
-        Column("utilization", "utilisation", lambda each: each.utilization, SHARE),
-        Column("seconds", "products", lambda each: each.seconds, _SECONDS),
+        Column("step_utilization", "U", lambda each: each.step_utilization, SHARE),
+        Column("utilization", "U, products", lambda each: each.utilization, SHARE),
         Column("step_seconds", "whole step", lambda each: each.step_seconds, _SECONDS),
+        Column("seconds", "products", lambda each: each.seconds, _SECONDS),
         Column("energy_j", "energy", lambda each: each.energy_j, si_format("J")),
-        Column("faster", "faster", over_fabric(lambda each: each.seconds), rival_ratio),
+        Column("faster", "faster", over_fabric(lambda each: each.step_seconds), rival_ratio),
+        Column("products_faster", "products", over_fabric(lambda each: each.seconds), rival_ratio),
         Column("less_energy", "less energy", over_fabric(lambda each: each.energy_j), rival_ratio),
         Column(
             "most_lost",
@@ -295,9 +350,21 @@ def fabric_table(played: "Sequence[PlayedStep]", fabric: str) -> Table:
         fabric_columns(played, fabric),
         played,
         f"one training step on {fabric} and on machines of equal MACs, clock and DRAM (GPUs: whole cards)",
-        "faster, less energy: the fabric against the machine of the row, same step (aims against dense: 3-5x, 2-4x)\n"
-        "utilisation: effectual MACs / MAC slots of all products (aim above 80 % at 90 % sparsity)\n"
-        "whole step: with normalisation, activation, optimizer and mask updates, where the model has them",
+        "faster, less energy: whole steps on the fabric against the machine of the row; products: of products alone\n"
+        "U: effectual MACs / MAC slots of the whole step, and of its products (aim above 80 % at 90 % sparsity)\n"
+        "whole step: with normalisation, activation, softmax, residual, loss and optimizer, overlapped with products"
+        + "".join(f"\n{_update_line(each)}" for each in played if each.update),
+    )
+
+
+def _update_line(played: "PlayedStep") -> str:
+    """What Algorithm 1 costs a fabric, in words."""
+    update = played.update or {}
+    total = sum(update["cycles"].values())
+    parts = ", ".join(f"{part.replace('_', ' ')} {cycles / total:.1%}" for part, cycles in update["cycles"].items())
+    return (
+        f"{played.sparsity:.0%}: pruning and regrowing every {update['every_steps']} steps (Algorithm 1) takes "
+        f"{update['share_of_run']:.1%} of a run on top of the steps: {parts}"
     )
 
 
@@ -392,3 +459,28 @@ def epoch_table(points: "Sequence[EpochFigures]") -> Table:
         "What skipping zeros gains as training goes on",
         f"A, G: zero activations and output gradients; accuracy: on held-out examples\n{points[-1].figures.label}",
     )
+
+
+_SPREAD = Format(lambda spread: f"{100 * spread.mean:.1f} ± {100 * spread.deviation:.1f} %", absent="")
+
+
+def _whole(operand: str) -> "Callable[[MeasuredZeros], Spread | None]":
+    return lambda measured: measured.whole.get(operand)
+
+
+ZEROS: "tuple[Column[MeasuredZeros], ...]" = (
+    Column("network", "network", lambda measured: measured.network),
+    Column("sparsity", "blocks absent", lambda measured: measured.sparsity, _WHOLE_PERCENT),
+    Column("gradient_target", "DTS", lambda measured: measured.gradient_target or None, Format(str, absent="")),
+    Column("loss", "loss", lambda measured: sum(measured.losses) / len(measured.losses), Format("{:.2f}".format)),
+    Column("activations", "A", _whole("activations"), _SPREAD, "zeros of all activations, mean and sample deviation"),
+    Column("gradients", "G", _whole("gradients"), _SPREAD, "zeros of all output gradients"),
+    Column("weights", "W", _whole("weights"), _SPREAD, "zeros of all weights"),
+)
+"""`acf bench zeros`: one row for each variant of a network."""
+
+
+def zeros_table(measured: "Sequence[MeasuredZeros]") -> Table:
+    """Zeros of all elements of a captured step, over seeds."""
+    title = f"zeros of a captured step, {len(measured[0].losses)} seeds; {measured[0].data}"
+    return terminal_table(ZEROS, measured, title, "every layer: --json or --save")

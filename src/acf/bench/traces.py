@@ -13,7 +13,7 @@ TENSORCORE_512 = spec("tensorcore-512")
 
 @dataclass(frozen=True)
 class TraceFigures:
-    """Figures of one traced step; speedups are ratios of time.
+    """Figures of one traced step; speedups are ratios of time of its matrix products.
 
     ``zeros``: fraction of zero elements by operand; ``idle_macs``: fraction of multiply-accumulates with a zero
     operand, by pass. ``tensordash``: speedup over `TensorCore`, by pass and for all of them ("compute") without DRAM
@@ -40,9 +40,9 @@ def figures_of(trace: Trace) -> TraceFigures:
         dense_macs=sum(op.dense_macs for op in tensorcore.ops),
         zeros=_zeros(trace),
         idle_macs=_idle_macs(tensorcore),
-        tensordash=_compute_speedups(tensordash, tensorcore) | {"step": tensordash.speedup_over(tensorcore)},
+        tensordash=_compute_speedups(tensordash, tensorcore) | {"step": tensordash.products_speedup_over(tensorcore)},
         spartann=_speedup(spartann, plain, backward),
-        fabric=simulate(trace, "acf-512").speedup_over(simulate(trace, TENSORCORE_512)),
+        fabric=simulate(trace, "acf-512").products_speedup_over(simulate(trace, TENSORCORE_512)),
     )
 
 

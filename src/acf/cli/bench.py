@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from acf.cli.options import Json, print_json, print_outcome, save_json
+from acf.cli.options import DataFolder, Json, print_json, print_outcome, save_json
 from acf.cli.specs import spec_command
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from acf.bench.kernels.bench import CpuOptions
     from acf.bench.tracking.recording import TrackingSpec
     from acf.bench.training.bench import TrainingOptions
+    from acf.bench.zeros.measure import ZerosSpec
     from acf.metrics import AblationRecord
 
 app = typer.Typer(help="Measure this machine.", no_args_is_help=True)
@@ -28,7 +29,8 @@ def kernels(
     device: Annotated[str, typer.Option(help="cpu, cuda, or auto: cuda where torch can use one.")] = "auto",
     out: Annotated[Path, typer.Option(help="Folder for the record and the roofline.")] = Path("runs/bench"),
     sections: Annotated[
-        str, typer.Option(help="CUDA: of correctness, layers, bias, narrow, norms, conv, overhead, steps.")
+        str,
+        typer.Option(help="CUDA: correctness, layers, bias, narrow, norms, conv, overhead, steps, experts, two_four."),
     ] = "correctness,layers,norms,conv,overhead,steps",
     as_json: Json = False,
 ) -> None:
@@ -83,6 +85,30 @@ def tracking(
     if out is not None:
         keep(spec, runs, out)
     print_outcome(figures(spec, runs), tracking_table(runs), as_json)
+
+
+@spec_command(app, spec="acf.bench.zeros.measure:ZerosSpec")
+def zeros(
+    spec: "ZerosSpec",
+    data: DataFolder = None,
+    save: Annotated[Path | None, typer.Option(help="Record to write; networks already in it are kept.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Train a known network with several seeds and count the zeros of every layer in a captured step (CPU)."""
+    from acf.bench.columns import zeros_table
+    from acf.bench.zeros.measure import measure_zeros
+    from acf.bench.zeros.record import add_to_record, zeros_record
+    from acf.terminal import progress
+    from acf.zoo.data import load_training_data
+    from acf.zoo.networks import NETWORKS
+
+    training_data = load_training_data(NETWORKS[spec.model].reads, data)
+    with progress(visible=not as_json) as on_progress:
+        measured = list(measure_zeros(spec, training_data, on_progress))
+    record = zeros_record(spec, measured)
+    if save is not None:
+        record = add_to_record(save, record)
+    print_outcome(record, zeros_table(measured), as_json)
 
 
 @app.command()
@@ -150,7 +176,7 @@ def fabric(
     from acf.terminal import progress, show
 
     with progress(visible=not as_json) as on_progress:
-        played = compare_steps(spec.steps, spec.on, spec.gpus, on_progress)
+        played = compare_steps(spec.steps, spec.on, spec.gpus, on_progress, spec.update)
     figures = [each.to_dict() for each in played]
     save_json(figures, save)
     if as_json:

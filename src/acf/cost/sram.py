@@ -1,6 +1,7 @@
 """Energy, leakage and area of on-chip memories, from CACTI 7 (22 to 65 nm, one read-write port)."""
 
 from collections.abc import Callable
+from functools import cache
 from itertools import pairwise
 from math import exp, log
 
@@ -73,6 +74,7 @@ _STATICS: dict[int, tuple[tuple[int, float, float], ...]] = {
 """CACTI 7, for each technology in nm: bytes of the bank, milliwatts of leakage, square millimetres."""
 
 
+@cache
 def sram_pj_per_byte(technology_nm: int, size_bytes: int, write: bool = False) -> float:
     """Picojoules per byte of an access to one SRAM bank, interpolated log-log in its size, and between nodes.
 

@@ -190,7 +190,7 @@ def write_packets(plan: Plan, rows: PacketWriter, columns: PacketWriter) -> None
 
 def output_stationary_program(product: TiledProduct, mapping: OutputStationaryMapping, shape: FabricShape) -> Program:
     """The program of ``product`` under an output-stationary mapping."""
-    tiles = _deal_rows(product, mapping.row_parts(shape), shape)
+    tiles = deal_rows(product, mapping.row_parts(shape), shape)
     row_rounds = max(1, -(-int(np.diff(tiles.part_first).max()) // mapping.row_tiles_per_round))
     plan = Plan(
         operands=Operands.of(product, shape),
@@ -220,7 +220,7 @@ def output_stationary_program(product: TiledProduct, mapping: OutputStationaryMa
     )
 
 
-def _deal_rows(product: TiledProduct, parts: int, shape: FabricShape) -> RowParts:
+def deal_rows(product: TiledProduct, parts: int, shape: FabricShape) -> RowParts:
     """Deal whole tiles out round-robin, so that dense and sparse stretches of rows reach every part.
 
     The rows that do not fill one more tile for every part are divided evenly. Where only some output tiles are needed,

@@ -46,9 +46,18 @@ class MatrixProducts:
             yield from _conv_products(op, op.conv, (a, b), needed)
         elif op.batched:
             _check_batch(op, a, b)
-            yield from (_matrix_product(op, a_matrix, b_matrix, None) for a_matrix, b_matrix in zip(a, b, strict=True))
+            yield from _batch_products(op, a, b)
         else:
             yield _matrix_product(op, a, b, needed)
+
+
+def _batch_products(op: TracedOp, a: BoolArray, b: BoolArray) -> Iterator[Gemm]:
+    """One product for every index; neighbours of the same zero patterns share one object and what it has counted."""
+    last: tuple[BoolArray, BoolArray, Gemm] | None = None
+    for a_matrix, b_matrix in zip(a, b, strict=True):
+        if last is None or not (np.array_equal(a_matrix, last[0]) and np.array_equal(b_matrix, last[1])):
+            last = a_matrix, b_matrix, _matrix_product(op, a_matrix, b_matrix, None)
+        yield last[2]
 
 
 def _matrix_product(op: TracedOp, a: BoolArray, b: BoolArray, needed: BoolArray | None) -> Gemm:

@@ -71,6 +71,11 @@ class BlockSparseLayer(SparseLayer):
     @property
     def topology(self) -> BlockTopology:
         """The coordinates and indices of the packed blocks, as the ops take them; refused if they fit no weight."""
+        if _is_exporting_onnx():
+            raise TopologyError(
+                f"ONNX has no block-sparse product for {type(self).__name__}; export a dense copy, "
+                "acf.densify_(copy.deepcopy(model)), which computes the same, or keep the blocks with torch.export.save"
+            )
         if self._topology_missing:
             raise TopologyError(
                 f"{type(self).__name__} was made on the meta device and has no topology yet; load a state_dict of the "
@@ -390,3 +395,9 @@ def check_version(metadata: dict[str, Any], layer: BlockSparseLayer, prefix: str
             f"{prefix.removesuffix('.')} was saved in format {version} of block-sparse layers, this release of acf "
             f"reads formats up to {layer._version}; update acf"
         )
+
+
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def _is_exporting_onnx() -> bool:
+    """Whether `torch.onnx.export` runs; called for its value where TorchDynamo would take the function for False."""
+    return torch.onnx.is_in_onnx_export()

@@ -17,9 +17,11 @@ class BlockSparsity:
     "balanced" is uniform with the same number of blocks in every block row, within one, now and after every move.
     ``init="sparse"`` drops the blocks at once; ``init="dense"`` keeps them until the policy of `acf.attach` prunes.
     ``rescale=True`` multiplies the blocks of each layer that stay, so that the sum of its squared weights, and with it
-    the variance of its outputs, is that of the dense layer. Pass it for a freshly initialised model: at a sparsity of
-    0.9 an output sums a tenth of the terms, and signals shrink by sqrt(0.1) in every layer without a normalisation.
-    By default weights keep their values, as trained ones must. A dense start drops nothing, so nothing is rescaled.
+    the variance of its outputs, is that of the dense layer: at a sparsity of 0.9 an output sums a tenth of the terms,
+    and signals shrink by sqrt(0.1) in every layer without a normalisation. ``False`` keeps the values, as trained
+    weights need it. By default (``None``) the weights are rescaled if the model is freshly initialised, which the
+    spectra of its weights tell (`acf.nn.freshness`), and the summary says by how much. With ``init="dense"`` nothing
+    is rescaled, because nothing is dropped.
     ``block=1`` is unstructured sparsity: it trains like any other, but no faster than a dense layer.
 
     >>> BlockSparsity(sparsity=0.9, block=64).block_shape
@@ -30,7 +32,7 @@ class BlockSparsity:
     block: int | tuple[int, int] = 16
     distribution: str = "uniform"
     init: str = "sparse"
-    rescale: bool = False
+    rescale: bool | None = None
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.sparsity < 1.0:

@@ -9,8 +9,11 @@ from acf.nn.autocast import cast_for_autocast
 from acf.nn.linear import BlockSparseLinear
 from acf.ops import MlpLayer, block_mlp
 
-FUSED_BLOCKS = (32, 64, 128)
-"""Block sizes whose fastest kernels have an epilogue for the activation."""
+FUSED_BLOCKS = {"cuda": (32, 64, 128), "cpu": (8, 16, 32, 64)}
+"""Block sizes whose fastest kernels have an epilogue for the activation, by type of device."""
+
+FUSED_DTYPES = {"cuda": (torch.bfloat16, torch.float16), "cpu": (torch.float32, torch.bfloat16)}
+"""The dtypes of these kernels."""
 
 ACTIVATION_NAMES: dict[tuple[type[nn.Module], str], str] = {
     (nn.GELU, "none"): "gelu",
@@ -26,7 +29,7 @@ class FusedSequential(nn.Sequential):
 
     Names, parameters and checkpoints are those of `nn.Sequential`, and so is the result, to the accuracy of the dtype.
     Activations are GELU (exact or by tanh), SiLU and ReLU. Where the three layers cannot run as one (dense layers, a
-    CPU, float32, a hook on one of them) they run one by one. On Hopper large layers in bfloat16 keep the activation's
+    hook on one of them, float32 on a GPU) they run one by one. On Hopper large layers in bfloat16 keep the activation's
     slope for the backward pass as bytes, with an error of at most 1/400.
 
     >>> mlp = FusedSequential(nn.Linear(64, 256), nn.GELU(), nn.Linear(256, 64))
@@ -89,7 +92,7 @@ def _has_hooks(layer: nn.Module) -> bool:
 
 
 def _pays(x: Tensor, mlp: FusedMlp) -> bool:
-    """Whether the GPU has kernels for these blocks and the dtype that the layers compute in."""
-    dtype = cast_for_autocast(x)[0].dtype
+    """Whether the device has kernels for these blocks and the dtype that the layers compute in."""
+    dtype, device = cast_for_autocast(x)[0].dtype, x.device.type
     blocks = {*mlp.first.block_shape, *mlp.second.block_shape}
-    return x.is_cuda and dtype in (torch.bfloat16, torch.float16) and blocks.issubset(FUSED_BLOCKS)
+    return dtype in FUSED_DTYPES.get(device, ()) and blocks.issubset(FUSED_BLOCKS.get(device, ()))

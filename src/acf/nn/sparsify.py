@@ -9,6 +9,7 @@ from acf.errors import SparsityError
 from acf.gradients import GradientSparsity, sparsifier_of, uninstall
 from acf.nn.attention import BlockSparseMultiheadAttention
 from acf.nn.block_spec import BlockSparsity
+from acf.nn.calibration import Batch
 from acf.nn.fused_experts import fuse_experts
 from acf.nn.nm_spec import NMSparsity
 from acf.nn.plan import SparsityPlan, sparsify_by_plan
@@ -33,6 +34,7 @@ def sparsify_(
     model: nn.Module,
     spec: BlockSparsity | SparsityPlan | NMSparsity | GradientSparsity,
     filter_fn: FilterFn | None = None,
+    calibration: Batch | None = None,
 ) -> SparsitySummary:
     """Make the linear and convolution layers of ``model`` sparse, in place, as ``spec`` says.
 
@@ -47,7 +49,18 @@ def sparsify_(
     A `SparsityPlan` (`acf.plan`) is a `BlockSparsity` with a density for every layer.
     `NMSparsity` leaves the first convolution and layers that m does not divide; parameters stay the same.
     `GradientSparsity` takes every layer and composes with the other two, before or after them.
+
+    ``calibration``: a batch on which a trained model is run once, as a tensor, a tuple of arguments or a dict of
+    keyword arguments. A `BlockSparsity` then keeps the blocks of greatest norm of weight times input, so that a weight
+    counts as much as what it adds to the output.
     """
+    if calibration is not None:
+        if not isinstance(spec, BlockSparsity) or spec.init == "dense":
+            raise SparsityError(
+                f"calibration ranks the blocks that BlockSparsity drops at once, and {spec!r} drops none of them now; "
+                'pass a BlockSparsity with init="sparse", or no calibration'
+            )
+        return sparsify_blocks(model, spec, filter_fn, calibration=calibration)
     sparsifier = SPARSIFIERS.get(type(spec))
     if sparsifier is None:
         kinds = ", ".join(kind.__name__ for kind in SPARSIFIERS)

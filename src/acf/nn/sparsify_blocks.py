@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -12,8 +12,11 @@ from acf.masks import LayerShape, kept_blocks, top_blocks
 from acf.nn.attention import BlockSparseMultiheadAttention
 from acf.nn.block_layer import BlockSparseLayer
 from acf.nn.block_spec import BlockSparsity
+from acf.nn.calibration import Batch, input_norms
+from acf.nn.freshness import are_fresh
 from acf.nn.fused_experts import unfused_experts
 from acf.nn.kind import LayerKind
+from acf.nn.kinds import dense_kind_of
 from acf.nn.replace import (
     FilterFn,
     choose_dense_layers,
@@ -33,17 +36,19 @@ def sparsify_blocks(
     filter_fn: FilterFn | None,
     densities: Mapping[str, float] | None = None,
     blocks: Mapping[str, int] | None = None,
+    calibration: Batch | None = None,
 ) -> SparsitySummary:
     """Keep the weight blocks of greatest norm, as `acf.sparsify_` does for a `BlockSparsity`.
 
     ``densities`` by layer take the place of the Spec's sparsity and distribution, and ``blocks`` that of its block
-    for the layers that are named there.
+    for the layers that are named there. With a ``calibration`` batch, the norms are those of weights times the root
+    mean square of the input they meet.
     """
     require_container(model, BlockSparseLayer)
     with separated_attention(model) as whole, unfused_experts(model):
-        sparse, left_dense = _replace_chosen(model, spec, filter_fn, densities, blocks or {})
+        sparse, left_dense = _replace_chosen(model, spec, filter_fn, densities, blocks or {}, calibration)
     model.register_load_state_dict_pre_hook(check_checkpoint)  # type: ignore[no-untyped-call]
-    layers = (summarize(name, layer) for name, layer in sparse.items())
+    layers = (summarize(name, layer, scale) for name, (layer, scale) in sparse.items())
     return summary_of(model, layers, list_whole(left_dense, whole))
 
 
@@ -53,8 +58,9 @@ def _replace_chosen(
     filter_fn: FilterFn | None,
     densities: Mapping[str, float] | None,
     blocks: Mapping[str, int],
-) -> tuple[dict[str, BlockSparseLayer], dict[str, str]]:
-    """The new sparse layers, and those left dense with the reason, by name."""
+    calibration: Batch | None,
+) -> tuple[dict[str, tuple[BlockSparseLayer, float]], dict[str, str]]:
+    """The new sparse layers with the factor of their weights, and those left dense with the reason, by name."""
     chosen, left_dense = choose_layers(model, replace(spec, block=min(blocks.values(), default=spec.block)), filter_fn)
     if not chosen:
         raise SparsityError(_nothing_to_sparsify(model, spec, left_dense))
@@ -68,11 +74,30 @@ def _replace_chosen(
         counts = dict(zip(chosen, kept_blocks(shapes, spec.sparsity, spec.distribution), strict=True))
     else:
         counts = {shape.name: max(1, round(densities[shape.name] * shape.block_count)) for shape in shapes}
+    inputs = {} if calibration is None else input_norms(model, calibration, chosen, layouts)
+    rescales = _rescales(spec, model, is_trained=calibration is not None)
     sparse = {
-        name: _make_sparse(dense, kind, layouts[name], counts[name], spec) for name, (dense, kind) in chosen.items()
+        name: _make_sparse(dense, kind, _Choice(layouts[name], counts[name], inputs.get(name)), spec)
+        for name, (dense, kind) in chosen.items()
+    }
+    scales = {
+        name: _keep_sum_of_squares(layer, chosen[name][1].weight_matrix(chosen[name][0])) if rescales else 1.0
+        for name, layer in sparse.items()
     }
     replace_layers(model, {chosen[name][0]: layer for name, layer in sparse.items()})
-    return sparse, left_dense
+    return {name: (layer, scales[name]) for name, layer in sparse.items()}, left_dense
+
+
+def _rescales(spec: BlockSparsity, model: nn.Module, is_trained: bool) -> bool:
+    """Whether to rescale what stays: as the spec says, else if all weights of the model are as they were initialised.
+
+    Layers that stay dense are looked at, too: a trained convolution may look fresh where the classifier does not.
+    """
+    if spec.init == "dense" or spec.rescale is not None:
+        return spec.init != "dense" and bool(spec.rescale)
+    kinds = ((module, dense_kind_of(module)) for module in model.modules())
+    known = ((module, kind) for module, kind in kinds if kind is not None and kind.is_plain(module))
+    return not is_trained and are_fresh(kind.weight_matrix(module) for module, kind in known)
 
 
 def _refuse_hooked(weights: Mapping[str, Tensor]) -> None:
@@ -123,35 +148,49 @@ def shape_of(name: str, module: nn.Module, kind: LayerKind, layout: BlockLayout)
     return LayerShape(name, (outputs // layout.stacked, *rest), layout.block_count, layout.stacked)
 
 
-def _make_sparse(
-    dense: nn.Module, kind: LayerKind, layout: BlockLayout, count: int, spec: BlockSparsity
-) -> BlockSparseLayer:
-    """The sparse layer that keeps the ``count`` blocks of greatest l2 norm, or all of them for a dense start."""
+class _Choice(NamedTuple):
+    """Which blocks of a layer stay: how many, and the norms of its inputs that weigh them, if known."""
+
+    layout: BlockLayout
+    kept_blocks: int
+    input_norms: Tensor | None
+
+
+def _make_sparse(dense: nn.Module, kind: LayerKind, choice: _Choice, spec: BlockSparsity) -> BlockSparseLayer:
+    """The sparse layer that keeps the blocks of greatest l2 norm, or all of them for a dense start."""
+    layout, count, inputs = choice
     balanced, starts_dense = spec.distribution == "balanced", spec.init == "dense"
     matrix = kind.weight_matrix(dense)
     # On the meta device nothing can be ranked: any mask of this many blocks gives the shapes, a checkpoint the places.
     grid = (layout.grid_rows, layout.grid_cols)
-    norms = torch.ones(grid, device="cpu") if matrix.is_meta else layout.block_norms(matrix)
+    weighed = matrix if inputs is None else matrix.float() * _along_inputs(inputs.to(matrix.device), kind)
+    norms = torch.ones(grid, device="cpu") if matrix.is_meta else layout.block_norms(weighed)
     mask = top_blocks(norms, layout.block_count if starts_dense else count, balanced)
     layer = kind.block_sparse(dense, layout, mask)
     layer.target_blocks, layer.balanced, layer.starts_dense = count, balanced, starts_dense
-    layer.rescale = spec.rescale
-    if spec.rescale:
-        _keep_sum_of_squares(layer, matrix)
+    layer.rescale = spec.rescale is not False
     layer.weight.requires_grad_(cast(nn.Parameter, dense.weight).requires_grad)
     return layer.train(dense.training)
 
 
+def _along_inputs(norms: Tensor, kind: LayerKind) -> Tensor:
+    """Input norms as they meet the weight matrix: along its columns, or its rows where it is a transposed one."""
+    return norms.unsqueeze(1) if kind.transposed else norms
+
+
 @torch.no_grad()
-def _keep_sum_of_squares(layer: BlockSparseLayer, matrix: Tensor) -> None:
-    """Scale the blocks that stay so that their squares sum to those of the dense ``matrix``.
+def _keep_sum_of_squares(layer: BlockSparseLayer, matrix: Tensor) -> float:
+    """Scale the blocks that stay so that their squares sum to those of the dense ``matrix``; the factor.
 
     The output of a layer has the variance of its inputs times that sum, over the number of outputs. For blocks of
     equal norm the factor is density ** -0.5; single weights, of which the greatest stay, need less.
     """
-    kept = frobenius_norms(layer.weight, dim=(0, 1, 2))
-    factor = torch.where(kept > 0.0, frobenius_norms(matrix, dim=(0, 1)) / kept, 1.0)
-    layer.weight.mul_(factor.to(layer.weight.dtype))
+    kept = 0.0 if matrix.is_meta else float(frobenius_norms(layer.weight, dim=(0, 1, 2)))
+    if layer.density == 1.0 or kept == 0.0:
+        return 1.0
+    factor = float(frobenius_norms(matrix, dim=(0, 1))) / kept
+    layer.weight.mul_(factor)
+    return factor
 
 
 def check_checkpoint(model: nn.Module, state_dict: dict[str, Any], prefix: str, *_: Any) -> None:

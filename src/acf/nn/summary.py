@@ -32,12 +32,13 @@ class SparseLayerSummary(Protocol):
 
 @dataclass(frozen=True)
 class LayerSummary:
-    """One block-sparse layer: its name, stored blocks, all blocks, and weights when dense."""
+    """One block-sparse layer: its name, stored blocks, all blocks, weights when dense, and what they were scaled by."""
 
     name: str
     present_blocks: int
     block_count: int
     weights: int
+    scale: float = 1.0
 
     @property
     def density(self) -> float:
@@ -45,7 +46,9 @@ class LayerSummary:
         return self.present_blocks / self.block_count
 
     def __str__(self) -> str:
-        return f"{self.name}: {self.present_blocks} of {self.block_count} blocks ({1 - self.density:.1%} sparse)"
+        scaled = "" if self.scale == 1.0 else f", weights x {self.scale:.2f}"
+        blocks = f"{self.present_blocks} of {self.block_count} blocks"
+        return f"{self.name}: {blocks} ({1 - self.density:.1%} sparse{scaled})"
 
 
 @dataclass(frozen=True)
@@ -173,9 +176,9 @@ def block_sparse_layers(model: nn.Module) -> dict[str, BlockSparseLayer]:
     return {name: module for name, module in model.named_modules() if isinstance(module, BlockSparseLayer)}
 
 
-def summarize(name: str, layer: BlockSparseLayer) -> LayerSummary:
-    """The summary of one sparse layer."""
-    return LayerSummary(name, layer.present_blocks, layer.layout.block_count, layer.dense_weights)
+def summarize(name: str, layer: BlockSparseLayer, scale: float = 1.0) -> LayerSummary:
+    """The summary of one sparse layer, whose weights were multiplied by ``scale``."""
+    return LayerSummary(name, layer.present_blocks, layer.layout.block_count, layer.dense_weights, scale)
 
 
 def weight_sparsity(model: nn.Module, sparse_layers_only: bool = False) -> float:

@@ -1,7 +1,7 @@
 """Two block-sparse linear layers with an activation between them, as custom ops.
 
 The first product stores the activation's value and slope instead of its own result. In the backward pass the second
-layer's input gradient is multiplied by that slope. On a GPU both happen in the epilogues of the products; large
+layer's input gradient is multiplied by that slope. Both happen in the epilogues of the products; on a GPU large
 products in bfloat16 keep the slope as bytes, in the order of the threads that write and read it.
 """
 

@@ -4,7 +4,7 @@ A new column of these tables is one entry here.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 
 from acf.columns import BYTES, COUNT, PAGE, RATIO, SHARE, TERMINAL, Column, Format, si_format, typeset
@@ -15,7 +15,7 @@ from acf.sim.result import OpResult, Result
 COMPARE, DEMO = "compare", "demo"
 """The terminal tables of `acf compare` and `acf demo`, besides the report's page."""
 
-WHOLE_STEP = "whole step"
+ALL_PRODUCTS, VECTOR_WORK, WHOLE_STEP = "all products", "vector work", "whole step"
 _NO_BREAK = "\N{NO-BREAK SPACE}"
 _SECONDS, _JOULES, _HERTZ, _SI = si_format("s"), si_format("J"), si_format("Hz"), si_format("")
 
@@ -69,13 +69,47 @@ SUMMARY: tuple[Column[SummaryRow], ...] = (
         "share of weights that are absent at the end of training",
         places=(DEMO, PAGE),
     ),
-    Column("cycles", "cycles", lambda row: row.result.cycles, COUNT),
-    Column("seconds", "time", lambda row: row.result.seconds, _SECONDS, places=(COMPARE, PAGE)),
-    Column("speedup", "speedup", lambda row: row.speedup, RATIO, "ratio of times, over the baseline"),
     Column(
-        "utilization", "utilisation", lambda row: row.result.utilization, SHARE, "non-zero MACs / MAC slots (called U)"
+        "cycles",
+        "cycles",
+        lambda row: row.result.cycles,
+        COUNT,
+        "cycles of the matrix products",
+        places=(DEMO, PAGE),
     ),
-    Column("energy_j", "energy", lambda row: row.result.energy_j, _JOULES),
+    Column(
+        "seconds",
+        "products",
+        lambda row: row.result.seconds,
+        _SECONDS,
+        "time of the matrix products",
+        places=(COMPARE, PAGE),
+    ),
+    Column(
+        "step_seconds",
+        "whole step",
+        lambda row: row.result.step_seconds,
+        _SECONDS,
+        "time of the whole step, vector work overlapped with products",
+        places=(COMPARE, PAGE),
+    ),
+    Column("speedup", "speedup", lambda row: row.speedup, RATIO, "ratio of times of whole steps, over the baseline"),
+    Column(
+        "utilization",
+        "utilisation",
+        lambda row: row.result.utilization,
+        SHARE,
+        "non-zero MACs / MAC slots of the products (called U)",
+    ),
+    Column(
+        "step_utilization",
+        "of the step",
+        lambda row: row.result.step_utilization,
+        SHARE,
+        "U of the whole step: non-zero MACs / MAC slots of all its cycles",
+        places=(COMPARE, PAGE),
+    ),
+    Column("energy_j", "energy", lambda row: row.result.energy_j, _JOULES, "energy of the whole step"),
     Column(
         "dram_bytes",
         "DRAM",
@@ -203,16 +237,27 @@ def operation_rows(result: Result) -> list[OperationRow]:
     return [OperationRow(op, result.macs_per_cycle, result.clock_hz) for op in result.ops]
 
 
+def total_rows(result: Result) -> list[OperationRow]:
+    """All products, the vector work if the step has some, and the whole step, without the slots they lost."""
+    effectual = sum(op.effectual_macs for op in result.ops)
+    dense = sum(op.dense_macs for op in result.ops)
+    vector_bytes = sum(op.dram_bytes for op in result.vector_ops)
+    vector_j = sum(sum(op.energy_j.values()) for op in result.vector_ops)
+    products = _total(ALL_PRODUCTS, result.cycles, (dense, effectual), result.dram_bytes - vector_bytes)
+    vector = _total(VECTOR_WORK, result.vector_cycles, (0, 0), vector_bytes)
+    whole = _total(WHOLE_STEP, result.step_cycles, (dense, effectual), result.dram_bytes)
+    energies = (result.products_energy_j, vector_j, result.energy_j)
+    rows = [
+        OperationRow(replace(op, energy_j={"all": joules}), result.macs_per_cycle, result.clock_hz)
+        for op, joules in zip((products, vector, whole), energies, strict=True)
+    ]
+    return rows if result.vector_ops else rows[2:]
+
+
 def whole_step_row(result: Result) -> OperationRow:
-    """The sum of all operations, without the slots it lost."""
-    total = OpResult(
-        name=WHOLE_STEP,
-        phase="",
-        cycles=result.cycles,
-        dense_macs=sum(op.dense_macs for op in result.ops),
-        effectual_macs=sum(op.effectual_macs for op in result.ops),
-        lost_slots={},
-        dram_bytes=result.dram_bytes,
-        energy_j=result.energy_breakdown_j,
-    )
-    return OperationRow(total, result.macs_per_cycle, result.clock_hz)
+    """The whole step, without the slots it lost."""
+    return total_rows(result)[-1]
+
+
+def _total(name: str, cycles: int, macs: tuple[int, int], dram_bytes: int) -> OpResult:
+    return OpResult(name, "", cycles, *macs, lost_slots={}, dram_bytes=dram_bytes, energy_j={})

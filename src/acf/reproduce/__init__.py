@@ -1,13 +1,15 @@
 """The published figures, row by row: `acf reproduce`.
 
-T: TensorDash; S: SparTANN and Dynamic Threshold Scaling; B: BDWP and SAT. A row is a function without arguments that
-returns a `Row`; files are named after the publication, and `ROWS` lists every row in the order of printing.
+T: TensorDash; S: SparTANN and Dynamic Threshold Scaling; B: BDWP and SAT; U: the proposal of the fabric itself. A row
+is a function without arguments that returns a `Row`; files are named after the publication, and `ROWS` lists every row
+in the order of printing.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 
 from acf.errors import AcfError
 from acf.reproduce import (
+    fabric,
     sat,
     spartann,
     spartann_thresholds,
@@ -31,6 +33,7 @@ ROWS: dict[str, Callable[[], Row]] = {
     "T9": tensordash_speedup.t9,
     "T10": tensordash_speedup.t10,
     "T11": tensordash_speedup.t11,
+    "T12": tensordash_epochs.t12,
     "T14": tensordash_epochs.t14,
     "T15": tensordash_energy.t15,
     "T16": tensordash_energy.t16,
@@ -52,6 +55,10 @@ ROWS: dict[str, Callable[[], Row]] = {
     "B3": sat.b3,
     "B4": sat.b4,
     "B5": sat.b5,
+    "U1": fabric.u1,
+    "U2": fabric.u2,
+    "U3": fabric.u3,
+    "U4": fabric.u4,
 }
 """Every row by its id."""
 

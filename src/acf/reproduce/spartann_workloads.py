@@ -1,6 +1,6 @@
 """SparTANN's workloads: the backward passes of AlexNet's and GoogLeNet's convolutions at a given gradient density."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 
 import numpy as np
@@ -39,14 +39,19 @@ def _module(layer: ProductShape) -> str:
     return layer.name.partition(".branches")[0]
 
 
-def backward_trace(layers: tuple[ProductShape, ...], density: float, seed: int = 0, label: str = "gradients") -> Trace:
-    """Input and weight gradients of one image: non-zero output gradients at random, weights and activations dense."""
-    if not 0 <= density <= 1:
-        raise TraceError(f"density {density} is not within 0 to 1; give the share of non-zero gradients")
+def backward_trace(layers: tuple[ProductShape, ...], density: float | Mapping[str, float], seed: int = 0) -> Trace:
+    """Input and weight gradients of one image: non-zero output gradients at random, weights and activations dense.
+
+    ``density``: share of non-zero gradients, one for all layers or by the name of the layer.
+    """
+    densities = density if isinstance(density, Mapping) else dict.fromkeys((layer.name for layer in layers), density)
+    for each in densities.values():
+        if not 0 <= each <= 1:
+            raise TraceError(f"density {each} is not within 0 to 1; give the share of non-zero gradients")
     rng = np.random.default_rng(seed)
-    trace = Trace([], {}, label)
+    trace = Trace([], {}, "gradients")
     for index, layer in enumerate(layers):
-        for role, tensor in _tensors(layer, density, rng):
+        for role, tensor in _tensors(layer, densities[layer.name], rng):
             trace.tensors[f"{index}.{role}"] = tensor
         gradient, activation, weight = (f"{index}.{role}" for role in ("gradient", "activation", "weight"))
         name = f"conv{index}"

@@ -9,10 +9,18 @@ from math import ceil
 from operator import add
 from typing import ClassVar
 
-from acf.cost import DRAM_PJ_PER_BIT
+from acf.cost import DRAM_PJ_PER_BIT, sram_pj_per_byte
+from acf.cost.vector import vector_lane_mm2, vector_operation_pj
 from acf.errors import ArchitectureError
 from acf.lowering import Gemm
+from acf.sim.vector import VectorUnit
 from acf.trace import BitTensor
+
+VECTOR_BANK_BYTES = 131_072
+"""Bank of on-chip memory that a vector unit reads and writes, or all of that memory where it is smaller."""
+
+SRAM_NODES = (22, 65)
+"""Ends of the table of `acf.cost.sram`, in nm; vector units beyond are charged as at the nearer end."""
 
 
 @dataclass(frozen=True)
@@ -20,8 +28,8 @@ class ComputeCount:
     """Counts of one matrix product without stalls for DRAM; ``lost_slots`` by reason, ``energy_j`` by component.
 
     ``effectual_macs + sum(lost_slots.values()) == cycles * macs_per_cycle``, which `acf.sim.simulate` checks.
-    ``streamed_bytes`` cross the DRAM pins on a machine that keeps no tensors on chip. ``other_cycles`` come
-    besides matrix products: normalisation, activation, optimizer, topology update; 0 where they are not modelled.
+    ``streamed_bytes`` cross the DRAM pins besides tensors that are kept on chip. ``other_cycles`` are the step's share
+    of a topology update in the machine's controller; 0 where that is not modelled.
     """
 
     cycles: int
@@ -54,7 +62,8 @@ class AcceleratorSpec(ABC):
     Fields have no defaults: a TOML file in ``acf/sim/configs`` gives every one (`acf.sim.registry.spec` loads it).
     ``on_chip_bytes`` hold whole tensors under least-recently-used replacement. ``value_bytes`` is the size of an
     operand's value, on chip and off. The DRAM pins carry ``dram_pin_bytes_per_s`` at peak, of which the machine
-    sustains ``dram_sustained_share``. ``name`` labels results; empty: the name of the registered Spec it equals.
+    sustains ``dram_sustained_share``. ``vector_lanes`` operations per cycle do what is no matrix product (0: one lane
+    for every two MACs). ``name`` labels results; empty: the name of the registered Spec it equals.
     """
 
     kind: ClassVar[str]
@@ -67,6 +76,7 @@ class AcceleratorSpec(ABC):
     dram_kind: str
     dram_pin_bytes_per_s: float
     dram_sustained_share: float
+    vector_lanes: int = field(default=0, metadata={"zero_allowed": True})
     name: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
@@ -144,6 +154,30 @@ class AcceleratorSpec(ABC):
         return True
 
     @property
+    def vector_unit(self) -> VectorUnit:
+        """What does normalisation, activation, softmax, residual, loss and optimizer, beside the matrix products."""
+        bank_bytes = min(self.on_chip_bytes, VECTOR_BANK_BYTES)
+        node = min(max(self.technology_nm, SRAM_NODES[0]), SRAM_NODES[1])
+        return VectorUnit(
+            lanes=self.vector_lanes or max(1, self.macs_per_cycle // 2),
+            value_bytes=self.value_bytes,
+            operation_pj=vector_operation_pj(self.technology_nm),
+            sram_read_pj_per_byte=sram_pj_per_byte(node, bank_bytes),
+            sram_write_pj_per_byte=sram_pj_per_byte(node, bank_bytes, write=True),
+        )
+
+    @property
+    def has_update_engine(self) -> bool:
+        """Whether `count` has the optimizer's time, so that the vector unit takes none for it."""
+        return False
+
+    @property
+    def vector_area_mm2(self) -> dict[str, float]:
+        """Square millimetres of the vector unit; empty where the machine's area is not known or already has it."""
+        lanes = self.vector_unit.lanes * vector_lane_mm2(self.technology_nm)
+        return {"vector": lanes} if self.area_mm2 else {}
+
+    @property
     def launch_cycles(self) -> int:
         """Cycles to launch an operation, overlapped by nothing; 0 where a machine runs one program throughout."""
         return 0
@@ -162,6 +196,11 @@ class AcceleratorSpec(ABC):
     def leakage_w(self) -> float:
         """Watts of leakage; 0 where no figure is known."""
         return 0.0
+
+    def standing_j(self, seconds: float) -> dict[str, float]:
+        """Joules that leak, or are drawn whatever runs, in ``seconds``."""
+        static = {"static": seconds * self.static_power_w} if self.static_power_w else {}
+        return {"leakage": seconds * self.leakage_w} | static
 
     @property
     def peak_flops(self) -> float:

@@ -18,7 +18,6 @@ class OnChipMemory:
 
     def touch(self, name: str, size_bytes: int, external: bool) -> int:
         """Access a tensor; returns the bytes that this moves across the DRAM pins, evictions included."""
-        moved = 0
         produced = name not in self.seen and not external
         self.seen.add(name)
         if size_bytes > self.capacity_bytes:
@@ -28,9 +27,26 @@ class OnChipMemory:
             return 0
         if produced:
             self.dirty.add(name)
-        else:
-            moved += size_bytes
+        return (0 if produced else size_bytes) + self._keep(name, size_bytes)
+
+    def write(self, name: str, size_bytes: int) -> int:
+        """Write a whole tensor that is read later; returns the bytes across the DRAM pins, evictions included."""
+        self.seen.add(name)
+        if size_bytes > self.capacity_bytes:
+            return size_bytes
+        self.dirty.add(name)
+        return self._keep(name, size_bytes)
+
+    def discard(self, name: str) -> None:
+        """Forget a tensor that nothing reads any more: it is not written to DRAM."""
+        self.resident.pop(name, None)
+        self.dirty.discard(name)
+
+    def _keep(self, name: str, size_bytes: int) -> int:
+        """Make a tensor the most recently used one; returns the bytes of dirty tensors that it evicts."""
+        moved = 0
         self.resident[name] = size_bytes
+        self.resident.move_to_end(name)
         while sum(self.resident.values()) > self.capacity_bytes:
             evicted, evicted_bytes = self.resident.popitem(last=False)
             if evicted in self.dirty:

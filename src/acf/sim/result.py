@@ -1,6 +1,7 @@
 """What a simulation returns: cycles, utilisation, energy and lost MAC slots, per operation and in total."""
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -14,8 +15,7 @@ class OpResult:
     ``cycles`` include stalls for memory and the launch of the operation. ``effectual_macs`` have both operands
     non-zero; ``lost_slots`` counts every other MAC slot by reason, so that
     ``effectual_macs + sum(lost_slots.values()) == cycles * macs_per_cycle``. ``energy_j`` is by component.
-    ``other_cycles`` come on top of ``cycles``: normalisation, activation, optimizer, topology update; 0 where the
-    machine's model has none of them.
+    ``other_cycles`` are the step's share of a topology update in the machine's controller, not part of ``cycles``.
     """
 
     name: str
@@ -30,12 +30,39 @@ class OpResult:
 
 
 @dataclass(frozen=True)
-class Result:
-    """A traced training step played on one architecture; totals are sums over ``ops``.
+class VectorResult:
+    """Vector work on one machine, all its passes: cycles of the vector unit, DRAM traffic, energy by component."""
 
-    ``cycles``, and all that derives from them (``seconds``, ``utilization``, ``stalls``, speedups), are of the step's
-    matrix products, which every machine models; ``step_cycles`` add what only some machines model besides.
-    ``area_mm2`` is the chip's area by component, empty where none is known.
+    name: str
+    kind: str
+    phase: str
+    cycles: int
+    dram_bytes: int
+    energy_j: dict[str, float]
+
+
+@dataclass(frozen=True)
+class StepTime:
+    """The whole step: products and vector work, overlapped as `acf.sim.vector.schedule` says.
+
+    ``cycles`` lie between ``least_cycles``, those of the busiest resource alone, and ``most_cycles``, everything in
+    sequence. ``waiting_j`` is what leaks, or is drawn throughout, while no product runs.
+    """
+
+    cycles: int
+    least_cycles: int
+    most_cycles: int
+    waiting_j: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Result:
+    """A traced training step played on one architecture.
+
+    ``cycles``, ``seconds``, ``utilization`` and ``stalls`` are of the matrix products. ``step_cycles``,
+    ``step_seconds``, ``step_utilization``, ``energy_j``, ``dram_bytes`` and `speedup_over` are of the whole step,
+    vector work included; where the trace has none, the products are the whole step. ``area_mm2`` is the chip's area by
+    component, empty where none is known.
     """
 
     architecture: str
@@ -46,6 +73,8 @@ class Result:
     ops: tuple[OpResult, ...]
     notes: tuple[str, ...] = ()
     area_mm2: dict[str, float] = field(default_factory=dict)
+    vector_ops: tuple[VectorResult, ...] = ()
+    step: StepTime | None = None
 
     @property
     def cycles(self) -> int:
@@ -54,8 +83,13 @@ class Result:
 
     @property
     def step_cycles(self) -> int:
-        """`cycles`, and those of normalisation, activation, optimizer and topology update where they are modelled."""
-        return self.cycles + sum(op.other_cycles for op in self.ops)
+        """Clock cycles of the whole step: products and vector work, overlapped."""
+        return self.step.cycles if self.step else self.cycles
+
+    @property
+    def vector_cycles(self) -> int:
+        """Clock cycles in which the vector unit works."""
+        return sum(op.cycles for op in self.vector_ops)
 
     @property
     def seconds(self) -> float:
@@ -63,64 +97,82 @@ class Result:
         return self.cycles / self.clock_hz
 
     @property
+    def step_seconds(self) -> float:
+        """Time of the whole step: `step_cycles` at ``clock_hz``."""
+        return self.step_cycles / self.clock_hz
+
+    @property
     def utilization(self) -> float:
-        """U = non-zero MACs / MAC slots, counted; 0 for an empty step."""
-        slots = self.cycles * self.macs_per_cycle
+        """U = non-zero MACs / MAC slots of the products, counted; 0 for an empty step."""
+        return self._utilization(self.cycles)
+
+    @property
+    def step_utilization(self) -> float:
+        """U of the whole step: non-zero MACs / MAC slots of all its cycles, those without a product included."""
+        return self._utilization(self.step_cycles)
+
+    def _utilization(self, cycles: int) -> float:
+        slots = cycles * self.macs_per_cycle
         return sum(op.effectual_macs for op in self.ops) / slots if slots else 0.0
 
     @property
     def energy_breakdown_j(self) -> dict[str, float]:
-        """Joules by component."""
-        total: Counter[str] = Counter()
-        for op in self.ops:
-            total.update(op.energy_j)
-        return dict(total)
+        """Joules of the whole step by component."""
+        waiting = self.step.waiting_j if self.step else {}
+        return _total([*(op.energy_j for op in self.ops), *(op.energy_j for op in self.vector_ops), waiting])
 
     @property
     def energy_j(self) -> float:
-        """Joules of all operations, DRAM and leakage included."""
+        """Joules of the whole step, DRAM and leakage included."""
         return sum(self.energy_breakdown_j.values())
 
     @property
+    def products_energy_j(self) -> float:
+        """Joules of the matrix products alone."""
+        return sum(_total([op.energy_j for op in self.ops]).values())
+
+    @property
     def dram_bytes(self) -> int:
-        """Bytes moved to and from DRAM."""
-        return sum(op.dram_bytes for op in self.ops)
+        """Bytes moved to and from DRAM in the whole step."""
+        return sum(op.dram_bytes for op in self.ops) + sum(op.dram_bytes for op in self.vector_ops)
 
     @property
     def stalls(self) -> dict[str, float]:
-        """Cycles lost by reason: lost MAC slots over MACs per cycle; with ``utilization * cycles`` they add up."""
-        total: Counter[str] = Counter()
+        """Cycles of products lost by reason: lost MAC slots over MACs per cycle.
+
+        With ``utilization * cycles`` they add up to ``cycles``.
+        """
+        total = Counter[str]()
         for op in self.ops:
             total.update(op.lost_slots)
         return {reason: slots / self.macs_per_cycle for reason, slots in total.items()}
 
     def speedup_over(self, baseline: "Result") -> float:
-        """How many times faster this is than ``baseline``, in seconds."""
+        """How many times faster this whole step is than ``baseline``'s, in seconds."""
+        self._refuse_empty_step()
+        return baseline.step_seconds / self.step_seconds
+
+    def products_speedup_over(self, baseline: "Result") -> float:
+        """How many times faster the matrix products are than ``baseline``'s, as papers compare them."""
+        self._refuse_empty_step()
+        return baseline.seconds / self.seconds
+
+    def _refuse_empty_step(self) -> None:
         if self.cycles == 0:
             raise ArchitectureError(
                 f"{self.architecture} took 0 cycles on {self.workload!r}, so no speedup exists; "
                 "capture a step that computes something"
             )
-        return baseline.seconds / self.seconds
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain values, totals included; `Result.from_dict` reads it back."""
-        totals = (
-            "cycles",
-            "step_cycles",
-            "seconds",
-            "utilization",
-            "energy_j",
-            "energy_breakdown_j",
-            "dram_bytes",
-            "stalls",
-        )
-        return asdict(self) | {name: getattr(self, name) for name in totals}
+        return asdict(self) | {name: getattr(self, name) for name in TOTALS}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "Result":
         """The result that `to_dict` wrote; totals are counted again, not believed."""
         try:
+            step = values.get("step")
             return cls(
                 architecture=str(values["architecture"]),
                 workload=str(values["workload"]),
@@ -130,9 +182,35 @@ class Result:
                 ops=tuple(OpResult(**op) for op in values["ops"]),
                 notes=tuple(values.get("notes", ())),
                 area_mm2={str(name): float(area) for name, area in values.get("area_mm2", {}).items()},
+                vector_ops=tuple(VectorResult(**op) for op in values.get("vector_ops", ())),
+                step=StepTime(**step) if step else None,
             )
         except (KeyError, TypeError, ValueError) as error:
             raise ArchitectureError(
                 f"this is not a saved result ({type(error).__name__}: {error}); "
                 "pass a file that `acf simulate --save` wrote"
             ) from error
+
+
+TOTALS = (
+    "cycles",
+    "step_cycles",
+    "vector_cycles",
+    "seconds",
+    "step_seconds",
+    "utilization",
+    "step_utilization",
+    "energy_j",
+    "products_energy_j",
+    "energy_breakdown_j",
+    "dram_bytes",
+    "stalls",
+)
+"""Properties that `Result.to_dict` adds to the fields."""
+
+
+def _total(parts: Iterable[dict[str, float]]) -> dict[str, float]:
+    total = Counter[str]()
+    for part in parts:
+        total.update(part)
+    return dict(total)

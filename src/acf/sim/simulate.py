@@ -1,4 +1,4 @@
-"""Playing every operation of a trace on one architecture, on-chip memory and DRAM included."""
+"""Playing every operation of a trace on one architecture, on-chip memory, DRAM and vector work included."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -13,14 +13,16 @@ from acf.sim.accelerator import AcceleratorSpec, ComputeCount
 from acf.sim.memory import OnChipMemory
 from acf.sim.registry import find_architecture
 from acf.sim.result import OpResult, Result
+from acf.sim.whole_step import WholeStep
 from acf.trace import Trace, TracedOp
 
 
 def simulate(trace: Trace, architecture: str | Path | AcceleratorSpec) -> Result:
     """Play ``trace`` on ``architecture``: a name such as those of `acf.architectures()`, a TOML file, or a Spec.
 
-    Operations run one after another. Within one, DRAM traffic overlaps with compute and the slower of the two decides;
-    the cycles in which compute waits are the stall "memory".
+    Matrix products run one after another. Within one, DRAM traffic overlaps with compute and the slower of the two
+    decides; the cycles in which compute waits are the stall "memory". Vector work of the trace overlaps with products
+    as `acf.sim.vector.schedule` says.
     """
     return simulate_parts([trace], architecture)
 
@@ -29,10 +31,17 @@ def simulate_parts(traces: Iterable[Trace], architecture: str | Path | Accelerat
     """Play a step that comes as several traces, in order, with one on-chip memory; each may be freed once played."""
     name, spec = find_architecture(architecture)
     memory = OnChipMemory(spec.on_chip_bytes)
+    step = WholeStep(spec, memory)
     ops: list[OpResult] = []
     label = ""
     for trace in traces:
-        ops += [_play(trace, op, spec, memory) for op in trace.ops]
+        for place, op in enumerate(trace.ops):
+            step.add_vector_ops(trace.vector_ops_after(place))
+            ops.append(_play(trace, op, spec, memory))
+            step.add_product(op, ops[-1])
+            for key in _last_used(trace, place):
+                memory.discard(key)
+        step.add_vector_ops(trace.vector_ops_after(len(trace.ops)))
         label = trace.label
     return Result(
         architecture=name,
@@ -42,7 +51,9 @@ def simulate_parts(traces: Iterable[Trace], architecture: str | Path | Accelerat
         macs_per_cycle=spec.macs_per_cycle,
         ops=tuple(ops),
         notes=spec.notes,
-        area_mm2=spec.area_mm2,
+        area_mm2=spec.area_mm2 | spec.vector_area_mm2,
+        vector_ops=tuple(step.results),
+        step=step.time(sum(op.cycles for op in ops)),
     )
 
 
@@ -56,13 +67,11 @@ def _play(trace: Trace, op: TracedOp, spec: AcceleratorSpec, memory: OnChipMemor
     else:
         count = reduce(add, (spec.count_with_dram(gemm, share) for gemm in gemms), ComputeCount(0, 0, 0))
     _check_slots(op, spec, count)
-    dram_bytes = dram_bytes if spec.keeps_tensors else count.streamed_bytes
+    dram_bytes += count.streamed_bytes
     waited = max(0, spec.dram_cycles(dram_bytes) - count.cycles)
     dram_pj = dram_bytes * 8 * spec.dram_pj_per_bit
     launch = spec.launch_cycles if count.dense_macs else 0
     cycles = launch + count.cycles + waited
-    seconds = cycles / spec.clock_hz
-    static_j = {"static": seconds * spec.static_power_w} if spec.static_power_w else {}
     lost = Counter(count.lost_slots)
     lost.update(_lost(spec, memory=waited, launch=launch))
     return OpResult(
@@ -73,7 +82,7 @@ def _play(trace: Trace, op: TracedOp, spec: AcceleratorSpec, memory: OnChipMemor
         effectual_macs=count.effectual_macs,
         lost_slots=dict(lost),
         dram_bytes=dram_bytes,
-        energy_j=count.energy_j | {"dram": dram_pj * 1e-12, "leakage": seconds * spec.leakage_w} | static_j,
+        energy_j=count.energy_j | {"dram": dram_pj * 1e-12} | spec.standing_j(cycles / spec.clock_hz),
         other_cycles=count.other_cycles,
     )
 
@@ -85,6 +94,15 @@ def _touch_operands(trace: Trace, op: TracedOp, spec: AcceleratorSpec, memory: O
         memory.touch(key, spec.stored_bytes(trace.tensors[key], role), key in op.external)
         for key, role in roles.items()
     )
+
+
+def _last_used(trace: Trace, place: int) -> list[str]:
+    """Activations and gradients that no product after this one reads: those of gradient products, in their last use."""
+    op = trace.ops[place]
+    later = {key for each in trace.ops[place + 1 :] for key in each.operands}
+    if op.phase == "forward":
+        return []
+    return [key for key, role in zip(op.operands, op.roles, strict=True) if role != "weight" and key not in later]
 
 
 def _lost(spec: AcceleratorSpec, memory: int, launch: int) -> dict[str, int]:

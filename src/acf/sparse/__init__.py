@@ -2,7 +2,7 @@
 
 from acf.sparse.layout import BlockLayout, conv_weight_to_matrix, frobenius_norms, matrix_to_conv_weight
 from acf.sparse.nm import nm_mask
-from acf.sparse.slots import check_slot_shards, distributed_like, is_sharded, whole, zero_slots
+from acf.sparse.slots import check_slot_shards, distributed_like, fill_slots, is_sharded, whole, zero_slots
 from acf.sparse.topology import BlockTopology
 from acf.sparse.transposable import transposable_mask
 
@@ -12,6 +12,7 @@ __all__ = [
     "check_slot_shards",
     "conv_weight_to_matrix",
     "distributed_like",
+    "fill_slots",
     "frobenius_norms",
     "is_sharded",
     "matrix_to_conv_weight",

@@ -1,4 +1,4 @@
-"""Reading and zeroing the slots of packed tensors ``[nnz, ...]``, whole or sharded over processes along dimension 0."""
+"""Reading and filling the slots of packed tensors ``[nnz, ...]``, whole or sharded over processes along dimension 0."""
 
 import torch
 from torch import Tensor
@@ -30,15 +30,20 @@ def distributed_like(tensor: Tensor, other: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def zero_slots(tensor: Tensor, slots: Tensor) -> None:
-    """Zero the slots of ``tensor [nnz, ...]`` where bool ``slots [nnz]`` is true, in place; of a shard, its own part.
+def fill_slots(tensor: Tensor, slots: Tensor, value: float | Tensor) -> None:
+    """Write ``value`` where bool ``slots [nnz]`` is true in ``tensor [nnz, ...]``, in place; of a shard, its own part.
 
     A mask instead of indices: its size does not depend on how many slots there are, so nothing waits for the device.
     """
     if is_sharded(tensor):
         slots = slots[_held_slots(tensor)]
         tensor = tensor.to_local()  # type: ignore[attr-defined]
-    tensor.masked_fill_(slots.reshape(-1, *[1] * (tensor.dim() - 1)), 0.0)
+    tensor.masked_fill_(slots.reshape(-1, *[1] * (tensor.dim() - 1)), value)
+
+
+def zero_slots(tensor: Tensor, slots: Tensor) -> None:
+    """Zero the slots of ``tensor [nnz, ...]`` where bool ``slots [nnz]`` is true, as `fill_slots` does."""
+    fill_slots(tensor, slots, 0.0)
 
 
 def check_slot_shards(tensor: Tensor) -> None:

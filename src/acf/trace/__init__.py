@@ -4,13 +4,16 @@ from acf.trace.bits import BitTensor
 from acf.trace.capture import capture
 from acf.trace.op import PHASES, Matmul, TracedConv, TracedOp
 from acf.trace.trace import Trace
+from acf.trace.vector_op import VECTOR_KINDS, VectorOp
 
 __all__ = [
     "PHASES",
+    "VECTOR_KINDS",
     "BitTensor",
     "Matmul",
     "Trace",
     "TracedConv",
     "TracedOp",
+    "VectorOp",
     "capture",
 ]

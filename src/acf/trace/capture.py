@@ -17,10 +17,11 @@ from acf.trace.op import ROLES, TracedConv, TracedOp
 from acf.trace.products import ProductRecorder
 from acf.trace.recomputation import CallsWithoutGraph, in_backward, same_bits
 from acf.trace.trace import Trace
+from acf.trace.vector_op import VECTOR_KINDS, VectorOp
 
 
 @contextmanager
-def capture(model: nn.Module, label: str = "step") -> Iterator[Trace]:
+def capture(model: nn.Module, label: str = "step", optimizer: str = "adam") -> Iterator[Trace]:
     """Record every linear and convolution layer of ``model`` that runs inside the ``with`` block, dense or sparse.
 
     The trace fills while forward and backward run, and is complete when the block ends. A product that activation
@@ -31,9 +32,14 @@ def capture(model: nn.Module, label: str = "step") -> Iterator[Trace]:
     the model calls ``matmul``, ``bmm`` or ``scaled_dot_product_attention``, named after the module that does; attention
     runs unfused meanwhile. Those inside ``nn.MultiheadAttention``, whose projections are no layers either, and of
     ``einsum`` are not seen; a model with the former is captured with a warning.
+
+    Vector work between the products is recorded, too: the functions of `acf.trace.vector_recorder.VECTOR_FUNCTIONS`
+    that the model calls, and for every weight gradient an update by ``optimizer``, "adam" or "sgd".
     """
+    if "update" not in VECTOR_KINDS.get(optimizer, ()):
+        raise TraceError(f"optimizer {optimizer!r} is not adam or sgd; use the one whose state is nearest to yours")
     _warn_of_hidden_products(model)
-    recorder = _Recorder(Trace([], {}, label))
+    recorder = _Recorder(Trace([], {}, label), optimizer)
     running = _RunningModules(model)
     handles = running.handles + [
         # Prepended, so that the recorded gradient is the one that reaches the layer, after a sparsifier at its output.
@@ -109,8 +115,8 @@ class _RunningModules:
 class _Recorder:
     """Turns layer calls into traced operations."""
 
-    def __init__(self, trace: Trace) -> None:
-        self.trace = trace
+    def __init__(self, trace: Trace, optimizer: str) -> None:
+        self.trace, self.optimizer = trace, optimizer
         self.calls: Counter[str] = Counter()
         self.without_graph: CallsWithoutGraph[_LayerCall] = CallsWithoutGraph()
 
@@ -127,6 +133,7 @@ class _Recorder:
             name = layer_name if call == 0 else f"{layer_name}#{call}"
             with torch.no_grad():  # recording must not add to what a checkpoint counts as saved
                 layer_call = _LayerCall(self.trace, (name, layer_name), module, x, output)
+                layer_call.optimizer = self.optimizer if call == 0 else None
             layer_call.record_forward()
             if output.requires_grad:
                 output.register_hook(layer_call.record_backward)  # type: ignore[no-untyped-call]
@@ -157,6 +164,7 @@ class _LayerCall:
     def __init__(self, trace: Trace, names: tuple[str, str], module: nn.Module, x: Tensor, output: Tensor) -> None:
         self.trace, self.module = trace, module
         self.name, layer_name = names
+        self.optimizer: str | None = None
         self.kind = cast(LayerKind, kind_of(module))
         self.needs_input_grad = x.requires_grad
         traced = self.kind.traced_input(module, x.detach(), output.detach())
@@ -192,9 +200,10 @@ class _LayerCall:
         key = f"{self.name}.output_grad"
         self.trace.tensors[key] = BitTensor.from_array(self.kind.traced_gradient(gradient))
         if cast(nn.Parameter, self.module.weight).requires_grad:
-            options = {"needed": self._gradient_mask(), "transpose_a": self.conv is None}
+            mask = self._gradient_mask()
             keys = (key, self.activation_key)
-            self._append("weight_grad", keys, self._external_activation(), **options)
+            self._append("weight_grad", keys, self._external_activation(), needed=mask, transpose_a=self.conv is None)
+            self._append_update(mask)
         if self.needs_input_grad:
             weight_key = self._backward_weight()
             self._append("input_grad", (key, weight_key), (weight_key,))
@@ -207,6 +216,13 @@ class _LayerCall:
             phase = {"forward": "input_grad", "input_grad": "forward"}.get(phase, phase)
             options["operand_roles"] = roles
         self.trace.ops.append(TracedOp(self.name, phase, *keys, conv=self.conv, external=external, **options))
+
+    def _append_update(self, mask: str | None) -> None:
+        """The optimizer's work on the kept weights; a layer that is called several times is updated once."""
+        if self.optimizer is not None:
+            kept = self.trace.tensors[self.weight_key].size if mask is None else self.trace.tensors[mask].nonzeros
+            products = len(self.trace.ops)
+            self.trace.vector_ops.append(VectorOp(self.name, self.optimizer, "update", kept, products))
 
     def _external_activation(self) -> tuple[str, ...]:
         """The activation where it is data from outside the step."""

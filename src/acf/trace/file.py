@@ -18,23 +18,25 @@ from acf.files import write_whole
 from acf.trace.bits import BitTensor
 from acf.trace.op import TracedOp
 from acf.trace.trace import Trace
+from acf.trace.vector_op import VectorOp
 
 FORMAT = "acf.trace.v1"
 
 
 @dataclass(frozen=True)
 class TraceHeader:
-    """The metadata beside the bits: label, operations, and the shape of every tensor."""
+    """The metadata beside the bits: label, operations, the shape of every tensor, vector work (none in old files)."""
 
     label: str
     ops: tuple[TracedOp, ...]
     shapes: dict[str, tuple[int, ...]]
+    vector_ops: tuple[VectorOp, ...] = ()
 
 
 def write_trace(trace: Trace, path: Path) -> None:
     """Write ``trace`` to ``path`` atomically."""
     shapes = {key: bits.shape for key, bits in trace.tensors.items()}
-    header = json.dumps(asdict(TraceHeader(trace.label, tuple(trace.ops), shapes)))
+    header = json.dumps(asdict(TraceHeader(trace.label, tuple(trace.ops), shapes, tuple(trace.vector_ops))))
     content = save({key: bits.packed for key, bits in trace.tensors.items()}, metadata={FORMAT: header})
     write_whole(path, content)
 
@@ -56,7 +58,7 @@ def read_trace(path: Path) -> Trace:
     if set(packed) != set(header.shapes):
         raise TraceError(f"{path}: the header and the tensors differ; the file is damaged, capture the step again")
     tensors = {key: BitTensor(shape, packed[key]) for key, shape in header.shapes.items()}
-    return Trace(header.ops, tensors, header.label)
+    return Trace(header.ops, tensors, header.label, header.vector_ops)
 
 
 def _parse_header(text: str, path: Path) -> TraceHeader:

@@ -19,12 +19,16 @@ from acf.trace.bits import BitTensor
 from acf.trace.op import TracedOp
 from acf.trace.recomputation import CallsWithoutGraph, in_backward, same_bits
 from acf.trace.trace import Trace
+from acf.trace.vector_recorder import VectorRecorder
 
 _MATMULS = frozenset({torch.matmul, torch.bmm, Tensor.matmul, Tensor.bmm, Tensor.__matmul__})
 
 
 class ProductRecorder(TorchFunctionMode):
-    """Records matrix products while it is active; ``place()`` names the running module, or None to record nothing."""
+    """Records matrix products and vector work while it is active.
+
+    ``place()`` names the running module, or is None where products are not to be recorded.
+    """
 
     def __init__(self, trace: Trace, place: Callable[[], str | None]) -> None:
         super().__init__()
@@ -32,6 +36,7 @@ class ProductRecorder(TorchFunctionMode):
         self.place = place
         self.calls: Counter[str] = Counter()
         self.without_graph: CallsWithoutGraph[_Product] = CallsWithoutGraph()
+        self.vector = VectorRecorder(trace)
 
     def __torch_function__(
         self, func: Any, types: Iterable[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -41,6 +46,8 @@ class ProductRecorder(TorchFunctionMode):
         if func is Tensor.backward and named.get("inputs") is None:
             return self._backward(args[0], **named)
         place = self.place()
+        if self.vector.wants(func, args, place):
+            return self.vector.record(func, place, args[0], func(*args, **named))
         if place is None:
             return func(*args, **named)
         if func is F.scaled_dot_product_attention:
@@ -79,7 +86,8 @@ class ProductRecorder(TorchFunctionMode):
             scores = scores.masked_fill(~call.attn_mask, -math.inf)
         elif call.attn_mask is not None:
             scores = scores + call.attn_mask
-        shares = F.dropout(scores.softmax(dim=-1), call.dropout_p)
+        shares = self.vector.record(F.softmax, place, scores, scores.softmax(dim=-1))
+        shares = F.dropout(shares, call.dropout_p)
         return self._product(f"{place}.context", shares, value)
 
     def _product(self, name: str, a: Tensor, b: Tensor) -> Tensor:

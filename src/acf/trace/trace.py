@@ -6,16 +6,25 @@ from pathlib import Path
 from acf.errors import TraceError
 from acf.trace.bits import BitTensor
 from acf.trace.op import Matmul, TracedOp
+from acf.trace.vector_op import VectorOp
 
 
 class Trace:
     """``ops`` in execution order over ``tensors`` by name; made by `acf.capture`, `load` or `from_matmuls`.
 
     A tensor used by two passes is stored once. Only zero patterns, shapes and convolution geometry are kept.
+    ``vector_ops`` is the work between the products, such as normalisation; empty where it was not recorded.
     """
 
-    def __init__(self, ops: Sequence[TracedOp], tensors: dict[str, BitTensor], label: str = "trace") -> None:
+    def __init__(
+        self,
+        ops: Sequence[TracedOp],
+        tensors: dict[str, BitTensor],
+        label: str = "trace",
+        vector_ops: Sequence[VectorOp] = (),
+    ) -> None:
         self.ops = list(ops)
+        self.vector_ops = list(vector_ops)
         self.tensors = dict(tensors)
         self.label = label
         self._check()
@@ -43,6 +52,14 @@ class Trace:
             ops.append(TracedOp(matmul.name, matmul.phase, *keys, external=keys))
         return cls(ops, tensors, label)
 
+    def vector_ops_after(self, products: int) -> list[VectorOp]:
+        """The vector work that comes after that many products and before the next, in order."""
+        return [op for op in self.vector_ops if op.after == products]
+
+    def without_vector_work(self) -> "Trace":
+        """The matrix products alone, as papers count a training step."""
+        return Trace(self.ops, self.tensors, self.label)
+
     def save(self, path: str | Path) -> None:
         """Write a safetensors file; an interrupted call leaves the old file or none, never half of one."""
         from acf.trace.file import write_trace
@@ -63,6 +80,13 @@ class Trace:
                     raise TraceError(
                         f"operation {op.name!r} names tensor {key!r}, which is not in the trace; capture the step again"
                     )
+
+        for vector_op in self.vector_ops:
+            if vector_op.after > len(self.ops):
+                raise TraceError(
+                    f"vector work {vector_op.name!r} comes after {vector_op.after} products, the trace has "
+                    f"{len(self.ops)}; capture the step again"
+                )
 
     def __repr__(self) -> str:
         return f"Trace({self.label!r}, {len(self.ops)} operations, {len(self.tensors)} tensors)"

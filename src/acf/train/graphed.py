@@ -11,6 +11,7 @@ from acf.errors import TopologyError
 from acf.ops.observe import observed_capture
 from acf.train.captured_move import CapturedMove
 from acf.train.controller import TopologyController, require_topology
+from acf.train.optimizers import Optimizer, listed, parameters_of
 from acf.train.restored import restored
 
 EAGER_STEPS = 3
@@ -20,11 +21,11 @@ EAGER_STEPS = 3
 class GraphedStep:
     """Forward, loss, backward and optimizer step, captured and replayed; steps that move blocks have a second graph.
 
-    ``loss_fn(*batch)`` returns the loss; it may call a `torch.compile`d model. The first steps run eagerly and train
-    like any other; one of them scores absent blocks without effect. Then both graphs are captured. `warm_up` does all
-    of this before training. Batches must keep shape, dtype and device, and learning rates must be tensors
-    (``lr=torch.tensor(0.1)``), or the graph would keep the rate of the moment it was captured. On a CPU every step is
-    eager.
+    ``loss_fn(*batch)`` returns the loss; it may call a `torch.compile`d model. ``optimizer`` may be a list, whose
+    members step in that order. The first steps run eagerly and train like any other; one of them scores absent blocks
+    without effect. Then both graphs are captured. `warm_up` does all of this before training. Batches must keep shape,
+    dtype and device, and learning rates must be tensors (``lr=torch.tensor(0.1)``), or the graph would keep the rate of
+    the moment it was captured. On a CPU every step is eager.
 
     Blocks move by writing weights and indices in place, so captured graphs stay valid. Where a policy needs the host
     (random growth, a dense start that shrinks, several processes), the steps that score and move run eagerly. Where
@@ -37,31 +38,31 @@ class GraphedStep:
     def __init__(
         self,
         loss_fn: Callable[..., Tensor],
-        optimizer: torch.optim.Optimizer,
+        optimizer: Optimizer | Sequence[Optimizer],
         topology: TopologyController | None = None,
     ) -> None:
         self.loss_fn = loss_fn
-        self.optimizer = optimizer
+        self.optimizers = listed(optimizer)
         self.topology = topology
         if topology is not None:
             topology.scores_compiled = False  # the graphs of this class contain the observers
         self.eager_steps = 0
         self._plain: _Capture | None = None
         self._moving: _Capture | None = None
-        self._state_at: Any = None  # the optimizer's state and the weights' addresses that the graphs rely on
+        self._states_at: list[Any] = []  # the optimizers' states and the weights' addresses that the graphs rely on
         self._weights_at: list[int] = []
         self._replayed: _Capture | None = None
-        self._warm_state: dict[Tensor, dict[str, Any]] | None = None
+        self._warm_states: list[dict[Tensor, dict[str, Any]]] | None = None
 
     def __call__(self, *batch: Tensor) -> Tensor:
         """Train on one batch; the loss, detached."""
         if not batch[0].is_cuda or self.eager_steps < EAGER_STEPS:
             return self._run_eagerly(batch)
-        if self._warm_state is not None:
+        if self._warm_states is not None:
             return self._run_first(batch)
         if self._plain is None:
             self._capture_all(batch)
-        elif self._state_at is not self.optimizer.state:
+        elif any(known is not each.state for known, each in zip(self._states_at, self.optimizers, strict=True)):
             return self._start_again(batch)
         if self.topology is not None and self.topology.scores_next:
             return self._move(batch)
@@ -82,10 +83,8 @@ class GraphedStep:
                 f"warm_up comes after {self.eager_steps} steps; call it before the first one, or leave it out"
             )
         require_topology(model, self.topology)
-        state, groups = self.optimizer.state, self.optimizer.param_groups
-        kept = {key: _copied(entries) for key, entries in state.items()}
-        settings = [_copied({key: value for key, value in group.items() if key != "params"}) for group in groups]
-        with self._silent(), restored(model, _parameters(self.optimizer)):
+        kept = [_kept(optimizer) for optimizer in self.optimizers]
+        with self._silent(), restored(model, self._parameters()):
             for _ in range(EAGER_STEPS - 1):
                 self._train(batch)
             with nullcontext() if self.topology is None else self.topology.scoring():
@@ -93,21 +92,26 @@ class GraphedStep:
             if batch[0].is_cuda:
                 self._capture_all(batch)
             else:
-                self.optimizer.zero_grad(set_to_none=True)
+                self._zero_grad()
         self.eager_steps = EAGER_STEPS
-        for group, values in zip(groups, settings, strict=True):
-            _write_back(group, values)
-        if not kept:
-            self._warm_state = {key: dict(entries) for key, entries in state.items()} if batch[0].is_cuda else None
-            state.clear()
-        else:
-            _write_back(state, kept)
+        if batch[0].is_cuda and not all(state for state, _ in kept):
+            self._warm_states = [
+                {key: dict(entries) for key, entries in optimizer.state.items()} for optimizer in self.optimizers
+            ]
+        for optimizer, (state, groups) in zip(self.optimizers, kept, strict=True):
+            for group, values in zip(optimizer.param_groups, groups, strict=True):
+                _write_back(group, values)
+            if state:
+                _write_back(optimizer.state, state)
+            else:
+                optimizer.state.clear()
 
     def _run_first(self, batch: tuple[Tensor, ...]) -> Tensor:
         """The first step after `warm_up`: an optimizer makes its state in its own way, and the graphs take it over."""
-        warm, self._warm_state = self._warm_state, None
+        warm, self._warm_states = self._warm_states or [], None
         loss = self._run_eagerly(batch)
-        if warm is None or not _take_over(self.optimizer.state, warm):
+        taken = [_take_over(each.state, entries) for each, entries in zip(self.optimizers, warm, strict=True)]
+        if not all(taken):
             self._forget()
         return loss
 
@@ -119,10 +123,11 @@ class GraphedStep:
         return self._train(batch)
 
     def _train(self, batch: tuple[Tensor, ...]) -> Tensor:
-        self.optimizer.zero_grad(set_to_none=True)
+        self._zero_grad()
         loss = self.loss_fn(*batch)
         loss.backward()  # type: ignore[no-untyped-call]
-        self.optimizer.step()
+        for optimizer in self.optimizers:
+            optimizer.step()
         return loss.detach()
 
     def _move(self, batch: tuple[Tensor, ...]) -> Tensor:
@@ -149,7 +154,8 @@ class GraphedStep:
     def _capture_all(self, batch: tuple[Tensor, ...]) -> None:
         self._moving = self._capture_moving(batch)
         self._plain = self._capture(batch, None)
-        self._state_at, self._weights_at = self.optimizer.state, self._addresses()
+        self._states_at = [optimizer.state for optimizer in self.optimizers]
+        self._weights_at = self._addresses()
 
     def _capture_moving(self, batch: tuple[Tensor, ...]) -> "_Capture | None":
         """The graph of a step that scores and moves; None where moving needs the host."""
@@ -160,9 +166,10 @@ class GraphedStep:
             return self._capture(batch, move)
 
     def _capture(self, batch: tuple[Tensor, ...], move: CapturedMove | None) -> "_Capture":
-        _require_tensor_rates(self.optimizer)
+        for optimizer in self.optimizers:
+            _require_tensor_rates(optimizer)
         static = tuple(tensor.clone() for tensor in batch)
-        self.optimizer.zero_grad(set_to_none=True)
+        self._zero_grad()
         torch.cuda.synchronize()
         graph = torch.cuda.CUDAGraph()
         other = self._plain or self._moving
@@ -171,7 +178,7 @@ class GraphedStep:
             loss = self._train(static)
             if move is not None:
                 move.record()
-        return _Capture(graph, static, loss, _parameters(self.optimizer), move)
+        return _Capture(graph, static, loss, self._parameters(), move)
 
     def _start_again(self, batch: tuple[Tensor, ...]) -> Tensor:
         """A step with state that the graphs do not know; they are captured again."""
@@ -187,6 +194,13 @@ class GraphedStep:
         """Where the weights lie that a move may replace."""
         layers = {} if self.topology is None else self.topology.layers
         return [layer.weight.data_ptr() for layer in layers.values()]
+
+    def _zero_grad(self) -> None:
+        for optimizer in self.optimizers:
+            optimizer.zero_grad(set_to_none=True)
+
+    def _parameters(self) -> list[nn.Parameter]:
+        return [parameter for optimizer in self.optimizers for parameter in parameters_of(optimizer)]
 
     def _uncounted(self) -> AbstractContextManager[None]:
         """A captured step does not run, so the controller must not count it."""
@@ -228,8 +242,11 @@ class _Capture:
         return self.loss
 
 
-def _parameters(optimizer: torch.optim.Optimizer) -> list[nn.Parameter]:
-    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
+def _kept(optimizer: Optimizer) -> tuple[dict[Any, Any], list[dict[str, Any]]]:
+    """Copies of an optimizer's state, and of the settings of its groups."""
+    state = {key: _copied(entries) for key, entries in optimizer.state.items()}
+    groups = optimizer.param_groups
+    return state, [_copied({key: value for key, value in group.items() if key != "params"}) for group in groups]
 
 
 def _copied(state: Any) -> Any:
@@ -272,7 +289,7 @@ def _forms(entries: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _require_tensor_rates(optimizer: torch.optim.Optimizer) -> None:
+def _require_tensor_rates(optimizer: Optimizer) -> None:
     for group in optimizer.param_groups:
         if not isinstance(group["lr"], Tensor):
             raise TopologyError(

@@ -7,9 +7,11 @@ import torch
 from torch import Tensor, nn
 
 from acf.errors import TopologyError
-from acf.sparse import distributed_like, is_sharded, whole, zero_slots
+from acf.sparse import distributed_like, fill_slots, is_sharded, whole
+from acf.train.initial_state import initial_value
 from acf.train.optimizers import Optimizer, parameters_of, with_inner
 from acf.train.state_shapes import SlotRelation, StateShape, remaining_relations
+from acf.train.trial import why_not_afresh
 
 StateRule = Callable[[dict[Any, Any], Tensor, Tensor], None]
 STATE_RULES: dict[type, StateRule] = {}
@@ -30,7 +32,8 @@ def register_optimizer_state(optimizer_class: type, rule: StateRule) -> None:
     It is called once per packed weight after the weight has changed, with ``state = optimizer.state[weight]``, and
     replaces every rule by shape. ``kept_slots``: int64 ``[nnz]``, for every slot of the weight the slot it was before.
     ``new_slots``: bool ``[nnz]``, the slots that hold a new block, whose weight is zero and whose state starts afresh.
-    Register one, too, for an optimizer that divides by state which the rules by shape set to zero (FTRL, VSGD).
+    Register one, too, for an optimizer whose state does not start at zero, as the rules by shape let it; for those of
+    torch and pytorch_optimizer the initial values are known.
     Where no slot went away, write in place and read nothing from the device: CUDA graphs keep addresses.
 
     >>> def rule(state, kept_slots, new_slots):
@@ -49,11 +52,13 @@ class OptimizerState:
         self.members = list({id(member.state): member for member in members}.values())
         self.weights = weights
         self._per_slot: dict[tuple[int, int], set[Path]] = {}
+        self._tried: set[int] = set()
 
     def check(self) -> None:
         """Decide what to do with every entry of the state; refuse what no rule covers. Changes nothing."""
         names = {id(weight): name for name, weight in self.weights.items()}
         self._per_slot = {}
+        self._try_members()
         for index, member in enumerate(self.members):
             if _rule(member) is not None:
                 continue
@@ -66,29 +71,47 @@ class OptimizerState:
                         self._per_slot.setdefault((index, id(parameter)), set()).add(path)
 
     def start_afresh(self, weight: nn.Parameter, new_slots: Tensor) -> None:
-        """Zero the state of the slots where bool ``new_slots [nnz]`` is true, in place."""
-        for rule, state, paths in self._states(weight):
+        """Set the state of the slots where bool ``new_slots [nnz]`` is true to its initial value, in place."""
+        for member, rule, state, paths in self._states(weight):
             if rule is not None:
                 rule(state, torch.arange(new_slots.numel(), device=new_slots.device), new_slots)
                 continue
             for path, value in _tensors(state):
                 if path in paths:
-                    zero_slots(_by_slot(value, new_slots.numel()), new_slots)
+                    initial = initial_value(member, weight, path[0])
+                    fill_slots(_by_slot(value, new_slots.numel()), new_slots, initial)
 
     def keep(self, weight: nn.Parameter, old_count: int, kept_slots: Tensor) -> None:
         """Keep only ``kept_slots`` (int64 ``[kept]``) of the ``old_count`` slots."""
-        for rule, state, paths in self._states(weight):
+        for _, rule, state, paths in self._states(weight):
             if rule is not None:
                 rule(state, kept_slots, torch.zeros_like(kept_slots, dtype=torch.bool))
                 continue
             for path in sorted(paths, key=str):
                 _replace(state, path, lambda value: _kept(value, old_count, kept_slots))
 
-    def _states(self, weight: nn.Parameter) -> Iterator[tuple[StateRule | None, dict[Any, Any], set[Path]]]:
+    def _try_members(self) -> None:
+        """Refuse optimizers that fail once a block of a weight starts afresh; each is tried once."""
+        for member in self.members:
+            held = {id(parameter) for parameter in parameters_of(member)}
+            name = next((name for name, weight in self.weights.items() if id(weight) in held), None)
+            if name is None or id(member) in self._tried or _rule(member) is not None:
+                continue
+            self._tried.add(id(member))
+            failure = why_not_afresh(member, self.weights[name])
+            if failure:
+                optimizer = type(member).__name__
+                raise TopologyError(
+                    f"{optimizer} {failure} once the state of a new block starts at zero, so {name} cannot move "
+                    f"blocks; set what it starts at with acf.register_optimizer_state({optimizer}, rule), or use "
+                    "another optimizer, such as AdamW"
+                )
+
+    def _states(self, weight: nn.Parameter) -> Iterator[tuple[Optimizer, StateRule | None, dict[Any, Any], set[Path]]]:
         for index, member in enumerate(self.members):
             state = member.state.get(weight)
             if state:
-                yield _rule(member), state, self._per_slot.get((index, id(weight)), set())
+                yield member, _rule(member), state, self._per_slot.get((index, id(weight)), set())
 
 
 class _Entry(NamedTuple):
@@ -100,7 +123,8 @@ class _Entry(NamedTuple):
     path: Path
 
     def refusal(self, what: str) -> TopologyError:
-        optimizer, entry = type(self.member).__name__, ".".join(map(str, self.path))
+        optimizer = type(self.member).__name__
+        entry = ".".join("(parameter)" if isinstance(key, Tensor) else str(key) for key in self.path)
         return TopologyError(
             f"{optimizer} keeps {entry} of {self.layer}.weight {list(self.weight_shape)} {what}, so it would be wrong "
             f"after blocks move; say what becomes of it with acf.register_optimizer_state({optimizer}, rule), or use "

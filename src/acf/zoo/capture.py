@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from acf.errors import DataError
+from acf.gradients import GradientSparsity
 from acf.masks import BlockDST
 from acf.nn import BlockSparsity, sparsify_
 from acf.options import option, required
@@ -14,6 +15,7 @@ from acf.trace import Trace, capture
 from acf.train import attach
 from acf.zoo.data import LabelledData, data_sets_of
 from acf.zoo.networks import NETWORKS
+from acf.zoo.pruning import PRUNINGS
 from acf.zoo.training import (
     Batch,
     check_device,
@@ -37,7 +39,10 @@ class CaptureSpec:
 
     ``captured``: examples of the captured step, 0: as many as of a training ``batch``. ``every``: also capture before
     the first step and after every so many, 0: only after the last. ``sparsity``: fraction of blocks removed before
-    training, in layers whose shape ``block`` divides; the topology is then updated four times by `BlockDST`.
+    training, in layers whose shape ``block`` divides; the topology is then updated three times by `BlockDST`.
+    ``gradient_target``: share of zeros that dynamic threshold scaling (DTS) gives the input gradient of every
+    convolution, as SparTANN does; 0: none. ``pruning``: a method of `acf.zoo.pruning` that prunes single weights up to
+    ``sparsity`` instead of blocks, and moves them as often.
     """
 
     model: str = field(metadata=required("A network's name, for example resnet50."))
@@ -51,6 +56,8 @@ class CaptureSpec:
     device: str = option("cpu", "cpu or cuda.")
     sparsity: float = option(0.0, "Share of blocks to train without; blocks move meanwhile.")
     block: int = option(16, "With --sparsity: side of a block.")
+    pruning: str = option("", "Prune single weights: sparse-momentum or dynamic-reparameterization; default: blocks.")
+    gradient_target: float = option(0.0, "Share of zeros that DTS gives input gradients of convolutions; 0: none.")
 
     def __post_init__(self) -> None:
         check_known("model", self.model, CAPTURED)
@@ -59,6 +66,8 @@ class CaptureSpec:
             raise DataError("captured 1: normalisation needs a second example to train on; use 2 or more")
         if self.learning_rate <= 0:
             raise DataError(f"learning rate {self.learning_rate} is not above 0; use for example 1e-4")
+        if self.pruning:
+            check_known("pruning", self.pruning, PRUNINGS)
         self._check_image_size()
         check_device(self.device)
 
@@ -67,7 +76,7 @@ class CaptureSpec:
             return
         if self.image_size < _SMALLEST_IMAGE:
             raise DataError(f"image size {self.image_size} is below {_SMALLEST_IMAGE}; use {_SMALLEST_IMAGE} or more")
-        if self.model == "vit-b16" and self.image_size % _VIT_PATCH:
+        if self.model.startswith("vit-") and self.image_size % _VIT_PATCH:
             raise DataError(
                 f"image size {self.image_size} does not divide into patches of {_VIT_PATCH}; use a multiple of it"
             )
@@ -95,11 +104,17 @@ class CapturedStep:
 def captured_steps(spec: CaptureSpec, data: LabelledData) -> Iterator[CapturedStep]:
     """Train with AdamW at a constant rate and yield every captured step; the last follows the last training step."""
     model = build_model(spec)
-    if spec.sparsity:
-        sparsify_(model, BlockSparsity(spec.sparsity, block=spec.block), lambda module, _: _divides(module, spec.block))
-    optimizer = torch.optim.AdamW(model.parameters(), lr=spec.learning_rate)
-    if spec.sparsity and spec.steps:
-        attach(model, optimizer, BlockDST(total_steps=spec.steps, every=max(1, spec.steps // 5)))
+    if spec.sparsity and not spec.pruning:
+        blocks = BlockSparsity(spec.sparsity, block=spec.block, rescale=False)
+        sparsify_(model, blocks, lambda module, _: _divides(module, spec.block))
+    if spec.gradient_target:
+        dts = GradientSparsity(spec.gradient_target, at="input")
+        sparsify_(model, dts, lambda module, _: isinstance(module, nn.Conv2d))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=spec.learning_rate, fused=True)
+    pruning = PRUNINGS[spec.pruning](model, spec.sparsity, spec.seed) if spec.pruning else None
+    every = max(1, spec.steps // 5)
+    if spec.sparsity and spec.steps and not pruning:
+        attach(model, optimizer, BlockDST(total_steps=spec.steps, every=every))
     batches = _batches(data, spec)
     held = data.batch(next(batches)[: spec.captured_examples], spec.image_size, spec.device)
     for step in range(spec.steps + 1):
@@ -107,6 +122,10 @@ def captured_steps(spec: CaptureSpec, data: LabelledData) -> Iterator[CapturedSt
             yield capture_step(model, held, step, _label(spec, data, step))
         if step < spec.steps:
             train_step(model, optimizer, data.batch(next(batches)[: spec.batch], spec.image_size, spec.device))
+            if pruning:
+                pruning.apply()
+                if (step + 1) % every == 0 and step + 1 < spec.steps:
+                    pruning.update(optimizer)
 
 
 def _divides(layer: nn.Module, block: int) -> bool:
@@ -137,7 +156,9 @@ def capture_step(model: nn.Module, batch: Batch, step: int, label: str) -> Captu
 
 def _label(spec: CaptureSpec, data: LabelledData, step: int) -> str:
     size = f" of {spec.image_size} x {spec.image_size}" if spec.kind == "image" else ""
-    blocks = f", {spec.sparsity:.0%} sparse in blocks of {spec.block}" if spec.sparsity else ""
+    pattern = f"by {spec.pruning}" if spec.pruning else f"in blocks of {spec.block}"
+    blocks = f", {spec.sparsity:.0%} sparse {pattern}" if spec.sparsity else ""
+    blocks += f", DTS at {spec.gradient_target:.0%}" if spec.gradient_target else ""
     examples = f"{spec.captured_examples} examples{size}"
     return f"{spec.model}{blocks}: {examples} after {step} steps of {spec.batch}; {data.name}"
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from acf.errors import DataError
 
 Batch = tuple[Tensor, Tensor]
-"""Inputs ``[batch, ...]`` and labels ``[batch]``."""
+"""Inputs ``[batch, ...]`` and labels ``[batch]``, or one for every position: ``[batch, positions]``."""
 
 _AUXILIARY_WEIGHT = 0.3  # of each auxiliary classifier's loss: Szegedy et al., 2015, section 5
 
@@ -55,7 +55,7 @@ def training_loss(scores: Tensor | tuple[Tensor, ...], labels: Tensor) -> Tensor
         return main + _AUXILIARY_WEIGHT * torch.stack(auxiliary).sum()
     if labels.is_floating_point():
         return F.binary_cross_entropy_with_logits(scores, labels)
-    return F.cross_entropy(scores, labels)
+    return F.cross_entropy(scores.flatten(0, -2), labels.flatten())
 
 
 def train_step(model: nn.Module, optimizer: torch.optim.Optimizer, batch: Batch) -> Tensor:

@@ -20,7 +20,7 @@ def test_a_block_method_has_its_sparsity_and_a_policy_for_the_length_of_the_run(
     recipe = recipe_of(
         "dst-75/moves=8/fraction=0.2/init=sparse/shrink_until=0/start_at=0/distribution=uniform", block=8
     )
-    assert recipe.sparsity == acf.BlockSparsity(0.75, block=8, distribution="uniform")
+    assert recipe.sparsity == acf.BlockSparsity(0.75, block=8, distribution="uniform", rescale=False)
     policy = recipe.policy(800, 3)
     assert (policy.total_steps, policy.every, policy.fraction, policy.seed) == (800, 100, 0.2, 3)
 

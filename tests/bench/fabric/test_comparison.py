@@ -23,7 +23,9 @@ def test_every_machine_does_the_same_effectual_work(tiny: StepSpec) -> None:
     effectual = sum(effectual_macs(trace) for trace in layer_traces(tiny))
     assert peaks["acf-512"] * 512 == pytest.approx(effectual)
     for each in played:
-        assert each.utilization + sum(each.lost.values()) == pytest.approx(1.0)
+        assert each.step_utilization + sum(each.lost.values()) == pytest.approx(1.0)
+        assert each.seconds < each.step_seconds
+        assert each.step_seconds_bounds[0] <= each.step_seconds <= each.step_seconds_bounds[1]
 
 
 def test_stepping_every_cycle_gives_the_same_figures(tiny: StepSpec) -> None:
@@ -57,7 +59,8 @@ def test_the_command_prints_the_fabric_beside_its_rivals(tiny: StepSpec, tmp_pat
         "--save",
         str(saved),
     ]
-    text = CliRunner().invoke(app, ["bench", "fabric", *options]).output
+    text = CliRunner().invoke(app, ["bench", "fabric", *options], env={"COLUMNS": "200"}).output
     assert "tensordash" in text
     assert "weight_grad" in text
+    assert "Algorithm 1" in text
     assert [each["machine"] for each in json.loads(saved.read_text())] == ["acf-512", "tensorcore", "tensordash"]

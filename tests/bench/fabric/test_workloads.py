@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from acf.bench.fabric.workloads import WORKLOADS, StepSpec, layer_traces, step_traces
+from acf.bench.fabric.workloads import WORKLOADS, StepSpec, layer_traces, step_layers, step_traces
 from acf.errors import ArchitectureError
+from acf.lowering import matrix_products
 
 
 def test_networks_have_the_weights_of_their_papers() -> None:
@@ -46,8 +47,37 @@ def test_the_step_goes_forward_through_the_layers_and_back(tiny: StepSpec) -> No
         ({"network": "resnet"}, "network 'resnet' is not one of resnet50, transformer-base"),
         ({"examples": 0}, "examples 0 must be at least 1"),
         ({"sparsity": 1.0}, "sparsity 1.0 must be at least 0 and below 1"),
+        ({"gradient_zeros": 1.0}, "gradient_zeros 1.0 must be at least 0 and below 1"),
+        ({"sequence": 0}, "sequence 0 must be at least 1"),
+        ({"projection": True}, "resnet50 has no vocabulary to project onto"),
     ],
 )
 def test_a_step_that_is_none_is_refused(changes: dict[str, object], message: str) -> None:
     with pytest.raises(ArchitectureError, match=message):
         StepSpec(**({"network": "resnet50", "examples": 1, "sparsity": 0.5} | changes))  # type: ignore[arg-type]
+
+
+def test_attention_comes_after_the_values_and_its_gradients_before_theirs() -> None:
+    step = StepSpec("transformer-base", 64, 0.9)
+    trace = next(iter(layer_traces(step, ("encoder.0.self_attention.value",))))
+    assert [op.name.rpartition(".")[2] for op in trace.ops] == (
+        ["value", "scores", "context", "context", "context", "scores", "scores", "value", "value"]
+    )
+    macs = [64 * 32 * 512] * 6  # tokens x tokens of a sentence x width
+    attention = [op for op in trace.ops if op.batched]
+    assert [sum(gemm.dense_macs for gemm in matrix_products(trace, op)) for op in attention] == macs
+    assert [(op.kind, op.after) for op in trace.vector_ops] == [("softmax", 2), ("softmax", 5), ("adam", 8)]
+
+
+def test_gradients_have_zeros_only_right_before_a_relu_unless_asked_for() -> None:
+    def zeros(network: str, **options: float) -> set[float]:
+        return {layer.zeros.gradients for layer in step_layers(StepSpec(network, 1, 0.5, **options))}  # type: ignore[arg-type]
+
+    assert zeros("resnet50") == {0.0}
+    assert zeros("transformer-base") == {0.0, 0.5}
+    assert zeros("resnet50", gradient_zeros=0.25) == {0.0, 0.25}  # the classifier's have none
+
+
+def test_the_projection_onto_the_vocabulary_is_a_dense_layer_more() -> None:
+    layers = step_layers(StepSpec("transformer-base", 64, 0.9, projection=True))
+    assert (layers[-1].name, layers[-1].product.weights, layers[-1].sparse) == ("projection", 512 * 37_000, False)

@@ -33,3 +33,11 @@ def test_the_summary_gives_a_bias_beside_its_aim_and_a_narrow_layer_pass_by_pass
     bias, narrow = gpu.summary_lines(record)
     assert "1.020 of the time without, aim 1.05; 7.50x" in bias
     assert narrow == "conv 1x1 B=64 90%: 1.20x, aim 1.0 (forward 1.30x)"
+
+
+def test_the_summary_gives_experts_pass_by_pass_and_2_4_layers_way_by_way() -> None:
+    record = {
+        "experts": [{"layer": "down", "block": 64, "ratio": 5.0, "ratio_by_pass": {"forward": 4.7}}],
+        "two_four": [{"outputs": 4096, "inputs": 4096, "ratio": {"bdwp": 0.9}}],
+    }
+    assert gpu.summary_lines(record) == ["experts down B=64 90%: 5.00x (forward 4.70x)", "2:4 4096x4096: bdwp 0.90x"]

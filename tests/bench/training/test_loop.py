@@ -40,10 +40,10 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
 
 
 def test_the_curve_has_seconds_joules_and_quality_without_the_time_of_measuring(text_task: Task) -> None:
-    run = train_variant(text_task, Variant.parse("dense"), 0, RunLength(steps=10, measurements=2))
-    assert [(point.step, point.seconds, point.joules) for point in run.curve] == [(8, 2.0, 200.0), (10, 4.0, 400.0)]
+    run = train_variant(text_task, Variant.parse("dense"), 0, RunLength(steps=5, measurements=2))
+    assert [(point.step, point.seconds, point.joules) for point in run.curve] == [(3, 2.0, 200.0), (5, 4.0, 400.0)]
     assert (run.seconds, run.joules, run.step_ms, run.idle_watts) == (4.0, 400.0, 1e3, 100.0)
-    assert (run.warm_up_seconds, run.compile_seconds) == (6.0, 0.0)
+    assert (run.warm_up_seconds, run.compile_seconds) == (1.0, 0.0)
     assert run.curve[-1].quality < run.curve[0].quality
 
 
@@ -52,7 +52,7 @@ def test_a_run_of_fixed_time_ends_with_it(text_task: Task, monkeypatch: pytest.M
     length = RunLength(seconds=6.0, measurements=3)
     run = train_variant(text_task, Variant.parse("static-50/block=32/batch=1"), 0, length)
     assert [point.seconds for point in run.curve] == [2.0, 4.0, 6.0]
-    assert run.steps == 5 + 6  # of the six steps that were estimated, five may warm up
+    assert run.steps == 1 + 6  # one step warms up, six fill the time
     before = len(loop._CALIBRATIONS)
     again = train_variant(text_task, Variant.parse("static-50/block=32/batch=1"), 1, length)
     assert (again.steps, len(loop._CALIBRATIONS)) == (run.steps, before)
@@ -66,5 +66,5 @@ def test_compilation_is_what_the_warm_up_takes_beyond_its_steps(
     monkeypatch.setattr(
         loop.TrainingSession, "train_step", lambda session: (session.step == 0 and compiling(session), step(session))
     )
-    run = train_variant(text_task, Variant.parse("dense"), 0, RunLength(steps=8, measurements=1))
-    assert (run.warm_up_seconds, run.compile_seconds, run.seconds) == (36.0, 30.0, 2.0)
+    run = train_variant(text_task, Variant.parse("dense"), 0, RunLength(steps=3, measurements=1))
+    assert (run.warm_up_seconds, run.compile_seconds, run.seconds) == (31.0, 30.0, 2.0)

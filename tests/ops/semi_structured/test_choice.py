@@ -33,6 +33,11 @@ def test_everything_else_stays_on_dense_products_for_a_reason(machine, dtype, sh
     assert choose(machine, dtype, shape) == Choice("", reason)
 
 
+def test_the_automatic_choice_leaves_small_weights_masked_and_a_demand_does_not():
+    assert "4096 x 4096 weights are faster masked" in choose(HOPPER, torch.bfloat16, (4096, 4096)).reason
+    assert choose(HOPPER, torch.bfloat16, (4096, 4096), "cusparselt") == Choice("cusparselt", "")
+
+
 def test_cutlass_is_for_compute_capability_8_and_only_on_demand():
     assert choose(AMPERE, torch.bfloat16, (64, 192), "cutlass") == Choice("cutlass", "")
     assert choose(HOPPER, torch.bfloat16, SHAPE, "cutlass") == Choice("", "compute capability 9.0 is above 8.x")

@@ -6,10 +6,13 @@ import numpy as np
 import pytest
 
 import acf.sim
+from acf.errors import ArchitectureError
 from acf.lowering import Gemm, effectual_macs, lower_gemm
+from acf.lowering.packed_rows import PackedRows
+from acf.lowering.tiles import TiledRows
 from acf.sim.dram.spec import dram_spec
 from acf.sim.dram.sustained import sustained_bandwidth
-from acf.sim.fabric.runner import VECTOR_PASSES
+from acf.sim.fabric.runner import held_row_reads
 
 PATIENT = 1e15  # bytes per second: memory never makes compute wait
 SMALL = acf.sim.spec("acf-512", mesh_rows=2, mesh_columns=2, dram_pin_bytes_per_s=PATIENT)
@@ -91,12 +94,13 @@ def test_balancing_anew_beats_a_mapping_that_does_not_know_the_blocks() -> None:
     assert balanced.cycles < static.cycles
 
 
-def test_the_rest_of_the_step_is_timed_beside_the_products() -> None:
-    trace = trace_of(np.ones((64, 64)), np.ones((64, 64)))
-    result = acf.simulate(trace, "acf-512")
-    lanes = acf.sim.spec("acf-512").vector_lanes  # type: ignore[attr-defined]
-    assert result.step_cycles >= result.cycles + 64 * 64 * VECTOR_PASSES["forward"] / lanes
-    assert acf.simulate(trace, "tensorcore").step_cycles == acf.simulate(trace, "tensorcore").cycles
+def test_small_products_of_a_batch_fill_the_fabric_together() -> None:
+    bits = acf.trace.BitTensor.from_array(np.ones((64, 32, 32), dtype=bool))
+    op = acf.trace.TracedOp("scores", "forward", "a", "b", batched=True, weighted=False)
+    batch = acf.simulate(acf.Trace([op], {"a": bits, "b": bits}), "acf-512")
+    alone = acf.simulate(trace_of(np.ones((32, 32)), np.ones((32, 32))), "acf-512")
+    assert batch.ops[0].effectual_macs == batch.ops[0].dense_macs == 64 * 32**3
+    assert batch.utilization > 3 * alone.utilization  # each has an index of its own, walked in both cases
 
 
 def test_very_sparse_gradients_travel_shorter_by_columns_and_others_as_bits() -> None:
@@ -109,7 +113,8 @@ def test_very_sparse_gradients_travel_shorter_by_columns_and_others_as_bits() ->
 
 def test_a_new_routing_table_costs_energy_in_proportion_to_how_often_it_is_made() -> None:
     trace = trace_of(np.ones((64, 64)), np.ones((64, 64)))
-    often, seldom = (acf.simulate(trace, replace(SMALL, topology_every_steps=steps)) for steps in (1, 100))
+    fabric = replace(SMALL, control_energy="none")
+    often, seldom = (acf.simulate(trace, replace(fabric, topology_every_steps=steps)) for steps in (1, 100))
     assert often.energy_breakdown_j["control"] == pytest.approx(100 * seldom.energy_breakdown_j["control"])
     assert seldom.energy_breakdown_j["control"] > 0
 
@@ -133,3 +138,60 @@ def test_any_number_of_units_runs_the_same_program(side: tuple[int, int]) -> Non
     trace = trace_of(rng.random((256, 128)) < 0.5, np.ones((128, 128)))
     spec = acf.sim.spec("acf-512", mesh_rows=side[0], mesh_columns=side[1])
     assert sum(op.effectual_macs for op in acf.simulate(trace, spec).ops) == effectual_macs(trace)
+
+
+def test_control_and_clock_are_charged_unless_left_out() -> None:
+    trace = trace_of(np.ones((64, 64)), np.ones((64, 64)))
+    charged, calibrated, without = (
+        acf.simulate(trace, replace(SMALL, control_energy=choice)) for choice in ("synthesised", "calibrated", "none")
+    )
+    assert "clock" not in without.energy_breakdown_j
+    assert "control" not in without.area_mm2
+    assert charged.cycles == without.cycles
+    assert charged.energy_j > calibrated.energy_j > without.energy_j
+    assert charged.area_mm2["control"] == calibrated.area_mm2["control"] > 0
+    for component in ("mac", "sram"):
+        assert charged.energy_breakdown_j[component] == without.energy_breakdown_j[component]
+
+
+def test_clock_gating_saves_clock_energy_alone() -> None:
+    trace = trace_of(np.ones((64, 64)), np.ones((64, 64)))
+    plain, gated = (acf.simulate(trace, replace(SMALL, clock_gating=choice)) for choice in ("none", "enables"))
+    assert gated.energy_breakdown_j["clock"] < 0.6 * plain.energy_breakdown_j["clock"]
+    assert gated.energy_j - plain.energy_j == pytest.approx(
+        gated.energy_breakdown_j["clock"] - plain.energy_breakdown_j["clock"]
+    )
+
+
+def test_sums_in_registers_and_rows_that_are_held_save_reads_of_memory() -> None:
+    trace = trace_of(np.ones((64, 64)), np.ones((64, 64)))
+    wide = acf.sim.spec("acf-512-wide")
+    designs = (
+        replace(wide, accumulate_in="banks", held_rows=1),  # type: ignore[call-arg]
+        replace(wide, held_rows=1),  # type: ignore[call-arg]
+        wide,
+    )
+    banks, registers, held = (acf.simulate(trace, each).energy_breakdown_j["sram"] for each in designs)
+    assert banks > registers > held
+
+
+def test_a_row_is_read_once_for_the_rows_that_are_held() -> None:
+    rows = np.zeros((16, 16), dtype=bool)
+    rows[0, :4], rows[8, 2:6] = True, True  # SCU 0 of 8 owns both: depths 0 to 5 have a non-zero in one of them
+    serial = TiledRows.of(PackedRows.from_bool(rows), 16)
+    assert held_row_reads(serial, scus=8, held_rows=1).tolist() == [[8]]
+    assert held_row_reads(serial, scus=8, held_rows=2).tolist() == [[6]]
+    assert held_row_reads(serial, scus=4, held_rows=2).tolist() == [[8]]  # rows 0 and 4, then 8 and 12
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"accumulate_in": "banks"}, "needs sums in registers"),
+        ({"held_rows": 3}, "does not divide the 8 rows"),
+        ({"clock_gating": "some"}, "clock_gating 'some' is not one of none, enables"),
+    ],
+)
+def test_designs_that_do_not_fit_together_are_refused(changes: dict[str, object], message: str) -> None:
+    with pytest.raises(ArchitectureError, match=message):
+        acf.sim.spec("acf-512-wide", **changes)

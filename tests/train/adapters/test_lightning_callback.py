@@ -67,9 +67,23 @@ def test_a_state_loaded_before_the_optimizer_exists_is_taken_up_on_start():
 
 
 @pytest.mark.usefixtures("_stand_in")
-def test_two_optimizers_are_refused():
+def test_muon_beside_adamw_need_not_hold_a_sparse_layer():
+    model = nn.Sequential(*sparse_model(), nn.Linear(16, 16))
+    muon = torch.optim.Muon([p for p in model.parameters() if p.dim() == 2], lr=0.01)
+    adamw = torch.optim.AdamW([p for p in model.parameters() if p.dim() != 2], lr=0.01)
+    callback = lightning_callback(POLICY)
+    callback.on_train_start(SimpleNamespace(optimizers=[muon, adamw]), model)
+    for _ in range(2):
+        muon.zero_grad()
+        train_step(model, adamw)
+        muon.step()
+    assert [change.step for change in callback.controller.changes] == [2]
+
+
+@pytest.mark.usefixtures("_stand_in")
+def test_optimizers_without_the_sparse_layer_are_refused_by_its_name():
     optimizers = [torch.optim.SGD(sparse_model().parameters()) for _ in range(2)]
-    with pytest.raises(TopologyError, match="the Lightning module has 2 optimizers, and the callback needs one"):
+    with pytest.raises(TopologyError, match=r"none of SGD, SGD holds 0\.weight"):
         lightning_callback(POLICY).on_train_start(SimpleNamespace(optimizers=optimizers), sparse_model())
 
 

@@ -40,6 +40,7 @@ class BlockMethod:
             block=block,
             distribution=chosen.pop("distribution"),
             init=chosen.pop("init", "sparse"),
+            rescale=False,
         )
         moves = int(_number(chosen.pop("moves", "10")))
         return Recipe(sparsity, partial(_policy, self.policy, moves, chosen))

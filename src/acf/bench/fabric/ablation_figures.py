@@ -13,6 +13,7 @@ from acf.lowering.packing import lower_product
 from acf.lowering.tiled_product import tile_product
 from acf.sim import simulate
 from acf.sim.fabric import AdaptiveFabric
+from acf.sim.fabric.index_traffic import index_traffic
 from acf.sim.fabric.runner import run_product
 from acf.sim.fabric.topology_update import table_cycles, topology_update_cycles
 from acf.sim.result import Result
@@ -102,7 +103,8 @@ def _play_kept(before: Trace, after: Trace, rebalanced: Result, fabric: Adaptive
             product = tile_product(gemm, fabric, product_before.swapped)
             mapping = keep_mapping(choose_mapping(product_before, fabric), product_before, product, fabric)
             program = lower_product(product, fabric, mapping)
-            compute += run_product(fabric, gemm, product, program, share).cycles
+            index = index_traffic(mapping, product, program, fabric)
+            compute += run_product(fabric, gemm, product, program, share, index).cycles
             update += topology_update_cycles(fabric, product, program.reduces)
             table += table_cycles(fabric, product, program.reduces)
         cycles += max(compute, fabric.dram_cycles(played.dram_bytes))
@@ -111,7 +113,9 @@ def _play_kept(before: Trace, after: Trace, rebalanced: Result, fabric: Adaptive
 
 def _totals(fabric: AdaptiveFabric, results: list[Result]) -> Figures:
     """Sums over layers; losses as fractions of all MAC slots."""
-    cycles, step_cycles = (sum(getattr(result, name) for result in results) for name in ("cycles", "step_cycles"))
+    cycles = sum(result.cycles for result in results)
+    controller = sum(op.other_cycles for result in results for op in result.ops)
+    step_cycles = sum(result.step_cycles for result in results) + controller
     lost: Counter[str] = Counter()
     for result in results:
         for reason, lost_cycles in result.stalls.items():

@@ -1,19 +1,25 @@
 """Training steps of ResNet-50 and Transformer-Base at any block sparsity, one layer at a time.
 
-Shapes are read from the zoo's modules. Blocks are drawn at random, as many as `acf.sparsify_` would keep; activations
-and gradients are half zero next to a ReLU, at random positions, and dense elsewhere.
+Shapes are read from the zoo's modules. Blocks are drawn at random, as many as `acf.sparsify_` would keep. Activations
+behind a ReLU are half zero, at random positions. Output gradients are half zero only where a ReLU follows the layer
+directly: behind a batch normalisation they have no zeros. A file may give the measured shares of every layer instead.
+Vector work and attention come with their layers.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from acf.bench.fabric.layer_work import OPTIMIZERS, AttentionStep, vector_ops
+from acf.bench.fabric.zeros import with_measured_zeros
 from acf.errors import ArchitectureError
 from acf.masks.distribution import LayerShape, kept_blocks
 from acf.trace import BitTensor, Trace, TracedOp
-from acf.zoo.shapes import ProductShape, network_shapes
+from acf.zoo.networks.transformer import VOCABULARY
+from acf.zoo.shapes import AttentionShape, ProductShape, network_shapes
 from acf.zoo.synthetic import Zeros, as_convolution
 
 RELU_ZEROS = 0.5
@@ -25,6 +31,11 @@ class StepSpec:
 
     ``skew``: how unevenly block rows keep blocks: their weights are log-normal with this deviation, 0: equal.
     ``moved``: fraction of kept blocks that a topology update has moved elsewhere, at random.
+    ``gradient_zeros``: fraction of zeros in output gradients of layers that lead to a ReLU; None: half where it follows
+    directly, none behind a batch normalisation. ``sequence``: tokens that attend to each other. WMT'14 has 26 words in
+    a sentence (116 M English words in 4.5 M pairs), which are about 32 subword tokens. ``projection``: with the dense
+    product onto the vocabulary and its loss.
+    ``zeros``: file with the measured zeros of every layer, see `acf.bench.fabric.zeros`; None: synthetic ones.
     """
 
     network: str
@@ -35,6 +46,10 @@ class StepSpec:
     seed: int = 0
     skew: float = 0.0
     moved: float = 0.0
+    gradient_zeros: float | None = None
+    sequence: int = 32
+    projection: bool = False
+    zeros: Path | None = None
 
     def __post_init__(self) -> None:
         if self.network not in WORKLOADS:
@@ -43,6 +58,20 @@ class StepSpec:
             raise ArchitectureError(f"examples {self.examples} must be at least 1; give the batch or the tokens")
         if not 0 <= self.sparsity < 1:
             raise ArchitectureError(f"sparsity {self.sparsity} must be at least 0 and below 1; give a share like 0.9")
+        if self.gradient_zeros is not None and not 0 <= self.gradient_zeros < 1:
+            raise ArchitectureError(
+                f"gradient_zeros {self.gradient_zeros} must be at least 0 and below 1; give a fraction like 0.5"
+            )
+        if self.gradient_zeros is not None and self.zeros is not None:
+            raise ArchitectureError(
+                f"gradient_zeros {self.gradient_zeros} and measured zeros of {self.zeros} exclude each other; give one"
+            )
+        if self.sequence < 1:
+            raise ArchitectureError(f"sequence {self.sequence} must be at least 1; give the tokens of a sentence")
+        if self.projection and self.network != "transformer-base":
+            raise ArchitectureError(
+                f"{self.network} has no vocabulary to project onto; leave projection off, or use transformer-base"
+            )
         if self.skew < 0 or not 0 <= self.moved <= 1:
             raise ArchitectureError(
                 f"skew {self.skew} must not be negative and moved {self.moved} must lie in [0, 1]; give 0 for neither"
@@ -56,11 +85,17 @@ class StepSpec:
 
 @dataclass(frozen=True)
 class StepLayer:
-    """A layer of a step, the zeros of its operands, and whether its weight is block-sparse."""
+    """A layer of a step, the zeros of its operands, and whether its weight is block-sparse.
+
+    ``vector``: kinds of vector work on its output, in order (`acf.trace.VECTOR_KINDS`). ``attention`` runs after the
+    layer's forward product, with its softmax.
+    """
 
     product: ProductShape
     zeros: Zeros
     sparse: bool = True
+    vector: tuple[str, ...] = ()
+    attention: AttentionShape | None = None
 
     @property
     def name(self) -> str:
@@ -69,32 +104,52 @@ class StepLayer:
 
 
 def resnet50() -> list[StepLayer]:
-    """ResNet-50 on 224 x 224 pixels. Half of activations and gradients are zero, except the data and the scores.
+    """ResNet-50 on 224 x 224 pixels. Half of the activations are zero, except the data; no gradients are.
 
-    The stem and the classifier, a 1x1 convolution on one pixel, stay dense.
+    The stem and the classifier, a 1x1 convolution on one pixel, stay dense. Every convolution is followed by batch
+    normalisation; the residual is added behind the last one of a bottleneck.
     """
     layers = [as_convolution(layer) for layer in network_shapes("resnet50").layers]
     stem, classifier = layers[0], layers[-1]
     return [
         StepLayer(
             layer,
-            Zeros(0.0 if layer is stem else RELU_ZEROS, 0.0 if layer is classifier else RELU_ZEROS),
+            Zeros(0.0 if layer is stem else RELU_ZEROS, 0.0),
             sparse=layer not in (stem, classifier),
+            vector=_STEM_VECTOR if layer is stem else _resnet_vector(layer.name),
         )
         for layer in layers
     ]
 
 
-def transformer_base() -> list[StepLayer]:
-    """The linear layers of Transformer-Base, without embeddings and attention products.
+_STEM_VECTOR = ("batch_norm", "relu", "pool")
 
-    The only ReLU stands between the inner and the outer layer of a feed-forward part.
+
+def _resnet_vector(name: str) -> tuple[str, ...]:
+    """Vector work behind a layer of ResNet-50."""
+    own = {"conv3": ("batch_norm", "add", "relu"), "downsample": ("batch_norm",), "fc": ("cross_entropy",)}
+    return own.get(name.rpartition(".")[2], ("batch_norm", "relu"))
+
+
+def transformer_base() -> list[StepLayer]:
+    """The linear layers of Transformer-Base and its attention, without embeddings, dropout and output projection.
+
+    The only ReLU stands between the inner and the outer layer of a feed-forward part. Attention runs after the layer of
+    its values; behind its output and behind the feed-forward part, the residual is added and normalised.
     """
     after_relu, before_relu = Zeros(RELU_ZEROS, 0.0), Zeros(0.0, RELU_ZEROS)
     around_relu = {"inner": before_relu, "outer": after_relu}
+    vector = {"inner": ("relu",), "outer": ("add", "layer_norm"), "output": ("add", "layer_norm")}
+    shapes = network_shapes("transformer-base")
+    attentions = {f"{attention.name}.value": attention for attention in shapes.attentions}
     return [
-        StepLayer(layer, around_relu.get(layer.name.rpartition(".")[2], Zeros(0.0, 0.0)))
-        for layer in network_shapes("transformer-base").layers
+        StepLayer(
+            layer,
+            around_relu.get(layer.name.rpartition(".")[2], Zeros(0.0, 0.0)),
+            vector=vector.get(layer.name.rpartition(".")[2], ()),
+            attention=attentions.get(layer.name),
+        )
+        for layer in shapes.layers
     ]
 
 
@@ -106,12 +161,29 @@ EXAMPLES: dict[str, int] = {"resnet50": 32, "transformer-base": 4096}
 """Default images or tokens of a step."""
 
 
+def step_layers(spec: StepSpec) -> list[StepLayer]:
+    """The layers of a step, with the zeros, synthetic or measured, and the projection that ``spec`` asks for."""
+    layers = list(WORKLOADS[spec.network]())
+    if spec.zeros is not None:
+        layers = with_measured_zeros(layers, spec.zeros, spec.network, spec.sparsity)
+    elif spec.gradient_zeros is not None:
+        zeros, leads_to_relu = spec.gradient_zeros, {"relu", "batch_norm"}
+        layers = [
+            replace(layer, zeros=replace(layer.zeros, gradients=zeros)) if leads_to_relu & set(layer.vector) else layer
+            for layer in layers
+        ]
+    if spec.projection:
+        shape = ProductShape("projection", layers[-1].product.out_channels, VOCABULARY, 1)
+        layers.append(StepLayer(shape, Zeros(0.0, 0.0), sparse=False, vector=("cross_entropy",)))
+    return layers
+
+
 def layer_traces(spec: StepSpec, prefixes: tuple[str, ...] = ()) -> Iterator[Trace]:
     """All passes of every layer, one trace per layer: only one layer is in memory at a time.
 
     ``prefixes``: only layers whose names start with one of these; none: all of them.
     """
-    layers = WORKLOADS[spec.network]()
+    layers = step_layers(spec)
     for index, layer in enumerate(layers):
         if not prefixes or layer.name.startswith(prefixes):
             yield _drawn_layer(layers, index, spec)
@@ -122,13 +194,20 @@ def step_traces(spec: StepSpec) -> Iterator[Trace]:
 
     Every layer is drawn twice, identically, so that only one is in memory at a time.
     """
-    layers = WORKLOADS[spec.network]()
+    layers = step_layers(spec)
     for index in range(len(layers)):
-        trace = _drawn_layer(layers, index, spec)
-        yield Trace([op for op in trace.ops if op.phase == "forward"], trace.tensors, trace.label)
+        yield _half(_drawn_layer(layers, index, spec), forward=True)
     for index in reversed(range(len(layers))):
-        trace = _drawn_layer(layers, index, spec)
-        yield Trace([op for op in trace.ops if op.phase != "forward"], trace.tensors, trace.label)
+        yield _half(_drawn_layer(layers, index, spec), forward=False)
+
+
+def _half(trace: Trace, forward: bool) -> Trace:
+    """The forward passes of a layer's trace, or what follows them."""
+    passes = sum(op.phase == "forward" for op in trace.ops)
+    first = 0 if forward else passes
+    ops = [op for op in trace.ops if (op.phase == "forward") == forward]
+    vector = [replace(op, after=op.after - first) for op in trace.vector_ops if (op.phase == "forward") == forward]
+    return Trace(ops, trace.tensors, trace.label, vector)
 
 
 def _drawn_layer(layers: Sequence[StepLayer], index: int, spec: StepSpec) -> Trace:
@@ -205,4 +284,21 @@ def _layer_trace(layer: StepLayer, weight: NDArray[np.bool_], spec: StepSpec, rn
     ]
     if not product.reads_data:
         ops.append(TracedOp(layer.name, "input_grad", gradient, weights, conv=conv, external=(weights,)))
-    return Trace(ops, tensors, spec.label)
+    optimizer = OPTIMIZERS.get(spec.network, "sgd")
+    vector = vector_ops(layer.name, layer.vector, tensors[gradient].size, tensors[weights].nonzeros, optimizer)
+    trace = Trace(ops, tensors, spec.label, vector)
+    return trace if layer.attention is None else _with_attention(trace, layer.attention, spec)
+
+
+def _with_attention(trace: Trace, shape: AttentionShape, spec: StepSpec) -> Trace:
+    """The layer's trace with attention after its forward product and, backwards, before its gradients."""
+    attention = AttentionStep(shape, spec.examples, spec.sequence)
+    forward, gradients = trace.ops[:1], trace.ops[1:]
+    ops = [*forward, *attention.forward, *attention.backward, *gradients]
+    added = len(ops) - len(trace.ops)
+    vector = [
+        attention.softmax("forward", 2),
+        attention.softmax("backward", 5),
+        *(op if op.phase == "forward" else replace(op, after=op.after + added) for op in trace.vector_ops),
+    ]
+    return Trace(ops, trace.tensors | attention.tensors, trace.label, vector)

@@ -1,25 +1,30 @@
 """`acf bench kernels`: checking the options, running the bench of one device, showing and keeping the figures."""
 
 import json
+import os
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
+from datetime import date
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
 
-from acf.bench.columns import kernel_ratio_table, step_ratio_table
+from acf.bench.columns import cpu_step_part_table, cpu_step_table, kernel_ratio_table, step_ratio_table
 from acf.bench.kernels import cpu
+from acf.bench.kernels.cpu_step import CPU_STEP_BATCHES, CpuStep, CpuStepSpec
+from acf.bench.kernels.cpu_step_process import measure_in_process
 from acf.bench.kernels.roofline import Ceilings, roofline_page
+from acf.bench.machine import processor_name
 from acf.errors import MissingDependencyError, SparsityError
 from acf.files import write_whole
 from acf.ops.cpu.call import INSTRUCTION_SETS
 from acf.options import option
 from acf.terminal import progress, show
 
-KINDS = ("linear", "conv", "step")
-SECTIONS = ("correctness", "layers", "norms", "conv", "overhead", "steps", "bias", "narrow")
+KINDS = ("linear", "conv", "step", "network")
+SECTIONS = ("correctness", "layers", "norms", "conv", "overhead", "steps", "bias", "narrow", "experts", "two_four")
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 T = TypeVar("T")
@@ -35,12 +40,15 @@ class CpuOptions:
 
     blocks: str = option(_written(cpu.CpuBenchSpec.blocks), "CPU: block sizes.")
     sparsities: str = option(_written(cpu.CpuBenchSpec.sparsities), "CPU: shares of blocks to drop.")
-    kinds: str = option(_written(cpu.CpuBenchSpec.kinds), "CPU: of linear, conv, step.")
+    kinds: str = option(
+        _written(cpu.CpuBenchSpec.kinds), "CPU: of linear, conv, step, network (whole steps of --networks)."
+    )
     dtype: str = option("float32", "CPU: float32 or bfloat16.")
     rounds: int = option(cpu.CpuBenchSpec.rounds, "CPU: interleaved repetitions; the best counts.", min=1)
     instructions: str = option(
-        "", "CPU: of portable, avx2, avx512, avx512bf16; layers with each in turn. Default: the best."
+        "", "CPU: of portable, avx2, avx512, avx512bf16; layers and networks with each in turn. Default: the best."
     )
+    networks: str = option(_written(CPU_STEP_BATCHES), "CPU: networks whose steps --kinds network measures.")
 
     def spec(self) -> cpu.CpuBenchSpec:
         """The options checked and parsed."""
@@ -57,6 +65,19 @@ class CpuOptions:
             else (),
         )
 
+    def network_specs(self) -> list[CpuStepSpec]:
+        """One step for each network, block, sparsity and instruction set, if networks are asked for."""
+        spec = self.spec()
+        if "network" not in spec.kinds:
+            return []
+        return [
+            CpuStepSpec(network, block, sparsity, self.dtype, self.rounds, instructions)
+            for network in _names(self.networks, tuple(CPU_STEP_BATCHES), "networks")
+            for block in spec.blocks
+            for sparsity in spec.sparsities
+            for instructions in spec.instructions or ("",)
+        ]
+
 
 def use_cuda(device: str) -> bool:
     """Whether to measure the GPU; refuses an unknown device, or a GPU that is not there."""
@@ -72,25 +93,40 @@ def use_cuda(device: str) -> bool:
 
 def run_on_cpu(options: CpuOptions, out: Path, as_json: bool) -> None:
     """Measure the native kernels; writes ``kernels-cpu.json`` and ``roofline-cpu.html``."""
-    spec = options.spec()
+    spec, network_specs = options.spec(), options.network_specs()
+    load_before = os.getloadavg()[0]
     with progress(visible=not as_json) as on_progress:
         result = cpu.run_cpu_bench(spec, on_progress)
+        networks: list[CpuStep] = []
+        for network in network_specs:
+            on_progress(f"{network.network}, blocks of {network.block}", len(networks) / len(network_specs))
+            networks.append(measure_in_process(network))
     record = {
+        "machine": {"processor": processor_name(), "torch": torch.__version__, "date": str(date.today())},
+        "load": [load_before, os.getloadavg()[0]],
         "ceilings": asdict(result.ceilings),
         "threads": torch.get_num_threads(),
         "layers": [asdict(layer) | {"layer": str(layer.shape), "ratio": layer.total.ratio} for layer in result.layers],
         "steps": [asdict(step) | {"ratio": step.step.ratio} for step in result.steps],
+        "networks": [step.record() for step in networks],
     }
     points = cpu.roofline_points(result.layers)
     _keep(out, "cpu", record, roofline_page(points, result.ceilings, "CPU kernels") if points else "")
     if as_json:
         print(json.dumps(record, indent=2))
         return
+    _show_cpu_tables(result, networks)
+    print(f"record and roofline: {out}")
+
+
+def _show_cpu_tables(result: cpu.CpuBenchResult, networks: list[CpuStep]) -> None:
     if result.layers:
         show(kernel_ratio_table(result.layers))
     if result.steps:
         show(step_ratio_table(result.steps))
-    print(f"record and roofline: {out}")
+    if networks:
+        show(cpu_step_table(networks))
+        show(cpu_step_part_table(networks))
 
 
 def run_on_cuda(sections: str, out: Path, as_json: bool) -> None:

@@ -2,7 +2,8 @@
 
 `acf bench kernels --device cuda` runs it and writes ``kernels-<device>.json``. Sections: ``correctness``, ``layers``,
 ``norms``, ``conv``, ``overhead``, ``steps`` (whole training steps), ``bias`` (layers with a bias, and the correctness
-of every epilogue) and ``narrow`` (layers of about 1,000 channels, 1x1 and strided convolutions).
+of every epilogue), ``narrow`` (layers of about 1,000 channels, 1x1 and strided convolutions), ``experts`` (the grouped
+products of a mixture) and ``two_four`` (2:4 layers through cuSPARSELt).
 """
 
 import sys
@@ -19,8 +20,10 @@ from torch import Tensor
 
 from acf.bench.kernels.gpu_bias import bias_lines, measure_bias
 from acf.bench.kernels.gpu_correctness import check_everything
+from acf.bench.kernels.gpu_experts import experts_lines, measure_experts
 from acf.bench.kernels.gpu_narrow import measure_narrow, narrow_lines
 from acf.bench.kernels.gpu_timing import ROUNDS, dense_conv_passes, medians, sparse_conv_passes
+from acf.bench.kernels.gpu_two_four import measure_two_four, two_four_lines
 from acf.bench.kernels.precompile import (
     CONV_BLOCKS,
     THREE_BY_THREE,
@@ -240,6 +243,8 @@ def run_gpu_bench(sections: Sequence[str], on_record: Callable[[dict[str, Any]],
         "steps": measure_steps,
         "bias": measure_bias,
         "narrow": measure_narrow,
+        "experts": measure_experts,
+        "two_four": measure_two_four,
     }
     for section in sections:
         found = measures[section]()
@@ -278,4 +283,5 @@ def summary_lines(record: dict[str, Any]) -> list[str]:
     ]
     lines += [f"host {name}: {value:.0f} us per call" for name, value in record.get("overhead", {}).items()]
     lines += bias_lines(record.get("bias")) + narrow_lines(record.get("narrow", ()))
+    lines += experts_lines(record.get("experts", [])) + two_four_lines(record.get("two_four", []))
     return lines + step_lines(record.get("steps", ()))

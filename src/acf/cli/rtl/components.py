@@ -21,6 +21,7 @@ UnitName = Annotated[
     str | None, typer.Argument(help="A component's name; `acf rtl units` lists them. Or --config.", show_default=False)
 ]
 FabricName = Annotated[str | None, typer.Option("--config", help="A fabric's name, for example acf-512, or TOML file.")]
+ClockGating = Annotated[bool, typer.Option(help="Gate the clock of registers that share an enable.")]
 CellLibrary = Annotated[Path, typer.Option(help="The liberty file of a cell library.")]
 
 
@@ -96,6 +97,7 @@ def area(
     liberty: CellLibrary,
     unit: UnitName = None,
     config: FabricName = None,
+    clock_gating: ClockGating = False,
     as_json: Json = False,
 ) -> None:
     """Area of a component or a whole fabric in gate equivalents, with the cells of a liberty file."""
@@ -106,7 +108,7 @@ def area(
     from acf.rtl.tools.reports.tables import area_table
 
     design, cells = find_design(unit, config, products=False), Liberty.read(liberty)
-    _show(measure_area(design.build(), design.top, cells), area_table, as_json)
+    _show(measure_area(design.build(), design.top, cells, clock_gating), area_table, as_json)
 
 
 @app.command()
@@ -135,6 +137,7 @@ def power(
     unit: UnitName = None,
     config: FabricName = None,
     liberty: Annotated[Path | None, typer.Option(help="The liberty file; without it gate inputs are counted.")] = None,
+    clock_gating: ClockGating = False,
     as_json: Json = False,
 ) -> None:
     """Relative power of a component, or of a small fabric that computes a product, from the toggles of its gates."""
@@ -154,11 +157,11 @@ def power(
     find_verilator()
     if unit is None:
         shape = find_shape(config)
-        report = measure_fabric_power(shape, Product.of_layer(workload.layer, shape.tile), cells)
+        report = measure_fabric_power(shape, Product.of_layer(workload.layer, shape.tile), cells, clock_gating)
     else:
         component = design.build()
         inputs = stimulus_of(unit)(component, workload.cycles, workload.zeros, workload.seed)
-        report = measure_power(component, design.top, inputs, workload.cycles, cells)
+        report = measure_power(component, design.top, inputs, workload.cycles, cells, clock_gating)
     _show(report, power_table, as_json)
 
 

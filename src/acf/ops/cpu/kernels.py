@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from acf.ops import dense, reference
+from acf.ops import dense, mlp, reference
 from acf.ops.conv import split_arguments
 from acf.ops.cpu.build import load_library
 from acf.ops.cpu.call import Operands, instruction_set, run_conv2d, run_linear
@@ -47,6 +47,32 @@ def block_linear_input_grad(output_grad: Tensor, weight: Tensor, *indices: Tenso
     in_features = grid_cols(topology) * weight.shape[2]
     input_grad = output_grad.new_empty(output_grad.shape[0], in_features)
     run_linear("acf_input_gradient", Operands(input_grad, output_grad, weight), topology)
+    return input_grad
+
+
+def block_linear_activation(
+    x: Tensor, weight: Tensor, bias: Tensor | None, activation: str, packed: bool, *indices: Tensor
+) -> tuple[Tensor, Tensor]:
+    """CPU kernel of ``acf::block_linear_activation``."""
+    topology = BlockTopology(*indices)
+    fits = x.shape[1] == grid_cols(topology) * weight.shape[2] and _bias_fits(bias, weight, topology)
+    if packed or not fits or not _applies(weight.shape[1:], x, weight, topology):
+        return mlp.linear_then_activation(x, weight, bias, activation, packed, *indices)
+    value, slope = (x.new_empty(x.shape[0], grid_rows(topology) * weight.shape[1]) for _ in range(2))
+    run_linear("acf_forward", Operands(x, value, weight, bias, activation, slope), topology)
+    return value, slope
+
+
+def block_linear_scaled_input_grad(output_grad: Tensor, weight: Tensor, scale: Tensor, *indices: Tensor) -> Tensor:
+    """CPU kernel of ``acf::block_linear_scaled_input_grad``."""
+    topology = BlockTopology(*indices)
+    shape = (output_grad.shape[0], grid_cols(topology) * weight.shape[2])
+    fits = output_grad.shape[1] == grid_rows(topology) * weight.shape[1] and scale.shape == shape
+    same_dtype = scale.dtype == output_grad.dtype
+    if not fits or not same_dtype or not _applies(weight.shape[1:], output_grad, weight, topology):
+        return mlp.input_grad_then_scale(output_grad, weight, scale, *indices)
+    input_grad, scale = output_grad.new_empty(shape), scale.contiguous()
+    run_linear("acf_input_gradient", Operands(input_grad, output_grad, weight, None, "scale", scale), topology)
     return input_grad
 
 

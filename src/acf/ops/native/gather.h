@@ -1,5 +1,6 @@
 // The passes that sum over channels, forward and input gradient: every written pixel gathers blocks of the read image.
 #pragma once
+#include "activation.h"
 #include "arithmetic.h"
 #include "microkernels.h"
 #include "packing.h"
@@ -36,6 +37,8 @@ struct GatherPass {
     int64_t blocks;    // terms of all grids together
     const float* bias;  // [written channels], or null
     bool past_caches;  // write the result with stores that leave the caches alone
+    int64_t epilogue;
+    void* epilogue_operand;
 };
 
 // The written image is always contiguous in one memory format or the other.
@@ -50,7 +53,9 @@ template <int B, typename Number>
 bool writes_past_caches(const GatherPass& pass) {
     const bool whole_lines = B * sizeof(Number) % 64 == 0 && (sizeof(Number) == 4 || DEPTH == 2) &&
                              pass.written.channel_stride == 1;
-    return whole_lines && reinterpret_cast<uintptr_t>(pass.written.data) % 64 == 0 &&
+    const uintptr_t addresses =
+        reinterpret_cast<uintptr_t>(pass.written.data) | reinterpret_cast<uintptr_t>(pass.epilogue_operand);
+    return whole_lines && addresses % 64 == 0 &&
            written_bytes<Number>(pass) >= PAST_CACHES_BYTES;
 }
 
@@ -81,6 +86,26 @@ int64_t steps_of_tile(const GatherPass& pass, const GatherTile& tile) {
     return (tile.last_row - tile.first_row) * pass.blocks * (Tile<B>::vectors_in_block / Tile<B>::vectors) * runs;
 }
 
+// A run whose sums are finished by the epilogue while they are still in the first-level cache, a few pixels at a time:
+// what a scale will need is asked for one part ahead, not in one burst.
+template <int B, typename Number>
+void gather_and_finish_run(const GatherPass& pass, const Packed* run, const Term* terms, int64_t count,
+                           const float* start, Number* out, int64_t x_step, int64_t cols, float* written_run,
+                           Prefetcher& ahead) {
+    constexpr int64_t part = 2 * Tile<B>::gather_rows;
+    Number* operand = static_cast<Number*>(pass.epilogue_operand) + (out - static_cast<Number*>(pass.written.data));
+    for (int64_t col = 0; col < cols; col += part) {
+        if (pass.epilogue == EPILOGUE_SCALE)
+            for (int64_t next = col == 0 ? 0 : col + part; next < least(cols, col + 2 * part); next++)
+                for (int at = 0; at < B; at += 64 / sizeof(Number))
+                    __builtin_prefetch(operand + next * x_step + at, 0, 3);
+        const int64_t pixels = least(part, cols - col);
+        gather_run<B, float>(run + col * (B / DEPTH), terms, count, start, written_run, B, pixels, false, ahead);
+        finish_run<B, Number>(pass.epilogue, written_run, out + col * x_step, operand + col * x_step, x_step, pixels,
+                              pass.past_caches);
+    }
+}
+
 template <int B, typename Number>
 void write_tile(const GatherPass& pass, const GatherTile& tile, const Packed* packed, float* written_run, int64_t part,
                 Prefetcher& ahead) {
@@ -103,7 +128,10 @@ void write_tile(const GatherPass& pass, const GatherTile& tile, const Packed* pa
                               pass.written.offset(tile.source.image, row * pass.step_y + grid.shift_y,
                                                   grid.col_begin * pass.step_x + grid.shift_x);
                 const int64_t x_step = pass.step_x * pass.written.x_stride;
-                if (pass.written.channel_stride == 1) {
+                if (pass.epilogue != EPILOGUE_NONE) {
+                    gather_and_finish_run<B, Number>(pass, run, terms, count, start, out, x_step, cols, written_run,
+                                                     ahead);
+                } else if (pass.written.channel_stride == 1) {
                     gather_run<B, Number>(run, terms, count, start, out, x_step, cols, pass.past_caches, ahead);
                 } else {  // channels outermost: a run of pixels is turned while it is still in the cache
                     gather_run<B, float>(run, terms, count, start, written_run, B, cols, false, ahead);
@@ -209,6 +237,8 @@ int forward(const Problem& p) {
     pass.terms = terms;
     pass.blocks = p.blocks;
     pass.bias = p.bias;
+    pass.epilogue = p.epilogue;
+    pass.epilogue_operand = p.epilogue_operand;
     return run_gather<B, Number>(pass);
 }
 
@@ -307,6 +337,8 @@ int input_gradient(const Problem& p) {
     pass.terms = terms;
     pass.blocks = p.blocks;
     pass.bias = nullptr;
+    pass.epilogue = p.epilogue;
+    pass.epilogue_operand = p.epilogue_operand;
     return run_gather<B, Number>(pass);
 }
 

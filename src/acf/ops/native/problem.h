@@ -33,6 +33,19 @@ struct Problem {
     const int32_t* col_slots;
 
     const float* bias;  // [output_channels], added by the forward pass; null: none
+
+    int64_t epilogue;       // of the enumeration below; only where channels are innermost
+    void* epilogue_operand;  // as the written image: the slope that an activation writes, or the scale that is read
+};
+
+// What happens to the sums of the forward pass and of the input gradient before they are stored.
+enum Epilogue : int64_t {
+    EPILOGUE_NONE = 0,
+    EPILOGUE_SCALE = 1,
+    EPILOGUE_GELU = 2,
+    EPILOGUE_GELU_TANH = 3,
+    EPILOGUE_SILU = 4,
+    EPILOGUE_RELU = 5
 };
 
 // What a pass returns.

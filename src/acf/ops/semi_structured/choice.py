@@ -54,6 +54,10 @@ LIMITS = {
 }
 """The libraries by name; the first is the automatic choice."""
 
+LEAST_WEIGHTS = 4096 * 11008
+"""Weights from which the automatic choice takes the library. Below, its calls, of 0.9 ms or more each on an H200, take
+longer than masked dense products (docs/results/nm24.md)."""
+
 
 class Choice(NamedTuple):
     """The library that computes a product, or an empty name and the reason why none does."""
@@ -65,9 +69,9 @@ class Choice(NamedTuple):
 def choose(machine: Machine, dtype: torch.dtype, shape: tuple[int, int], setting: str = "auto") -> Choice:
     """The library for a 2:4 weight of ``shape`` whose product is computed in ``dtype``.
 
-    >>> choose(Machine((9, 0), ("cusparselt",)), torch.bfloat16, (4096, 1024))
+    >>> choose(Machine((9, 0), ("cusparselt",)), torch.bfloat16, (8192, 28672))
     Choice(library='cusparselt', reason='')
-    >>> choose(Machine((9, 0), ("cusparselt",)), torch.float32, (4096, 1024)).reason
+    >>> choose(Machine((9, 0), ("cusparselt",)), torch.float32, (8192, 28672)).reason
     'float32 products; float16 and bfloat16 are taken'
     """
     if setting not in ("auto", "dense", *LIMITS):
@@ -78,6 +82,8 @@ def choose(machine: Machine, dtype: torch.dtype, shape: tuple[int, int], setting
         return Choice("", "ACF_NM_KERNELS=dense")
     library = next(iter(LIMITS)) if setting == "auto" else setting
     reason = _why_not(library, machine, dtype, shape)
+    if not reason and setting == "auto" and shape[0] * shape[1] < LEAST_WEIGHTS:
+        reason = f"{shape[0]} x {shape[1]} weights are faster masked; {LEAST_WEIGHTS:,} are the least that gain"
     return Choice("" if reason else library, reason)
 
 

@@ -2,13 +2,15 @@
 
 from typing import Any
 
-from amaranth.hdl import Cat, Module, Signal
+from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib.wiring import Component, In, Out, connect
 
+from acf.errors import RtlError
 from acf.lowering import FabricShape
 from acf.rtl.design.axi.signatures import axi4, axi4_lite
 from acf.rtl.design.axi.spec import AxiSpec
 from acf.rtl.design.axi.writer import BurstWriter
+from acf.rtl.design.fabric.controller import COUNT_BITS
 from acf.rtl.design.fabric.sizes import FabricSizes
 from acf.rtl.design.fabric.top import Fabric
 from acf.rtl.design.primitives.bits import all_of, any_of, count_ones
@@ -18,6 +20,7 @@ from acf.rtl.device.edges import Edges
 from acf.rtl.device.fetcher import Fetcher, Slots
 from acf.rtl.device.registers import ADDRESS_BITS, RegisterFile
 from acf.rtl.device.sequencer import Sequencer
+from acf.rtl.device.walking import WalkerOption, Walking, place_walking
 from acf.sim.fabric.memory_ports import lines_of_masters
 from acf.sim.fabric.traffic import REASONS
 
@@ -40,13 +43,19 @@ class Device(Component):
 
     Registers are at ``s_axi`` (AXI4-Lite slave), memory at ``m_axi``, or at ``m_axi_0``, ``m_axi_1``, ... where
     ``axi`` has several masters; each serves lines of its own (`lines_of_masters`). ``interrupt_request`` is 1 while the
-    device is done or stopped, if the host has enabled interrupts.
+    device is done or stopped, if the host has enabled interrupts. With ``walker`` it also runs products from a
+    descriptor: it walks their index and makes the commands itself.
     """
 
-    def __init__(self, sizes: FabricSizes, axi: AxiSpec | None = None) -> None:
-        self.sizes = sizes
+    def __init__(self, sizes: FabricSizes, axi: AxiSpec | None = None, walker: WalkerOption | None = None) -> None:
+        self.sizes, self.walker = sizes, walker
         self.axi = axi if axi is not None else AxiSpec(data_bits=min(256, sizes.flit_bits))
         Slots(sizes, self.axi)  # refuses a bus that does not fit
+        if walker is not None and self.axi.masters > 1:
+            raise RtlError(
+                f"a device that walks reads its operands through one master, not {self.axi.masters}; use masters=1, "
+                "or leave walker out"
+            )
         self.groups = lines_of_masters(sizes.shape, self.axi.masters)
         super().__init__(
             {
@@ -72,57 +81,78 @@ class Device(Component):
         ]
         m.submodules.registers = registers = RegisterFile(sizes, fetchers[0].page_bits, axi.masters)
         forward(m, self.s_axi, registers.bus)
-        for name in ("reduces", "edge_cycles", "counted_scu"):
-            m.d.comb += getattr(fabric, name).eq(getattr(registers, name))
+        walking = place_walking(m, self, registers, sequencer)
+        m.d.comb += [
+            fabric.reduces.eq(registers.reduces & ~registers.walks),
+            fabric.edge_cycles.eq(Mux(registers.walks, walking.edge_cycles, registers.edge_cycles)),
+            fabric.counted_scu.eq(registers.counted_scu),
+            walking.takes.eq(fabric.takes),
+        ]
         for name in (*REASONS, "idle"):
             m.d.comb += getattr(registers, name).eq(getattr(fabric, name))
-        for name in ("operand_failed", "command_failed"):
-            m.d.comb += getattr(registers, name).eq(any_of([getattr(fetcher, name) for fetcher in fetchers]))
+        failed = [any_of([getattr(each, name) for each in fetchers]) for name in ("operand_failed", "command_failed")]
         m.d.comb += [
             self.interrupt_request.eq(registers.interrupt),
-            sequencer.start.eq(registers.start),
+            sequencer.start.eq(Mux(registers.walks, walking.is_loaded, registers.start)),
             sequencer.stop.eq(registers.command_failed),
-            sequencer.fabric_is_done.eq(fabric.is_done),
-            registers.is_done.eq(sequencer.is_done),
-            registers.is_busy.eq(sequencer.is_busy),
+            sequencer.fabric_is_done.eq(Mux(registers.walks, walking.is_done & fabric.is_quiet, fabric.is_done)),
+            registers.is_done.eq(sequencer.is_done & ~walking.busy),
+            registers.is_busy.eq(sequencer.is_busy | walking.busy),
             registers.is_running.eq(sequencer.run | sequencer.flush),
-            registers.is_stopped.eq(sequencer.is_stopped),
+            registers.is_stopped.eq(sequencer.is_stopped & ~walking.busy),
+            registers.operand_failed.eq(failed[0]),
+            registers.command_failed.eq(failed[1] | walking.failed),
+            registers.read_beats.eq(
+                count_ones(Cat(*(fetcher.beat_valid for fetcher in fetchers))) + walking.beat_valid
+            ),
             fabric.run.eq(sequencer.run),
             fabric.refill.eq(1),
-            registers.read_beats.eq(count_ones(Cat(*(fetcher.beat_valid for fetcher in fetchers)))),
         ]
         for line in range(len(fabric.memories)):
             with m.If(sequencer.counts & (sequencer.place == line)):
-                m.d.comb += [fabric.load_count[line].eq(1), fabric.load_address.eq(registers.counts[line])]
+                count = Mux(registers.walks, (1 << COUNT_BITS) - 1, registers.counts[line])
+                m.d.comb += [fabric.load_count[line].eq(1), fabric.load_address.eq(count)]
         for index, fetcher in enumerate(fetchers):
-            self._feed(m, index, fabric, fetcher, registers, sequencer)
-        self._write_back(m, fabric, fetchers, registers, sequencer)
+            m.d.comb += [fetcher.start.eq(sequencer.begins), fetcher.enable.eq(sequencer.run)]
+            self._feed(m, index, fabric, fetcher, registers, walking)
+        self._write_back(m, fabric, fetchers, registers, sequencer, walking)
         return m
 
     def _feed(
-        self, m: Module, index: int, fabric: Any, fetcher: Any, registers: RegisterFile, sequencer: Sequencer
+        self, m: Module, index: int, fabric: Any, fetcher: Any, registers: RegisterFile, walking: Walking
     ) -> None:
         """Connect the commands and packets of a master's lines."""
-        forward(m, self.buses[index], fetcher.bus)
-        m.d.comb += [fetcher.start.eq(sequencer.begins), fetcher.enable.eq(sequencer.run)]
+        if index == 0:
+            walking.share_bus(m, self.buses[index], fetcher.bus)
+        else:
+            forward(m, self.buses[index], fetcher.bus)
+        walks = registers.walks
         for place_in_master, line in enumerate(self.groups[index]):
+            page = walking.serial_page if line < self.sizes.shape.mesh_rows else walking.parallel_page
             connect(m, fabric.memories[line], fetcher.memories[place_in_master])
             m.d.comb += [
-                fabric.load[line].eq(fetcher.load[place_in_master]),
-                fabric.load_words[line].eq(fetcher.load_word),
+                fabric.load[line].eq(Mux(walks, walking.load[line], fetcher.load[place_in_master])),
+                fabric.load_words[line].eq(Mux(walks, walking.load_word, fetcher.load_word)),
                 fetcher.takes[place_in_master].eq(fabric.takes[line]),
+                fetcher.counts[place_in_master].eq(Mux(walks, 0, registers.counts[line])),
+                fetcher.command_pages[place_in_master].eq(registers.command_pages[line]),
+                fetcher.data_pages[place_in_master].eq(Mux(walks, page, registers.data_pages[line])),
             ]
-            for name in ("counts", "command_pages", "data_pages"):
-                m.d.comb += getattr(fetcher, name)[place_in_master].eq(getattr(registers, name)[line])
 
     def _write_back(
-        self, m: Module, fabric: Any, fetchers: list[Any], registers: RegisterFile, sequencer: Sequencer
+        self,
+        m: Module,
+        fabric: Any,
+        fetchers: list[Any],
+        registers: RegisterFile,
+        sequencer: Sequencer,
+        walking: Walking,
     ) -> None:
         """A collector at every edge and a writer for those of a master; a line's streams lie a stride apart."""
         axi, sizes = self.axi, self.sizes
         edges = Edges(m, sizes, axi, fabric, sequencer, registers)
         offset = Signal(fetchers[0].page_bits)
-        m.d.sync += offset.eq(offset + registers.result_stride)
+        m.d.sync += offset.eq(offset + Mux(registers.walks, walking.result_pages, registers.result_stride))
         with m.If(~sequencer.counts):
             m.d.sync += offset.eq(0)
         writers = []
@@ -132,7 +162,8 @@ class Device(Component):
             forward(m, self.buses[index], writer.bus)
             for sender, line in enumerate(lines):
                 collector = edges.collectors[line]
-                page = (registers.result_pages[line] + offset)[: len(offset)]
+                first = Mux(registers.walks, walking.first_page(line), registers.result_pages[line])
+                page = (first + offset)[: len(offset)]
                 m.d.comb += [
                     collector.set_address.eq(sequencer.counts & (sequencer.place < collector.streams)),
                     collector.set_stream.eq(sequencer.place),

@@ -33,7 +33,12 @@ COUNTS: dict[str, str] = {
 _READ, _BOTH = "read", "read, write"
 _ORDER: tuple[tuple[str, str, str], ...] = (
     ("identity", _READ, f"{IDENTITY:#010x}"),
-    ("control", _BOTH, "bit 0: start (reads 0); bit 1: sums of columns are added (`reduces`); bit 2: interrupts"),
+    (
+        "control",
+        _BOTH,
+        "bit 0: start (reads 0); bit 1: sums of columns are added (`reduces`); bit 2: interrupts; "
+        "bit 3: walk the index of the descriptor at command_page of line 0 (`walks`)",
+    ),
     ("status", _READ, "bit 0: done, all results are in memory; bit 1: busy; bit 2: stopped by an error"),
     ("error", _READ, "; ".join(f"bit {bit}: {text}" for bit, text in enumerate(ERRORS.values()))),
     ("cycles", _READ, "cycles from the first fetch until the last result is in memory"),
@@ -80,6 +85,7 @@ class RegisterFile(Component):
                 "bus": In(axi4_lite(ADDRESS_BITS)),
                 "start": Out(1),
                 "reduces": Out(1),
+                "walks": Out(1),
                 "edge_cycles": Out(bits_for(sizes.chunks)),
                 "column_groups": Out(bits_for(shape.mesh_columns)),
                 "result_stride": Out(page_bits),
@@ -133,7 +139,7 @@ class RegisterFile(Component):
         ]
         return {
             "identity": IDENTITY,
-            "control": Cat(Signal(name="no_start"), self.reduces, interrupts),
+            "control": Cat(Signal(name="no_start"), self.reduces, interrupts, self.walks),
             "status": Cat(self.is_done, self.is_busy, self.is_stopped),
             "error": Cat(*errors.values()),
             "cycles": cycles,

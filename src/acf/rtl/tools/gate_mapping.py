@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable
 
+from acf.errors import RtlError
 from acf.rtl.tools.liberty import Liberty
 
 MACRO_BITS = 1024
@@ -10,6 +11,30 @@ MACRO_BITS = 1024
 
 MEMORY_CELL = "$mem_v2"
 """Yosys' cell type of a memory that was not mapped to gates."""
+
+GATED_BITS = 4
+"""Registers of fewer bits that share an enable keep their clock: a gate would cost more than it saves."""
+
+CLOCK_GATE = """
+module acf_clock_gate(input enable, input clock, output gated);
+  wire held;
+  \\$_DLATCH_N_ latch(.E(clock), .D(enable), .Q(held));
+  \\$_AND_ gate(.A(clock), .B(held), .Y(gated));
+endmodule
+"""
+"""A clock gate in Verilog: the enable passes a latch while the clock is low, so that the gated clock has no glitch."""
+
+_GATE_CLOCKS = (
+    # a reset becomes part of the enable, so that it reaches a register whose clock is gated
+    "dfflegalize -cell $_SDFFCE_PP?P_ x -cell $_DFFE_PP_ x -cell $_SDFF_PP?_ x -cell $_DFF_P_ x",
+    "opt_merge",  # one enable for all bits of a register
+    "opt_clean",
+    f"clockgate -pos acf_clock_gate enable:clock:gated -min_net_size {GATED_BITS}",
+    "read_verilog -icells clock_gate.v",
+    "techmap -map clock_gate.v",
+    "delete acf_clock_gate",
+    "dfflegalize -cell $_DFF_P_ x -cell $_DLATCH_P_ x",
+)
 
 _MEMORY = re.compile(r"(?m)^  memory width (\d+) size (\d+) (\S+)$")
 
@@ -20,10 +45,13 @@ def memory_bits(text: str) -> dict[str, int]:
     return {name: bits for name, bits in found.items() if bits > MACRO_BITS}
 
 
-def gate_commands(name: str, memories: Iterable[tuple[str, str]], liberty: Liberty | None) -> list[str]:
+def gate_commands(
+    name: str, memories: Iterable[tuple[str, str]], liberty: Liberty | None, clock_gating: bool = False
+) -> list[str]:
     """Yosys commands that map ``top.il`` to the cells of ``cells.lib``, or to simple gates; hierarchy is kept.
 
-    ``memories`` are (module, memory) pairs to leave alone.
+    ``memories`` are (module, memory) pairs to leave alone. ``clock_gating``: registers of at least `GATED_BITS` bits
+    that share an enable get a gated clock instead of a multiplexer in front; needs `CLOCK_GATE` as ``clock_gate.v``.
     """
     without = "".join(f" {module}/c:{memory.removeprefix(chr(92))} %d" for module, memory in memories)
     made = [
@@ -35,12 +63,19 @@ def gate_commands(name: str, memories: Iterable[tuple[str, str]], liberty: Liber
         "techmap",
         "opt -fast",
     ]
+    without_init = "setattr -unset init */w:*"  # no power-on values: gates begin with a reset
+    if clock_gating:
+        if liberty is not None and not re.search(r"\blatch\s*\(", liberty.text):
+            raise RtlError(
+                "clock gating needs a latch and the liberty file has none; use one with a latch, or no gating"
+            )
+        made += [without_init, *_GATE_CLOCKS]
     if liberty is None:
         return [*made, "abc -g simple", "clean"]
     return [
         *made,
-        "setattr -unset init */w:*",  # no power-on values: gates begin with a reset
-        "dfflegalize -cell $_DFF_P_ x",  # resets and enables become logic: libraries differ in what they have
+        without_init,
+        *(() if clock_gating else ("dfflegalize -cell $_DFF_P_ x",)),  # resets and enables become logic
         "dfflibmap -liberty cells.lib",
         "abc -liberty cells.lib",
         "clean",

@@ -13,10 +13,11 @@ _NUMBER = r"\s*:\s*\"?([-+\d.eE]+)\"?"
 
 @dataclass(frozen=True)
 class LibertyPin:
-    """A pin: where it leads and what it loads its net with, in the file's unit."""
+    """A pin: where it leads, what it loads its net with, in the file's unit, and whether it is a clock."""
 
     is_output: bool
     capacitance: float
+    is_clock: bool = False
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,11 @@ class Liberty:
 
 
 def _pin(body: str) -> LibertyPin:
-    return LibertyPin(bool(re.search(r"direction\s*:\s*\"?output", body)), _value(_outer(body), "capacitance", 0.0))
+    return LibertyPin(
+        bool(re.search(r"direction\s*:\s*\"?output", body)),
+        _value(_outer(body), "capacitance", 0.0),
+        bool(re.search(r"\bclock\s*:\s*\"?true", body)),
+    )
 
 
 def _capacitance_pf(text: str) -> float:

@@ -7,6 +7,7 @@ from typing import ClassVar
 from acf.errors import ArchitectureError
 from acf.lowering import Gemm
 from acf.sim.accelerator import AcceleratorSpec, ComputeCount
+from acf.sim.vector import VectorUnit
 from acf.trace import BitTensor
 
 MAXIMUM_SPARSE_GAIN = 2.0
@@ -57,6 +58,25 @@ class GpuRoofline(AcceleratorSpec):
         return ceil(self.launch_overhead_s * self.clock_hz)
 
     @property
+    def vector_unit(self) -> VectorUnit:
+        """Scalar cores at their peak, one kernel after another; full board power at that peak."""
+        operations_per_s = self.vector_lanes * self.clock_hz
+        return VectorUnit(
+            lanes=self.vector_lanes,
+            value_bytes=self.value_bytes,
+            operation_pj=(self.board_power_w - self.idle_power_w) / operations_per_s * 1e12,
+            sram_read_pj_per_byte=0.0,
+            sram_write_pj_per_byte=0.0,
+            overlaps=False,
+            launch_cycles=self.launch_cycles,
+        )
+
+    @property
+    def vector_area_mm2(self) -> dict[str, float]:
+        """Empty: part of the die."""
+        return {}
+
+    @property
     def static_power_w(self) -> float:
         """Watts drawn as long as the step lasts."""
         return self.idle_power_w
@@ -78,7 +98,8 @@ class GpuRoofline(AcceleratorSpec):
             f"Assumed: {self.launch_overhead_s * 1e6:g} us to launch an operation, {self.idle_power_w:g} W idle, "
             f"{self.board_power_w:g} W at the sustained rate, memory at {self.dram_pj_per_bit:g} pJ/bit as HBM2, "
             "tensors kept in the cache where they fit.",
-            "Not counted: tiles that small products leave idle, normalisation, activation, weight update.",
+            f"Vector work: {self.vector_lanes:,} lanes at peak or DRAM, whichever is slower, in fused kernels that do "
+            "not overlap with products. Not counted: tiles that small products leave idle.",
         )
 
     def count(self, gemm: Gemm) -> ComputeCount:

@@ -135,6 +135,11 @@ class Sat(AcceleratorSpec):
         groups = weights.reshape(k // self.group_size, self.group_size, n)
         return bool((groups.sum(axis=1, dtype=np.int32) <= self.group_kept).all())
 
+    @property
+    def has_update_engine(self) -> bool:
+        """True: the engines beside the array update weights; their cycles are part of a weight gradient's."""
+        return True
+
     def product_cycles(self, product: Product) -> int:
         """Cycles of a product given by its shape alone, engines included."""
         return self.map_product(product).cycles + self.engine_cycles(product)

@@ -18,6 +18,7 @@ from acf.cost import (
     sram_mm2,
     sram_pj_per_byte,
 )
+from acf.cost.control import CONTROL_ENERGY, CONTROL_UNITS, charge_scale
 from acf.cost.figures import (
     PUBLISHED_CLOCK_HZ,
     PUBLISHED_CORES,
@@ -35,6 +36,8 @@ from acf.trace import BitTensor
 TECHNOLOGY_NODES = tuple(node for node in LOGIC_ENERGY if node >= 22)
 """Technology nodes with figures for logic and SRAM; the machine is published at 65 nm, CACTI's table ends at 22 nm."""
 
+OPERANDS = 2
+
 FEEDING_RATE = 4
 """Multiple of the dense rate that transposers feed by default: the depth of TensorDash's staging buffers."""
 
@@ -51,6 +54,10 @@ class TensorCore(AcceleratorSpec):
     along another axis than its channels goes through ``transposers`` (0: enough for four times the dense rate), each of
     which takes in and gives out a group in a cycle. Where either is slower than compute, averaged over a product, the
     cores wait.
+
+    The published table has cores, transposers and memories, but not what addresses the memories. ``control_energy``
+    (`acf.cost.control`) other than "none" charges a controller as the fabric's for either operand of every
+    ``multicast`` cores.
     """
 
     kind: ClassVar[str] = "tensorcore"
@@ -69,6 +76,7 @@ class TensorCore(AcceleratorSpec):
     transposers: int = field(metadata={"zero_allowed": True})
     data_type: str
     compresses_off_chip: bool
+    control_energy: str
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -80,6 +88,10 @@ class TensorCore(AcceleratorSpec):
         if self.data_type not in DATA_TYPES:
             raise ArchitectureError(
                 f"data_type {self.data_type!r} is not one of {', '.join(DATA_TYPES)}; use one of these names"
+            )
+        if self.control_energy not in CONTROL_ENERGY:
+            raise ArchitectureError(
+                f"control_energy {self.control_energy!r} is not one of {', '.join(CONTROL_ENERGY)}; use one of these"
             )
         if self.value_bytes != DATA_TYPES[self.data_type].value_bytes:
             raise ArchitectureError(
@@ -102,8 +114,8 @@ class TensorCore(AcceleratorSpec):
             "off chip; DRAM overlaps with compute; "
             f"{self.transposer_count} transposers give a group of {self.layout_values} x {self.layout_values} a cycle, "
             f"each of {self.memory_banks} banks {self.bank_blocks_per_cycle} blocks of {self.layout_values}.",
-            "Not modelled: reduction split over cores, bank conflicts of strided windows, normalisation, activation, "
-            "weight update.",
+            f"Vector work in {self.vector_lanes} lanes, overlapped with products. "
+            "Not modelled: reduction split over cores, bank conflicts of strided windows.",
         )
 
     @property
@@ -184,7 +196,16 @@ class TensorCore(AcceleratorSpec):
         memory_pj = (
             staged_steps * step_bytes * (scratchpad_pj + bank_pj / self.supply.sharing_cores) + tiles * result_pj
         )
-        return {"mac": core_cycles * core_pj * 1e-12, "sram": memory_pj * 1e-12}
+        energy_j = {"mac": core_cycles * core_pj * 1e-12, "sram": memory_pj * 1e-12}
+        if self.control_energy == "none":
+            return energy_j
+        return energy_j | {"sequencers": core_cycles * self._sequencer_pj() * 1e-12}
+
+    def _sequencer_pj(self) -> float:
+        """Picojoules of what addresses both operands, a core's share of one cycle."""
+        unit = CONTROL_UNITS["column controller"]
+        per_core = OPERANDS / self.supply.sharing_cores * logic_energy_scale(self.technology_nm)
+        return per_core * (unit.clock_pj(gated=True) + unit.switching_pj) * charge_scale(self.control_energy)
 
     @property
     def area_mm2(self) -> dict[str, float]:

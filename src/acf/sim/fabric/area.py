@@ -1,10 +1,14 @@
-"""Area and leakage of the fabric: published MACs, memories of the SRAM table, routers as derived in `acf.cost.mesh`."""
+"""Area and leakage of the fabric.
+
+Published MACs, memories of the SRAM table, routers as derived in `acf.cost.mesh`, control by our own synthesis.
+"""
 
 from math import sqrt
 from typing import TYPE_CHECKING
 
 from acf.cost import MAC_65NM_MM2, sram_leakage_mw, sram_mm2
 from acf.cost.mesh import router_mm2
+from acf.sim.fabric.control import control_mm2
 
 if TYPE_CHECKING:
     from acf.sim.fabric.spec import AdaptiveFabric
@@ -15,18 +19,19 @@ def area_mm2(spec: "AdaptiveFabric") -> dict[str, float]:
     accumulators = sram_mm2(spec.technology_nm, spec.accumulator_bytes) * spec.scus
     on_chip = sram_mm2(spec.technology_nm, spec.bank_bytes) * spec.on_chip_bytes / spec.bank_bytes
     routers = router_mm2(spec.link_bytes, virtual_channels=1, queue_flits=spec.hop_cycles, groups=0)
+    control = {} if spec.control_energy == "none" else {"control": control_mm2(spec)}
     return {
         "mac": MAC_65NM_MM2.value * spec.macs_per_cycle,
         "sram": _stores_mm2(spec) * spec.clusters + accumulators + on_chip,
         "mesh": routers * spec.clusters,
-    }
+    } | control
 
 
 def cluster_side_mm(spec: "AdaptiveFabric") -> float:
-    """Side of a cluster, its MACs and memories in a square: the length of a link."""
+    """Side of a cluster, its MACs, memories and share of the control in a square: the length of a link."""
     macs = spec.scus_per_cluster * spec.lanes * MAC_65NM_MM2.value
     accumulators = spec.scus_per_cluster * sram_mm2(spec.technology_nm, spec.accumulator_bytes)
-    return sqrt(macs + accumulators + _stores_mm2(spec))
+    return sqrt(macs + accumulators + _stores_mm2(spec) + control_mm2(spec) / spec.clusters)
 
 
 def leakage_w(spec: "AdaptiveFabric") -> float:

@@ -1,8 +1,9 @@
 """Energy of one matrix product on the fabric, from the figures of `acf.cost`.
 
-Per MAC slot: a MAC, its sum in registers, one value of a parallel tile. Per row and parallel tile: the sums in and out
-of the accumulators. Per packet: a read of on-chip memory, every hop, and a write in every destination. Results leave
-the accumulators, travel, and are written on chip. An SCU without work, or with a zero, is clock-gated.
+Per MAC slot: a MAC, its sum, and a value of a parallel tile for every row of sums that is held. Sums are in registers,
+and go in and out of the accumulators per row and parallel tile, or every MAC reads and writes an accumulator bank
+(``accumulate_in``). Per packet: a read of on-chip memory, every hop, and a write in every destination. Results leave
+the accumulators, travel, and are written on chip. Control and clock are those of `acf.sim.fabric.control`.
 """
 
 from typing import TYPE_CHECKING
@@ -19,9 +20,12 @@ if TYPE_CHECKING:
     from acf.sim.fabric.spec import AdaptiveFabric
 
 
-def product_j(spec: "AdaptiveFabric", program: Program, slots: int) -> dict[str, float]:
-    """Joules by component for a program that multiplies in ``slots`` MAC slots."""
-    picojoules = _compute_pj(spec, program, slots)
+def product_j(spec: "AdaptiveFabric", program: Program, slots: int, read_share: float) -> dict[str, float]:
+    """Joules by component for a program that multiplies in ``slots`` MAC slots.
+
+    ``read_share``: values of parallel tiles that are read from the store, over ``slots``; the others are still held.
+    """
+    picojoules = _compute_pj(spec, program, slots, read_share)
     for stream in (program.rows, program.columns):
         picojoules = {name: picojoules[name] + value for name, value in _packets_pj(spec, stream).items()}
     result_flits = program.round_flits.astype(np.int64)
@@ -32,19 +36,26 @@ def product_j(spec: "AdaptiveFabric", program: Program, slots: int) -> dict[str,
     return {name: value * 1e-12 for name, value in picojoules.items()}
 
 
-def control_j(spec: "AdaptiveFabric", update_cycles: int) -> float:
+def topology_update_j(spec: "AdaptiveFabric", update_cycles: int) -> float:
     """Joules of one step's share of a topology update: a word read and one written in each of its cycles."""
     access_pj = 4 * (_sram_pj(spec, spec.queue_bytes) + _sram_pj(spec, spec.queue_bytes, True))
     return update_cycles / spec.topology_every_steps * access_pj * 1e-12
 
 
-def _compute_pj(spec: "AdaptiveFabric", program: Program, slots: int) -> dict[str, float]:
+def index_j(spec: "AdaptiveFabric", walked_bytes: int) -> float:
+    """Joules of the controller's reads of an index on chip."""
+    return walked_bytes * _sram_pj(spec, spec.bank_bytes) * 1e-12
+
+
+def _compute_pj(spec: "AdaptiveFabric", program: Program, slots: int, read_share: float) -> dict[str, float]:
     pairs = int(np.bitwise_count(program.rows.parallel_tiles).sum())  # a serial and a parallel tile met in a cluster
     accumulator_pj = _sram_pj(spec, spec.accumulator_bytes) + _sram_pj(spec, spec.accumulator_bytes, True)
-    sums_pj = pairs * spec.tile**2 * SUM_BYTES * accumulator_pj
-    values_pj = slots * spec.value_bytes * _sram_pj(spec, spec.store_bytes)
+    in_registers = spec.accumulate_in == "registers"
+    sums_pj = (pairs * spec.tile**2 if in_registers else slots) * SUM_BYTES * accumulator_pj
+    values_pj = slots * read_share * spec.value_bytes * _sram_pj(spec, spec.store_bytes)
+    registers_pj = 2 * SUM_BYTES * REGISTER_65NM_PJ_PER_BYTE.value if in_registers else 0.0
     return {
-        "mac": slots * (MAC_65NM_PJ.value + 2 * SUM_BYTES * REGISTER_65NM_PJ_PER_BYTE.value),
+        "mac": slots * (MAC_65NM_PJ.value + registers_pj),
         "sram": sums_pj + values_pj,
         "mesh": 0.0,
     }

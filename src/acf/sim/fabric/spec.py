@@ -1,18 +1,28 @@
 """The Adaptive Compute Fabric as an accelerator: what it is made of, and what each part takes."""
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from math import ceil
 from typing import ClassVar
 
+from acf.cost.control import CONTROL_ENERGY
 from acf.errors import ArchitectureError
 from acf.lowering import BALANCERS, FabricShape, Gemm
 from acf.lowering.fabric_shape import SUM_BYTES, VALUE_BYTES
+from acf.lowering.mapping import choose_mapping
 from acf.lowering.packing import lower_product
 from acf.lowering.tiled_product import tile_product
 from acf.sim.accelerator import AcceleratorSpec, ComputeCount
 from acf.sim.fabric import area
+from acf.sim.fabric.batch import block_diagonal, groups, pattern
+from acf.sim.fabric.index_traffic import index_traffic
 from acf.sim.fabric.play import ENGINES, DramPort
 from acf.sim.fabric.runner import run_product
+from acf.sim.fabric.storage import tensor_bytes
+from acf.trace import BitTensor
+
+CLOCK_GATING = ("none", "enables")
+ACCUMULATE_IN = ("banks", "registers")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,18 +34,26 @@ class AdaptiveFabric(FabricShape, AcceleratorSpec):
     its rows and multiplies it with ``lanes`` values per cycle of the matching row of a parallel tile.
     ``docs/fabric.md`` describes the machine in full.
 
-    On-chip memory has banks of ``bank_bytes``. ``vector_lanes`` values per cycle, over all controllers, pass
-    normalisation, activation and optimizer. The topology is updated every ``topology_every_steps`` optimizer steps.
+    On-chip memory has banks of ``bank_bytes``. The topology is updated every ``topology_every_steps`` optimizer steps.
     ``engine`` "exact" steps every queue in every cycle and gives the same figures, slowly.
+
+    Energy and area: ``control_energy`` "synthesised" charges control logic and clock by our own synthesis, "calibrated"
+    the same brought to the published MAC (`acf.cost.control`), "none" published MACs, memories and links alone.
+    ``clock_gating`` "enables" stops registers that are not loaded, "none" clocks all of them in every cycle.
+    ``accumulate_in`` "banks": every MAC reads and writes an accumulator bank; "registers": an SCU holds the sums of
+    ``held_rows`` of its rows, and a row of a parallel tile that it has read serves all of them.
     """
 
     kind: ClassVar[str] = "fabric"
 
     dram_latency_s: float
     bank_bytes: int
-    vector_lanes: int
     topology_every_steps: int
     engine: str
+    control_energy: str
+    clock_gating: str
+    accumulate_in: str
+    held_rows: int
 
     def __post_init__(self) -> None:
         FabricShape.__post_init__(self)
@@ -45,11 +63,29 @@ class AdaptiveFabric(FabricShape, AcceleratorSpec):
             raise ArchitectureError(
                 f"value_bytes {self.value_bytes}: packets carry bf16 values of {VALUE_BYTES} bytes; use {VALUE_BYTES}"
             )
-        for name, choices in (("balancer", BALANCERS), ("engine", ENGINES)):
+        for name, choices in (
+            ("balancer", BALANCERS),
+            ("engine", ENGINES),
+            ("control_energy", CONTROL_ENERGY),
+            ("clock_gating", CLOCK_GATING),
+            ("accumulate_in", ACCUMULATE_IN),
+        ):
             if getattr(self, name) not in choices:
                 raise ArchitectureError(
                     f"{name} {getattr(self, name)!r} is not one of {', '.join(choices)}; use one of these names"
                 )
+        self._check_held_rows()
+
+    def _check_held_rows(self) -> None:
+        if self.held_rows > 1 and self.accumulate_in == "banks":
+            raise ArchitectureError(
+                f"held_rows {self.held_rows} needs sums in registers; set accumulate_in to registers, or held_rows to 1"
+            )
+        if self.held_rows > 1 and (self.tile // self.scus_per_cluster) % self.held_rows:
+            raise ArchitectureError(
+                f"held_rows {self.held_rows} does not divide the {self.tile // self.scus_per_cluster} rows of a tile "
+                f"that an SCU owns; use a divisor, or fewer scus_per_cluster than {self.scus_per_cluster}"
+            )
 
     @property
     def macs_per_cycle(self) -> int:
@@ -63,7 +99,8 @@ class AdaptiveFabric(FabricShape, AcceleratorSpec):
             f"{self.scus} SCUs of {self.lanes} MAC in {self.mesh_rows} x {self.mesh_columns} clusters at "
             f"{self.clock_hz / 1e6:.0f} MHz; {self.interconnect} interconnect, {self.balancer} balancer.",
             f"Assumed: energy per operation as published for {self.technology_nm} nm tensor cores, no FPGA's; "
-            f"{self.vector_lanes} vector lanes for what is no product, after each product and not overlapped; "
+            f"control {self.control_energy}, clock gating: {self.clock_gating}, sums in {self.accumulate_in}; "
+            f"{self.vector_lanes} vector lanes for what is no product, overlapped with products; "
             f"blocks move every {self.topology_every_steps} steps.",
         )
 
@@ -99,7 +136,35 @@ class AdaptiveFabric(FabricShape, AcceleratorSpec):
     def count_with_dram(self, gemm: Gemm, dram_bytes: int) -> ComputeCount:
         """The same when ``dram_bytes`` cross the pins meanwhile."""
         product = tile_product(gemm, self)
-        return run_product(self, gemm, product, lower_product(product, self), dram_bytes)
+        mapping = choose_mapping(product, self)
+        program = lower_product(product, self, mapping)
+        return run_product(self, gemm, product, program, dram_bytes, index_traffic(mapping, product, program, self))
+
+    def stored_bytes(self, bits: BitTensor, role: str) -> int:
+        """Bytes of a tensor in memory: weights as block-CSR with their index, others with the sizes of their tiles."""
+        return tensor_bytes(self, bits, role, super().stored_bytes(bits, role))
+
+    def count_batch(self, gemms: Iterable[Gemm], dram_bytes: int) -> ComputeCount:
+        """Independent products of one shape, side by side on the fabric; groups that are alike are played once."""
+        counts: dict[tuple[int | bytes, ...], ComputeCount] = {}
+        total = ComputeCount(0, 0, 0)
+        for group in groups(gemms):
+            key = pattern(group)
+            if key not in counts:
+                counts[key] = self._count_group(group, dram_bytes * len(group))
+            total += counts[key]
+        return total
+
+    def _count_group(self, group: Sequence[Gemm], dram_bytes: int) -> ComputeCount:
+        """Products side by side; each has a descriptor and an index of its own, walked one after the other."""
+        member = tile_product(group[0], self)
+        mapping = choose_mapping(member, self)
+        index = index_traffic(mapping, member, lower_product(member, self, mapping), self).times(len(group))
+        together = block_diagonal(group)
+        product = tile_product(together, self)
+        played = run_product(self, together, product, lower_product(product, self), dram_bytes, index)
+        dense_macs = sum(gemm.dense_macs for gemm in group)
+        return replace(played, dense_macs=dense_macs, other_cycles=0)  # no topology that could change
 
     @property
     def area_mm2(self) -> dict[str, float]:

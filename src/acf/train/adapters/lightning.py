@@ -1,19 +1,23 @@
 """A Lightning callback that lets a policy move the blocks of the module it trains."""
 
+from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
-from acf.errors import MissingDependencyError, TopologyError
+from acf.errors import MissingDependencyError
 from acf.masks import TopologyPolicy
+from acf.nn import block_sparse_layers
 from acf.train.controller import TopologyController, attach
 from acf.train.figures import OnMove
+from acf.train.optimizers import parameters_of
 
 
 def lightning_callback(policy: TopologyPolicy, on_move: OnMove | None = None) -> Any:
     """A ``Callback`` for ``Trainer(callbacks=[...])``; `acf.sparsify_` the module before the trainer gets it.
 
     It attaches when training starts, detaches when it ends, and keeps the topology's state in Lightning's own
-    checkpoints. Its ``controller`` is the `acf.train.TopologyController` while training runs.
+    checkpoints. Where the module has several optimizers, a step counts when all that hold sparse
+    layers have stepped. Its ``controller`` is the `acf.train.TopologyController` while training runs.
     """
     base: Any = _pytorch_module().Callback
 
@@ -25,7 +29,7 @@ def lightning_callback(policy: TopologyPolicy, on_move: OnMove | None = None) ->
 
         def on_train_start(self, trainer: Any, pl_module: Any) -> None:
             """Attach, and go on from a checkpoint where one was loaded."""
-            self.controller = attach(pl_module, _only_optimizer(trainer.optimizers), policy, on_move)
+            self.controller = attach(pl_module, _sparse_optimizers(trainer.optimizers, pl_module), policy, on_move)
             if self.saved is not None:
                 self.controller.load_state_dict(self.saved)
 
@@ -58,10 +62,8 @@ def _pytorch_module() -> Any:
     )
 
 
-def _only_optimizer(optimizers: Any) -> Any:
-    if len(optimizers) != 1:
-        raise TopologyError(
-            f"the Lightning module has {len(optimizers)} optimizers, and the callback needs one that holds all sparse "
-            "layers; call acf.attach in the module's on_train_start with the right one"
-        )
-    return optimizers[0]
+def _sparse_optimizers(optimizers: Sequence[Any], module: Any) -> list[Any]:
+    """The optimizers that hold a packed weight, or all of them where none does, so that `attach` names the layer."""
+    packed = {id(layer.weight) for layer in block_sparse_layers(module).values()}
+    holding = [each for each in optimizers if any(id(parameter) in packed for parameter in parameters_of(each))]
+    return holding or list(optimizers)

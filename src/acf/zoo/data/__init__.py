@@ -16,6 +16,7 @@ from acf.zoo.data.digits import read_digits
 from acf.zoo.data.fashion_mnist import read_fashion_mnist
 from acf.zoo.data.labelled_data import LabelledData
 from acf.zoo.data.sentence_polarity import read_sentence_classes, read_word_occurrences
+from acf.zoo.data.translation import read_translation
 
 __all__ = ["DATA_SETS", "DataSet", "LabelledData", "data_sets_of", "load_test_data", "load_training_data"]
 
@@ -41,6 +42,7 @@ DATA_SETS: dict[str, DataSet] = {
     "digits": DataSet(read_digits, "image", needs_folder=False),
     "sentence-polarity": DataSet(read_sentence_classes, "sentence"),
     "word-occurrences": DataSet(read_word_occurrences, "pair"),
+    "multi30k-en-de": DataSet(read_translation, "translation"),
 }
 """Every data set by name; of each kind the first is the default."""
 

@@ -4,13 +4,13 @@ Read as sentences with two classes, for a language model, or as which word occur
 """
 
 import zipfile
-from collections import Counter
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from acf.zoo.data.labelled_data import LabelledData
+from acf.zoo.data.words import number_words
 from acf.zoo.networks.bert import VOCABULARY
 from acf.zoo.networks.ncf import ITEMS, USERS
 
@@ -42,17 +42,6 @@ def read_sentences(folder: Path) -> Sentences:
             archive.read(f"sentence_polarity/rt-polarity.{kind}").decode("utf-8").split("\n") for kind in ("neg", "pos")
         )
     return [line.split() for line in negative if line.strip()], [line.split() for line in positive if line.strip()]
-
-
-def number_words(sentences: list[list[str]], limit: int) -> dict[str, int]:
-    """The ``limit`` most frequent words and their numbers, most frequent first; ties in alphabetical order.
-
-    >>> number_words([["a", "b"], ["b", "c"]], limit=2)
-    {'b': 0, 'a': 1}
-    """
-    counts = Counter(word for sentence in sentences for word in sentence)
-    ordered = sorted(counts, key=lambda word: (-counts[word], word))
-    return {word: number for number, word in enumerate(ordered[:limit])}
 
 
 def sentence_classes(sentences: Sentences) -> tuple[Tensor, Tensor]:

@@ -15,6 +15,7 @@ from acf.zoo.networks.alexnet import AlexNet
 from acf.zoo.networks.bert import BertBase
 from acf.zoo.networks.googlenet import GoogLeNet
 from acf.zoo.networks.gpt import Gpt
+from acf.zoo.networks.mixer import MixerS16
 from acf.zoo.networks.ncf import NeuralCollaborativeFiltering
 from acf.zoo.networks.resnet import ResNet50
 from acf.zoo.networks.resnet_cifar import resnet18_cifar
@@ -22,13 +23,14 @@ from acf.zoo.networks.small_cnn import digits_cnn, small_cnn
 from acf.zoo.networks.squeezenet import SqueezeNet
 from acf.zoo.networks.transformer import TransformerBase
 from acf.zoo.networks.vgg import VGG8_STAGES, Vgg16, VggCifar
-from acf.zoo.networks.vit import VitB16
+from acf.zoo.networks.vit import Vit16
 from acf.zoo.networks.wide_resnet import wide_resnet
 
 __all__ = ["NETWORKS", "Network"]
 
 _EXAMPLES: dict[str, tuple[tuple[int, ...], ...]] = {
     "image": ((3, 224, 224),),
+    "large image": ((3, 256, 256),),
     "small image": ((3, 32, 32),),
     "digit": ((1, 8, 8),),
     "sentence": ((64,),),
@@ -42,10 +44,10 @@ _EXAMPLES: dict[str, tuple[tuple[int, ...], ...]] = {
 class Network:
     """How to ``build`` a network, and what it ``reads``.
 
-    "image": ``[batch, 3, 224, 224]``; "small image": ``[batch, 3, 32, 32]``; "digit": ``[batch, 1, 8, 8]``;
-    "sentence": token numbers ``[batch, tokens]``; "pair": numbers of a user and an item ``[batch, 2]``;
-    "translation": token numbers of source and target, two inputs; "text": token numbers ``[batch, tokens]``, for a
-    prediction at every position.
+    "image": ``[batch, 3, 224, 224]``; "large image": ``[batch, 3, 256, 256]``; "small image":
+    ``[batch, 3, 32, 32]``; "digit": ``[batch, 1, 8, 8]``; "sentence": token numbers ``[batch, tokens]``; "pair":
+    numbers of a user and an item ``[batch, 2]``; "translation": token numbers of source and target, two inputs;
+    "text": token numbers ``[batch, tokens]``, for a prediction at every position.
     """
 
     build: Callable[..., nn.Module]
@@ -62,8 +64,11 @@ NETWORKS: dict[str, Network] = {
     "vgg16": Network(Vgg16, "image"),
     "squeezenet": Network(SqueezeNet, "image"),
     "googlenet": Network(GoogLeNet, "image"),
+    "googlenet-2015": Network(partial(GoogLeNet, branch_kernel=5, normalise=False), "image"),
     "resnet50": Network(ResNet50, "image"),
-    "vit-b16": Network(VitB16, "image"),
+    "vit-b16": Network(Vit16, "image"),
+    "vit-s16": Network(partial(Vit16, 384), "image"),
+    "mixer-s16": Network(MixerS16, "large image"),
     "bert-base": Network(BertBase, "sentence"),
     "ncf": Network(NeuralCollaborativeFiltering, "pair"),
     "transformer-base": Network(TransformerBase, "translation"),

@@ -9,6 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from acf.nn import FusedSequential
+
 VOCABULARY = 37_000
 """Shared source and target vocabulary, about 37,000 tokens: Vaswani et al., 2017, section 5.1."""
 
@@ -61,9 +63,9 @@ class Attention(nn.Module):
         return tokens.reshape(batch, length, self.heads, width // self.heads).transpose(1, 2)
 
 
-def feed_forward(width: int) -> nn.Sequential:
+def feed_forward(width: int) -> FusedSequential:
     """Two linear layers around a GELU, four times as wide within."""
-    return nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
+    return FusedSequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
 
 
 class EncoderLayer(nn.Module):
@@ -118,8 +120,13 @@ class TransformerBase(nn.Module):
         self.decoder = nn.ModuleList(DecoderLayer() for _ in range(_LAYERS))
         self.dropout = nn.Dropout(0.1)
 
-    def forward(self, source: Tensor, target: Tensor) -> Tensor:
-        """Scores ``[batch, target tokens, vocabulary]`` of the next token after each of ``target [batch, tokens]``."""
+    def forward(self, source: Tensor, target: Tensor | None = None) -> Tensor:
+        """Scores ``[batch, target tokens, vocabulary]`` of the next token after each of ``target [batch, tokens]``.
+
+        Without a ``target`` the first argument holds both, ``[batch, 2, tokens]``.
+        """
+        if target is None:
+            source, target = source.unbind(1)
         encoded = self._embed(source)
         for layer in self.encoder:
             encoded = layer(encoded)

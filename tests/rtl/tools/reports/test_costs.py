@@ -24,7 +24,7 @@ def test_costs_are_brought_to_the_node_of_the_simulators_tables(monkeypatch: pyt
 
     def power(component: Any, name: str, inputs: object, cycles: int, liberty: Liberty) -> PowerReport:
         component._MustUse__used = True
-        return PowerReport(name, cycles, 20.0, 0.0, {}, {}, "pF")
+        return PowerReport(name, cycles, 20.0, 0.0, {}, {}, {}, "pF")
 
     monkeypatch.setattr("acf.rtl.tools.reports.costs.measure_area", area)
     monkeypatch.setattr("acf.rtl.tools.reports.costs.measure_power", power)

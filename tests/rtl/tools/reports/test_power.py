@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 
+from acf.errors import RtlError
 from acf.rtl.design.primitives.fifo import BoundedFifo, CreditCounter
 from acf.rtl.tools.liberty import Liberty
 from acf.rtl.tools.reports.power import GateSimulation, measure_power, weigh_toggles
 from acf.rtl.tools.simulation import Simulation
-from tests.rtl.tools.reports.components import LIBERTY, Pair
+from tests.rtl.tools.reports.components import LIBERTY, EnabledRegister, Pair
 
 
 def test_power_grows_with_what_toggles(verilator: None) -> None:
@@ -42,3 +43,23 @@ def test_power_is_that_of_one_part_in_the_recorded_run(verilator: None) -> None:
     assert first.instances == {"pair": whole.instances["pair.first"]}
     assert whole.switched_per_cycle == pytest.approx(first.switched_per_cycle * 2, rel=0.05)
     assert first.modules == {"pair": pytest.approx(whole.modules["pair_first"] / 2, rel=0.05)}
+
+
+def test_a_gated_clock_stops_where_nothing_is_loaded(verilator: None) -> None:
+    generator = np.random.default_rng(0)
+    enable = np.arange(64) < 16
+    inputs = {"value": generator.integers(0, 256, 64), "enable": enable}
+    gated, plain = (GateSimulation(EnabledRegister(), clock_gating=gating) for gating in (True, False))
+    expected = Simulation(EnabledRegister(), backend="pysim").run(inputs)
+    assert np.array_equal(gated.run(inputs)["held"], expected["held"])
+    plain.run(inputs)
+    found, before = (weigh_toggles(each, "register", None) for each in (gated, plain))
+    assert before.clock_per_cycle == pytest.approx(2 * 8, rel=0.05)
+    # a quarter of the cycles, and the clock gate itself in every cycle: an inverter, a latch and a gate
+    assert found.clock_per_cycle == pytest.approx(2 * (8 / 4 + 3), rel=0.1)
+    assert sum(found.clocks.values()) == found.clock_per_cycle
+
+
+def test_a_library_without_a_latch_cannot_gate_clocks() -> None:
+    with pytest.raises(RtlError, match="needs a latch"):
+        GateSimulation(EnabledRegister(), Liberty.read(LIBERTY), clock_gating=True)

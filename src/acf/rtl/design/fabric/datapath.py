@@ -87,11 +87,12 @@ class SumDatapath(Component):
         sizes, lanes = self.sizes, self.sizes.shape.lanes
         value, row = Signal(16), Signal(16 * sizes.shape.tile)
         if not sizes.skips_both:
+            chunk = Signal(range(max(2, sizes.chunks)))  # selects in a row that stays: shifting would clock all of it
             with m.If(loads.valid):
-                m.d.sync += row.eq(row >> 16 * lanes)
+                m.d.sync += chunk.eq(chunk + 1)
                 with m.If(loads.start):
-                    m.d.sync += [value.eq(buffer.value), row.eq(buffer.row)]
-            return value, row[: 16 * lanes], Const(0), Const(1)
+                    m.d.sync += [value.eq(buffer.value), row.eq(buffer.row), chunk.eq(0)]
+            return value, word_of(row, chunk, 16 * lanes), Const(0), Const(1)
         mask, packed_row = Signal(sizes.shape.tile), Signal()
         number, column = Signal(range(sizes.shape.tile)), Signal(range(sizes.shape.tile))
         with m.If(loads.valid):

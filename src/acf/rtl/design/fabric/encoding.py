@@ -12,13 +12,25 @@ from amaranth.lib import data
 from numpy.typing import NDArray
 
 from acf.errors import RtlError
-from acf.lowering import SERIAL, Program, Stream
+from acf.lowering import PARALLEL, SERIAL, Program, Stream
 from acf.rtl.design.fabric.sizes import ROUND_BITS, FabricSizes
 
 Bits = NDArray[np.uint16]
 
 TileNumbers = Mapping[tuple[int, int], list[tuple[int, int]]]
 """(serial tile, output column) of every tile of the accumulator bank, by (cluster, round)."""
+
+
+@dataclass(frozen=True, eq=False)
+class OperandStorage:
+    """Operands that all lines share, as an index of the product describes them.
+
+    ``addresses``: first flit of a tile in its operand, by (kind, tile, k_tile). ``tiles``: every tile of the bank by
+    (cluster, round), whether or not the product has a non-zero there.
+    """
+
+    addresses: Mapping[tuple[int, int, int], int]
+    tiles: TileNumbers
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,13 +95,21 @@ def check_commands(encoded: EncodedProgram) -> None:
         )
 
 
-def encode(program: Program, sizes: FabricSizes, serial: Bits, parallel: Bits) -> EncodedProgram:
-    """Command words and flits of ``program`` over bf16 bits ``serial [rows, k]`` and ``parallel [k, columns]``."""
-    return _Encoder(program, sizes, serial, parallel).encode()
+def encode(
+    program: Program, sizes: FabricSizes, serial: Bits, parallel: Bits, storage: OperandStorage | None = None
+) -> EncodedProgram:
+    """Command words and flits of ``program`` over bf16 bits ``serial [rows, k]`` and ``parallel [k, columns]``.
+
+    With ``storage`` every line has the flits of its whole operand; without, those of its own packets.
+    """
+    return _Encoder(program, sizes, serial, parallel, storage).encode()
 
 
 class _Encoder:
-    def __init__(self, program: Program, sizes: FabricSizes, serial: Bits, parallel: Bits) -> None:
+    def __init__(
+        self, program: Program, sizes: FabricSizes, serial: Bits, parallel: Bits, storage: OperandStorage | None
+    ) -> None:
+        self.storage = storage
         self.program, self.sizes, self.shape = program, sizes, sizes.shape
         self.serial, self.parallel = serial, parallel
         self.last_column = -(-parallel.shape[1] // self.shape.tile) - 1
@@ -100,6 +120,8 @@ class _Encoder:
         shape = self.shape
         blocks = [self._blocks(row, column) for row in range(shape.mesh_rows) for column in range(shape.mesh_columns)]
         tiles = self._number_tiles(blocks)
+        if self.storage is not None:
+            tiles = {key: self.storage.tiles[key] for key in tiles}
         work = [self._work(cluster, blocks[cluster], tiles) for cluster in range(shape.clusters)]
         headers = self._headers(work)
         commands: list[list[int]] = []
@@ -237,8 +259,7 @@ class _Encoder:
         places = self.shape.mesh_rows if headers is None else self.shape.mesh_columns
         layout = self.sizes.command(places, serial=headers is not None)
         words: list[int] = []
-        flits: list[int] = []
-        stored: dict[tuple[int, int, int], tuple[int, int]] = {}
+        flits, stored = self._operand(SERIAL if headers is not None else PARALLEL)
         for packet in range(int(stream.first[line]), int(stream.first[line + 1])):
             kind, tile, k_tile = int(stream.kind[packet]), int(stream.row_tile[packet]), int(stream.k_tile[packet])
             if (kind, tile, k_tile) not in stored:
@@ -261,6 +282,22 @@ class _Encoder:
                 )
             words.append(pack_fields(layout, fields))
         return words, flits
+
+    def _operand(self, kind: int) -> tuple[list[int], dict[tuple[int, int, int], tuple[int, int]]]:
+        """Flits of a stored operand, and first flit and packing of its tiles; nothing where lines store their own."""
+        flits: list[int] = []
+        stored: dict[tuple[int, int, int], tuple[int, int]] = {}
+        if self.storage is None:
+            return flits, stored
+        mine = {key: at for key, at in self.storage.addresses.items() if key[0] == kind}
+        for key, address in sorted(mine.items(), key=lambda item: item[1]):
+            payload, packed = self._payload(*key)
+            if address != len(flits):
+                raise RtlError(f"tile {key} is stored at flit {address} and lies at {len(flits)}; build the index anew")
+            stored[key] = address, packed
+            flits += payload
+            self._check_flits(len(flits), 0, 0, 0)
+        return flits, stored
 
     def _check_flits(self, stored: int, packet: int, payload: int, expected: int) -> None:
         """Refuse more flits than an address reaches, and operands other than those that were lowered."""

@@ -8,7 +8,7 @@ from amaranth.lib.wiring import Component, In, Out
 from amaranth.utils import bits_for
 
 from acf.rtl.design.fabric.sizes import FabricSizes
-from acf.rtl.design.primitives.bits import delayed
+from acf.rtl.design.primitives.bits import delayed, delayed_flit
 
 
 class PacketLine(Component):
@@ -27,13 +27,13 @@ class PacketLine(Component):
     def elaborate(self, platform: object) -> Module:
         """One stage fewer before the first router: reading the flit was the first."""
         m, hop = Module(), self.sizes.shape.hop_cycles
-        flit: Any = delayed(m, self.sent, hop - 1, "hop_0")
+        flit: Any = delayed_flit(m, self.sent, hop - 1, "hop_0")
         for place in range(self.places):
             self._copy(m, getattr(self, f"copy_{place}"), flit)
             if place + 1 < self.places:
                 following = Signal(self.sizes.link(self.places - place - 1, self.serial), name=f"beyond_{place}")
                 self._pass_on(m, following, flit)
-                flit = delayed(m, following, hop, f"hop_{place + 1}")
+                flit = delayed_flit(m, following, hop, f"hop_{place + 1}")
         return m
 
     def _copy(self, m: Module, copy: Any, flit: Any) -> None:
@@ -97,7 +97,7 @@ class ResultLine(Component):
                 m.d.comb += merged.valid.eq(own | flit.valid)
                 with m.If(~own):
                     m.d.comb += [merged.column.eq(flit.column), merged.data.eq(flit.data)]
-            flit = delayed(m, merged, self.sizes.shape.hop_cycles, f"hop_{place}")
+            flit = delayed_flit(m, merged, self.sizes.shape.hop_cycles, f"hop_{place}")
         m.d.comb += self.edge.eq(flit)
         return m
 

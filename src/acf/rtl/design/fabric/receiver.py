@@ -54,5 +54,6 @@ class TileReceiver(Component):
                 m.d.comb += now.eq(sent)
             with m.If(self.valid & ~self.packed & (flit == part)):
                 m.d.comb += now.eq(seen)
-            m.d.sync += kept.eq(now)
+            with m.If(self.valid):  # without a flit nothing changes; said here, so that the clock can be gated
+                m.d.sync += kept.eq(now)
         return m

@@ -14,7 +14,7 @@ from acf.rtl.design.fabric.line import CreditLine, PacketLine, ResultLine, SumLi
 from acf.rtl.design.fabric.memory_port import memory_port
 from acf.rtl.design.fabric.results import SumCollector
 from acf.rtl.design.fabric.sizes import FabricSizes
-from acf.rtl.design.primitives.bits import all_of, any_of, delayed
+from acf.rtl.design.primitives.bits import all_of, any_of, delayed, delayed_flit
 from acf.rtl.design.primitives.shared_modules import place
 from acf.rtl.design.primitives.wires import forward
 from acf.sim.fabric.traffic import REASONS
@@ -65,6 +65,7 @@ class Fabric(Component):
             "leaves": Out(clusters),
             "sums_start": Out(shape.mesh_columns),
             "empties": Out(clusters),
+            "is_quiet": Out(1),
             "is_done": Out(1),
         }
         if counts:
@@ -100,7 +101,10 @@ class Fabric(Component):
         if self.counts:
             self._count(m, list(clusters.values()))
         done = [controller.is_done for controller in (*row_controllers, *column_controllers)]
-        m.d.comb += self.is_done.eq(all_of([*done, *(cluster.is_quiet for cluster in clusters.values())]))
+        m.d.comb += [
+            self.is_quiet.eq(all_of([cluster.is_quiet for cluster in clusters.values()])),
+            self.is_done.eq(all_of([*done, self.is_quiet])),
+        ]
         return m
 
     def _expose(self, m: Module, cluster: Cluster, index: int) -> None:
@@ -193,6 +197,7 @@ class Fabric(Component):
             line.order.last.eq(controller.sums_last),
             line.order.flit.eq(controller.sums_flit),
         ]
+        flit = data.StructLayout({"valid": 1, "sums": len(clusters[0].sums_below)})
         above: Any = None
         for row, cluster in enumerate(clusters):
             m.d.comb += [
@@ -203,13 +208,14 @@ class Fabric(Component):
                 cluster.sums_flit.eq(line.orders[row].flit),
             ]
             if above is not None:
-                m.d.comb += cluster.sums_above.eq(above)
-            above = delayed(m, cluster.sums_below, hop, f"sums_{row}_{column}")
-        valid = delayed(m, clusters[-1].sums_below_valid, hop, f"sums_valid_{column}")
+                m.d.comb += cluster.sums_above.eq(above.sums)
+            below = Signal(flit, name=f"sums_below_{row}_{column}")
+            m.d.comb += [below.valid.eq(cluster.sums_below_valid), below.sums.eq(cluster.sums_below)]
+            above = delayed_flit(m, below, hop, f"sums_{row}_{column}")
         collector = place(m, f"column_{column}_flits", SumCollector(self.sizes), "sum_collector")
         m.d.comb += [
-            collector.values_valid.eq(valid),
-            collector.values.eq(above),
+            collector.values_valid.eq(above.valid),
+            collector.values.eq(above.sums),
             self.sum_valid[column].eq(collector.valid),
             self.sum[column].eq(collector.flit),
         ]

@@ -1,7 +1,7 @@
 """Combinational helpers: priority encoding, masks, balanced reductions, wrapping counters, delays."""
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 
@@ -87,6 +87,20 @@ def delayed(m: Module, value: Value, cycles: int, name: str) -> Value:
         m.d.sync += stage.eq(value)
         value = stage
     return value
+
+
+def delayed_flit(m: Module, flit: Any, cycles: int, name: str) -> Any:
+    """``flit`` as it was ``cycles`` ago; a structure with a field ``valid``.
+
+    Only a valid flit loads the other fields, so that their clock can be gated: they keep old values beside ``valid`` 0.
+    """
+    for place in range(cycles):
+        stage: Any = Signal.like(flit, name=f"{name}_{place}", reset_less=True)
+        with m.If(flit.valid):
+            m.d.sync += stage.eq(flit)
+        m.d.sync += stage.valid.eq(flit.valid)
+        flit = stage
+    return flit
 
 
 def wrapped(number: Value, limit: int) -> Value:

@@ -9,6 +9,7 @@ from acf.rtl.design.fabric.sizes import FabricSizes
 from acf.rtl.design.primitives.shared_modules import place
 from acf.rtl.design.primitives.wires import forward
 from acf.rtl.device.device import Device
+from acf.rtl.device.walking import WalkerOption
 from acf.rtl.verify.benches.axi_memory import AxiMemory
 
 _DEVICE_PORTS = ("s_axi", "interrupt_request")
@@ -22,8 +23,8 @@ class DeviceBench(Component):
     ``writing`` are 1 for the masters whose bus moves a beat in this cycle.
     """
 
-    def __init__(self, sizes: FabricSizes, axi: AxiSpec, beats: int) -> None:
-        self._device = Device(sizes, axi)
+    def __init__(self, sizes: FabricSizes, axi: AxiSpec, beats: int, walker: WalkerOption | None = None) -> None:
+        self._device = Device(sizes, axi, walker)
         self._memories = [AxiMemory(axi, beats) for _ in range(axi.masters)]
         device, memory = self._device.signature.members, self._memories[0].signature.members
         super().__init__(

@@ -10,10 +10,13 @@ from acf.errors import RtlError
 from acf.rtl.design.axi.spec import AxiSpec
 from acf.rtl.design.fabric.encoding import EncodedProgram
 from acf.rtl.design.fabric.sizes import FabricSizes
+from acf.rtl.design.index.indexed_program import IndexedProgram
 from acf.rtl.device.host.bench import DeviceBench
 from acf.rtl.device.host.bus_profile import BusProfile
+from acf.rtl.device.host.descriptor_image import lay_out_indexed
 from acf.rtl.device.host.image import MemoryImage, lay_out, read_output
 from acf.rtl.device.registers import ERRORS, REGISTERS
+from acf.rtl.device.walking import WalkerOption
 from acf.rtl.tools.port_arrays import Words
 from acf.rtl.tools.simulation import Simulation
 from acf.rtl.verify.lockstep.fabric_simulation import cluster_blocks
@@ -73,10 +76,16 @@ class DeviceSimulation:
 
     @classmethod
     def of(
-        cls, sizes: FabricSizes, axi: AxiSpec, beats: int, latency_cycles: int = 50, backend: str = "auto"
+        cls,
+        sizes: FabricSizes,
+        axi: AxiSpec,
+        beats: int,
+        latency_cycles: int = 50,
+        backend: str = "auto",
+        walker: WalkerOption | None = None,
     ) -> "DeviceSimulation":
-        """Build the device for a backend of `Simulation`."""
-        bench = DeviceBench(sizes, axi, beats)
+        """Build the device for a backend of `Simulation`; with ``walker`` it also runs products from a descriptor."""
+        bench = DeviceBench(sizes, axi, beats, walker)
         simulation = Simulation(bench, backend, "-O0", cluster_blocks(sizes.shape))
         return cls(sizes, axi, beats, simulation, latency_cycles)
 
@@ -85,6 +94,11 @@ class DeviceSimulation:
         encoded = product.encode(self.sizes)
         self.simulation.restart()
         return self.run_image(lay_out(encoded, self.axi, channel_bytes=self.channel_bytes), encoded, most_cycles)
+
+    def run_indexed(self, indexed: IndexedProgram, most_cycles: int = 10_000_000) -> DeviceRun:
+        """Run a product from its descriptor; the device makes the commands."""
+        self.simulation.restart()
+        return self.run_image(lay_out_indexed(indexed, self.axi), indexed.encoded, most_cycles)
 
     @property
     def channel_bytes(self) -> int:

@@ -77,13 +77,21 @@ def _areas(spec: AdaptiveFabric, fabric: AreaReport, mac: AreaReport, node_nm: i
     simulated = spec.area_mm2
     return (
         cost("multiply-accumulate unit", mac.gate_equivalents, MAC_65NM_MM2.value),
-        cost("logic of an SCU, its share of the cluster", clusters / spec.scus, simulated["mac"] / spec.scus),
+        cost(
+            "logic of an SCU, its share of the cluster",
+            clusters / spec.scus,
+            (simulated["mac"] + simulated.get("control", 0.0)) / spec.scus,
+        ),
         cost(
             "lines and controllers, a cluster's share",
             (fabric.gate_equivalents - clusters) / spec.clusters,
             simulated["mesh"] / spec.clusters,
         ),
-        cost("logic of the fabric", fabric.gate_equivalents, simulated["mac"] + simulated["mesh"]),
+        cost(
+            "logic of the fabric",
+            fabric.gate_equivalents,
+            simulated["mac"] + simulated["mesh"] + simulated.get("control", 0.0),
+        ),
     )
 
 

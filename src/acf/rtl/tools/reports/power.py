@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from acf.errors import RtlError
 from acf.rtl.design.primitives.ports import ports_of
-from acf.rtl.tools.gate_mapping import MEMORY_CELL, gate_commands, memory_bits
+from acf.rtl.tools.gate_mapping import CLOCK_GATE, MEMORY_CELL, gate_commands, memory_bits
 from acf.rtl.tools.hierarchy import split_modules
 from acf.rtl.tools.liberty import Liberty
 from acf.rtl.tools.port_arrays import Words
@@ -33,7 +33,8 @@ class PowerReport:
 
     Energy per cycle is half of it times the square of the voltage. Loads are input pins of gates alone: wires, clock
     tree, leakage, memories of more than a few words and what cells burn inside are not in it, so compare such figures
-    with each other and with nothing else. ``modules`` adds up all instances of a module, its own gates alone.
+    with each other and with nothing else. ``modules`` adds up all instances of a module, its own gates alone;
+    ``clocks`` is the part of it on nets that clock a register, gated or not.
     """
 
     name: str
@@ -42,6 +43,7 @@ class PowerReport:
     clock_per_cycle: float
     instances: dict[str, float]
     modules: dict[str, float]
+    clocks: dict[str, float]
     unit: str
 
     def to_dict(self) -> dict[str, Any]:
@@ -52,14 +54,20 @@ class PowerReport:
 class GateSimulation(Simulation):
     """A component as gates in simulation, reset first; runs that name the input ``recorded``, or all, count toggles.
 
-    ``optimise`` is the C++ compiler's: gates of a fabric take minutes with more than "-O0".
+    ``optimise`` is the C++ compiler's: gates of a fabric take minutes with more than "-O0". ``clock_gating``: as for
+    `acf.rtl.tools.gate_mapping.gate_commands`.
     """
 
     def __init__(
-        self, component: Any, liberty: Liberty | None = None, recorded: str | None = None, optimise: str = "-O1"
+        self,
+        component: Any,
+        liberty: Liberty | None = None,
+        recorded: str | None = None,
+        optimise: str = "-O1",
+        clock_gating: bool = False,
     ) -> None:
         rtlil = to_rtlil(component, "top")
-        files = _gates(rtlil, liberty)
+        files = _gates(rtlil, liberty, clock_gating)
         self.ports = ports_of(component)
         self.inputs = [port for port in self.ports if port.is_input]
         self.outputs = [port for port in self.ports if not port.is_input]
@@ -86,10 +94,15 @@ class GateSimulation(Simulation):
 
 
 def measure_power(
-    component: Any, name: str, inputs: Mapping[str, ArrayLike], cycles: int, liberty: Liberty | None = None
+    component: Any,
+    name: str,
+    inputs: Mapping[str, ArrayLike],
+    cycles: int,
+    liberty: Liberty | None = None,
+    clock_gating: bool = False,
 ) -> PowerReport:
     """Map to gates, run ``inputs`` (as for `Simulation.run`) on them, and weigh every toggle."""
-    simulation = GateSimulation(component, liberty)
+    simulation = GateSimulation(component, liberty, clock_gating=clock_gating)
     simulation.run(inputs, cycles)
     return weigh_toggles(simulation, name, liberty)
 
@@ -102,8 +115,8 @@ def weigh_toggles(simulation: GateSimulation, name: str, liberty: Liberty | None
     }
     loads = {module: _loads(modules[module], modules, liberty) for module in set(paths.values())}
     own: dict[str, float] = {}
-    of_module = dict.fromkeys(sorted(loads), 0.0)
-    clock = 0.0
+    clock_nets = {module: _clock_nets(modules[module], liberty) for module in loads}
+    of_module, of_clock = dict.fromkeys(sorted(loads), 0.0), dict.fromkeys(sorted(loads), 0.0)
     for path, module in paths.items():
         found = toggles.get(path, {})
         switched = {}
@@ -116,10 +129,14 @@ def weigh_toggles(simulation: GateSimulation, name: str, liberty: Liberty | None
             switched[name_there] = load * found[name_there] / cycles
         own[path.replace(below, name, 1)] = sum(switched.values())
         of_module[module] += sum(switched.values())
-        clock += switched.get("clk", 0.0)
+        of_clock[module] += sum(value for net, value in switched.items() if net in clock_nets[module])
     unit = "capacitance unit of the liberty file" if liberty else "gate inputs"
-    named = {module.replace(paths[below], name, 1): value for module, value in of_module.items()}
-    return PowerReport(name, cycles, sum(own.values()), clock, own, named, unit)
+
+    def named(values: dict[str, float]) -> dict[str, float]:
+        return {module.replace(paths[below], name, 1): value for module, value in values.items()}
+
+    clock = sum(of_clock.values())
+    return PowerReport(name, cycles, sum(own.values()), clock, own, named(of_module), named(of_clock), unit)
 
 
 _IN_PLACE_OF_CELLS = (
@@ -130,18 +147,18 @@ _IN_PLACE_OF_CELLS = (
 """What a cell of the library does, written where the cell was; modules stay."""
 
 
-def _gates(rtlil: str, liberty: Liberty | None) -> Mapping[str, str]:
+def _gates(rtlil: str, liberty: Liberty | None, clock_gating: bool) -> Mapping[str, str]:
     """The mapped netlist as JSON, and as Verilog together with what its cells do."""
     memories = [(name, memory) for name, text in split_modules(rtlil).items() for memory in memory_bits(text)]
     commands = [
-        *gate_commands("top", memories, liberty),
+        *gate_commands("top", memories, liberty, clock_gating),
         "rename -hide w:*",  # names that the simulation keeps as they are: ports' own, and a number for every other net
         "rename -enumerate -pattern net_%",
         "write_json gates.json",
         *(_IN_PLACE_OF_CELLS if liberty else []),
         "write_verilog -noattr gates.v",
     ]
-    inputs = {"top.il": rtlil} | ({"cells.lib": liberty.text} if liberty else {})
+    inputs = {"top.il": rtlil, "clock_gate.v": CLOCK_GATE} | ({"cells.lib": liberty.text} if liberty else {})
     return run_yosys(commands, inputs, ["gates.json", "gates.v"]).files
 
 
@@ -197,12 +214,40 @@ def _loads(
         for pin, bit in _input_bits(cell, liberty):
             load = 1.0 if liberty is None else liberty.cells[cell["type"]].pins[pin].capacitance
             loads[bit] = loads.get(bit, 0.0) + load
+    names = _names(module)
+    return {tuple(names[bit]): load for bit, load in loads.items() if bit in names}
+
+
+def _names(module: Mapping[str, Any]) -> dict[int, list[str]]:
+    """All names of every net of a module."""
     names: dict[int, list[str]] = {}
     for net, facts in module["netnames"].items():
         for place, bit in enumerate(facts["bits"]):
             if isinstance(bit, int):
                 names.setdefault(bit, []).append(net if len(facts["bits"]) == 1 else f"{net}[{place}]")
-    return {tuple(names[bit]): load for bit, load in loads.items() if bit in names}
+    return names
+
+
+def _clock_nets(module: Mapping[str, Any], liberty: Liberty | None) -> set[str]:
+    """Names of the nets that clock a flip-flop or a latch of one module, and of the clock itself."""
+    names = _names(module)
+    clocked = {name for cell in module["cells"].values() for bit in _clock_bits(cell, liberty) for name in names[bit]}
+    return clocked | {"clk"}
+
+
+def _clock_bits(cell: Mapping[str, Any], liberty: Liberty | None) -> Iterator[int]:
+    """Nets at the clock pin of one cell, if it has one."""
+    for pin, bits in cell["connections"].items():
+        if liberty is None:
+            is_clock = any(kind in cell["type"] and pin == clock for kind, clock in _CLOCK_PINS.items())
+        else:
+            is_clock = cell["type"] in liberty.cells and liberty.cells[cell["type"]].pins[pin].is_clock
+        if is_clock:
+            yield from (bit for bit in bits if isinstance(bit, int))
+
+
+_CLOCK_PINS = {"DFF": "C", "DLATCH": "E"}
+"""Part of the type, and clock pin, of Yosys' own registers."""
 
 
 def _input_bits(cell: Mapping[str, Any], liberty: Liberty | None) -> Iterator[tuple[str, int]]:

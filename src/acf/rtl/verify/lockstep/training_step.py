@@ -56,7 +56,7 @@ def training_step(
     generator = torch.Generator().manual_seed(seed)
     torch.manual_seed(seed)
     model = torch.nn.Sequential(torch.nn.Linear(inputs, outputs, bias=False))
-    sparsify_(model, BlockSparsity(sparsity=sparsity, block=block))
+    sparsify_(model, BlockSparsity(sparsity=sparsity, block=block, rescale=False))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     topology = attach(model, optimizer, BlockDST(total_steps=100, every=2, fraction=0.5))
     target = torch.randn(tokens, outputs, generator=generator)

@@ -1,0 +1,233 @@
+"""Figures of the pages, bound to the records that they come from.
+
+A comment above a table says which record makes it. `tests/docs/test_figures.py` compares them cell by cell, and
+``python docs/figures/bound.py`` writes the tables of all pages again from their records.
+
+    <!-- table: fabric.json
+    rows: [row for row in record if row.network == "resnet50"]
+    machine: {machine}
+    U: {utilization:.1%}
+    -->
+
+Every line but ``rows`` names a column by its title and gives the text of a cell, as in an f-string: the fields of the
+row are names in it, and ``row`` is the row itself. The second column of a title is ``title#2``. A comment anywhere in a
+page binds a text of that page, which must occur in it as written:
+
+    <!-- figure: kernels-h200.json {max(row.ratio for row in conv):.1f}x as fast as cuDNN -->
+
+In both, ``record`` is the whole record, and the fields of a record that is an object are names. ``one(rows, **fields)``
+is the only row with these fields; ``each(rows, "checks")`` lists the rows of a nested list beside the fields around it;
+``largest(lost)`` names the largest shares; ``ablation(record[0], 0.9)`` lists the rows of an ablation, each measure as
+`acf report` writes it.
+Paths are relative to ``docs/results``.
+"""
+
+import json
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean, stdev
+from types import SimpleNamespace
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "docs" / "results"
+PAGES = (ROOT / "README.md", ROOT / "docs" / "status.md", *sorted(RESULTS.glob("*.md")))
+
+COMMENT = re.compile(r"<!-- (table|figure): (\S+\.json)\s+(.*?)\s*-->", re.DOTALL)
+TABLE = re.compile(r"(?:^\|.*\|[ ]*$\n?)+", re.MULTILINE)
+FIGURE = re.compile(r"(?<![\w.,-])[-+]?(?:\d[\d,]*\.\d+(?![\d.]*\.)|\d[\d,]*(?=x\b))")
+"""What counts as a figure: a number with a decimal point, or a ratio such as 4x. Whole numbers are conditions."""
+VERSION = re.compile(r"\b(?:torch|triton|Python|CUDA|Linux|version)\s+\d[\w.+]*")
+
+
+@dataclass(frozen=True)
+class Binding:
+    """A comment of a page: what it binds ("table" or "figure"), the record, the text after it, and where it ends."""
+
+    kind: str
+    record: str
+    text: str
+    end: int
+
+
+def bindings_of(page: str) -> list[Binding]:
+    """All bindings of a page, in order."""
+    return [Binding(each[1], each[2], each[3], each.end()) for each in COMMENT.finditer(page)]
+
+
+def names_of(record: str) -> dict[str, Any]:
+    """The names that templates of this record may use."""
+    path = RESULTS / record
+    if not path.exists():
+        raise LookupError(f"record {record} is missing; make it again, or take the binding out")
+    loaded = json.loads(path.read_text(encoding="utf-8"), object_hook=lambda fields: SimpleNamespace(**fields))
+    helpers = {function.__name__: function for function in (one, each, largest, ablation, fmean, stdev)}
+    return helpers | {"record": loaded} | (vars(loaded) if isinstance(loaded, SimpleNamespace) else {})
+
+
+def one(rows: list[SimpleNamespace], **fields: Any) -> SimpleNamespace:
+    """The only row that has these values."""
+    found = [row for row in rows if all(getattr(row, name, None) == value for name, value in fields.items())]
+    if len(found) != 1:
+        raise LookupError(f"{len(found)} rows have {fields}; exactly one must")
+    return found[0]
+
+
+def each(rows: list[SimpleNamespace], inner: str) -> list[SimpleNamespace]:
+    """Every row of the nested list ``inner``, with the fields of the row around it."""
+    return [SimpleNamespace(**(vars(row) | vars(nested))) for row in rows for nested in getattr(row, inner)]
+
+
+def largest(shares: SimpleNamespace, count: int = 3, least: float = 0.003) -> str:
+    """The largest ``shares`` by name, in per cent, down to ``least``."""
+    ordered = sorted(vars(shares).items(), key=lambda item: -item[1])
+    return ", ".join(f"{name} {share:.1%}" for name, share in ordered[:count] if share >= least)
+
+
+def ablation(record: SimpleNamespace, sparsity: float) -> list[SimpleNamespace]:
+    """The rows of an ablation at one sparsity: series, value, and the text of every measure by its name."""
+    from acf.metrics import AblationRecord
+    from acf.metrics.ablation import written_spread
+
+    read = AblationRecord.from_dict(json.loads(json.dumps(record, default=vars)))
+    return [
+        SimpleNamespace(
+            series=row.series,
+            value=row.value,
+            **{name: written_spread(name, row.spreads.get(name)) for name in read.measures},
+        )
+        for row in read.rows
+        if row.sparsity == sparsity
+    ]
+
+
+def fill(template: str, names: dict[str, Any]) -> str:
+    """``template`` with its expressions replaced by their values."""
+    return str(eval("f" + repr(template), dict(names)))
+
+
+def cells_of(line: str) -> list[str]:
+    """The cells of a table's line."""
+    return [cell.strip() for cell in line.strip()[1:-1].split("|")]
+
+
+def titles_of(line: str) -> list[str]:
+    """The titles of a table's columns; the second of a name gets "#2", and so on."""
+    cells = cells_of(line)
+    counts = [cells[: place + 1].count(cell) for place, cell in enumerate(cells)]
+    return [cell if count == 1 else f"{cell}#{count}" for cell, count in zip(cells, counts, strict=True)]
+
+
+def bound_table(page: str, binding: Binding) -> tuple[re.Match[str], list[list[str]]]:
+    """The table after a binding, and its cells as the record has them; unbound columns as they stand."""
+    table = TABLE.search(page, binding.end)
+    if table is None or page[binding.end : table.start()].strip():
+        raise LookupError(f"no table follows the binding to {binding.record}")
+    names = names_of(binding.record)
+    first, _, *body = table[0].splitlines()
+    head, lines = titles_of(first), [cells_of(line) for line in body]
+    columns = templates_of(binding, head)
+    rows = [_named(row) for row in eval(columns.pop("rows"), dict(names))]
+    old = [*lines, *[[""] * len(head)] * (len(rows) - len(lines))][: len(rows)]
+    return table, [
+        [
+            fill(columns[title], names | row) if title in columns else cell
+            for title, cell in zip(head, cells, strict=True)
+        ]
+        for row, cells in zip(rows, old, strict=True)
+    ]
+
+
+def templates_of(binding: Binding, head: list[str]) -> dict[str, str]:
+    """The templates of a table's binding by title, and under "rows" the expression that lists its rows."""
+    known = sorted(["rows", *head], key=len, reverse=True)  # a title may begin with another and hold a colon
+    templates = {"rows": "record"}
+    for line in filter(None, map(str.strip, binding.text.splitlines())):
+        title = next((title for title in known if line.startswith(f"{title}: ")), None)
+        if title is None:
+            raise LookupError(f"the table bound to {binding.record} has no column for {line!r}")
+        templates[title] = line.removeprefix(f"{title}: ")
+    return templates
+
+
+def _named(row: Any) -> dict[str, Any]:
+    return {"row": row} | (vars(row) if isinstance(row, SimpleNamespace) else {})
+
+
+def written(page: str) -> str:
+    """The page with every bound table as its record has it."""
+    for binding in reversed([each for each in bindings_of(page) if each.kind == "table"]):
+        table, cells = bound_table(page, binding)
+        head, shown = table[0].splitlines()[:2], table[0].splitlines()[2:]
+        if [cells_of(line) for line in shown] == cells:
+            continue
+        body = [f"| {' | '.join(row)} |".replace("|  |", "| |") for row in cells]
+        end = "\n" if table[0].endswith("\n") else ""
+        page = page[: table.start()] + "\n".join([*head, *body]) + end + page[table.end() :]
+    return page
+
+
+def wrong_figures(page: str) -> Iterator[str]:
+    """What a page says otherwise than its records, one line each."""
+    for binding in bindings_of(page):
+        if binding.kind == "figure":
+            text = fill(" ".join(binding.text.split()), names_of(binding.record))
+            if text not in " ".join(page.split()):
+                yield f"{binding.record} says {text!r}, the page does not"
+            continue
+        table, cells = bound_table(page, binding)
+        shown = [cells_of(line) for line in table[0].splitlines()[2:]]
+        if len(shown) != len(cells):
+            yield f"{binding.record} has {len(cells)} rows, the table {len(shown)}"
+        pairs = (pair for both in zip(shown, cells, strict=False) for pair in zip(*both, strict=True))
+        yield from (f"{binding.record} says {new!r}, the page {old!r}" for old, new in pairs if old != new)
+
+
+def without_bound(page: str) -> str:
+    """The page without comments, code, versions, links' targets, and all text that is bound."""
+    flat = page
+    for binding in reversed([each for each in bindings_of(page) if each.kind == "table"]):
+        table, _ = bound_table(page, binding)
+        first, _, *body = table[0].splitlines()
+        titles = templates_of(binding, titles_of(first))
+        rows = [zip(titles_of(first), cells_of(line), strict=True) for line in body]
+        kept = [" | ".join(cell for title, cell in row if title not in titles) for row in rows]
+        flat = flat[: table.start()] + "\n".join(kept) + "\n" + flat[table.end() :]
+    flat = re.sub(r"```.*?```", "", COMMENT.sub("", flat), flags=re.DOTALL)
+    flat = VERSION.sub("", flat)
+    flat = re.sub(r"`[^`]*`|\]\([^)]*\)|<!--.*?-->", "", flat, flags=re.DOTALL)
+    for binding in bindings_of(page):
+        if binding.kind == "figure":
+            text = fill(" ".join(binding.text.split()), names_of(binding.record))
+            bound = r"\s+".join(re.escape(word) for word in re.sub(r"`[^`]*`|\]\([^)]*\)", "", text).split())
+            flat = re.sub(bound, "", flat)
+    return flat
+
+
+def unbound_figures(page: str) -> dict[str, int]:
+    """How many figures of every section have no record, by the section's heading."""
+    counts: dict[str, int] = {}
+    heading = ""
+    for line in without_bound(page).splitlines():
+        if line.startswith("#"):
+            heading = line.strip("# ")
+        elif found := len(FIGURE.findall(line)):
+            counts[heading] = counts.get(heading, 0) + found
+    return counts
+
+
+if __name__ == "__main__":
+    failed = False
+    for path in PAGES:
+        before = path.read_text(encoding="utf-8")
+        after = written(before)
+        if after != before:
+            path.write_text(after, encoding="utf-8")
+            print(f"{path.relative_to(ROOT)}: tables written again")
+        for wrong in wrong_figures(after):
+            print(f"{path.relative_to(ROOT)}: {wrong}")
+            failed = True
+    sys.exit(failed)

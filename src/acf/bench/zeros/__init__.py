@@ -1,0 +1,1 @@
+"""Shares of zeros, measured layer by layer in captured steps of trained networks."""

@@ -1,0 +1,36 @@
+"""The record of measured zeros: one JSON file for several networks, each with the command that made it."""
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from acf.bench.provenance import provenance
+from acf.bench.zeros.measure import MeasuredZeros, ZerosSpec
+from acf.errors import DataError
+from acf.files import write_whole
+
+
+def zeros_record(spec: ZerosSpec, measured: Sequence[MeasuredZeros]) -> dict[str, Any]:
+    """The record of one network, under its name."""
+    return {spec.model: provenance() | {"spec": asdict(spec), "variants": [each.to_dict() for each in measured]}}
+
+
+def add_to_record(path: Path, record: dict[str, Any]) -> dict[str, Any]:
+    """Write ``record`` to ``path`` beside the networks that the file has already, and return all of them."""
+    before: dict[str, Any] = {}
+    if path.exists():
+        try:
+            before = json.loads(path.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise DataError(f"{path} is no JSON ({error}); name a record of `acf bench zeros`, or a new file") from None
+    merged = dict(sorted((before | record).items()))
+    write_whole(path, (_compact(json.dumps(merged, indent=1)) + "\n").encode())
+    return merged
+
+
+def _compact(text: str) -> str:
+    """``text`` with every mean and its deviation on one line."""
+    return re.sub(r"\{\s+(\"mean\": [^,]+),\s+(\"deviation\": \S+)\s+\}", r"{\1, \2}", text)

@@ -1,0 +1,144 @@
+"""Energy and area of control logic and clock, from our own synthesis: the published tables have none of the fabric's.
+
+Cells of a 180 nm library before layout, brought to 65 nm by two rules of thumb: area with the square of the node,
+energy with the node (capacitance) and the square of the supply. `docs/results/energy.md` has commands and record.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from acf.cost.figures import MAC_65NM_PJ, Figure
+from acf.cost.mesh import MESH_FIGURES
+from acf.cost.technology import logic_area_scale
+
+_RECORD = "own synthesis, docs/results/energy-synthesis.json: Yosys 0.70, osu018_stdcells.lib (180 nm, 1.8 V)"
+
+SYNTHESIS_FIGURES: dict[str, Figure] = {
+    "node_nm": Figure(180.0, "nm", _RECORD),
+    "supply_v": Figure(1.8, "V", _RECORD),
+    "gate_um2": Figure(24.0, "um2", _RECORD + "; NAND2X1, one gate equivalent"),
+    "clock_pin_pf": Figure(0.0279235, "pF", _RECORD + "; pin CLK of DFFPOSX1"),
+    "gate_input_pf": Figure(
+        0.0215, "pF", "docs/rtl.md, acf-1 at 50 % zeros: 56.7 pF switch in a cycle besides the clock, 2,633 gate inputs"
+    ),
+    "mac_pj": Figure(7.3, "pJ at 65 nm", _RECORD + "; acf rtl costs: multiply-accumulate unit, a cycle without zeros"),
+    "clock_tree_share": Figure(
+        0.5, "of the pins", "assumption: wires and buffers of the clock tree, over the pins of the registers they drive"
+    ),
+}
+"""What control energy is derived from."""
+
+CONTROL_ENERGY = ("synthesised", "calibrated", "none")
+"""synthesised: as our library gives it at 65 nm; calibrated: times the published MAC over our own MAC, because the same
+flow makes a MAC 2.5 times the published one; none: control is not charged."""
+
+
+@dataclass(frozen=True)
+class ControlUnit:
+    """Control logic of one unit, its memories, multipliers and adders not counted.
+
+    ``gate_equivalents``: area. ``clock_pins``: registers; all are clocked in every cycle without clock gating.
+    ``gated_flip_flops``: those with an enable; with clock gating they are clocked in the share ``loaded`` of the
+    cycles. ``switched``: other gate inputs that switch in a cycle of work.
+    """
+
+    gate_equivalents: float
+    clock_pins: float
+    gated_flip_flops: float
+    loaded: float
+    switched: float
+    source: str
+
+    @property
+    def clocked_pins(self) -> float:
+        """Registers that are clocked in a cycle with clock gating."""
+        return self.clock_pins - self.gated_flip_flops * (1 - self.loaded)
+
+    def clock_pj(self, gated: bool) -> float:
+        """Picojoules of the clock in one cycle at 65 nm, with its share of the clock tree."""
+        pins = self.clocked_pins if gated else self.clock_pins
+        tree = 1 + SYNTHESIS_FIGURES["clock_tree_share"].value
+        return pins * tree * _scaled_pj(2 * SYNTHESIS_FIGURES["clock_pin_pf"].value)
+
+    @property
+    def switching_pj(self) -> float:
+        """Picojoules of everything else in one cycle of work at 65 nm."""
+        return self.switched * _scaled_pj(SYNTHESIS_FIGURES["gate_input_pf"].value)
+
+    @property
+    def area_mm2(self) -> float:
+        """Square millimetres at 65 nm."""
+        return gates_mm2(self.gate_equivalents)
+
+
+def gates_mm2(gate_equivalents: float) -> float:
+    """Square millimetres of so many gate equivalents at 65 nm."""
+    scale = logic_area_scale(65) / logic_area_scale(int(SYNTHESIS_FIGURES["node_nm"].value))
+    return gate_equivalents * SYNTHESIS_FIGURES["gate_um2"].value * 1e-6 * scale
+
+
+def _scaled_pj(picofarads: float) -> float:
+    """Energy of switched capacitance at 180 nm, half of it times the supply squared, brought to 65 nm."""
+    supply = SYNTHESIS_FIGURES["supply_v"].value
+    at_library = picofarads * supply**2 / 2
+    return at_library * 65 / SYNTHESIS_FIGURES["node_nm"].value * (MESH_FIGURES["supply_65nm_v"].value / supply) ** 2
+
+
+HELD_SUM_GATES = 34 * 6.0
+"""Gate equivalents of a register that holds one sum of 34 bits: an assumption, a flip-flop (4) and its share of the
+multiplexer that reads it (2) per bit."""
+
+_NARROW = _RECORD + ", acf rtl area --config acf-512 --clock-gating"
+_WIDE = (
+    _RECORD + ", acf rtl area --config acf-512-lanes4 and acf-512-wide --clock-gating: a line through 4 and 16 lanes"
+)
+_UNIT = _RECORD + ", acf rtl area UNIT --clock-gating"
+
+SCU_LOADED = Figure(
+    0.375,
+    "of the cycles",
+    _RECORD + ": acf rtl power on one SCU of four lanes clocks 500 of 1,030 registers in a cycle, without those of "
+    "products (the MAC's own) and three quarters of the row buffer (a port of four SCUs fills it in one of four)",
+).value
+"""Share of cycles in which an SCU's registers with an enable are loaded."""
+
+OTHERS_LOADED = 0.25
+"""The same for controllers and clusters: an assumption; the measured runs load fewer."""
+
+CONTROL_UNITS: dict[str, ControlUnit] = {
+    # datapath without multipliers, adders and the registers of their products; walker; counters
+    "scu": ControlUnit(8_203.0, 1_133.0, 895.0, SCU_LOADED, 674.0, _NARROW),
+    # the same where only zeros of the serial operand are skipped, without what grows with the lanes
+    "scu-serial": ControlUnit(5_549.0, 850.0, 800.0, SCU_LOADED, 600.0, _WIDE),
+    "lane-serial": ControlUnit(745.0, 46.3, 3.2, SCU_LOADED, 101.0, _WIDE),
+    "port": ControlUnit(14_190.0, 671.0, 0.0, 0.0, 700.0, _NARROW),
+    "port-serial": ControlUnit(20_213.0, 654.0, 0.0, 0.0, 700.0, _WIDE),
+    # receivers, results, credits, and the adders of a column's sums
+    "cluster": ControlUnit(26_381.0, 1_211.0, 919.0, OTHERS_LOADED, 322.0, _NARROW),
+    # lines: their area and the flits that pass are charged as mesh, so only registers that no flit loads count here
+    "router": ControlUnit(0.0, 2_632.0, 2_487.0, 0.0, 0.0, _NARROW),
+    "row controller": ControlUnit(5_744.0, 755.0, 511.0, OTHERS_LOADED, 0.0, _NARROW),
+    "column controller": ControlUnit(3_436.0, 321.0, 95.0, OTHERS_LOADED, 0.0, _NARROW),
+    # fetcher, collectors, writer and registers of the device, one line's share
+    "device": ControlUnit(9_628.0, 1_399.0, 1_238.0, OTHERS_LOADED, 0.0, _NARROW),
+    "index walker": ControlUnit(1_376.0, 98.0, 88.0, OTHERS_LOADED, 0.0, _UNIT + ": block-walker"),
+    # used at topology updates alone, stopped else
+    "prefix sum": ControlUnit(2_364.0, 218.0, 216.0, 0.0, 0.0, _UNIT + ": prefix-sum"),
+    "route planner": ControlUnit(2_010.0, 223.0, 202.0, 0.0, 0.0, _UNIT + ": route-planner"),
+    "sorter": ControlUnit(439.0, 46.0, 40.0, 0.0, 0.0, _UNIT + ": sorter"),
+}
+"""Control of the fabric by unit. A vector unit has no entry: its model charges its own."""
+
+
+def charge_scale(control_energy: str) -> float:
+    """What a synthesised energy is multiplied by under a choice of `CONTROL_ENERGY`.
+
+    >>> charge_scale("none")
+    0.0
+    """
+    scales: Mapping[str, float] = {
+        "synthesised": 1.0,
+        "calibrated": MAC_65NM_PJ.value / SYNTHESIS_FIGURES["mac_pj"].value,
+        "none": 0.0,
+    }
+    return scales[control_energy]

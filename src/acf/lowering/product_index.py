@@ -1,0 +1,331 @@
+"""A product's index in memory: what a controller walks, as 32-bit words. The descriptor says where each part begins.
+
+| part | words | content |
+|---|---|---|
+| offsets | k_tiles + 1 | first place of every k_tile among the blocks in order of k_tiles |
+| slots | blocks, none if direct | slot of every place, where blocks are stored by output column (block-CSC walk) |
+| entries | blocks | by slot: output column (bits 15:0), size byte (bits 23:16) |
+| owners | column tiles | mesh column (7:0), place in its bank (15:8), round (31:16; 0xffff: empty); absent if planned |
+| orders | column rounds x (1 + k_tiles) | how many k_tiles are sent, then all in the order of sending |
+| batches | row rounds x k_tiles x parts x (2 + row tiles / 4) | first flit; counts; sizes of row tiles, 4 a word |
+| mask | row tiles x column tiles / 32 | output tiles that are kept; absent if all are |
+
+Counts of a batch are its row tiles (bits 7:0) and the last of them with data, from 1 (15:8). A size byte is a tile's
+flits (bits 6:0) and whether it is packed (bit 7); 0: the tile holds no non-zero. Tiles of the stationary operand lie in
+order of slots, those of the streamed one in order of batches, so a prefix sum over sizes gives addresses.
+
+Split-K has output tiles (row and column, then mesh column and place) and the first output of every round in place of
+owners and orders, and for every k_tile one batch of all row tiles.
+"""
+
+from collections.abc import Mapping as Table
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from acf.errors import ArchitectureError
+from acf.lowering.descriptor import DESCRIPTOR_BYTES, WORD_BYTES, ProductDescriptor
+from acf.lowering.fabric_shape import VALUE_BYTES, FabricShape
+from acf.lowering.mapping import Mapping
+from acf.lowering.output_stationary import OutputStationaryMapping
+from acf.lowering.output_stationary_packets import deal_rows
+from acf.lowering.split_k import SplitKMapping
+from acf.lowering.tiled_product import TiledProduct
+
+Words = NDArray[np.uint32]
+Sizes = NDArray[np.int64]
+"""Size bytes of tiles."""
+
+EMPTY_ROUND = 0xFFFF
+PACKED = 0x80
+SIZES_PER_WORD = 4
+
+
+@dataclass(frozen=True, eq=False)
+class ProductIndex:
+    """A product for a controller: its descriptor, the index as 32-bit words, and where the tiles' flits lie.
+
+    ``serial_address`` by (serial tile, k_tile) and ``parallel_address`` by (output column, k_tile): the first flit of
+    every tile that is stored, counted from the start of its operand.
+    """
+
+    descriptor: ProductDescriptor
+    words: Words
+    serial_address: Table[tuple[int, int], int]
+    parallel_address: Table[tuple[int, int], int]
+
+    @property
+    def index_bytes(self) -> int:
+        """Bytes of the index."""
+        return int(self.words.size) * WORD_BYTES
+
+    @property
+    def host_bytes(self) -> int:
+        """Bytes that the host sends for every run of the product."""
+        return DESCRIPTOR_BYTES
+
+    def memory(self) -> Words:
+        """Descriptor and index as a controller reads them, one after the other."""
+        return np.concatenate((np.array(self.descriptor.words(), dtype=np.uint32), self.words))
+
+
+def size_bytes(nonzeros: NDArray[np.int64], shape: FabricShape) -> Sizes:
+    """The size byte of tiles with so many non-zeros."""
+    if shape.tile_format != "bitmap":
+        raise ArchitectureError(f"an index of tiles in {shape.tile_format} form is not defined; use bitmap")
+    whole, bitmap = VALUE_BYTES * shape.tile**2, shape.tile**2 // 8
+    packed = VALUE_BYTES * nonzeros + bitmap <= whole
+    flits = -(-np.where(packed, VALUE_BYTES * nonzeros + bitmap, whole) // shape.link_bytes)
+    if int(flits.max(initial=0)) >= PACKED:
+        raise ArchitectureError(
+            f"a tile of {int(flits.max())} flits exceeds the {PACKED - 1} of a size byte; use wider links"
+        )
+    sizes: Sizes = np.where(nonzeros > 0, flits + PACKED * packed, 0)
+    return sizes
+
+
+def flits_of(size: Sizes | int) -> Sizes | int:
+    """The flits that a size byte tells."""
+    return size & (PACKED - 1)
+
+
+def build_index(
+    product: TiledProduct, mapping: Mapping, shape: FabricShape, direct: bool = False, policy: str = "stored"
+) -> ProductIndex:
+    """Descriptor and index of ``product`` under ``mapping``.
+
+    ``direct``: the stationary operand is stored by k_tile, as weights are for input gradients; else by output column.
+    ``policy``: who owns an output column, one of `acf.lowering.descriptor.POLICIES`; only output-stationary products
+    over the whole mesh can be planned by the controller.
+    """
+    if isinstance(mapping, SplitKMapping):
+        return _SplitKBuilder(product, shape, direct).build(mapping)
+    return _OutputStationaryBuilder(product, shape, direct).build(mapping, policy)
+
+
+class _Builder:
+    """The parts that both mappings share, appended one after the other."""
+
+    def __init__(self, product: TiledProduct, shape: FabricShape, direct: bool) -> None:
+        self.product, self.shape, self.direct = product, shape, direct
+        self.parts: list[NDArray[np.int64]] = []
+        self.starts: dict[str, int] = {}
+        self.used = 0
+
+    def append(self, name: str, words: NDArray[np.int64]) -> None:
+        self.starts[name] = self.used
+        self.parts.append(words.reshape(-1))
+        self.used += words.size
+
+    def append_blocks(self) -> dict[tuple[int, int], int]:
+        """Offsets, slots and entries of the stationary operand; the address of every tile."""
+        present = self.product.present
+        sizes = size_bytes(self.product.parallel.tile_nonzeros, self.shape)
+        by_k, columns_by_k = np.nonzero(present.T)
+        by_column, k_by_column = np.nonzero(present)
+        self.append("offsets_at", np.concatenate(([0], np.cumsum(present.sum(axis=0)))).astype(np.int64))
+        slot_of = np.zeros(present.shape, dtype=np.int64)
+        stored = (columns_by_k, by_k) if self.direct else (by_column, k_by_column)
+        slot_of[stored] = np.arange(by_k.size)
+        self.append("slots_at", np.zeros(0, dtype=np.int64) if self.direct else slot_of[columns_by_k, by_k])
+        self.append("entries_at", stored[0] | sizes[stored] << 16)
+        flits = np.asarray(flits_of(sizes[stored]))
+        first = np.cumsum(flits) - flits
+        return {(int(column), int(k)): int(at) for column, k, at in zip(stored[0], stored[1], first, strict=True)}
+
+    def append_mask(self) -> None:
+        needed = self.product.needed
+        if needed is None:
+            self.append("mask_at", np.zeros(0, dtype=np.int64))
+            return
+        padded = np.pad(needed, ((0, 0), (0, -needed.shape[1] % 32)))
+        packed = np.packbits(padded, axis=1, bitorder="little")
+        self.append("mask_at", np.ascontiguousarray(packed).view("<u4").astype(np.int64))
+
+    def finish(
+        self,
+        mapping: Table[str, Any],
+        addresses: tuple[dict[tuple[int, int], int], dict[tuple[int, int], int]],
+    ) -> ProductIndex:
+        product, shape = self.product, self.shape
+        width = product.parallel.rows - (product.parallel.tiles - 1) * shape.tile
+        starts = {name: at for name, at in self.starts.items() if name != "offsets_at"}
+        values: dict[str, Any] = {
+            "swapped": product.swapped,
+            "direct": self.direct,
+            "masked": product.needed is not None,
+            "tile": shape.tile,
+            "rows": product.serial.rows,
+            "columns": product.parallel.rows,
+            "depth": product.k_tiles * shape.tile,
+            "k_tiles": product.k_tiles,
+            "column_tiles": product.parallel.tiles,
+            "edge_cycles": max(-(-width // shape.lanes), shape.scus_per_port),
+            "blocks": int(product.present.sum()),
+            "index_words": self.used,
+            **starts,
+            **mapping,
+        }
+        words = np.concatenate(self.parts).astype(np.uint32)
+        return ProductIndex(ProductDescriptor(**values), words, *addresses)
+
+
+class _OutputStationaryBuilder(_Builder):
+    def build(self, mapping: OutputStationaryMapping, policy: str) -> ProductIndex:
+        product, shape = self.product, self.shape
+        if policy != "stored" and mapping.group_columns != shape.mesh_columns:
+            raise ArchitectureError(
+                f"policy {policy!r} shares columns among all {shape.mesh_columns} mesh columns, and this product's "
+                f"groups have {mapping.group_columns}; store the owners"
+            )
+        parallel = self.append_blocks()
+        rounds, columns_per_round = mapping.column_rounds, _columns_per_round(mapping)
+        self.append("owners_at", _owner_words(mapping) if policy == "stored" else np.zeros(0, dtype=np.int64))
+        self.append("orders_at", _order_words(mapping, product))
+        serial = self._append_batches(mapping)
+        self.append_mask()
+        tiles = deal_rows(product, mapping.row_parts(shape), shape)
+        fields = {
+            "split_k": False,
+            "policy": policy,
+            "column_rounds": rounds,
+            "row_rounds": row_rounds(int(np.diff(tiles.part_first).max()), mapping.row_tiles_per_round),
+            "row_tiles": mapping.row_tiles_per_round,
+            "group_columns": mapping.group_columns,
+            "columns_per_round": columns_per_round,
+            "batch_stride": mapping.row_parts(shape) * batch_words(mapping.row_tiles_per_round),
+        }
+        return self.finish(fields, (serial, parallel))
+
+    def _append_batches(self, mapping: OutputStationaryMapping) -> dict[tuple[int, int], int]:
+        product, per_round = self.product, mapping.row_tiles_per_round
+        parts = mapping.row_parts(self.shape)
+        tiles = deal_rows(product, parts, self.shape)
+        nonzeros = _tile_nonzeros(product, tiles.first_row, tiles.rows)
+        sizes = size_bytes(nonzeros, self.shape)
+        rounds = row_rounds(int(np.diff(tiles.part_first).max()), per_round)
+        by_batch = np.zeros((rounds, product.k_tiles, parts, per_round), dtype=np.int64)
+        numbers = np.full((rounds, parts, per_round), -1, dtype=np.int64)
+        for part in range(parts):
+            mine = np.arange(tiles.part_first[part], tiles.part_first[part + 1])
+            place = np.arange(mine.size)
+            by_batch[place // per_round, :, part, place % per_round] = sizes[mine]
+            numbers[place // per_round, part, place % per_round] = mine
+        self.append("batches_at", _batch_words(by_batch, (numbers >= 0).sum(axis=2)[:, None, :]))
+        return _addresses(by_batch, np.broadcast_to(numbers[:, None], by_batch.shape))
+
+
+class _SplitKBuilder(_Builder):
+    def build(self, mapping: SplitKMapping) -> ProductIndex:
+        product, shape = self.product, self.shape
+        parallel = self.append_blocks()
+        by_round = np.lexsort((np.arange(mapping.round_of.size), mapping.round_of))
+        self.append("owners_at", _output_words(mapping, by_round))
+        first = np.searchsorted(mapping.round_of[by_round], np.arange(mapping.rounds + 1))
+        self.append("orders_at", first.astype(np.int64))
+        sizes = size_bytes(product.serial.tile_nonzeros, shape).T[:, None, :]
+        tiles = np.full((product.k_tiles, 1), product.serial.tiles, dtype=np.int64)
+        self.append("batches_at", _batch_words(sizes, np.minimum(tiles, 255)))
+        numbers = np.broadcast_to(np.arange(product.serial.tiles), sizes.shape)
+        self.append_mask()
+        fields = {
+            "split_k": True,
+            "policy": "stored",
+            "column_rounds": mapping.rounds,
+            "row_rounds": 1,
+            "row_tiles": 0,
+            "group_columns": shape.mesh_columns // mapping.split,
+            "columns_per_round": 0,
+            "batch_stride": batch_words(product.serial.tiles),
+            "masked": False,  # the output tiles are listed
+        }
+        return self.finish(fields, (_addresses(sizes[None], numbers[None]), parallel))
+
+    def append_mask(self) -> None:
+        self.append("mask_at", np.zeros(0, dtype=np.int64))
+
+
+def row_rounds(most_tiles: int, row_tiles_per_round: int) -> int:
+    """Batches of the part with the most row tiles."""
+    return max(1, -(-most_tiles // row_tiles_per_round))
+
+
+def batch_words(row_tiles: int) -> int:
+    """Words of a batch of that many row tiles."""
+    return 2 + -(-row_tiles // SIZES_PER_WORD)
+
+
+def _columns_per_round(mapping: OutputStationaryMapping) -> int:
+    """The most output columns of a cluster in a round."""
+    filled = np.flatnonzero(mapping.round_of >= 0)
+    owned = np.zeros((mapping.column_rounds, mapping.group_columns), dtype=np.int64)
+    np.add.at(owned, (mapping.round_of[filled], mapping.column_of[filled]), 1)
+    return max(1, int(owned.max(initial=0)))
+
+
+def _order_words(mapping: OutputStationaryMapping, product: TiledProduct) -> NDArray[np.int64]:
+    """By round: up to which place k_tiles hold a block of it (at least 1), and all k_tiles in order."""
+    orders = mapping.k_orders(product.present)
+    steps = np.ones(len(orders), dtype=np.int64)
+    for number, order in enumerate(orders):
+        used = np.flatnonzero(product.present[mapping.round_of == number].any(axis=0)[order])
+        steps[number] = 1 + (int(used[-1]) if used.size else 0)
+    return np.concatenate((steps[:, None], orders), axis=1)
+
+
+def _owner_words(mapping: OutputStationaryMapping) -> NDArray[np.int64]:
+    places = np.zeros(mapping.round_of.size, dtype=np.int64)
+    taken: dict[tuple[int, int], int] = {}
+    for column, key in enumerate(zip(mapping.round_of.tolist(), mapping.column_of.tolist(), strict=True)):
+        if key[0] >= 0:
+            places[column] = taken.get(key, 0)
+            taken[key] = int(places[column]) + 1
+    return mapping.column_of | places << 8 | (mapping.round_of & EMPTY_ROUND) << 16
+
+
+def _output_words(mapping: SplitKMapping, by_round: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Two words for every output tile in order of rounds; places are by row, then by the column's first output."""
+    places = np.zeros(by_round.size, dtype=np.int64)
+    rounds, owners = mapping.round_of[by_round], mapping.column_of[by_round]
+    rows, columns = mapping.output_rows[by_round], mapping.output_columns[by_round]
+    for number in range(mapping.rounds):
+        here = np.flatnonzero(rounds == number)
+        first = {int(columns[output]): output for output in here[::-1]}
+        order = sorted(here, key=lambda output: (rows[output], first[int(columns[output])]))
+        taken: dict[int, int] = {}
+        for output in order:
+            owner = int(owners[output])
+            places[output] = taken.get(owner, 0)
+            taken[owner] = int(places[output]) + 1
+    return np.stack((rows | columns << 16, owners | places << 8), axis=1)
+
+
+def _tile_nonzeros(product: TiledProduct, first_row: NDArray[np.int64], rows: NDArray[np.int32]) -> NDArray[np.int64]:
+    """Non-zeros of serial tiles that begin at any row, int64 ``[tiles, k_tiles]``."""
+    counts = product.serial.row_nonzeros.astype(np.int64)
+    before = np.concatenate((np.zeros((1, counts.shape[1]), dtype=np.int64), np.cumsum(counts, axis=0)))
+    return np.asarray(before[first_row + rows] - before[first_row])
+
+
+def _batch_words(sizes: Sizes, tiles: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Batches of ``sizes [..., row tiles]`` that hold ``tiles [...]``: first flit, counts, sizes four to a word."""
+    padded = np.pad(sizes, [(0, 0)] * (sizes.ndim - 1) + [(0, -sizes.shape[-1] % SIZES_PER_WORD)])
+    flits = np.asarray(flits_of(sizes)).sum(axis=-1)
+    first = (np.cumsum(flits) - flits.reshape(-1)).reshape(flits.shape)
+    last = ((sizes > 0) * np.arange(1, sizes.shape[-1] + 1)).max(axis=-1, initial=0)
+    counts = np.broadcast_to(tiles, flits.shape) | np.minimum(last, 255) << 8
+    four = padded.reshape(*padded.shape[:-1], -1, SIZES_PER_WORD)
+    packed = (four << (8 * np.arange(SIZES_PER_WORD))).sum(axis=-1)
+    return np.concatenate((first[..., None], counts[..., None], packed), axis=-1)
+
+
+def _addresses(sizes: Sizes, numbers: NDArray[np.int64]) -> dict[tuple[int, int], int]:
+    """First flit of every stored tile of ``sizes [rounds, k_tiles, parts, row tiles]``, by (tile, k_tile)."""
+    flits = np.asarray(flits_of(sizes)).reshape(-1)
+    first = np.cumsum(flits) - flits
+    k_tiles = np.broadcast_to(np.arange(sizes.shape[1])[None, :, None, None], sizes.shape).reshape(-1)
+    stored = np.flatnonzero(flits)
+    flat = numbers.reshape(-1)
+    return {(int(flat[at]), int(k_tiles[at])): int(first[at]) for at in stored}

@@ -1,0 +1,160 @@
+"""Ports, registers and units of the index-walking controller: block walker, prefix sums, tables, owner planner."""
+
+from dataclasses import dataclass
+
+from amaranth.hdl import Array, Module, Mux, Signal, Value
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import Component, In, Out
+from amaranth.utils import bits_for
+
+from acf.errors import RtlError
+from acf.lowering.descriptor import DESCRIPTOR_WORDS, FIELDS
+from acf.rtl.design.fabric.sizes import ROUND_BITS, FabricSizes
+from acf.rtl.design.index.block_walker import BlockWalker, WalkerSpec
+from acf.rtl.design.index.owner_planner import OwnerPlanner
+from acf.rtl.design.index.prefix_sum import PrefixSum
+
+WORD_BITS = 32
+POSITIONS = 1 << (WORD_BITS - 1)
+"""Addresses from here on are answered with their own lower bits: the slots of blocks that are stored by k_tile."""
+
+ORDER_BITS = 16
+
+
+@dataclass(frozen=True)
+class IndexSizes:
+    """The largest product of a controller: ``blocks`` of it, ``column_tiles`` output columns, ``depths`` k_tiles.
+
+    ``depths`` limits only what the controller plans itself; with stored owners a descriptor's 16 bits do.
+    """
+
+    fabric: FabricSizes
+    blocks: int = 4096
+    column_tiles: int = 256
+    depths: int = 64
+
+    def __post_init__(self) -> None:
+        for name in ("blocks", "column_tiles", "depths"):
+            if getattr(self, name) < 2:
+                raise RtlError(f"{name} {getattr(self, name)} of an index controller is less than 2; give more")
+
+    @property
+    def plans(self) -> bool:
+        """Whether the controller can share output columns itself: there must be mesh columns to choose from."""
+        return self.fabric.shape.mesh_columns > 1
+
+    @property
+    def command_bits(self) -> int:
+        """Bits of the wider kind of command."""
+        shape = self.fabric.shape
+        row, column = (shape.mesh_columns, True), (shape.mesh_rows, False)
+        return max(int(self.fabric.command(*each).size) for each in (row, column))
+
+
+class ControllerUnits(Component):
+    """Ports, registers and units of an `IndexController`, and what several of its states compute."""
+
+    def __init__(self, sizes: IndexSizes) -> None:
+        self.sizes = sizes
+        shape = sizes.fabric.shape
+        lines = shape.mesh_rows + shape.mesh_columns
+        super().__init__(
+            {
+                "start": In(1),
+                "memory_address": Out(WORD_BITS),
+                "memory_data": In(WORD_BITS),
+                "ready": In(lines),
+                "valid": Out(1),
+                "line": Out(bits_for(lines - 1)),
+                "word": Out(sizes.command_bits),
+                "busy": Out(1),
+                "is_refused": Out(1),
+            }
+        )
+
+    def _make_state(self, m: Module) -> None:
+        shape = self.sizes.fabric.shape
+        self._words = [Signal(WORD_BITS, name=f"descriptor_{number}") for number in range(DESCRIPTOR_WORDS)]
+        self._place = Signal(WORD_BITS)  # counts through whatever a state reads
+        self._column_round, self._row_round = Signal(ORDER_BITS), Signal(ORDER_BITS)
+        self._order, self._k_tile, self._steps = Signal(ORDER_BITS), Signal(ORDER_BITS), Signal(ORDER_BITS)
+        self._order_base, self._round_base = Signal(WORD_BITS), Signal(WORD_BITS)
+        self._emits = Signal()  # the second pass
+        self._batch = Signal(WORD_BITS)
+        self._row, self._group = Signal(range(max(2, shape.mesh_rows))), Signal(range(max(2, shape.mesh_columns)))
+        columns = range(shape.mesh_columns)
+        tiles = shape.accumulator_tiles
+        self._has_tiles = [Signal(shape.mesh_columns, name=f"has_tiles_{row}") for row in range(shape.mesh_rows)]
+        self._present = Signal(shape.mesh_columns)
+        self._owned = [Signal(bits_for(tiles), name=f"owned_{place}") for place in columns]
+        self._count = Array(Signal(bits_for(tiles), name=f"count_{place}") for place in columns)
+        self._sums = Array(Signal(tiles, name=f"sums_{place}") for place in columns)
+        self._edge_valid = Array(Signal(name=f"edge_valid_{place}") for place in columns)
+        self._edge = Array(Signal(bits_for(tiles - 1), name=f"edge_{place}") for place in columns)
+        clusters = [(row, place) for row in range(shape.mesh_rows) for place in columns]
+        self._last = {each: Signal(ORDER_BITS, name=f"last_{each[0]}_{each[1]}") for each in clusters}
+        self._joined = {each: Signal(name=f"joined_{each[0]}_{each[1]}") for each in clusters}
+        self._rounds = {each: Signal(ROUND_BITS, name=f"rounds_{each[0]}_{each[1]}") for each in clusters}
+
+    def _field(self, name: str) -> Value:
+        """A field of the descriptor."""
+        at = FIELDS[name]
+        return self._words[at.word][at.low : at.low + at.bits]
+
+    def _at(self, name: str) -> Value:
+        """The address of a part of the index."""
+        return self._field(name) + DESCRIPTOR_WORDS
+
+    def _make_units(self, m: Module) -> None:
+        sizes, shape = self.sizes, self.sizes.fabric.shape
+        spec = WalkerSpec(block_height=1, block_width=1, index_bits=WORD_BITS)
+        m.submodules.walker = self._walker = walker = BlockWalker(spec)
+        m.submodules.slot_sums = self._slot_sums = PrefixSum(1, 7, WORD_BITS)
+        m.submodules.tile_sums = self._tile_sums = PrefixSum(4, 7, WORD_BITS)
+        m.submodules.addresses = addresses = Memory(shape=WORD_BITS, depth=sizes.blocks, init=[])
+        m.submodules.owners = owners = Memory(shape=WORD_BITS, depth=sizes.column_tiles, init=[])
+        width = bits_for(shape.accumulator_tiles)
+        m.submodules.owned = owned = Memory(shape=shape.mesh_columns * width, depth=sizes.column_tiles, init=[])
+        self._address_in, self._address_out = addresses.write_port(), addresses.read_port(domain="comb")
+        self._owner_in, self._owner_out = owners.write_port(), owners.read_port(domain="comb")
+        self._owned_in, self._owned_out = owned.write_port(granularity=width), owned.read_port(domain="comb")
+        if sizes.plans:
+            planner = OwnerPlanner(shape.mesh_columns, sizes.column_tiles, sizes.depths, shape.accumulator_tiles)
+            m.submodules.planner = self._planner = planner
+        plans = self._planner.is_ready if sizes.plans else 0  # walks all k_tiles, not one
+        owner = self._owner_out.data
+        self._owner_place, self._owner_round = owner[8:16], owner[16:32]
+        self._owner_column = owner[: bits_for(shape.mesh_columns - 1)]
+        was_position, position = Signal(), Signal(WORD_BITS)
+        m.d.sync += [was_position.eq(walker.memory_address[-1]), position.eq(walker.memory_address[:-1])]
+        m.d.comb += [
+            walker.memory_data.eq(Mux(was_position, position, self.memory_data)),
+            walker.transposed.eq(~self._field("direct")),
+            walker.slots_base.eq(Mux(self._field("direct"), POSITIONS, self._at("slots_at"))),
+            walker.indices_base.eq(self._at("entries_at")),
+            walker.lines.eq(Mux(plans, self._field("k_tiles"), 1)),
+            walker.offsets_base.eq(Mux(plans, 0, self._k_tile) + DESCRIPTOR_WORDS),
+            self._owner_out.addr.eq(walker.index[:16]),
+            self._address_out.addr.eq(walker.address),
+        ]
+
+    def _batch_words(self) -> Value:
+        return ((self._field("row_tiles") + 3) >> 2) + 2
+
+    def _to_next_part(self, m: Module) -> Value:
+        """Go on to the next group of mesh columns, or to the first of the next mesh row; whether this was the last."""
+        shape = self.sizes.fabric.shape
+        following, is_last = Signal(range(2 * shape.mesh_columns + 1)), Signal()
+        m.d.comb += [
+            following.eq(self._group + self._field("group_columns")),
+            is_last.eq((self._row == shape.mesh_rows - 1) & (following == shape.mesh_columns)),
+        ]
+        m.d.sync += self._group.eq(following)
+        with m.If(following == shape.mesh_columns):
+            m.d.sync += [self._group.eq(0), self._row.eq(Mux(is_last, 0, self._row + 1))]
+        return is_last
+
+    def _group_mask(self) -> Value:
+        """The mesh columns of the current group."""
+        columns = self.sizes.fabric.shape.mesh_columns
+        return (((1 << self._field("group_columns")[: bits_for(columns)]) - 1) << self._group)[:columns]

@@ -1,0 +1,311 @@
+"""The index-walking controller: reads a product's descriptor and index and makes the commands of every line.
+
+It runs output-stationary products whose output tiles are all kept; others it refuses (``is_refused``). A round is
+walked twice: first to find the last k_step of every cluster, which closes its bank, then to make commands. Blocks of a
+k_step come before the serial tiles that they meet, so a full command memory never keeps back what another line waits
+for.
+"""
+
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.utils import bits_for
+
+from acf.lowering.descriptor import DESCRIPTOR_WORDS, VERSION
+from acf.rtl.design.index.controller_units import ORDER_BITS, WORD_BITS, IndexSizes
+from acf.rtl.design.index.row_commands import RowCommands
+
+__all__ = ["IndexController", "IndexSizes"]
+
+REFUSED_FLAGS = ("split_k", "masked")
+
+
+class IndexController(RowCommands):
+    """``start`` runs the product whose descriptor begins at word 0 of the memory, with its index behind it.
+
+    ``memory_data`` answers ``memory_address`` (in 32-bit words) one cycle later. While ``valid``, a command for
+    ``line`` is in ``word``; it is taken in a cycle in which ``ready`` of its line is 1. ``busy`` holds from the cycle
+    after ``start`` to the last command. ``is_refused``: the descriptor is none that this controller can run.
+    """
+
+    def elaborate(self, platform: object) -> Module:
+        """Set up (descriptor, addresses, owners), then round by round."""
+        m = Module()
+        self._make_state(m)
+        self._make_units(m)
+        with m.FSM(name="control") as control:
+            self._set_up(m)
+            self._find_owners(m)
+            self._walk_round(m)
+            self._send_rows(m)
+            m.d.comb += self.busy.eq(~control.ongoing("IDLE"))
+        return m
+
+    # Descriptor, addresses of slots.
+    def _set_up(self, m: Module) -> None:
+        with m.State("IDLE"):
+            m.d.sync += self._place.eq(0)
+            with m.If(self.start):
+                m.d.sync += [self.is_refused.eq(0), *(each.eq(0) for each in self._rounds.values())]
+                m.next = "DESCRIBE"
+        with m.State("DESCRIBE"):
+            m.d.comb += self.memory_address.eq(self._place)
+            m.d.sync += self._place.eq(self._place + 1)
+            for number, word in enumerate(self._words):
+                with m.If(self._place == number + 1):
+                    m.d.sync += word.eq(self.memory_data)
+            with m.If(self._place == DESCRIPTOR_WORDS):
+                m.next = "CHECK"
+        with m.State("CHECK"):
+            m.d.sync += self._place.eq(0)
+            m.next = "ADDRESSES"
+            with m.If(self._refuses()):
+                m.d.sync += self.is_refused.eq(1)
+                m.next = "IDLE"
+        with m.State("ADDRESSES"):  # the prefix sum of the slots' flits
+            sums = self._slot_sums
+            m.d.comb += [
+                self.memory_address.eq(self._at("entries_at") + self._place),
+                sums.counts.eq(self.memory_data[16:23]),
+                sums.valid.eq((self._place != 0) & (self._place <= self._field("blocks"))),
+                sums.clear.eq(self._place == 1),
+                self._address_in.en.eq(sums.offsets_valid),
+                self._address_in.addr.eq(self._place - 2),
+                self._address_in.data.eq(sums.offsets),
+            ]
+            m.d.sync += self._place.eq(self._place + 1)
+            with m.If(self._place == self._field("blocks") + 1):
+                m.d.sync += self._place.eq(0)
+                m.next = "CLEAR"
+
+    def _refuses(self) -> Value:
+        sizes = self.sizes
+        beyond = (
+            (self._field("version") != VERSION)
+            | (self._field("tile") != sizes.fabric.shape.tile)
+            | (self._field("blocks") > sizes.blocks)
+            | (self._field("column_tiles") > sizes.column_tiles)
+            | (self._field("column_rounds") > sizes.column_tiles)
+        )
+        for flag in REFUSED_FLAGS:
+            beyond |= self._field(flag)
+        planned = self._field("policy") != 0
+        return beyond | (planned & (self._field("k_tiles") > sizes.depths) if sizes.plans else planned)
+
+    # Owners of output columns, stored or planned.
+    def _find_owners(self, m: Module) -> None:
+        with m.State("CLEAR"):
+            m.d.comb += [self._owned_in.addr.eq(self._place), self._owned_in.en.eq(-1)]
+            m.d.sync += self._place.eq(self._place + 1)
+            with m.If(self._place + 1 == self._field("column_rounds")):
+                m.d.sync += self._place.eq(0)
+                m.next = "OWNERS"
+                if self.sizes.plans:
+                    with m.If(self._field("policy") != 0):
+                        m.next = "PLAN"
+        with m.State("OWNERS"):
+            m.d.comb += self.memory_address.eq(self._at("owners_at") + self._place)
+            m.d.sync += self._place.eq(self._place + 1)
+            with m.If((self._place != 0) & ~self.memory_data[16:].all()):
+                column, place = self.memory_data[:8], self.memory_data[8:16]
+                self._own(m, self._place - 1, column, place, self.memory_data[16:])
+            with m.If(self._place == self._field("column_tiles")):
+                m.next = "BEGIN"
+        if self.sizes.plans:
+            self._plan_owners(m)
+        with m.State("BEGIN"):
+            m.d.sync += [
+                self._column_round.eq(0),
+                self._row_round.eq(0),
+                self._round_base.eq(self._at("batches_at")),
+                self._order_base.eq(self._at("orders_at")),
+            ]
+            m.next = "ROUND"
+
+    def _own(self, m: Module, of: Value, column: Value, place: Value, number: Value) -> None:
+        """Write an owner, and count it among those of its round, alike in every group of mesh columns."""
+        shape, width = self.sizes.fabric.shape, bits_for(self.sizes.fabric.shape.accumulator_tiles)
+        m.d.comb += [
+            self._owner_in.en.eq(1),
+            self._owner_in.addr.eq(of),
+            self._owner_in.data.eq(Cat((column | Signal(8))[:8], (place | Signal(8))[:8], (number | Signal(16))[:16])),
+            self._owned_in.addr.eq(number),
+            self._owned_in.en.eq(self._repeated(column)),
+            self._owned_in.data.eq(Cat(*((place + 1)[:width] for _ in range(shape.mesh_columns)))),
+        ]
+
+    def _repeated(self, column: Value) -> Value:
+        """The bit of a mesh column within its group, in every group."""
+        columns = self.sizes.fabric.shape.mesh_columns
+        groups: Value | int = 0
+        for size in range(1, columns + 1):
+            if columns % size == 0:
+                first = sum(1 << place for place in range(0, columns, size))
+                groups = Mux(self._field("group_columns") == size, first, groups)
+        return (groups << column[: bits_for(columns - 1)])[:columns]
+
+    def _plan_owners(self, m: Module) -> None:
+        planner, walker = self._planner, self._walker
+        m.d.comb += [
+            planner.column_tiles.eq(self._field("column_tiles")),
+            planner.columns_per_round.eq(self._field("columns_per_round")),
+            planner.policy.eq(self._field("policy") - 1),
+            planner.block_column.eq(walker.index),
+            planner.block_depth.eq(walker.line),
+        ]
+        with m.State("PLAN"):
+            m.d.comb += planner.clear.eq(1)
+            m.next = "CLEARED"
+        with m.State("CLEARED"), m.If(planner.is_ready):
+            m.d.comb += [walker.start.eq(1), self.memory_address.eq(walker.memory_address)]
+            m.next = "COLLECT"
+        with m.State("COLLECT"):
+            m.d.comb += [
+                self.memory_address.eq(walker.memory_address),
+                walker.ready.eq(1),
+                planner.block.eq(walker.valid),
+            ]
+            with m.If(~walker.busy):
+                m.d.comb += planner.plan.eq(1)
+                m.next = "SHARE"
+        with m.State("SHARE"):
+            with m.If(planner.owner_valid):
+                self._own(m, planner.owner_of, planner.owner_column, planner.owner_place, planner.owner_round)
+            with m.If(planner.is_done):
+                m.next = "BEGIN"
+
+    # A round: k_step by k_step, twice.
+    def _walk_round(self, m: Module) -> None:
+        with m.State("ROUND"):
+            m.d.comb += [self._owned_out.addr.eq(self._column_round), self.memory_address.eq(self._order_base)]
+            m.d.sync += [Cat(*self._owned).eq(self._owned_out.data), self._order.eq(0), self._emits.eq(0)]
+            m.d.sync += [joined.eq(0) for joined in self._joined.values()]
+            m.next = "STEPS"
+        with m.State("STEPS"):
+            m.d.sync += self._steps.eq(self.memory_data)
+            m.next = "ORDER"
+        with m.State("ORDER"):
+            m.d.comb += self.memory_address.eq(self._order_base + self._order + 1)
+            m.d.sync += [*(each.eq(0) for each in self._has_tiles), self._present.eq(0)]
+            for each in (self._count, self._sums, self._edge_valid, self._edge):
+                m.d.sync += [signal.eq(0) for signal in each]
+            m.next = "K_TILE"
+        with m.State("K_TILE"):
+            m.d.sync += [
+                self._k_tile.eq(self.memory_data),
+                self._batch.eq(self._round_base + self.memory_data[:ORDER_BITS] * self._field("batch_stride")),
+                self._row.eq(0),
+                self._group.eq(0),
+                self._place.eq(0),
+            ]
+            m.next = "SCAN"
+        with m.State("SCAN"):
+            self._scan(m)
+        with m.State("WALK"):
+            self._walk(m)
+        with m.State("NEXT"):
+            self._next(m)
+
+    def _scan(self, m: Module) -> None:
+        """Read the counts of every part's batch: which parts have a tile with data."""
+        asks = Signal(WORD_BITS)
+        m.d.comb += [asks.eq(self._batch + self._place), self.memory_address.eq(asks + 1)]
+        m.d.sync += self._place.eq(self._place + self._batch_words())
+        with m.If(self._place != 0):
+            is_last = self._to_next_part(m)
+            with m.If(self.memory_data[8:16] != 0):
+                for row, has in enumerate(self._has_tiles):
+                    with m.If(self._row == row):
+                        m.d.sync += has.eq(has | self._group_mask())
+            with m.If(is_last):
+                m.d.sync += self._place.eq(0)
+                m.next = "WALK"
+
+    def _walk(self, m: Module) -> None:
+        """Visit the blocks of the k_tile; those of this round are marked, and in the second pass sent."""
+        walker, mine, taken = self._walker, Signal(), Signal()
+        begun = Signal()
+        m.d.comb += [
+            self.memory_address.eq(walker.memory_address),
+            walker.start.eq(~begun),
+            mine.eq(walker.valid & (self._owner_round == self._column_round)),
+            taken.eq(1),
+            walker.ready.eq(taken),
+        ]
+        m.d.sync += begun.eq(1)
+        with m.If(mine & ~self._emits):
+            m.d.sync += self._present.eq(self._present | self._repeated(self._owner_column))
+        with m.If(mine & self._emits):
+            self._send_block(m, taken)
+        with m.If(begun & ~walker.busy):
+            m.d.sync += [begun.eq(0), self._group.eq(0)]
+            m.next = "NEXT"
+            with m.If(self._emits):
+                m.next = "PART"
+            with m.Else():
+                self._mark_last(m)
+
+    def _send_block(self, m: Module, taken: Signal) -> None:
+        """One command for every group with a row that uses the block; the group is in ``_group``."""
+        sizes, shape = self.sizes.fabric, self.sizes.fabric.shape
+        place, users, sent, following = (
+            Signal(range(2 * shape.mesh_columns)),
+            Signal(shape.mesh_rows),
+            Signal(),
+            Signal(range(2 * shape.mesh_columns + 1)),
+        )
+        command = Signal(sizes.command(shape.mesh_rows, serial=False))
+        entry, line = self._walker.index, Signal.like(self.line)
+        m.d.comb += [
+            place.eq(self._group + self._owner_column),
+            users.eq(Cat(*(has.bit_select(self._group, 1) for has in self._has_tiles))),
+            line.eq(place + shape.mesh_rows),
+            following.eq(self._group + self._field("group_columns")),
+            command.parallel.eq(1),
+            command.packed.eq(entry[23]),
+            command.flits.eq(entry[16:23]),
+            command.address.eq(self._address_out.data),
+            command.destinations.eq(users),
+            self.valid.eq(users != 0),
+            self.line.eq(line),
+            self.word.eq(command),
+            sent.eq((users == 0) | self.ready.bit_select(line, 1)),
+            taken.eq(sent & (following == shape.mesh_columns)),
+        ]
+        with m.If(sent):
+            m.d.sync += [
+                self._group.eq(Mux(taken, 0, following)),
+                self._count[place].eq(self._count[place] + 1),
+                self._sums[place].eq(self._sums[place] | (1 << self._owner_place[: bits_for(shape.accumulator_tiles)])),
+                self._present.bit_select(place, 1).eq(1),
+            ]
+            if not sizes.skips_both:
+                with m.If(entry[:16] == self._field("column_tiles") - 1):
+                    m.d.sync += [self._edge_valid[place].eq(1), self._edge[place].eq(self._count[place])]
+
+    def _mark_last(self, m: Module) -> None:
+        """Note for every cluster that has work in this k_step that none after it may have."""
+        for (row, place), last in self._last.items():
+            with m.If(self._has_tiles[row][place] & self._present[place]):
+                m.d.sync += [last.eq(self._order), self._joined[row, place].eq(1)]
+
+    def _next(self, m: Module) -> None:
+        """The next k_step, pass, batch of row tiles, or round of columns."""
+        m.d.sync += self._order.eq(self._order + 1)
+        m.next = "ORDER"
+        with m.If(self._order + 1 == self._steps):
+            m.d.sync += [self._order.eq(0), self._emits.eq(1)]
+            with m.If(self._emits):
+                m.d.sync += [rounds.eq(rounds + self._joined[each]) for each, rounds in self._rounds.items()]
+                m.d.sync += [
+                    self._row_round.eq(self._row_round + 1),
+                    self._round_base.eq(self._round_base + self._field("k_tiles") * self._field("batch_stride")),
+                ]
+                m.next = "ROUND"
+                with m.If(self._row_round + 1 == self._field("row_rounds")):
+                    m.d.sync += [
+                        self._row_round.eq(0),
+                        self._round_base.eq(self._at("batches_at")),
+                        self._column_round.eq(self._column_round + 1),
+                        self._order_base.eq(self._order_base + self._field("k_tiles") + 1),
+                    ]
+                    with m.If(self._column_round + 1 == self._field("column_rounds")):
+                        m.next = "IDLE"

@@ -1,0 +1,65 @@
+"""Control logic and clock of the fabric: how many of each unit it has, and what they take in energy and area."""
+
+from typing import TYPE_CHECKING
+
+from acf.cost.control import CONTROL_UNITS, HELD_SUM_GATES, charge_scale, gates_mm2
+
+if TYPE_CHECKING:
+    from acf.sim.fabric.spec import AdaptiveFabric
+
+SYNTHESISED_TILE, SYNTHESISED_LINK_BYTES = 16, 32
+"""The shape that `CONTROL_UNITS` were synthesised for; others are scaled by structure."""
+
+
+def control_units(spec: "AdaptiveFabric") -> dict[str, float]:
+    """How many of each of `CONTROL_UNITS` a fabric has, as multiples of the unit that was synthesised.
+
+    With zeros of both operands skipped only SCUs of one lane were synthesised; more lanes are charged as one.
+    An SCU's registers hold rows of a tile, a port's bitmaps of whole tiles, a router's flits; each grows accordingly.
+    """
+    tiles = spec.tile / SYNTHESISED_TILE
+    ports = -(-spec.scus_per_cluster // spec.scus_per_port)
+    lines = spec.mesh_rows + spec.mesh_columns
+    if spec.skip == "serial":
+        scus = {"scu-serial": spec.scus * tiles, "lane-serial": float(spec.macs_per_cycle)}
+    else:
+        scus = {"scu": spec.scus * tiles}
+    return scus | {
+        "port-serial" if spec.skip == "serial" else "port": spec.clusters * ports * tiles**2,
+        "cluster": spec.clusters * tiles**2,
+        "router": spec.clusters * spec.link_bytes / SYNTHESISED_LINK_BYTES,
+        "row controller": spec.mesh_rows,
+        "column controller": spec.mesh_columns,
+        "device": lines,
+        "index walker": lines,
+        "prefix sum": lines,
+        "route planner": 1,
+        "sorter": 1,
+    }
+
+
+def control_j(spec: "AdaptiveFabric", cycles: int, work_cycles: int) -> dict[str, float]:
+    """Joules of one product of ``cycles``, in which SCUs work in ``work_cycles`` of theirs; empty if not charged.
+
+    The clock runs in every cycle of a product, whether an SCU works or waits.
+    """
+    if spec.control_energy == "none":
+        return {}
+    scale = charge_scale(spec.control_energy) * 1e-12
+    gated = spec.clock_gating == "enables"
+    clock_pj = switching_pj = 0.0
+    for name, count in control_units(spec).items():
+        unit = CONTROL_UNITS[name]
+        clock_pj += count * unit.clock_pj(gated)
+        busy = work_cycles / spec.scus if name.startswith(("scu", "lane")) else cycles
+        switching_pj += count * unit.switching_pj * busy
+    return {"control": switching_pj * scale, "clock": clock_pj * cycles * scale}
+
+
+def control_mm2(spec: "AdaptiveFabric") -> float:
+    """Square millimetres of control logic, and of registers that hold sums, as synthesised; 0 if not charged."""
+    if spec.control_energy == "none":
+        return 0.0
+    units = sum(count * CONTROL_UNITS[name].area_mm2 for name, count in control_units(spec).items())
+    held = spec.held_rows * spec.tile * spec.scus if spec.accumulate_in == "registers" else 0
+    return units + gates_mm2(held * HELD_SUM_GATES)

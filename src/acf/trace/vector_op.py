@@ -1,0 +1,47 @@
+"""Vector work of a training step: what is no matrix product, such as normalisation, activation and optimizer."""
+
+from dataclasses import dataclass
+
+from acf.errors import TraceError
+
+VECTOR_KINDS: dict[str, tuple[str, ...]] = {
+    "batch_norm": ("forward", "backward"),
+    "layer_norm": ("forward", "backward"),
+    "relu": ("forward", "backward"),
+    "gelu": ("forward", "backward"),
+    "softmax": ("forward", "backward"),
+    "add": ("forward", "backward"),
+    "pool": ("forward", "backward"),
+    "cross_entropy": ("forward", "backward"),
+    "sgd": ("update",),
+    "adam": ("update",),
+}
+"""Kinds of vector work, and the phases in which each occurs.
+
+layer_norm: any normalisation over one row, as RMSNorm; gelu: any smooth activation; add: a residual connection;
+pool: counted over its input; sgd: with momentum; adam: also AdamW.
+"""
+
+
+@dataclass(frozen=True)
+class VectorOp:
+    """Vector work on ``elements`` values; ``after`` products of the trace come before it.
+
+    ``phase`` is "forward", "backward" or "update" (the optimizer, on the kept weights of the product before it).
+    """
+
+    name: str
+    kind: str
+    phase: str
+    elements: int
+    after: int
+
+    def __post_init__(self) -> None:
+        if self.phase not in VECTOR_KINDS.get(self.kind, ()):
+            known = ", ".join(f"{kind} ({', '.join(phases)})" for kind, phases in VECTOR_KINDS.items())
+            raise TraceError(f"{self.name}: no vector work {self.kind!r} in phase {self.phase!r}; use one of {known}")
+        if self.elements < 0 or self.after < 0:
+            raise TraceError(
+                f"{self.name}: elements {self.elements} and after {self.after} must not be negative; "
+                "the trace is damaged, capture it again"
+            )

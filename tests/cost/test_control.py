@@ -1,0 +1,116 @@
+"""Control energy and area: the table against the synthesis it was read from."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from acf.cost import MAC_65NM_PJ
+from acf.cost.control import CONTROL_ENERGY, CONTROL_UNITS, SYNTHESIS_FIGURES, ControlUnit, charge_scale, gates_mm2
+
+RECORD = json.loads((Path(__file__).parents[2] / "docs/results/energy-synthesis.json").read_text(encoding="utf-8"))
+QUANTITIES = ("gate_equivalents", "clock_pins", "gated_flip_flops")
+SCU = (1, "datapath"), (1, "counters"), (1, "walker")
+PRODUCT_BITS = 34  # the registers of a product belong to the MAC, whose published figure includes its own
+
+
+def _sum(modules: dict[str, Any], *terms: tuple[float, str]) -> tuple[float, ...]:
+    return tuple(sum(count * modules[name][quantity] for count, name in terms) for quantity in QUANTITIES)
+
+
+def _assert_unit(name: str, expected: tuple[float, ...]) -> None:
+    unit = CONTROL_UNITS[name]
+    found = (unit.gate_equivalents, unit.clock_pins, unit.gated_flip_flops)
+    assert found == pytest.approx(expected, rel=1e-3, abs=1.0)
+
+
+def test_units_of_acf_512_are_those_that_were_synthesised() -> None:
+    modules = RECORD["area"]["acf-512"]["modules"]
+    gates, pins, gated = _sum(modules, *SCU, (-1, "datapath_multiplier_0"), (-1, "datapath_adder_0"))
+    _assert_unit("scu", (gates, pins - PRODUCT_BITS, gated - PRODUCT_BITS))
+    _assert_unit("port", _sum(modules, (1, "port")))
+    _assert_unit("cluster", _sum(modules, (1, "cluster"), *((-8, name) for _, name in SCU), (-1, "port")))
+    _assert_unit("row controller", _sum(modules, (1, "row_controller")))
+    _assert_unit("column controller", _sum(modules, (1, "column_controller")))
+    _assert_unit("device", tuple(all_ / 16 for all_ in _sum(modules, (1, "acf_fabric"), (-1, "fabric"))))
+
+
+def test_a_routers_registers_are_its_share_of_the_lines() -> None:
+    modules = RECORD["area"]["acf-512"]["modules"]
+    controllers = ((-8, "row_controller"), (-8, "column_controller"))
+    lines = _sum(modules, (1, "fabric"), (-56, "cluster"), (-8, "first_cluster"), *controllers)
+    unit = CONTROL_UNITS["router"]
+    assert (unit.clock_pins, unit.gated_flip_flops) == pytest.approx((lines[1] / 64, lines[2] / 64), abs=1.0)
+    assert unit.gate_equivalents == 0  # charged as mesh
+
+
+@pytest.mark.parametrize(("config", "lanes"), [("acf-512-lanes4", 4), ("acf-512-wide", 16)])
+def test_an_scu_with_its_lanes_is_what_was_synthesised(config: str, lanes: int) -> None:
+    modules = RECORD["area"][config]["modules"]
+    arithmetic = ((-lanes, "datapath_multiplier_0"), (-lanes, "datapath_adder_0"))
+    gates, pins, gated = _sum(modules, *SCU, *arithmetic)
+    scu, lane = CONTROL_UNITS["scu-serial"], CONTROL_UNITS["lane-serial"]
+    assert scu.gate_equivalents + lanes * lane.gate_equivalents == pytest.approx(gates, rel=0.01)
+    assert scu.clock_pins + lanes * lane.clock_pins == pytest.approx(pins - lanes * PRODUCT_BITS, rel=0.01)
+    found_gated = scu.gated_flip_flops + lanes * lane.gated_flip_flops
+    assert 0.95 * (gated - lanes * PRODUCT_BITS) <= found_gated <= gated - lanes * PRODUCT_BITS + 1
+    assert CONTROL_UNITS["port-serial"].clock_pins == pytest.approx(modules["port"]["clock_pins"], rel=0.02)
+    assert CONTROL_UNITS["port-serial"].gate_equivalents == pytest.approx(modules["port"]["gate_equivalents"], rel=0.06)
+
+
+@pytest.mark.parametrize(
+    ("name", "unit"),
+    [
+        ("index walker", "block-walker"),
+        ("prefix sum", "prefix-sum"),
+        ("route planner", "route-planner"),
+        ("sorter", "sorter"),
+    ],
+)
+def test_units_of_the_controllers_are_those_that_were_synthesised(name: str, unit: str) -> None:
+    _assert_unit(name, _sum({unit: RECORD["units"][unit]}, (1, unit)))
+
+
+def _switched(run: dict[str, Any], *names: str) -> float:
+    return sum(run["modules"][name] - run["clocks"].get(name, 0.0) for name in names)
+
+
+def test_switching_is_that_of_the_recorded_runs() -> None:
+    one, four = (RECORD["power"][f"one SCU of {name}"] for name in ("acf-512", "acf-512-lanes4"))
+    assert CONTROL_UNITS["scu"].switched == pytest.approx(_switched(one, "datapath", "counters", "walker"), rel=0.01)
+    scu, lane = CONTROL_UNITS["scu-serial"], CONTROL_UNITS["lane-serial"]
+    assert scu.switched + 4 * lane.switched == pytest.approx(
+        _switched(four, "datapath", "counters", "walker"), rel=0.01
+    )
+    assert CONTROL_UNITS["cluster"].switched >= _switched(
+        four, "first_cluster", "first_cluster_results", "first_cluster_sums"
+    )
+    assert CONTROL_UNITS["port"].switched >= _switched(four, "port", "few_bits_6", "few_bits_3", "few_bits_5")
+
+
+def test_registers_of_an_scu_are_clocked_as_in_the_recorded_run() -> None:
+    run = RECORD["power"]["one SCU of acf-512-lanes4"]["clocks"]
+    clocked = (run["datapath"] + run["counters"] + run["walker"]) / 2
+    row_buffer = 272  # a row and a value of 16 bits
+    expected = clocked - 4 * PRODUCT_BITS - row_buffer * 3 / 4
+    scu, lane = CONTROL_UNITS["scu-serial"], CONTROL_UNITS["lane-serial"]
+    assert scu.clocked_pins + 4 * lane.clocked_pins == pytest.approx(expected, rel=0.06)
+
+
+def test_a_gated_clock_costs_less_and_never_less_than_registers_without_an_enable() -> None:
+    unit = ControlUnit(100.0, 50.0, 40.0, 0.25, 0.0, "made up")
+    assert unit.clocked_pins == 20.0
+    assert unit.clock_pj(gated=True) == pytest.approx(0.4 * unit.clock_pj(gated=False))
+
+
+def test_scaling_is_by_node_and_supply() -> None:
+    assert gates_mm2(1e6) == pytest.approx(24.0 * (65 / 180) ** 2)
+    register = ControlUnit(0.0, 1.0, 0.0, 0.0, 0.0, "made up")
+    at_180nm = SYNTHESIS_FIGURES["clock_pin_pf"].value * 1.8**2
+    tree = 1 + SYNTHESIS_FIGURES["clock_tree_share"].value
+    assert register.clock_pj(gated=False) == pytest.approx(at_180nm * tree * 65 / 180 * (1.2 / 1.8) ** 2)
+
+
+def test_calibrated_control_stands_beside_the_published_mac() -> None:
+    assert [charge_scale(choice) for choice in CONTROL_ENERGY] == [1.0, pytest.approx(MAC_65NM_PJ.value / 7.3), 0.0]

@@ -1,0 +1,108 @@
+"""Every figure of README, status and result pages is that of a record, or is listed as one that is not.
+
+`docs/figures/bound.py` says how a page binds a figure. What a page does not bind is counted by section; the counts
+stand in ``unbound.json`` with the reason, and may only shrink.
+"""
+
+import json
+import runpy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+BOUND = runpy.run_path(str(ROOT / "docs" / "figures" / "bound.py"))
+PAGES = {str(page.relative_to(ROOT)): page.read_text(encoding="utf-8") for page in BOUND["PAGES"]}
+LISTED: dict[str, Any] = json.loads(Path(__file__).with_name("unbound.json").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_bound_figure_is_that_of_its_record(page: str) -> None:
+    assert list(BOUND["wrong_figures"](PAGES[page])) == []
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_other_figure_is_listed_with_the_reason_why_it_is_not_bound(page: str) -> None:
+    listed = {section: entry["figures"] for section, entry in LISTED["pages"].get(page, {}).items()}
+    found = BOUND["unbound_figures"](PAGES[page])
+    more = {section: count for section, count in found.items() if count > listed.get(section, 0)}
+    assert more == {}, f"bind these figures to a record, see docs/figures/bound.py; listed are {listed}"
+    fewer = {section: found.get(section, 0) for section, count in listed.items() if found.get(section, 0) < count}
+    assert fewer == {}, "fewer figures are unbound now: lower the counts in tests/docs/unbound.json"
+
+
+def test_the_list_of_unbound_figures_names_pages_that_exist_and_gives_reasons() -> None:
+    assert set(LISTED["pages"]) <= set(PAGES)
+    reasons = [entry["reason"] for sections in LISTED["pages"].values() for entry in sections.values()]
+    assert all(len(reason) > 10 for reason in reasons)
+
+
+def _provenance(record: Any) -> set[str]:
+    """Which of command, date and commit a record or its parts give."""
+    given = {"commands": "command", "revision": "commit"}
+    parts = [record, *(record.values() if isinstance(record, dict) else [])]
+    parts += record.get("sessions", []) if isinstance(record, dict) else []
+    keys = {key for part in parts if isinstance(part, dict) for key in part}
+    return {given.get(key, key) for key in keys} & {"command", "date", "commit"}
+
+
+def test_every_record_says_which_command_made_it_when_and_from_which_commit() -> None:
+    records = {path.name: json.loads(path.read_text(encoding="utf-8")) for path in BOUND["RESULTS"].glob("*.json")}
+    without = {name for name, record in records.items() if _provenance(record) != {"command", "date", "commit"}}
+    assert without == set(LISTED["records"]), "a new record needs command, date and commit; take repaired ones off"
+
+
+TABLE = """<!-- table: r.json
+rows: rows
+U: {100 * used:.1f} %
+-->
+
+| machine | U |
+|---|---|
+| a | 50.0 % |
+| b | 25.5 % |
+
+Figures: 2.5x in `1.5` runs of 90 %. <!-- figure: r.json {rows[0].ratio:.1f}x in `1.5` -->
+"""
+
+
+@pytest.fixture
+def _record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [{"used": 0.5, "ratio": 2.46}, {"used": 0.255, "ratio": 1.0}]
+    (tmp_path / "r.json").write_text(json.dumps({"rows": rows}))
+    monkeypatch.setitem(BOUND["names_of"].__globals__, "RESULTS", tmp_path)
+
+
+@pytest.mark.usefixtures("_record")
+def test_a_figure_that_differs_from_its_record_is_found() -> None:
+    assert list(BOUND["wrong_figures"](TABLE)) == []
+    assert list(BOUND["wrong_figures"](TABLE.replace("25.5 %", "25.6 %"))) == [
+        "r.json says '25.5 %', the page '25.6 %'"
+    ]
+    assert len(list(BOUND["wrong_figures"](TABLE.replace("2.5x in", "2.4x in")))) == 1
+    shorter = TABLE.replace("| b | 25.5 % |\n", "")
+    assert list(BOUND["wrong_figures"](shorter)) == ["r.json has 2 rows, the table 1"]
+
+
+@pytest.mark.usefixtures("_record")
+def test_a_figure_without_a_binding_is_counted_and_a_condition_is_not() -> None:
+    assert BOUND["unbound_figures"](TABLE) == {}
+    added = TABLE + "# Later\nIt is 3x as fast, 1.25 s, at 90 % of 4,096 tokens.\n"
+    assert BOUND["unbound_figures"](added) == {"Later": 2}
+    without_table = TABLE[TABLE.index("| machine") :].partition("<!--")[0]
+    assert BOUND["unbound_figures"](without_table) == {"": 3}
+
+
+@pytest.mark.usefixtures("_record")
+def test_tables_are_written_again_from_their_records() -> None:
+    stale = TABLE.replace("25.5 %", "9.9 %")
+    assert BOUND["written"](stale) == TABLE
+
+
+@pytest.mark.usefixtures("_record")
+def test_a_missing_record_and_an_unknown_column_are_named() -> None:
+    with pytest.raises(LookupError, match=r"record s\.json is missing"):
+        list(BOUND["wrong_figures"](TABLE.replace("r.json", "s.json")))
+    with pytest.raises(LookupError, match="no column for 'V: "):
+        list(BOUND["wrong_figures"](TABLE.replace("U: {", "V: {")))

@@ -1,0 +1,75 @@
+"""The index-walking controller in gates: its model's command in its model's cycle, and the host's commands."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from acf.errors import RtlError
+from acf.lowering.product_index import ProductIndex
+from acf.rtl.design.index.controller_cycles import Cycle, Offer, commands_of, controller_cycles, played_against
+from acf.rtl.design.index.index_controller import IndexController, IndexSizes
+from acf.rtl.tools.simulation import Simulation
+from acf.rtl.verify.benches.memory_bench import WithMemory
+from tests.rtl.design.index.indexed_products import random_indexed
+from tests.rtl.device.programs import SIZES, TWO_SCUS
+
+WIDE = replace(SIZES, shape=replace(TWO_SCUS, skip="serial", accumulator_tiles=4, mesh_columns=4, parallel_slots=8))
+LINES = SIZES.shape.mesh_rows + SIZES.shape.mesh_columns
+LIMITS = IndexSizes(SIZES, blocks=32, column_tiles=8, depths=6)
+CASES = [(2, "stored", False), (1, "stored", True), (2, "longest-first", False), (2, "round-robin", True)]
+
+
+@pytest.mark.parametrize("sizes", [SIZES, WIDE], ids=["2 x 2", "2 x 4"])
+def test_the_commands_are_those_that_a_host_would_send(sizes) -> None:
+    limits = IndexSizes(sizes)
+    for seed in range(8):
+        groups = (1, 2, sizes.shape.mesh_columns)
+        indexed = random_indexed(seed, sizes, groups[seed % 3], direct=bool(seed % 2))
+        assert commands_of(indexed.index.memory(), limits) == indexed.encoded.commands, f"seed {seed}"
+
+
+def seen_in_gates(simulation: Simulation, ready: np.ndarray) -> list[Cycle]:
+    """What the controller offers from the cycle after ``start`` on, until it is idle."""
+    bits = (ready * (1 << np.arange(LINES))).sum(axis=1)
+    outputs = simulation.run({"start": np.arange(len(ready) + 1) == 0, "ready": np.concatenate(([0], bits))})
+    cycles = int(outputs["busy"].sum())
+    assert outputs["busy"][1 : cycles + 1].all()
+    assert not outputs["is_refused"].any()
+    words = outputs["word"].reshape(len(ready) + 1, -1)
+    found: list[Cycle] = []
+    for cycle in range(1, cycles + 1):
+        word = sum(int(part) << 64 * place for place, part in enumerate(words[cycle]))
+        found.append(Offer(int(outputs["line"][cycle]), word) if outputs["valid"][cycle] else None)
+    return found
+
+
+@pytest.mark.parametrize(("group_columns", "policy", "direct"), CASES, ids=[f"{g} {p}" for g, p, _ in CASES])
+def test_gates_offer_each_command_in_the_models_cycle(group_columns: int, policy: str, direct: bool, interpret) -> None:
+    memory = random_indexed(group_columns, SIZES, group_columns, policy, direct).index.memory()
+    simulation = interpret(WithMemory(IndexController(LIMITS), memory.tolist()))
+    rng = np.random.default_rng(0)
+    for share in (1.0, 0.6):  # the second run begins where the first has left the controller
+        cycles = len(list(controller_cycles(memory, LIMITS)))
+        ready = rng.random((2 * cycles + 20, LINES)) < share
+        assert seen_in_gates(simulation, ready) == played_against(controller_cycles(memory, LIMITS), ready)
+
+
+def refused(index: ProductIndex, interpret, **changes) -> bool:
+    descriptor = replace(index.descriptor, **changes)
+    memory = [*descriptor.words(), *index.words.tolist()]
+    seen = interpret(WithMemory(IndexController(LIMITS), memory)).run({"start": np.arange(40) == 0})
+    assert seen["is_refused"][-1] == (not seen["busy"][-1])
+    return bool(seen["is_refused"][-1])
+
+
+def test_descriptors_beyond_the_controller_are_refused(interpret) -> None:
+    index = random_indexed(0, SIZES, 2).index
+    assert not refused(index, interpret)
+    for changes in ({"split_k": True}, {"blocks": 33}):
+        assert refused(index, interpret, **changes), changes
+
+
+def test_a_controller_without_room_is_not_built() -> None:
+    with pytest.raises(RtlError, match="depths 1 of an index controller is less than 2"):
+        IndexSizes(SIZES, depths=1)
