@@ -29,7 +29,7 @@ def inputs_of(key: tuple[str, str, int], vectors: int, seed: int) -> VectorInput
     rng = np.random.default_rng(seed)
     takes = vectors * sum(bool(each.takes) for each in PROGRAMS[key])
     x, y = rng.standard_normal((2, takes, LANES)).astype(np.float32)
-    x[rng.random(x.shape) < 0.1] = rng.choice(SPECIAL)
+    x = np.where(rng.random(x.shape) < 0.2, rng.choice(SPECIAL, x.shape), x)
     if key[0] != "sgd":
         x, y = (bf16_values(bf16_bits(each)) for each in (x, y))
     constants = rng.standard_normal((CONSTANTS, LANES)).astype(np.float32)

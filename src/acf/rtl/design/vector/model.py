@@ -1,6 +1,5 @@
 """What the vector unit computes, by NumPy's floats: rounded after every operation, subnormals flushed to zero."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -60,8 +59,13 @@ def run_pass(key: tuple[str, str, int], inputs: VectorInputs, vectors: int) -> V
         if operation.emits:
             out.append(_bits(bf16_values(bf16_bits(value)) if operation.rounds else value))
             masks.append(held["x"] > 0)
-    sums = [_bits(held[name]) for name in ("first_sum", "second_sum")]
-    return VectorOutputs(_stacked(out, lanes), _stacked(masks, lanes), *sums, len(PROGRAMS[key]) * vectors)
+    return VectorOutputs(
+        out=np.array(out, dtype=np.uint32).reshape(-1, lanes),
+        mask=np.array(masks, dtype=bool).reshape(-1, lanes),
+        first_sums=_bits(held["first_sum"]),
+        second_sums=_bits(held["second_sum"]),
+        cycles=len(PROGRAMS[key]) * vectors,
+    )
 
 
 def _flushed(values: Floats) -> Floats:
@@ -72,7 +76,3 @@ def _bits(values: Floats) -> NDArray[np.uint32]:
     """Float32 bits, every NaN the quiet one."""
     bits = np.ascontiguousarray(values, dtype=np.float32).view(np.uint32)
     return np.where(np.isnan(values), np.uint32(QUIET_NAN), bits)
-
-
-def _stacked(rows: Sequence[NDArray], lanes: int) -> NDArray:  # type: ignore[type-arg]
-    return np.stack(rows) if rows else np.zeros((0, lanes), dtype=np.uint32)
