@@ -5,7 +5,6 @@ from typing import Any
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib.wiring import Component, In, Out, connect
 
-from acf.errors import RtlError
 from acf.lowering import FabricShape
 from acf.rtl.design.axi.signatures import axi4, axi4_lite
 from acf.rtl.design.axi.spec import AxiSpec
@@ -51,11 +50,8 @@ class Device(Component):
         self.sizes, self.walker = sizes, walker
         self.axi = axi if axi is not None else AxiSpec(data_bits=min(256, sizes.flit_bits))
         Slots(sizes, self.axi)  # refuses a bus that does not fit
-        if walker is not None and self.axi.masters > 1:
-            raise RtlError(
-                f"a device that walks reads its operands through one master, not {self.axi.masters}; use masters=1, "
-                "or leave walker out"
-            )
+        if walker is not None:
+            walker.check_bus(self.axi)
         self.groups = lines_of_masters(sizes.shape, self.axi.masters)
         super().__init__(
             {

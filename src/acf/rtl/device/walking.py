@@ -6,7 +6,9 @@ from typing import Any
 from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib.wiring import In
 
+from acf.errors import RtlError
 from acf.lowering.descriptor import FIELDS
+from acf.rtl.design.axi.spec import AxiSpec
 from acf.rtl.design.fabric.sizes import FabricSizes
 from acf.rtl.design.index.index_controller import IndexController, IndexSizes
 from acf.rtl.design.primitives.bits import all_of
@@ -22,6 +24,14 @@ class WalkerOption:
     blocks: int = 4096
     column_tiles: int = 256
     depths: int = 64
+
+    def check_bus(self, axi: AxiSpec) -> None:
+        """Refuse several masters: the index names one place for the operands of all lines."""
+        if axi.masters > 1:
+            raise RtlError(
+                f"a device that walks reads its operands through one master, not {axi.masters}; use masters=1, or "
+                "leave walker out"
+            )
 
     def sizes(self, fabric: FabricSizes) -> IndexSizes:
         """The limits of the controller."""
