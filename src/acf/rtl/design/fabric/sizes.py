@@ -254,6 +254,7 @@ class FabricSizes:
             members["sum_flits"] = bits_for(self.most_sum_flits)
             members["sum_stride"] = bits_for(self.most_sum_stride)
             members["sum_cycles"] = bits_for(self.most_sum_cycles)
+        members["transposed"] = 1
         return data.StructLayout(members)
 
 
