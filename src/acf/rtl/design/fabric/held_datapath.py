@@ -47,9 +47,9 @@ class HeldSumDatapath(SumDatapath):
         ]
         for lane in range(lanes):
             m.d.comb += results[lane].eq(Mux(effectual[lane], totals[lane], sums[lane]))
-            for number, word in enumerate(held):
-                with m.If(adds.valid & (index == number) & (adds.first | effectual[lane])):
-                    m.d.sync += word[lane].eq(results[lane])
+        for number, word in enumerate(held):  # one clock gate per word: one per lane would cost more than it saves
+            with m.If(adds.valid & (index == number)):
+                m.d.sync += word.eq(results)
         return banks[0], banks[1]
 
     def _held_bank(self, m: Module, index: int, meets: Any, adds: Any, results: Any) -> Any:

@@ -117,7 +117,9 @@ class Walker(Component):
         if not sizes.holds_sums:
             walked = _walk_lines(m, bitmap, tile, moves)
             return walked.line, walked.place, walked.is_last
-        walked = _walk_lines(m, Cat(*(bitmap[k::tile] for k in range(tile))), sizes.scu_rows, moves)
+        by_k = Signal(len(bitmap))
+        m.d.comb += by_k.eq(Cat(*(bitmap[k::tile] for k in range(tile))))
+        walked = _walk_lines(m, by_k, sizes.scu_rows, moves)
         k, row, row_bits = walked.line, walked.place, Signal(tile)
         m.d.comb += [
             row_bits.eq(word_of(bitmap, row, tile)),
@@ -169,9 +171,10 @@ def _walk_lines(m: Module, bitmap: Value, length: int, moves: Value) -> Walked:
     """Walk the set bits of ``bitmap``, lines of ``length`` bits, line by line, and begin again after the last."""
     line, place = Signal(range(max(1, len(bitmap) // length))), Signal(range(length))
     first_line, first_place = Signal.like(line), Signal.like(place)
-    has_bits = Cat(*(bitmap[start : start + length].any() for start in range(0, len(bitmap), length)))
-    lines = search(from_place(has_bits, first_line))
-    line_bits = Signal(length)
+    has_bits, line_bits = Signal(len(bitmap) // length), Signal(length)
+    any_bits = Cat(*(bitmap[start : start + length].any() for start in range(0, len(bitmap), length)))
+    m.d.comb += has_bits.eq(from_place(any_bits, first_line))
+    lines = search(has_bits)
     m.d.comb += [line.eq(lines.lowest), line_bits.eq(from_place(word_of(bitmap, line, length), first_place))]
     places = search(line_bits)
     m.d.comb += place.eq(places.lowest)
