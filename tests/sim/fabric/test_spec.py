@@ -175,6 +175,16 @@ def test_sums_in_registers_and_rows_that_are_held_save_reads_of_memory() -> None
     assert banks > registers > held
 
 
+def test_registers_of_sums_are_charged_with_control_or_with_the_mac_never_twice() -> None:
+    trace = trace_of(np.ones((64, 64)), np.ones((64, 64)))
+    wide = acf.sim.spec("acf-512-wide")
+    charged = acf.simulate(trace, wide)
+    without = acf.simulate(trace, replace(wide, control_energy="none"))  # type: ignore[call-arg]
+    banks = acf.simulate(trace, replace(wide, accumulate_in="banks", held_rows=1))  # type: ignore[call-arg]
+    assert without.energy_breakdown_j["mac"] > charged.energy_breakdown_j["mac"] == banks.energy_breakdown_j["mac"]
+    assert charged.area_mm2["control"] > banks.area_mm2["control"]
+
+
 def test_a_row_is_read_once_for_the_rows_that_are_held() -> None:
     rows = np.zeros((16, 16), dtype=bool)
     rows[0, :4], rows[8, 2:6] = True, True  # SCU 0 of 8 owns both: depths 0 to 5 have a non-zero in one of them

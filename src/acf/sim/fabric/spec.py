@@ -24,7 +24,6 @@ from acf.sim.memory import DramTraffic
 from acf.trace import BitTensor
 
 CLOCK_GATING = ("none", "enables")
-ACCUMULATE_IN = ("banks", "registers")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,8 +44,6 @@ class AdaptiveFabric(FabricShape, AcceleratorSpec):
     Energy and area: ``control_energy`` "synthesised" charges control logic and clock by our own synthesis, "calibrated"
     the same brought to the published MAC (`acf.cost.control`), "none" published MACs, memories and links alone.
     ``clock_gating`` "enables" stops registers that are not loaded, "none" clocks all of them in every cycle.
-    ``accumulate_in`` "banks": every MAC reads and writes an accumulator bank; "registers": an SCU holds the sums of
-    ``held_rows`` of its rows, and a row of a parallel tile that it has read serves all of them.
     """
 
     kind: ClassVar[str] = "fabric"
@@ -58,8 +55,6 @@ class AdaptiveFabric(FabricShape, AcceleratorSpec):
     engine: str
     control_energy: str
     clock_gating: str
-    accumulate_in: str
-    held_rows: int
 
     def __post_init__(self) -> None:
         FabricShape.__post_init__(self)
@@ -75,14 +70,12 @@ class AdaptiveFabric(FabricShape, AcceleratorSpec):
             ("memory_model", MEMORY_MODELS),
             ("control_energy", CONTROL_ENERGY),
             ("clock_gating", CLOCK_GATING),
-            ("accumulate_in", ACCUMULATE_IN),
         ):
             if getattr(self, name) not in choices:
                 raise ArchitectureError(
                     f"{name} {getattr(self, name)!r} is not one of {', '.join(choices)}; use one of these names"
                 )
         self._check_memory()
-        self._check_held_rows()
 
     def _check_memory(self) -> None:
         if self.interconnect == "packet" and self.memory_model != "timed":
@@ -92,17 +85,6 @@ class AdaptiveFabric(FabricShape, AcceleratorSpec):
             )
         if self.memory_model == "timed":
             timed_dram_spec(self.dram_kind, self.dram_pin_bytes_per_s)
-
-    def _check_held_rows(self) -> None:
-        if self.held_rows > 1 and self.accumulate_in == "banks":
-            raise ArchitectureError(
-                f"held_rows {self.held_rows} needs sums in registers; set accumulate_in to registers, or held_rows to 1"
-            )
-        if self.held_rows > 1 and (self.tile // self.scus_per_cluster) % self.held_rows:
-            raise ArchitectureError(
-                f"held_rows {self.held_rows} does not divide the {self.tile // self.scus_per_cluster} rows of a tile "
-                f"that an SCU owns; use a divisor, or fewer scus_per_cluster than {self.scus_per_cluster}"
-            )
 
     @property
     def macs_per_cycle(self) -> int:
