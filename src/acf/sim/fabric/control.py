@@ -10,6 +10,13 @@ if TYPE_CHECKING:
 SYNTHESISED_TILE, SYNTHESISED_LINK_BYTES = 16, 32
 """The shape that `CONTROL_UNITS` were synthesised for; others are scaled by structure."""
 
+SYNTHESISED_CLUSTERS = 64
+"""Clusters that the index controller was synthesised for; it has registers for each cluster of its mesh rows."""
+
+INDEX_CONTROLLER_BYTES = 65_536 + 23_072
+"""Memories of an index controller in gates: an index buffer of 16,384 words (`acf.rtl.device.WalkerOption`), and its
+tables of addresses and owners."""
+
 
 def control_units(spec: "AdaptiveFabric") -> dict[str, float]:
     """How many of each of `CONTROL_UNITS` a fabric has, as multiples of the unit that was synthesised.
@@ -31,6 +38,8 @@ def control_units(spec: "AdaptiveFabric") -> dict[str, float]:
         "row controller": spec.mesh_rows,
         "column controller": spec.mesh_columns,
         "device": lines,
+        "index controller": spec.index_controllers
+        * max(1.0, spec.clusters / spec.walking_controllers / SYNTHESISED_CLUSTERS),
         "index walker": lines,
         "prefix sum": lines,
         "route planner": 1,

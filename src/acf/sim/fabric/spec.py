@@ -34,6 +34,11 @@ class AdaptiveFabric(FabricShape, AcceleratorSpec):
     its rows and multiplies it with ``lanes`` values per cycle of the matching row of a parallel tile.
     ``docs/fabric.md`` describes the machine in full.
 
+    ``index_controllers`` walk the indices of products and make the packets' commands, each with descriptor, tables and
+    an index buffer of its own. With one, as the gates have it, a product's packets wait until its index is set up. Of
+    more, half share the mesh rows of the present product while the other half set up the next; the products of a batch
+    are walked by all of them, each one product at a time.
+
     On-chip memory has banks of ``bank_bytes``. The topology is updated every ``topology_every_steps`` optimizer steps.
     ``engine`` "exact" steps every queue in every cycle and gives the same figures, slowly.
 
@@ -48,6 +53,7 @@ class AdaptiveFabric(FabricShape, AcceleratorSpec):
 
     dram_latency_s: float
     bank_bytes: int
+    index_controllers: int
     topology_every_steps: int
     engine: str
     control_energy: str
@@ -105,6 +111,11 @@ class AdaptiveFabric(FabricShape, AcceleratorSpec):
         )
 
     @property
+    def walking_controllers(self) -> int:
+        """Index controllers that share the mesh rows of a product; the others set up the next."""
+        return max(1, self.index_controllers // 2)
+
+    @property
     def queue_bytes(self) -> int:
         """Memory of one cluster for serial tiles."""
         return self.queue_packets * self.tile**2 * self.value_bytes
@@ -138,7 +149,8 @@ class AdaptiveFabric(FabricShape, AcceleratorSpec):
         product = tile_product(gemm, self)
         mapping = choose_mapping(product, self)
         program = lower_product(product, self, mapping)
-        return run_product(self, gemm, product, program, dram_bytes, index_traffic(mapping, product, program, self))
+        index = index_traffic(mapping, product, program, self, self.walking_controllers)
+        return run_product(self, gemm, product, program, dram_bytes, index)
 
     def stored_bytes(self, bits: BitTensor, role: str) -> int:
         """Bytes of a tensor in memory: weights as block-CSR with their index, others with the sizes of their tiles."""
@@ -156,10 +168,11 @@ class AdaptiveFabric(FabricShape, AcceleratorSpec):
         return total
 
     def _count_group(self, group: Sequence[Gemm], dram_bytes: int) -> ComputeCount:
-        """Products side by side; each has a descriptor and an index of its own, walked one after the other."""
+        """Products side by side; each has a descriptor and an index of its own, walked by the next free controller."""
         member = tile_product(group[0], self)
         mapping = choose_mapping(member, self)
-        index = index_traffic(mapping, member, lower_product(member, self, mapping), self).times(len(group))
+        alone = index_traffic(mapping, member, lower_product(member, self, mapping), self)
+        index = alone.times(len(group), self.index_controllers)
         together = block_diagonal(group)
         product = tile_product(together, self)
         played = run_product(self, together, product, lower_product(product, self), dram_bytes, index)
