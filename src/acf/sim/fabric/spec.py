@@ -14,7 +14,7 @@ from acf.lowering.packing import lower_product
 from acf.lowering.tiled_product import tile_product
 from acf.sim.accelerator import AcceleratorSpec, ComputeCount
 from acf.sim.fabric import area
-from acf.sim.fabric.batch import block_diagonal, groups, pattern
+from acf.sim.fabric.batch import block_diagonal, group_size, groups, pattern
 from acf.sim.fabric.index_traffic import index_traffic
 from acf.sim.fabric.play import ENGINES, DramPort
 from acf.sim.fabric.runner import run_product
@@ -160,7 +160,7 @@ class AdaptiveFabric(FabricShape, AcceleratorSpec):
         """Independent products of one shape, side by side on the fabric; groups that are alike are played once."""
         counts: dict[tuple[int | bytes, ...], ComputeCount] = {}
         total = ComputeCount(0, 0, 0)
-        for group in groups(gemms):
+        for group in groups(gemms, group_size(self.clusters)):
             key = pattern(group)
             if key not in counts:
                 counts[key] = self._count_group(group, dram_bytes * len(group))
