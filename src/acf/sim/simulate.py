@@ -32,11 +32,14 @@ def simulate_parts(traces: Iterable[Trace], architecture: str | Path | Accelerat
     memory = OnChipMemory(spec.on_chip_bytes)
     step = WholeStep(spec, memory)
     ops: list[OpResult] = []
+    previous = ComputeCount(0, 0, 0)
     label = ""
     for trace in traces:
         for place, op in enumerate(trace.ops):
             step.add_vector_ops(trace.vector_ops_after(place))
-            ops.append(_play(trace, op, spec, memory))
+            traffic = _touch_operands(trace, op, spec, memory) if spec.keeps_tensors else DramTraffic()
+            previous = _count(trace, op, spec, traffic).after(previous)
+            ops.append(_result(op, spec, previous, traffic))
             step.add_product(op, ops[-1])
             for key in _last_used(trace, place):
                 memory.discard(key)
@@ -56,15 +59,17 @@ def simulate_parts(traces: Iterable[Trace], architecture: str | Path | Accelerat
     )
 
 
-def _play(trace: Trace, op: TracedOp, spec: AcceleratorSpec, memory: OnChipMemory) -> OpResult:
-    traffic = _touch_operands(trace, op, spec, memory) if spec.keeps_tensors else DramTraffic()
+def _count(trace: Trace, op: TracedOp, spec: AcceleratorSpec, traffic: DramTraffic) -> ComputeCount:
+    """Counts of an operation while ``traffic`` crosses the DRAM pins."""
     products = matrix_products(trace, op)
     share = traffic.divided(len(products))
     gemms = (gemm for gemm in products if gemm.dense_macs)
     if op.batched:
-        count = spec.count_batch(gemms, share)
-    else:
-        count = reduce(add, (spec.count_with_traffic(gemm, share) for gemm in gemms), ComputeCount(0, 0, 0))
+        return spec.count_batch(gemms, share)
+    return reduce(add, (spec.count_with_traffic(gemm, share) for gemm in gemms), ComputeCount(0, 0, 0))
+
+
+def _result(op: TracedOp, spec: AcceleratorSpec, count: ComputeCount, traffic: DramTraffic) -> OpResult:
     _check_slots(op, spec, count)
     dram_bytes = traffic.total_bytes + count.streamed_bytes
     waited = max(0, spec.dram_cycles(dram_bytes) - count.cycles)

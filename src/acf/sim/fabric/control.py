@@ -16,6 +16,13 @@ WIDE_LANES, WIDE_LINK_BYTES = 16, 64
 WORKING_UNITS = ("scu", "lane", "wide scu")
 """Units that switch only in cycles in which an SCU works; others switch in every cycle of a product."""
 
+SYNTHESISED_CLUSTERS = 64
+"""Clusters that the index controller was synthesised for; it has registers for each cluster of its mesh rows."""
+
+INDEX_CONTROLLER_BYTES = 65_536 + 23_072
+"""Memories of an index controller in gates: an index buffer of 16,384 words (`acf.rtl.device.WalkerOption`), and its
+tables of addresses and owners."""
+
 
 def control_units(spec: "AdaptiveFabric") -> dict[str, float]:
     """How many of each of `CONTROL_UNITS` a fabric has, as multiples of the unit that was synthesised.
@@ -26,7 +33,9 @@ def control_units(spec: "AdaptiveFabric") -> dict[str, float]:
     """
     lines = spec.mesh_rows + spec.mesh_columns
     units = _wide_units(spec, lines) if _is_wide(spec) else _narrow_units(spec, lines)
-    return units | {"index walker": lines, "prefix sum": lines, "route planner": 1, "sorter": 1}
+    share = spec.clusters / spec.walking_controllers / SYNTHESISED_CLUSTERS
+    controllers = {"index controller": spec.index_controllers * max(1.0, share)}
+    return units | controllers | {"index walker": lines, "prefix sum": lines, "route planner": 1, "sorter": 1}
 
 
 def _is_wide(spec: "AdaptiveFabric") -> bool:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from acf.lowering import Gemm, Program
 from acf.lowering.tiled_product import TiledProduct
 from acf.lowering.tiles import TiledRows
-from acf.sim.accelerator import ComputeCount
+from acf.sim.accelerator import ComputeCount, SetUp
 from acf.sim.fabric.control import control_j
 from acf.sim.fabric.energy import index_j, product_j, topology_update_j
 from acf.sim.fabric.index_traffic import NO_INDEX, IndexTraffic
@@ -51,7 +51,8 @@ def run_product(
     """
     index = index or NO_INDEX
     played = MEMORY_MODELS[spec.memory_model](spec, TimedProduct(program, gemm, traffic))
-    waits = _controller_cycles(spec, index, played.cycles)
+    lead = _lead_cycles(spec, index)
+    waits = lead + max(0, index.walk_cycles - index.set_up_cycles - played.cycles)
     effectual = gemm.effectual_macs()
     multiplied = _multiplied_slots(spec, product, effectual)
     update_cycles = topology_update_cycles(spec, product, program.reduces)
@@ -67,6 +68,7 @@ def run_product(
         energy_j=energy_j,
         streamed_bytes=index.fetched_bytes,
         other_cycles=ceil(update_cycles / spec.topology_every_steps),
+        set_up=_set_up(spec, index, lead, played.cycles + waits),
     )
 
 
@@ -116,17 +118,27 @@ def held_row_reads(serial: TiledRows, scus: int, held_rows: int) -> NDArray[np.i
     return reads
 
 
-def _controller_cycles(spec: "AdaptiveFabric", index: IndexTraffic, played_cycles: int) -> int:
-    """Cycles before the first command, and those by which a walk outlasts the packets.
+def _lead_cycles(spec: "AdaptiveFabric", index: IndexTraffic) -> int:
+    """Cycles before the first command.
 
-    Descriptor and mapping are read one after the other at the sustained rate, each after the latency of DRAM; nothing
-    overlaps with the product before.
+    Descriptor and mapping are read one after the other at the sustained rate, each after the latency of DRAM.
     """
     if not index.fetched_bytes:
         return 0
     transfer = ceil(index.fetched_bytes / spec.dram_sustained_bytes_per_s * spec.clock_hz)
-    set_up = 2 * spec.dram_port.latency_cycles + transfer + index.set_up_cycles
-    return set_up + max(0, index.walk_cycles - index.set_up_cycles - played_cycles)
+    return 2 * spec.dram_port.latency_cycles + transfer + index.set_up_cycles
+
+
+def _set_up(spec: "AdaptiveFabric", index: IndexTraffic, lead: int, cycles: int) -> SetUp:
+    """What the product before can hide of ``lead``, and when a controller is free for the product behind.
+
+    A lone controller walks until the last packet, so it hides nothing. Of several, half are free throughout; where a
+    batch occupies more, only when the batch is walked.
+    """
+    if spec.index_controllers == 1:
+        return SetUp()
+    walking = index.walk_cycles if index.controllers > spec.walking_controllers else 0
+    return SetUp(lead, control_j(spec, lead, 0), max(0, cycles - walking))
 
 
 def _lost_slots(spec: "AdaptiveFabric", played: Played, multiplied: int, effectual: int, waits: int) -> dict[str, int]:

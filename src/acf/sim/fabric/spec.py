@@ -14,7 +14,7 @@ from acf.lowering.packing import lower_product
 from acf.lowering.tiled_product import tile_product
 from acf.sim.accelerator import AcceleratorSpec, ComputeCount
 from acf.sim.fabric import area
-from acf.sim.fabric.batch import block_diagonal, groups, pattern
+from acf.sim.fabric.batch import block_diagonal, group_size, groups, pattern
 from acf.sim.fabric.index_traffic import index_traffic
 from acf.sim.fabric.play import ENGINES, DramPort
 from acf.sim.fabric.runner import MEMORY_MODELS, run_product
@@ -35,6 +35,11 @@ class AdaptiveFabric(FabricShape, AcceleratorSpec):
     its rows and multiplies it with ``lanes`` values per cycle of the matching row of a parallel tile.
     ``docs/fabric.md`` describes the machine in full.
 
+    ``index_controllers`` walk the indices of products and make the packets' commands, each with descriptor, tables and
+    an index buffer of its own. With one, as the gates have it, a product's packets wait until its index is set up. Of
+    more, half share the mesh rows of the present product while the other half set up the next; the products of a batch
+    are walked by all of them, each one product at a time.
+
     On-chip memory has banks of ``bank_bytes``. ``memory_model`` "timed" plays the addresses of both operands and of
     write-backs on `acf.sim.dram`, and a bank gives one flit per cycle; "rate" lets serial tiles come at the sustained
     rate, parallel tiles at once, and banks never conflict. A read from an idle DRAM takes ``dram_latency_s``.
@@ -51,6 +56,7 @@ class AdaptiveFabric(FabricShape, AcceleratorSpec):
     memory_model: str
     dram_latency_s: float
     bank_bytes: int
+    index_controllers: int
     topology_every_steps: int
     engine: str
     control_energy: str
@@ -104,6 +110,11 @@ class AdaptiveFabric(FabricShape, AcceleratorSpec):
         )
 
     @property
+    def walking_controllers(self) -> int:
+        """Index controllers that share the mesh rows of a product; the others set up the next."""
+        return max(1, self.index_controllers // 2)
+
+    @property
     def queue_bytes(self) -> int:
         """Memory of one cluster for serial tiles."""
         return self.queue_packets * self.tile**2 * self.value_bytes
@@ -142,7 +153,8 @@ class AdaptiveFabric(FabricShape, AcceleratorSpec):
         product = tile_product(gemm, self)
         mapping = choose_mapping(product, self)
         program = lower_product(product, self, mapping)
-        return run_product(self, gemm, product, program, traffic, index_traffic(mapping, product, program, self))
+        index = index_traffic(mapping, product, program, self, self.walking_controllers)
+        return run_product(self, gemm, product, program, traffic, index)
 
     def stored_bytes(self, bits: BitTensor, role: str) -> int:
         """Bytes of a tensor in memory: weights as block-CSR with their index, others with the sizes of their tiles."""
@@ -152,7 +164,7 @@ class AdaptiveFabric(FabricShape, AcceleratorSpec):
         """Independent products of one shape, side by side on the fabric; groups that are alike are played once."""
         counts: dict[tuple[int | bytes, ...], ComputeCount] = {}
         total = ComputeCount(0, 0, 0)
-        for group in groups(gemms):
+        for group in groups(gemms, group_size(self.clusters)):
             key = pattern(group)
             if key not in counts:
                 counts[key] = self._count_group(group, traffic.times(len(group)))
@@ -160,10 +172,11 @@ class AdaptiveFabric(FabricShape, AcceleratorSpec):
         return total
 
     def _count_group(self, group: Sequence[Gemm], traffic: DramTraffic) -> ComputeCount:
-        """Products side by side; each has a descriptor and an index of its own, walked one after the other."""
+        """Products side by side; each has a descriptor and an index of its own, walked by the next free controller."""
         member = tile_product(group[0], self)
         mapping = choose_mapping(member, self)
-        index = index_traffic(mapping, member, lower_product(member, self, mapping), self).times(len(group))
+        alone = index_traffic(mapping, member, lower_product(member, self, mapping), self)
+        index = alone.times(len(group), self.index_controllers)
         together = block_diagonal(group)
         product = tile_product(together, self)
         played = run_product(self, together, product, lower_product(product, self), traffic, index)
