@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from acf.runtime.backends.backend import Tensor
-from acf.sim.memory import OnChipMemory
+from acf.sim.memory import DramTraffic, Moved, OnChipMemory
 
 
 class Residency:
@@ -13,15 +13,16 @@ class Residency:
         self._memory = OnChipMemory(capacity_bytes)
         self._versions: dict[str, int] = {}
 
-    def read(self, tensors: Sequence[Tensor], sizes: Sequence[int]) -> int:
-        """Bytes that cross the DRAM pins because operands of ``sizes`` bytes are read."""
-        moved = 0
+    def read(self, tensors: Sequence[Tensor], sizes: Sequence[int]) -> DramTraffic:
+        """What crosses the DRAM pins because the two operands of a product, of ``sizes`` bytes, are read."""
+        moved: list[Moved] = []
         for tensor, nbytes in zip(tensors, sizes, strict=True):
             if self._versions.get(tensor.place) != tensor.version:
                 self._memory.discard(tensor.place)
             self._versions[tensor.place] = tensor.version
-            moved += self._memory.touch(tensor.place, nbytes, external=True)
-        return moved
+            moved.append(self._memory.access(tensor.place, nbytes, external=True))
+        left, right = moved
+        return DramTraffic(left.read_bytes, right.read_bytes, left.written_bytes + right.written_bytes)
 
     def write(self, tensor: Tensor, nbytes: int) -> int:
         """Bytes that cross the pins because a result is written, evictions included."""

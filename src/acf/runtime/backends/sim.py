@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from math import ceil
 from operator import add
 from typing import ClassVar
 from weakref import WeakSet
@@ -25,6 +24,7 @@ from acf.sim.accelerator import AcceleratorSpec, ComputeCount
 from acf.sim.fabric import AdaptiveFabric
 from acf.sim.fabric.index_traffic import index_traffic
 from acf.sim.fabric.runner import run_product
+from acf.sim.memory import DramTraffic
 from acf.trace import BitTensor
 from acf.trace.op import ROLES
 
@@ -107,20 +107,21 @@ class Simulator(Backend):
         roles = (*ROLES[product.phase], RESULT_ROLES[product.phase])
         arguments = zip(product.arguments, (*launched.operands, result), roles, strict=True)
         *sizes, result_bytes = (self._stored_bytes(product, *each) for each in arguments)
-        dram_bytes = self._residency.read(launched.tensors, sizes)
-        share = ceil(dram_bytes / len(multiplications))
+        traffic = self._residency.read(launched.tensors, sizes)
+        share = traffic.divided(len(multiplications))
         total = reduce(add, (self._count_product(each, share) for each in multiplications), ComputeCount(0, 0, 0))
-        dram_bytes += total.streamed_bytes + self._residency.write(launched.result, result_bytes)
+        written = self._residency.write(launched.result, result_bytes)
+        dram_bytes = traffic.total_bytes + total.streamed_bytes + written
         return self._with_load(launched.program, total, self._cost(total, dram_bytes))
 
-    def _count_product(self, each: _Multiplication, share: int) -> ComputeCount:
-        """Counts of one matrix multiplication while ``share`` bytes cross the pins."""
+    def _count_product(self, each: _Multiplication, share: DramTraffic) -> ComputeCount:
+        """Counts of one matrix multiplication while ``share`` crosses the pins."""
         bound, fabric = each.bound, self.fabric
         if bound is None or fabric is None:
-            return self.spec.count_with_dram(each.matrices.gemm(), share)
+            return self.spec.count_with_traffic(each.matrices.gemm(), share)
         packets = lower_product(bound.product, fabric, bound.mapping)
-        traffic = index_traffic(bound.mapping, bound.product, packets, fabric)
-        return run_product(fabric, bound.gemm, bound.product, packets, share, traffic)
+        index = index_traffic(bound.mapping, bound.product, packets, fabric)
+        return run_product(fabric, bound.gemm, bound.product, packets, share, index)
 
     def _stored_bytes(self, product: Product, argument: Argument, values: Values, role: str) -> int:
         """Bytes of an argument in the machine's memory, weights and their gradients as matrices with absent blocks."""
