@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test docs clean
+.PHONY: demo test types units docs clean
 
 demo: $(VENV)/.installed-demo
 	$(BIN)/acf demo
@@ -11,8 +11,15 @@ demo: $(VENV)/.installed-demo
 test: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(MAKE) --no-print-directory --jobs 2 types units
+
+# One core: beside the tests, whose workers do not keep two cores busy while they are collected.
+types: $(VENV)/.installed-dev
 	$(BIN)/mypy
-	$(BIN)/pytest -n 2
+
+# Each worker starts with one half of the tests, in order, so that what neighbours compile and set up is made once.
+units: $(VENV)/.installed-dev
+	$(BIN)/pytest -n 2 --dist worksteal
 
 docs: $(VENV)/.installed-docs
 	$(BIN)/python -m sphinx -W --keep-going -q -d build/doctrees docs build/docs

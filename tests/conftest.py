@@ -4,10 +4,18 @@ import hypothesis
 import pytest
 import torch
 
+from acf.ops.cpu.build import load_library
+
 hypothesis.settings.register_profile("acf", deadline=None, max_examples=25, derandomize=True, database=None)
 hypothesis.settings.load_profile("acf")
 
 torch.set_num_threads(1)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Build the native CPU kernels before there are workers, each of which would build them at the same time."""
+    if config.getoption("numprocesses", default=None):
+        load_library()
 
 
 @pytest.fixture(autouse=True)

@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from acf import runtime as runtime
     from acf.errors import AcfError as AcfError
     from acf.gradients import GradientSparsity as GradientSparsity
     from acf.masks import SET as SET
@@ -22,9 +23,11 @@ if TYPE_CHECKING:
     from acf.nn import ExpertLinear as ExpertLinear
     from acf.nn import Experts as Experts
     from acf.nn import FusedSequential as FusedSequential
+    from acf.nn import GatedMLP as GatedMLP
     from acf.nn import NMSparsity as NMSparsity
     from acf.nn import densify_ as densify_
     from acf.nn import faster_layers as faster_layers
+    from acf.nn import fuse_gated_mlps_ as fuse_gated_mlps_
     from acf.nn import load_sparse as load_sparse
     from acf.nn import save_sparse as save_sparse
     from acf.nn import sparsify_ as sparsify_
@@ -70,6 +73,7 @@ _HOME_OF = {
     "ExpertLinear": "acf.nn",
     "Experts": "acf.nn",
     "FusedSequential": "acf.nn",
+    "GatedMLP": "acf.nn",
     "GradientFigures": "acf.train",
     "GradientSparsity": "acf.gradients",
     "GradualPruning": "acf.masks",
@@ -93,6 +97,7 @@ _HOME_OF = {
     "densify_": "acf.nn",
     "ema": "acf.train",
     "faster_layers": "acf.nn",
+    "fuse_gated_mlps_": "acf.nn",
     "gradient_figures": "acf.train",
     "hugging_face_callback": "acf.train.adapters",
     "lightning_callback": "acf.train.adapters",
@@ -114,6 +119,9 @@ _HOME_OF = {
 }
 
 __all__ = sorted(_HOME_OF)
+
+_PACKAGES = ("runtime",)
+"""Packages whose names are public under their own name, as ``acf.runtime.Device``."""
 
 
 class _OpsForExportedPrograms:
@@ -139,6 +147,8 @@ else:
 
 
 def __getattr__(name: str) -> Any:
+    if name in _PACKAGES:
+        return import_module(f"acf.{name}")
     if name not in _HOME_OF:
         raise AttributeError(f"module 'acf' has no attribute {name!r}; public names: {', '.join(__all__)}")
     value = getattr(import_module(_HOME_OF[name]), name)
@@ -147,4 +157,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return [*__all__, "__version__"]
+    return [*__all__, *_PACKAGES, "__version__"]

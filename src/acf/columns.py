@@ -3,8 +3,10 @@
 Each kind of row has one tuple of columns, its registry. A new column is one entry there.
 """
 
+import csv
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, is_dataclass
+from io import StringIO
 from typing import Any, Generic, TypeVar
 
 from rich.console import JustifyMethod
@@ -16,8 +18,8 @@ from acf.units import binary_bytes, si
 
 Row = TypeVar("Row")
 
-PAGE, TERMINAL = "page", "terminal"
-"""The two places where a kind of row is usually shown."""
+PAGE, TERMINAL, CSV = "page", "terminal", "csv"
+"""Where a kind of row is usually shown; a CSV file and JSON have every column, wherever else it is shown."""
 
 
 @dataclass(frozen=True)
@@ -151,6 +153,15 @@ def markdown_table(columns: Sequence[Column[Row]], rows: Iterable[Row]) -> str:
 def records(columns: Sequence[Column[Row]], rows: Iterable[Row]) -> list[dict[str, Any]]:
     """The values themselves by key, for JSON."""
     return [{column.key: _plain_value(column.value(row)) for column in columns} for row in rows]
+
+
+def csv_text(columns: Sequence[Column[Row]], rows: Iterable[Row]) -> str:
+    """A CSV table of the values themselves under their keys; what is absent is an empty cell."""
+    written = StringIO()
+    writer = csv.DictWriter(written, [column.key for column in columns], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(records(columns, rows))
+    return written.getvalue()
 
 
 def _plain_value(value: Any) -> Any:

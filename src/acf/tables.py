@@ -14,9 +14,8 @@ if TYPE_CHECKING:
     from acf.doctor import Finding
     from acf.metrics import AblationRecord
     from acf.nn import LayerTiming
-    from acf.report.columns import SummaryRow
     from acf.reproduce.row import Check, Row
-    from acf.sim import Result
+    from acf.sim import Comparison, Result
 
 
 def demo_table(outcome: "DemoOutcome") -> Table:
@@ -47,22 +46,22 @@ def result_table(result: "Result") -> Table:
     )
 
 
-def comparison_rows(results: "Sequence[Result]") -> "list[SummaryRow]":
-    """One row for each architecture; speedups refer to the first."""
-    from acf.report.columns import SummaryRow
+def comparison_table(comparisons: "Sequence[Comparison]") -> Table:
+    """Every trace on every machine, over the baseline on the same trace, or on the first where it says so."""
+    from acf.report.columns import COMPARISON
 
-    return [SummaryRow(result, result.speedup_over(results[0])) for result in results]
-
-
-def comparison_table(results: "Sequence[Result]") -> Table:
-    """One row for each architecture; speedups refer to the first."""
-    from acf.report.columns import COMPARE, SUMMARY
-
+    first = comparisons[0]
+    workloads = dict.fromkeys(comparison.result.workload for comparison in comparisons)
+    columns = shown_in(TERMINAL, COMPARISON)
+    if len(workloads) > 1:
+        columns = (COMPARISON[0], *columns)
     return terminal_table(
-        shown_in(COMPARE, SUMMARY),
-        comparison_rows(results),
-        f"{results[0].workload}: {len(results[0].ops)} operations",
-        f"speedup of whole steps over {results[0].architecture}; peaks differ, see MACs per cycle and clock",
+        columns,
+        comparisons,
+        f"{', '.join(workloads)}: whole steps over {first.baseline.architecture}",
+        "equal peak, equal area: the speedup divided by how much more of it the machine has; less energy, less EDP "
+        "(energy-delay product): the baseline's over the machine's",
+        section=lambda row: row.result.workload,
     )
 
 

@@ -29,6 +29,7 @@ def linear_samples(dtype: torch.dtype) -> dict[str, tuple[Any, ...]]:
     x, output_grad, weight = (torch.randn(shape, dtype=dtype) for shape in ((5, 12), (5, 8), (3, 4, 3)))
     trainable_x, trainable_weight = x.clone().requires_grad_(), weight.clone().requires_grad_()
     trainable_bias = torch.randn(8, requires_grad=True)
+    pair = (list(LINEAR_TOPOLOGY), list(LINEAR_TOPOLOGY))
     candidates = (torch.tensor([0, 1], dtype=torch.int32), torch.tensor([2, 0], dtype=torch.int32))
     return {
         "block_linear": (trainable_x, trainable_weight, trainable_bias, *LINEAR_TOPOLOGY),
@@ -42,6 +43,21 @@ def linear_samples(dtype: torch.dtype) -> dict[str, tuple[Any, ...]]:
         "probed": (output_grad.clone().requires_grad_(), x, torch.zeros(2, 4, requires_grad=True), [4, 3], [], False),
         "block_linear_activation": (x, weight, torch.randn(8, dtype=dtype), "silu", False, *LINEAR_TOPOLOGY),
         "block_linear_scaled_input_grad": (output_grad, weight, x, *LINEAR_TOPOLOGY),
+        "block_linear_gated": (x, weight, weight, None, torch.randn(8, dtype=dtype), "silu", True, *pair),
+        "block_linear_gated_input_grad": (output_grad, weight, x, x.flip(0), *LINEAR_TOPOLOGY),
+        "block_linear_pair_input_grad": (output_grad, output_grad.flip(0), weight, weight, *pair),
+        "block_gated_mlp": (
+            trainable_x,
+            trainable_weight,
+            None,
+            torch.randn_like(trainable_weight).requires_grad_(),
+            torch.randn(8, requires_grad=True),
+            torch.randn(2, 4, 4, dtype=dtype, requires_grad=True),
+            None,
+            *pair,
+            list(SECOND_TOPOLOGY),
+            "silu",
+        ),
         "block_mlp": (
             trainable_x,
             trainable_weight,
@@ -110,6 +126,10 @@ LINEAR_OPS = [
     "probed",
     "block_linear_activation",
     "block_linear_scaled_input_grad",
+    "block_linear_gated",
+    "block_linear_gated_input_grad",
+    "block_linear_pair_input_grad",
+    "block_gated_mlp",
     "block_mlp",
 ]
 CONV_OPS = [

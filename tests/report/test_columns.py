@@ -9,21 +9,23 @@ from typer.testing import CliRunner
 
 import acf.report.columns
 from acf.cli import app
-from acf.columns import RATIO, Column, records
+from acf.columns import COUNT, RATIO, Column, records
 from acf.report import report
-from acf.report.columns import OPERATION, SUMMARY, TRAINING, summary_columns, summary_rows, whole_step_row
-from acf.sim.result import Result
+from acf.report.columns import COMPARISON, OPERATION, SUMMARY, TRAINING, summary_columns, summary_rows, whole_step_row
+from acf.sim import Comparison, Result
 from acf.tables import comparison_table
 
 
-@pytest.mark.parametrize("columns", [SUMMARY, OPERATION, TRAINING], ids=["summary", "operation", "training"])
+@pytest.mark.parametrize(
+    "columns", [SUMMARY, OPERATION, TRAINING, COMPARISON], ids=["summary", "operation", "training", "comparison"]
+)
 def test_keys_of_a_registry_are_unique_names(columns) -> None:  # type: ignore[no-untyped-def]
     keys = [column.key for column in columns]
     assert len(set(keys)) == len(keys)
     assert all(key.isidentifier() for key in keys)
 
 
-def test_one_entry_puts_a_new_column_on_the_page_in_the_terminal_and_in_json(
+def test_one_entry_puts_a_new_column_on_the_page_and_in_json(
     results: list[Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = results[0].cycles
@@ -33,9 +35,6 @@ def test_one_entry_puts_a_new_column_on_the_page_in_the_terminal_and_in_json(
     monkeypatch.setattr(acf.report.columns, "SUMMARY", (*SUMMARY, new))
     page = report(results, tmp_path / "page.html").read_text()
     assert "Of first</th>" in page
-    console = Console(width=200, record=True)
-    console.print(comparison_table(results))
-    assert "of first" in console.export_text()
     saved = records(acf.report.columns.summary_columns([]), summary_rows(results, []))
     assert saved[0]["cycles_ratio"] == 1.0
 
@@ -60,5 +59,15 @@ def test_compare_prints_the_values_of_the_columns_as_json(tmp_path: Path) -> Non
     path = tmp_path / "step.safetensors"
     acf.Trace.from_matmuls([matmul], label="full").save(path)
     values = json.loads(CliRunner().invoke(app, ["compare", str(path), "--on", "tensordash", "--json"]).output)
-    keys = {column.key for column in summary_columns([])}
+    keys = {column.key for column in COMPARISON}
     assert all(keys <= set(value) for value in values)
+
+
+def test_one_entry_puts_a_new_column_into_the_comparison(
+    results: list[Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    new: Column[Comparison] = Column("operations", "operations", lambda row: len(row.result.ops), COUNT)
+    monkeypatch.setattr(acf.report.columns, "COMPARISON", (*COMPARISON, new))
+    console = Console(width=200, record=True)
+    console.print(comparison_table([Comparison(result, results[0]) for result in results]))
+    assert "operations" in console.export_text()

@@ -20,8 +20,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 import acf
 from acf.train.controlled_layer import ControlledLayer
+from tests.train.two_ranks import PROCESSES, WORLD_SIZE, join_group
 
-WORLD_SIZE = 2
 STEPS = 12
 SAVED_EVERY = 2
 GROUP_TIMEOUT_S = 20
@@ -97,14 +97,7 @@ DEATHS: dict[str, tuple[int, int, Callable[[Run], None], int]] = {
 
 def work(rank: int, folder: str, death: str) -> None:
     """One process: train and save until one of the two dies and the other has said so."""
-    torch.set_num_threads(1)
-    torch.distributed.init_process_group(
-        "gloo",
-        init_method=(Path(folder) / "rendezvous").as_uri(),
-        rank=rank,
-        world_size=WORLD_SIZE,
-        timeout=timedelta(seconds=GROUP_TIMEOUT_S),
-    )
+    join_group(rank, Path(folder), timeout=timedelta(seconds=GROUP_TIMEOUT_S))
     run = Run(DistributedDataParallel)
     victim, last_step, arm, _ = DEATHS[death]
     for step in range(1, STEPS + 1):
@@ -125,12 +118,9 @@ def work(rank: int, folder: str, death: str) -> None:
 @pytest.fixture(scope="module", params=DEATHS)
 def death(request, tmp_path_factory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("ranks")
-    context = torch.multiprocessing.get_context("spawn")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("GLOO_SOCKET_IFNAME", "lo")
-        ranks = [context.Process(target=work, args=(rank, str(folder), request.param)) for rank in range(WORLD_SIZE)]
-        for process in ranks:
-            process.start()
+    ranks = [PROCESSES.Process(target=work, args=(rank, str(folder), request.param)) for rank in range(WORLD_SIZE)]
+    for process in ranks:
+        process.start()
     victim, *_, saved_step = DEATHS[request.param]
     ranks[victim].join(timeout=120)
     died = time.monotonic()

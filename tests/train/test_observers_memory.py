@@ -11,8 +11,10 @@ EXAMPLE = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "scoring_m
 measure, POLICIES = EXAMPLE["measure"], EXAMPLE["POLICIES"]
 
 
-@pytest.mark.parametrize("tokens", [1, 64])
-@pytest.mark.parametrize("scored", POLICIES)
+# What tokens add shows where every absent block is scored and where inputs are summed.
+@pytest.mark.parametrize(
+    ("scored", "tokens"), [*((scored, 1) for scored in POLICIES), ("all absent blocks", 64), ("input-aware", 64)]
+)
 def test_a_scoring_step_needs_less_than_a_quarter_more_than_an_ordinary_one(scored, tokens):
     policy, distribution = POLICIES[scored]
     memory = measure(tokens, BlockSparsity(0.9, block=16, distribution=distribution), policy)

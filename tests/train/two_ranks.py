@@ -1,28 +1,36 @@
 """Running a test's work in two processes of one gloo group on this machine."""
 
 import gc
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
 import torch
 
 WORLD_SIZE = 2
 
+PROCESSES = torch.multiprocessing.get_context("forkserver")
+"""Makes ranks: forks of one process that imports torch and acf once, and has neither threads nor a process group."""
+PROCESSES.set_forkserver_preload(["torch", "torch.distributed", "acf.train"])
+
 
 def outcomes_of_two_ranks(work: Callable[[int, Path], Any], folder: Path) -> list[Any]:
     """What ``work(rank, folder)`` returns in each of two new processes; a function of a module, so that it is found."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("GLOO_SOCKET_IFNAME", "lo")
-        torch.multiprocessing.spawn(_run, args=(work, folder), nprocs=WORLD_SIZE)
+    torch.multiprocessing.start_processes(_run, (work, folder), nprocs=WORLD_SIZE, start_method="forkserver")
     return [torch.load(_result(folder, rank), weights_only=True) for rank in range(WORLD_SIZE)]
 
 
-def _run(rank: int, work: Callable[[int, Path], Any], folder: Path) -> None:
+def join_group(rank: int, folder: Path, **settings: Any) -> None:
+    """Make this process a rank of the gloo group that meets in ``folder``."""
     torch.set_num_threads(1)
+    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     rendezvous = (folder / "rendezvous").as_uri()
-    torch.distributed.init_process_group("gloo", init_method=rendezvous, rank=rank, world_size=WORLD_SIZE)
+    torch.distributed.init_process_group("gloo", init_method=rendezvous, rank=rank, world_size=WORLD_SIZE, **settings)
+
+
+def _run(rank: int, work: Callable[[int, Path], Any], folder: Path) -> None:
+    join_group(rank, folder)
     torch.save(work(rank, folder), _result(folder, rank))
     gc.collect()  # wrappers of models must be gone before their process group is
     torch.distributed.barrier()

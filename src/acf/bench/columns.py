@@ -1,6 +1,7 @@
 """The columns of every bench's rows, and the tables that show them. A new column is one entry here."""
 
 from collections.abc import Callable, Sequence
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
@@ -113,13 +114,17 @@ TRAINING_RUNS: "tuple[Column[VariantSummary], ...]" = (
     Column(
         "quality",
         "quality",
-        lambda summary: (summary.quality, summary.quality_deviation),
-        Format(lambda spread: "{:.3f} ± {:.3f}".format(*spread)),
+        lambda summary: (summary.quality, summary.quality_deviation, summary.diverged, summary.runs),
+        Format(lambda outcome: _quality_text(*outcome)),
         "mean and sample deviation over seeds",
         places=(_OUTCOMES,),
     ),
     Column(
-        "quality_gap", "better by", lambda summary: summary.quality_gap, Format("{:+.3f}".format), places=(_OUTCOMES,)
+        "quality_gap",
+        "better by",
+        lambda summary: summary.quality_gap if isfinite(summary.quality_gap) else None,
+        Format("{:+.3f}".format),
+        places=(_OUTCOMES,),
     ),
     Column(
         "seconds_to_baseline",
@@ -149,6 +154,12 @@ TRAINING_RUNS: "tuple[Column[VariantSummary], ...]" = (
     ),
 )
 """`acf bench training`: one row for each variant, in two tables."""
+
+
+def _quality_text(quality: float, deviation: float, diverged: int, runs: int) -> str:
+    if diverged:
+        return "diverged" if diverged == runs else f"{diverged} of {runs} diverged"
+    return f"{quality:.3f} ± {deviation:.3f}"
 
 
 def training_tables(comparison: "TrainingComparison") -> list[Table]:

@@ -1,6 +1,7 @@
 """What several commands share: options, and ways to print and to keep figures."""
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,11 +13,22 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of a table.")]
+Csv = Annotated[Path | None, typer.Option("--csv", help="Write the table as CSV, every column in SI units.")]
 DataFolder = Annotated[
     Path | None,
     typer.Option("--data", envvar="ACF_DATA", help="Folder of the data sets; without it: scikit-learn's digits."),
 ]
 DataSet = Annotated[str, typer.Option(help="Which set of the folder; default: the first that fits.")]
+
+
+def split_list(texts: Iterable[str]) -> list[str]:
+    """The parts of options that may be repeated or hold several parts with commas between, each once.
+
+    >>> split_list(["sat,tensordash", "acf-512", "sat"])
+    ['sat', 'tensordash', 'acf-512']
+    """
+    parts = (part.strip() for text in texts for part in text.split(","))
+    return list(dict.fromkeys(part for part in parts if part))
 
 
 def print_json(values: Any) -> None:

@@ -1,11 +1,16 @@
 """`acf simulate` and `acf compare`: a trace on one modelled machine, or on several."""
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from acf.cli.options import Json, print_outcome, save_json
+from acf.cli.options import Csv, Json, print_outcome, save_json, split_list
+from acf.errors import ArchitectureError
+
+if TYPE_CHECKING:
+    from acf.sim import Comparison
 
 app = typer.Typer()
 
@@ -42,26 +47,60 @@ def simulate(
 
 @app.command()
 def compare(
-    trace: TraceFile,
+    traces: Annotated[list[Path], typer.Argument(help="Traces that `acf capture`, `acf demo` or Trace.save wrote.")],
     on: Annotated[
-        list[str] | None, typer.Option("--on", help="An architecture; may be repeated. Default: all.")
+        list[str] | None, typer.Option("--on", help="Machines, with commas between. Default: all public ones.")
     ] = None,
-    baseline: Annotated[str, typer.Option(help="What speedups refer to.")] = "tensorcore",
+    baseline: Annotated[
+        str, typer.Option(help="The machine that ratios refer to; with NAME@first, on the first trace for all traces.")
+    ] = "tensorcore",
     save: SaveFile = None,
+    csv: Csv = None,
     as_json: Json = False,
 ) -> None:
-    """Simulate a trace on several architectures and show their speedups over a baseline."""
-    from acf.columns import records
-    from acf.report.columns import summary_columns
+    """Simulate traces on several machines: whole steps, energy and area, over a baseline and at equal size.
+
+    \b
+    acf compare step.safetensors --on acf-512,tensordash-512 --baseline tensorcore-512
+    acf compare dense.safetensors sparse.safetensors --on acf-512 --baseline tensorcore-512@first --csv table.csv
+    """
+    from acf.columns import csv_text, records
+    from acf.files import write_whole
+    from acf.report.columns import COMPARISON
     from acf.sim import architectures
+    from acf.tables import comparison_table
+
+    comparisons = list(_compared(traces, split_list(on or architectures()), *_baseline(baseline)))
+    save_json([each.result.to_dict() for each in comparisons], save)
+    if csv is not None:
+        write_whole(csv, csv_text(COMPARISON, comparisons).encode())
+    figures = records(COMPARISON, comparisons)
+    values = [each.result.to_dict() | row for each, row in zip(comparisons, figures, strict=True)]
+    print_outcome(values, comparison_table(comparisons), as_json)
+
+
+def _baseline(text: str) -> tuple[str, bool]:
+    """The machine, and whether its time on the first trace is the baseline of all traces."""
+    name, at, where = text.rpartition("@")
+    if not at:
+        return text, False
+    if where != "first":
+        raise ArchitectureError(f"baseline {text!r} names no trace; write {name} or {name}@first")
+    return name, True
+
+
+def _compared(files: list[Path], machines: list[str], baseline: str, of_first: bool) -> "Iterator[Comparison]":
+    """Every trace on every machine, the baseline first."""
+    from acf.sim import Comparison
     from acf.sim import simulate as play
-    from acf.tables import comparison_rows, comparison_table
     from acf.trace import Trace
 
-    loaded = Trace.load(trace)
-    names = list(dict.fromkeys([baseline, *(on or architectures())]))
-    results = [play(loaded, name) for name in names]
-    save_json([result.to_dict() for result in results], save)
-    figures = records(summary_columns([]), comparison_rows(results))
-    values = [result.to_dict() | each for result, each in zip(results, figures, strict=True)]
-    print_outcome(values, comparison_table(results), as_json)
+    base = None
+    for file in files:
+        trace = Trace.load(file)
+        own = play(trace, baseline)
+        base = base if of_first and base else own
+        yield Comparison(own, base)
+        for machine in machines:
+            if machine != baseline:
+                yield Comparison(play(trace, machine), base)

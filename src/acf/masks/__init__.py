@@ -10,6 +10,7 @@ from acf.masks.schedule import SCHEDULES
 from acf.masks.selection import first_true, top_blocks
 from acf.masks.set import SET
 from acf.masks.static import StaticTopology
+from acf.masks.topology import TOPOLOGIES, StartTopology, check_topology
 from acf.sparse import nm_mask, transposable_mask
 
 POLICIES: dict[str, type[TopologyPolicy]] = {
@@ -27,6 +28,7 @@ __all__ = [
     "SCHEDULES",
     "SCORES",
     "SET",
+    "TOPOLOGIES",
     "BlockDST",
     "Candidates",
     "GradualPruning",
@@ -37,8 +39,10 @@ __all__ = [
     "MoveSize",
     "PeriodicPolicy",
     "Shrink",
+    "StartTopology",
     "StaticTopology",
     "TopologyPolicy",
+    "check_topology",
     "copy_to_device",
     "first_true",
     "kept_blocks",

@@ -10,8 +10,10 @@ from acf.nn.conv3d import BlockSparseConv3d
 from acf.nn.conv_transpose2d import BlockSparseConvTranspose2d
 from acf.nn.expert_linear import BlockSparseExpertLinear, ExpertLinear
 from acf.nn.experts import Experts
+from acf.nn.fuse_gated import fuse_gated_mlps_
 from acf.nn.fused import FusedSequential
 from acf.nn.fused_experts import FUSED_FORMS, FusedForm, UnfusedExperts
+from acf.nn.gated import GatedMLP
 from acf.nn.kind import LayerKind, TracedInput
 from acf.nn.kinds import LAYER_KINDS, dense_kind_of, kind_of
 from acf.nn.linear import BlockSparseLinear, NMLinear
@@ -49,6 +51,7 @@ __all__ = [
     "Experts",
     "FusedForm",
     "FusedSequential",
+    "GatedMLP",
     "GradientLayerSummary",
     "LayerKind",
     "LayerSummary",
@@ -67,6 +70,7 @@ __all__ = [
     "dense_kind_of",
     "densify_",
     "faster_layers",
+    "fuse_gated_mlps_",
     "kind_of",
     "load_sparse",
     "save_sparse",

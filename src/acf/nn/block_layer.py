@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from acf.errors import TopologyError
-from acf.masks import GridParts, Move, top_blocks
+from acf.masks import GridParts, Move, StartTopology
 from acf.nn.fsdp import reshard_weight, why_fixed
 from acf.nn.initial import fill_uniform, shared_generator
 from acf.nn.sparse_layer import SparseLayer
@@ -42,6 +42,8 @@ class BlockSparseLayer(SparseLayer):
     target_blocks: int
     starts_dense: bool = False
     balanced: bool = False
+    start: StartTopology = StartTopology()
+    """How `reset_parameters` places the blocks of a layer that has no topology yet."""
     parts: GridParts | None = None
     """How the grid of blocks is split over processes by tensor parallelism; None if it is not."""
     rescale: bool = False
@@ -202,7 +204,7 @@ class BlockSparseLayer(SparseLayer):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Draw weight and bias as the dense layer does, and a random topology if the layer has none yet.
+        """Draw weight and bias as the dense layer does, and a topology from random scores if the layer has none yet.
 
         This is how a model of the meta device starts from scratch, after ``to_empty``. `torch.manual_seed` decides what
         is drawn. Where the weight is sharded, all processes draw what the first one's seed gives. A layer that still
@@ -219,7 +221,7 @@ class BlockSparseLayer(SparseLayer):
 
     def _draw_topology(self, generator: torch.Generator) -> None:
         scores = torch.rand(self.layout.grid_rows, self.layout.grid_cols, generator=generator)
-        topology = BlockTopology.from_mask(self.layout, top_blocks(scores, self.weight.shape[0], self.balanced))
+        topology = BlockTopology.from_mask(self.layout, self.start.mask(scores, self.weight.shape[0], self.balanced))
         device = self.block_rows.device if not self.block_rows.is_meta else self.weight.device
         self._set_topology(BlockTopology(*(indices.to(device) for indices in topology)))
 

@@ -3,14 +3,14 @@
 from dataclasses import dataclass
 
 from acf.errors import SparsityError
-from acf.masks import DISTRIBUTIONS
+from acf.masks import DISTRIBUTIONS, check_topology
 
 INITS = ("sparse", "dense")
 
 
 @dataclass(frozen=True)
 class BlockSparsity:
-    """Keep a fraction ``1 - sparsity`` of the weight blocks of a model; the blocks of greatest l2 norm stay.
+    """Keep a fraction ``1 - sparsity`` of the weight blocks of a model; by default those of greatest l2 norm.
 
     ``block`` is the side of a square block, or ``(height, width)`` in (outputs, inputs). ``distribution`` sets
     the density of each layer: "uniform" gives all the same, "erk" (Erdos-Renyi-kernel) keeps thin layers denser,
@@ -22,6 +22,10 @@ class BlockSparsity:
     weights need it. By default (``None``) the weights are rescaled if the model is freshly initialised, which the
     spectra of its weights tell (`acf.nn.freshness`), and the summary says by how much. With ``init="dense"`` nothing
     is rescaled, because nothing is dropped.
+    ``topology`` says where the blocks lie at the start: "norm" keeps those of greatest l2 norm (in a fresh model a
+    random graph), "spread" gives all block rows and all block columns the same number, within one (constant fan-in and
+    fan-out), "butterfly" takes the block diagonal and a block butterfly, "diagonal" whole wrapped block diagonals.
+    Densities are the same, and a policy moves the blocks from there. Where the structure leaves a choice, norms decide.
     ``block=1`` is unstructured sparsity: it trains like any other, but no faster than a dense layer.
 
     >>> BlockSparsity(sparsity=0.9, block=64).block_shape
@@ -33,6 +37,7 @@ class BlockSparsity:
     distribution: str = "uniform"
     init: str = "sparse"
     rescale: bool | None = None
+    topology: str = "norm"
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.sparsity < 1.0:
@@ -50,6 +55,12 @@ class BlockSparsity:
             )
         if self.init not in INITS:
             raise SparsityError(f"init {self.init!r} is not one of {', '.join(INITS)}; use one of these names")
+        check_topology(self.topology, balanced=self.distribution == "balanced")
+        if self.init == "dense" and self.topology != "norm":
+            raise SparsityError(
+                f"topology {self.topology!r} says where blocks lie at the start, and a dense start holds them all; "
+                'use init="sparse", or leave topology out'
+            )
 
     @property
     def block_shape(self) -> tuple[int, int]:

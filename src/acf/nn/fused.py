@@ -77,16 +77,22 @@ class FusedMlp(NamedTuple):
 
 def _fused_mlp(layers: list[nn.Module]) -> FusedMlp | None:
     """The three layers as one, or None where they are others, or someone listens to one of them."""
-    if len(layers) < 3 or any(_has_hooks(layer) for layer in layers):
+    if len(layers) < 3 or any(has_forward_hooks(layer) for layer in layers):
         return None
     first, activation, second = layers
-    name = ACTIVATION_NAMES.get((type(activation), getattr(activation, "approximate", "")))
+    name = activation_name(activation)
     if name is not None and type(first) is BlockSparseLinear and type(second) is BlockSparseLinear:
         return FusedMlp(first, name, second)
     return None
 
 
-def _has_hooks(layer: nn.Module) -> bool:
+def activation_name(activation: nn.Module) -> str | None:
+    """The name of ``activation`` among `acf.ops.activation.ACTIVATIONS`; None if products cannot take it in."""
+    return ACTIVATION_NAMES.get((type(activation), getattr(activation, "approximate", "")))
+
+
+def has_forward_hooks(layer: nn.Module) -> bool:
+    """Whether someone listens to the layer's own forward or backward pass, which a fused product skips."""
     kinds = (layer._forward_hooks, layer._forward_pre_hooks, layer._backward_hooks, layer._backward_pre_hooks)
     return any(len(hooks) > 0 for hooks in kinds)
 

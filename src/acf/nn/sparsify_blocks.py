@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from math import prod
 from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
 
 from acf.errors import SparsityError
-from acf.masks import LayerShape, kept_blocks, top_blocks
+from acf.masks import LayerShape, StartTopology, kept_blocks
 from acf.nn.attention import BlockSparseMultiheadAttention
 from acf.nn.block_layer import BlockSparseLayer
 from acf.nn.block_spec import BlockSparsity
@@ -157,7 +158,7 @@ class _Choice(NamedTuple):
 
 
 def _make_sparse(dense: nn.Module, kind: LayerKind, choice: _Choice, spec: BlockSparsity) -> BlockSparseLayer:
-    """The sparse layer that keeps the blocks of greatest l2 norm, or all of them for a dense start."""
+    """The sparse layer with the blocks that the topology of ``spec`` chooses by l2 norm; all for a dense start."""
     layout, count, inputs = choice
     balanced, starts_dense = spec.distribution == "balanced", spec.init == "dense"
     matrix = kind.weight_matrix(dense)
@@ -165,8 +166,9 @@ def _make_sparse(dense: nn.Module, kind: LayerKind, choice: _Choice, spec: Block
     grid = (layout.grid_rows, layout.grid_cols)
     weighed = matrix if inputs is None else matrix.float() * _along_inputs(inputs.to(matrix.device), kind)
     norms = torch.ones(grid, device="cpu") if matrix.is_meta else layout.block_norms(weighed)
-    mask = top_blocks(norms, layout.block_count if starts_dense else count, balanced)
-    layer = kind.block_sparse(dense, layout, mask)
+    start = StartTopology(spec.topology, layout.stacked, taps=prod(kind.weight(dense).shape[2:]))
+    layer = kind.block_sparse(dense, layout, start.mask(norms, layout.block_count if starts_dense else count, balanced))
+    layer.start = start
     layer.target_blocks, layer.balanced, layer.starts_dense = count, balanced, starts_dense
     layer.rescale = spec.rescale is not False
     layer.weight.requires_grad_(cast(nn.Parameter, dense.weight).requires_grad)

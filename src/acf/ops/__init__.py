@@ -9,6 +9,7 @@ from acf.ops.conv import block_conv2d, block_conv2d_gradient_norms
 from acf.ops.conv_transpose import block_conv_transpose2d, transposed_output_size
 from acf.ops.dense import dense_products
 from acf.ops.experts import block_experts, block_experts_gradient_norms
+from acf.ops.gated import block_gated_mlp
 from acf.ops.geometry import Conv2dGeometry
 from acf.ops.linear import block_gradient_norms, block_linear
 from acf.ops.mlp import MlpLayer, block_mlp
@@ -25,6 +26,7 @@ __all__ = [
     "block_conv_transpose2d",
     "block_experts",
     "block_experts_gradient_norms",
+    "block_gated_mlp",
     "block_gradient_norms",
     "block_linear",
     "block_mlp",

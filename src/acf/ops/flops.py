@@ -9,7 +9,7 @@ from typing import Any
 
 from torch.utils.flop_counter import register_flop_formula
 
-from acf.ops import conv, conv_transpose, experts, linear, mlp
+from acf.ops import conv, conv_transpose, experts, gated, linear, mlp
 from acf.ops.library import Op
 from acf.ops.semi_structured.product import multiply_compressed
 
@@ -32,6 +32,9 @@ def register() -> None:
     register_flop_formula(_packet(conv_transpose.block_conv_transpose2d_weight_grad))(_transposed_weight_grad)
     register_flop_formula(_packet(mlp.block_linear_activation))(_linear_activation)
     register_flop_formula(_packet(mlp.block_linear_scaled_input_grad))(_input_grad)
+    register_flop_formula(_packet(gated.block_linear_gated))(_gated)
+    register_flop_formula(_packet(gated.block_linear_gated_input_grad))(_linear_activation)
+    register_flop_formula(_packet(gated.block_linear_pair_input_grad))(_pair_input_grad)
     register_flop_formula(_packet(multiply_compressed))(_semi_structured)
 
 
@@ -45,6 +48,14 @@ def _forward(x: Shape, weight: Shape, *_: Any, out_shape: Shape, **__: Any) -> i
 
 def _linear_activation(x: Shape, weight: Shape, *_: Any, **__: Any) -> int:
     return 2 * _positions(x) * prod(weight)
+
+
+def _gated(x: Shape, gate_weight: Shape, up_weight: Shape, *_: Any, **__: Any) -> int:
+    return 2 * _positions(x) * (prod(gate_weight) + prod(up_weight))
+
+
+def _pair_input_grad(gate_grad: Shape, up_grad: Shape, gate_weight: Shape, up_weight: Shape, *_: Any, **__: Any) -> int:
+    return 2 * _positions(gate_grad) * (prod(gate_weight) + prod(up_weight))
 
 
 def _input_grad(output_grad: Shape, weight: Shape, *_: Any, out_shape: Shape, **__: Any) -> int:

@@ -92,7 +92,7 @@ block_linear_scaled_input_grad = Op(
 
 class _BlockMlp(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, first: "_Operands", second: "_Operands", activation: str, *leaves: Any) -> Tensor:
+    def forward(ctx: Any, x: Tensor, first: "Operands", second: "Operands", activation: str, *leaves: Any) -> Tensor:
         """``leaves``: the tensors of ``first`` and ``second`` that may need a gradient, as autograd must see them."""
         ctx.activation, ctx.layers = activation, (first.layer, second.layer)
         ctx.dtypes = [None if parameter is None else parameter.dtype for parameter in (*first.own, *second.own)]
@@ -114,7 +114,7 @@ class _BlockMlp(torch.autograd.Function):
         if twice:  # the forward pass again, differentiably: what it stored knows nothing of where it came from
             hidden = multiply(x, first_weight, first_bias, first, first_topology)
             activated, slope = ACTIVATIONS[ctx.activation](hidden)
-        second_grads = _parameter_grads(output_grad, activated, (second, second_topology), dtypes[2:], twice)
+        second_grads = layer_grads(output_grad, activated, (second, second_topology), dtypes[2:], twice)
         nothing = None, None, None
         if not (needs_x or needs[0] or needs[1]):
             return None, *nothing, None, None, None, second_grads[0], None, second_grads[1]
@@ -124,11 +124,11 @@ class _BlockMlp(torch.autograd.Function):
         else:
             hidden_grad = block_linear_scaled_input_grad(output_grad, second_weight, slope, *second_topology)
             x_grad = block_linear_input_grad(hidden_grad, first_weight, *first_topology) if needs_x else None
-        first_grads = _parameter_grads(hidden_grad, x, (first, first_topology), dtypes[:2], twice)
+        first_grads = layer_grads(hidden_grad, x, (first, first_topology), dtypes[:2], twice)
         return x_grad, *nothing, first_grads[0], None, first_grads[1], second_grads[0], None, second_grads[1]
 
 
-def _parameter_grads(
+def layer_grads(
     output_grad: Tensor, x: Tensor, place: tuple[Layer, Topology], dtypes: list[torch.dtype | None], twice: bool
 ) -> tuple[Tensor | None, Tensor | None]:
     """Gradients of weight and bias, differentiable ``twice`` or by the ops themselves."""
@@ -141,7 +141,7 @@ def _parameter_grads(
     )
 
 
-class _Operands(NamedTuple):
+class Operands(NamedTuple):
     """Weight, its cast to the dtype of the input (None if it has that dtype), bias and topology of one layer."""
 
     weight: Tensor
@@ -161,16 +161,17 @@ class _Operands(NamedTuple):
         return self.weight if self.cast is None else self.cast
 
 
-def _operands(x: Tensor, weight: Tensor, bias: Tensor | None, topology: Any, token: Tensor | None) -> _Operands:
+def operands_of(x: Tensor, weight: Tensor, bias: Tensor | None, topology: Any, token: Tensor | None) -> Operands:
+    """The operands of a layer whose input is ``x``."""
     cast = None if weight.dtype is x.dtype else weight.to(x.dtype)
-    return _Operands(weight, cast, bias, Layer(LINEAR, token=token), topology)
+    return Operands(weight, cast, bias, Layer(LINEAR, token=token), topology)
 
 
 def _mlp(x: Tensor, *rest: Any) -> Tensor:
     first_weight, first_bias, second_weight, second_bias, first_topology, second_topology, activation = rest[:7]
     tokens = (*rest[7:], None, None)
-    first = _operands(x, first_weight, first_bias, first_topology, tokens[0])
-    second = _operands(x, second_weight, second_bias, second_topology, tokens[1])
+    first = operands_of(x, first_weight, first_bias, first_topology, tokens[0])
+    second = operands_of(x, second_weight, second_bias, second_topology, tokens[1])
     if is_transformed():
         hidden = multiply(x, first_weight, first_bias, first.layer, first_topology)
         return multiply(ACTIVATIONS[activation](hidden)[0], second_weight, second_bias, second.layer, second_topology)

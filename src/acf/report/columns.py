@@ -7,17 +7,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 
-from acf.columns import BYTES, COUNT, PAGE, RATIO, SHARE, TERMINAL, Column, Format, si_format, typeset
+from acf.columns import BYTES, COUNT, CSV, PAGE, RATIO, SHARE, TERMINAL, Column, Format, si_format, typeset
 from acf.metrics import TrainingRecord
 from acf.report.compare import machine, percent, phase_name, speedups
+from acf.sim.comparison import Comparison
 from acf.sim.result import OpResult, Result
 
-COMPARE, DEMO = "compare", "demo"
-"""The terminal tables of `acf compare` and `acf demo`, besides the report's page."""
+DEMO = "demo"
+"""The terminal table of `acf demo`, besides the report's page."""
 
 ALL_PRODUCTS, VECTOR_WORK, WHOLE_STEP = "all products", "vector work", "whole step"
 _NO_BREAK = "\N{NO-BREAK SPACE}"
-_SECONDS, _JOULES, _HERTZ, _SI = si_format("s"), si_format("J"), si_format("Hz"), si_format("")
+_SECONDS, _JOULES, _SI = si_format("s"), si_format("J"), si_format("")
 
 
 @dataclass(frozen=True)
@@ -51,8 +52,6 @@ SUMMARY: tuple[Column[SummaryRow], ...] = (
     Column("workload", "workload", lambda row: row.result.workload, places=(DEMO, PAGE), names_row=True),
     Column("architecture", "architecture", lambda row: row.result.architecture, css="name"),
     Column("machine", "clock, node", lambda row: machine(row.result), places=(PAGE,), css="fixed quiet"),
-    Column("macs_per_cycle", "MACs per cycle", lambda row: row.result.macs_per_cycle, COUNT, places=(COMPARE,)),
-    Column("clock_hz", "clock", lambda row: row.result.clock_hz, _HERTZ, places=(COMPARE,)),
     Column(
         "test_accuracy",
         "test accuracy",
@@ -83,7 +82,7 @@ SUMMARY: tuple[Column[SummaryRow], ...] = (
         lambda row: row.result.seconds,
         _SECONDS,
         "time of the matrix products",
-        places=(COMPARE, PAGE),
+        places=(PAGE,),
     ),
     Column(
         "step_seconds",
@@ -91,7 +90,7 @@ SUMMARY: tuple[Column[SummaryRow], ...] = (
         lambda row: row.result.step_seconds,
         _SECONDS,
         "time of the whole step, vector work overlapped with products",
-        places=(COMPARE, PAGE),
+        places=(PAGE,),
     ),
     Column("speedup", "speedup", lambda row: row.speedup, RATIO, "ratio of times of whole steps, over the baseline"),
     Column(
@@ -107,7 +106,7 @@ SUMMARY: tuple[Column[SummaryRow], ...] = (
         lambda row: row.result.step_utilization,
         SHARE,
         "U of the whole step: non-zero MACs / MAC slots of all its cycles",
-        places=(COMPARE, PAGE),
+        places=(PAGE,),
     ),
     Column("energy_j", "energy", lambda row: row.result.energy_j, _JOULES, "energy of the whole step"),
     Column(
@@ -116,10 +115,49 @@ SUMMARY: tuple[Column[SummaryRow], ...] = (
         lambda row: row.result.dram_bytes,
         BYTES,
         "bytes moved to and from DRAM",
-        places=(COMPARE, PAGE),
+        places=(PAGE,),
     ),
 )
 """One row for each result. The two columns of training are left out where no run is given."""
+
+COMPARISON: tuple[Column[Comparison], ...] = (
+    Column("workload", "workload", lambda row: row.result.workload, places=(CSV,)),
+    Column("architecture", "machine", lambda row: row.result.architecture),
+    Column("technology_nm", "nm", lambda row: row.result.technology_nm, COUNT, "technology node"),
+    Column("peak_macs_per_s", "peak MAC/s", lambda row: row.result.peak_macs_per_s, _SI, "MACs per second at most"),
+    Column("total_area_mm2", "mm2", lambda row: row.result.total_area_mm2, Format("{:.3g}".format), "area of the chip"),
+    Column("seconds", "products", lambda row: row.result.seconds, _SECONDS, "the matrix products", places=(CSV,)),
+    Column("step_seconds", "whole step", lambda row: row.result.step_seconds, _SECONDS),
+    Column("speedup", "speedup", lambda row: row.speedup, RATIO, "whole steps, over the baseline"),
+    Column(
+        "equal_peak_speedup",
+        "equal peak",
+        lambda row: row.equal_peak_speedup,
+        RATIO,
+        "speedup divided by how much more peak the machine has",
+    ),
+    Column(
+        "equal_area_speedup",
+        "equal area",
+        lambda row: row.equal_area_speedup,
+        RATIO,
+        "speedup divided by how much more area the machine has, at the same technology node",
+    ),
+    Column("utilization", "U of products", lambda row: row.result.utilization, SHARE, places=(CSV,)),
+    Column("step_utilization", "U", lambda row: row.result.step_utilization, SHARE, "of the whole step"),
+    Column("energy_j", "energy", lambda row: row.result.energy_j or None, _JOULES, "of the whole step"),
+    Column("energy_ratio", "less energy", lambda row: row.energy_ratio, RATIO, "energy of the baseline over this"),
+    Column(
+        "energy_delay_js",
+        "energy x delay",
+        lambda row: row.result.energy_delay_js or None,
+        si_format("Js"),
+        places=(CSV,),
+    ),
+    Column("energy_delay_ratio", "less EDP", lambda row: row.energy_delay_ratio, RATIO, "energy-delay product"),
+    Column("dram_bytes", "DRAM", lambda row: row.result.dram_bytes, BYTES, places=(CSV,)),
+)
+"""`acf compare`: one row for each trace on each machine."""
 
 TRAINING_KEYS = ("test_accuracy", "weight_sparsity")
 

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from acf.errors import ArchitectureError
+from acf.units import si
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,12 @@ class OpResult:
     dram_bytes: int
     energy_j: dict[str, float]
     other_cycles: int = 0
+
+    @property
+    def utilization(self) -> float:
+        """U = non-zero MACs / MAC slots, counted; 0 for an operation without cycles."""
+        slots = self.effectual_macs + sum(self.lost_slots.values())
+        return self.effectual_macs / slots if slots else 0.0
 
 
 @dataclass(frozen=True)
@@ -116,6 +123,21 @@ class Result:
         return sum(op.effectual_macs for op in self.ops) / slots if slots else 0.0
 
     @property
+    def peak_macs_per_s(self) -> float:
+        """MAC slots per second."""
+        return self.macs_per_cycle * self.clock_hz
+
+    @property
+    def total_area_mm2(self) -> float | None:
+        """The chip's area; None where none is known."""
+        return sum(self.area_mm2.values()) or None
+
+    @property
+    def energy_delay_js(self) -> float:
+        """Energy-delay product of the whole step, in joule seconds."""
+        return self.energy_j * self.step_seconds
+
+    @property
     def energy_breakdown_j(self) -> dict[str, float]:
         """Joules of the whole step by component."""
         waiting = self.step.waiting_j if self.step else {}
@@ -164,6 +186,11 @@ class Result:
                 "capture a step that computes something"
             )
 
+    def __repr__(self) -> str:
+        """One line: the machine, the workload and the figures of the whole step."""
+        figures = f"{si(self.step_seconds, 's')}, U {self.step_utilization:.1%}, {si(self.energy_j, 'J')}"
+        return f"Result({self.architecture!r}, {self.workload!r}, {len(self.ops)} operations, {figures})"
+
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain values, totals included; `Result.from_dict` reads it back."""
         return asdict(self) | {name: getattr(self, name) for name in TOTALS}
@@ -202,6 +229,7 @@ TOTALS = (
     "step_utilization",
     "energy_j",
     "products_energy_j",
+    "energy_delay_js",
     "energy_breakdown_j",
     "dram_bytes",
     "stalls",

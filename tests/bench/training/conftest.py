@@ -13,6 +13,7 @@ import torch
 from acf.bench.training.load import load_task
 from acf.bench.training.run import CurvePoint, TrainingRun
 from acf.bench.training.task import TASKS, Task
+from acf.zoo.data.text import token_file
 
 CPU = torch.device("cpu")
 MakeRun = Callable[..., TrainingRun]
@@ -46,8 +47,11 @@ def text_task(tmp_path: Path) -> Task:
     """A GPT of one layer on windows of 16 tokens that count up, from tokens laid where the cache would hold them."""
     spec = replace(TASKS["gpt-small"], layers=1, batch=2, context=16, vocabulary=64)
     tokens = (np.arange(1000) % 64).astype(np.uint16)
-    np.savez(tmp_path / "corpus.txt-64.npz", train=tokens, validation=tokens[:100], bytes_per_token=np.float64(1.0))
-    return load_task(spec, tmp_path / "corpus.txt", tmp_path, CPU)
+    corpus = tmp_path / "corpus.txt"
+    corpus.write_text("tokens that count up")
+    kept = token_file(corpus, 64, tmp_path)
+    np.savez(kept, train=tokens, validation=tokens[:100], bytes_per_token=np.float64(1.0))
+    return load_task(spec, corpus, tmp_path, CPU)
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from acf.errors import DataError, FileError
 from tests.bench.training.conftest import MakeRun
 
 LENGTH = RunLength(epochs=1, measurements=2)
-PUBLISHED = Path(__file__).parents[3] / "docs" / "results" / "training-resnet18.json"
+PUBLISHED = Path(__file__).parents[3] / "docs" / "results" / "training-resnet18-blocks64.json"
 
 
 def record(*runs: object, **session: str) -> TrainingComparison:
@@ -75,3 +75,19 @@ def test_only_a_best_rate_inside_those_tried_is_beyond_doubt() -> None:
     inside = replace(record(), trials=[trial(0.1, 1.0), trial(0.2, 3.0), trial(0.4, 2.0)])
     assert inside.at_the_edge() == []
     assert replace(inside, higher_is_better=False).at_the_edge() == ["dense"]
+
+
+def test_a_run_that_diverged_is_null_in_the_file_and_diverged_when_read_again(
+    tmp_path: Path, make_run: MakeRun
+) -> None:
+    runs = [make_run("dense", 0, 10.0, (90.0,)), make_run("static-90", 0, 5.0, (80.0, float("nan")))]
+    record(*runs).save(tmp_path / "runs.json")
+    text = (tmp_path / "runs.json").read_text()
+    assert "NaN" not in text
+    values = json.loads(text)
+    assert values["runs"][1]["quality"] is None
+    assert [point["quality"] for point in values["runs"][1]["curve"]] == [80.0, None]
+    assert (values["summaries"][1]["quality"], values["summaries"][1]["diverged"]) == (None, 1)
+    read = load_comparison(tmp_path / "runs.json")
+    assert [run.diverged for run in read.runs] == [False, True]
+    assert read.summaries()[1].seconds_to_baseline is None

@@ -15,6 +15,12 @@ def test_a_name_gives_method_width_rate_and_block() -> None:
     assert variant.recipe.sparsity.distribution == "erk"
 
 
+def test_a_name_gives_the_start_topology() -> None:
+    assert Variant.parse("rigl-90/topology=butterfly").recipe.sparsity.topology == "butterfly"
+    with pytest.raises(SparsityError, match="topology 'ring' is not one of norm"):
+        Variant.parse("static-90/topology=ring")
+
+
 def test_a_dense_variant_has_no_sparsity() -> None:
     assert Variant.parse("dense/width=64").is_dense
 

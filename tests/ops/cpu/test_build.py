@@ -63,6 +63,7 @@ def test_two_processes_may_build_at_once(tmp_path: Path) -> None:
     for worker in workers:
         worker.join()
     assert [answer.returncode for answer in answers] == [0, 0], [answer.stderr for answer in answers]
+    assert {answer.stdout.strip() for answer in answers} <= set(INSTRUCTION_SETS)
     assert [path.suffix for path in tmp_path.iterdir()] == [".so"]
 
 

@@ -165,7 +165,7 @@ async def a_program_longer_than_the_command_memory_runs_with_pauses_on_every_cha
 async def results_wait_for_a_memory_that_takes_few(dut: Any) -> None:
     bench, memory = Bench(dut), ram(dut)
     await bench.reset()
-    memory.write_if.w_channel.set_pause_generator(pauses(0, 0.97))
+    memory.write_if.w_channel.set_pause_generator(pauses(0, 0.9))
     await bench.check(some_product(False, seed=40, least_commands=20, most=6), memory, base=0)
     assert await bench.read("held_cycles") > 0
     await bench.check(some_product(True, seed=40, least_commands=20, most=6), memory, base=0)

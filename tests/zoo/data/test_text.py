@@ -1,5 +1,6 @@
 """Documents, tokens and windows."""
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -47,11 +48,32 @@ def test_a_corpus_shorter_than_a_window_is_refused() -> None:
         TokenBatches(np.zeros(5, dtype=np.uint16), context=8, device=torch.device("cpu"))
 
 
-def test_tokens_are_trained_once_and_kept(tmp_path: Path) -> None:
-    pytest.importorskip("tokenizers", reason="tokenizers is not installed; it comes with the extra nlp")
+def test_tokens_are_trained_once_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    corpus, encoded = tmp_path / "corpus.txt", []
+
+    def encode(documents: list[str], vocabulary: int) -> tuple[np.ndarray, np.ndarray, float]:
+        encoded.append(documents)
+        return np.full(3, len(encoded), np.uint16), np.zeros(2, np.uint16), 1.0
+
+    monkeypatch.setattr("acf.zoo.data.text._encode", encode)
+    corpus.write_text(SEPARATOR.join(("one", "two")))
+    first, again = (load_tokens(corpus, vocabulary=300, cache=tmp_path / "cache") for _ in range(2))
+    assert encoded == [["one", "two"]]
+    assert np.array_equal(first.train, again.train)
+    corpus.write_text(SEPARATOR.join(("one", "six")))  # the same name and size, another corpus
+    assert load_tokens(corpus, 300, tmp_path / "cache").train.tolist() == [2, 2, 2]
+
+
+def test_a_byte_level_bpe_is_trained_on_the_corpus(tmp_path: Path) -> None:
+    pytest.importorskip("tokenizers", reason="tokenizers is not installed; it comes with transformers")
     (tmp_path / "corpus.txt").write_text(SEPARATOR.join(f"int value_{i} = {i};" for i in range(300)))
     tokens = load_tokens(tmp_path / "corpus.txt", vocabulary=300, cache=tmp_path / "cache")
     assert tokens.validation.size > 0
     assert int(tokens.train.max()) < 300
-    (tmp_path / "corpus.txt").unlink()
-    assert np.array_equal(load_tokens(tmp_path / "corpus.txt", 300, tmp_path / "cache").train, tokens.train)
+
+
+def test_without_tokenizers_the_package_to_install_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "tokenizers", None)
+    (tmp_path / "corpus.txt").write_text(SEPARATOR.join(("one", "two")))
+    with pytest.raises(DataError, match="install it with pip install tokenizers"):
+        load_tokens(tmp_path / "corpus.txt", 300, tmp_path / "cache")

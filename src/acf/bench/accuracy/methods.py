@@ -41,6 +41,7 @@ class BlockMethod:
             distribution=chosen.pop("distribution"),
             init=chosen.pop("init", "sparse"),
             rescale=False,
+            topology=chosen.pop("topology", "norm"),
         )
         moves = int(_number(chosen.pop("moves", "10")))
         return Recipe(sparsity, partial(_policy, self.policy, moves, chosen))

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from acf import __version__
-from acf.bench.training.run import RunLength, TrainingRun
+from acf.bench.training.run import RunLength, TrainingRun, without_nan
 from acf.bench.training.summary import VariantSummary, summarize
 from acf.bench.training.task import Task, TaskSpec
 from acf.errors import DataError, FileError
@@ -103,8 +103,8 @@ class TrainingComparison:
         ]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for a file."""
-        return {
+        """Plain values, for a file; None for the quality of runs that diverged."""
+        values = {
             "task": asdict(self.task),
             "length": asdict(self.length),
             "higher_is_better": self.higher_is_better,
@@ -114,10 +114,12 @@ class TrainingComparison:
             "trials": [asdict(trial) for trial in self.trials],
             "runs": [run.to_dict() for run in self.runs],
         }
+        plain: dict[str, Any] = without_nan(values)
+        return plain
 
     def save(self, path: Path) -> None:
         """Write the file atomically."""
-        write_whole(path, json.dumps(self.to_dict(), indent=1).encode())
+        write_whole(path, json.dumps(self.to_dict(), indent=1, allow_nan=False).encode())
 
 
 def load_comparison(path: Path) -> TrainingComparison:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
+from math import isfinite, nan
 from statistics import mean
 from typing import Any
 
@@ -29,6 +30,7 @@ class CurvePoint:
     """Quality after ``step`` steps, and the ``seconds`` and ``joules`` of training up to there.
 
     Neither includes warm-up steps and measurements of quality. ``joules`` is None where no counter can be read.
+    ``quality`` is not finite where the run has diverged.
     """
 
     step: int
@@ -69,14 +71,23 @@ class TrainingRun:
     weight_decay: float | None = None
     session: int = 0
 
+    @property
+    def diverged(self) -> bool:
+        """Whether the last measurement of quality was no finite number."""
+        return not isfinite(self.quality)
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "TrainingRun":
-        """Read what `to_dict` gave; early records have no ``compile_seconds``, which then follow from the rest."""
-        run = cls(**{**values, "curve": tuple(CurvePoint(**point) for point in values["curve"])})
+        """Read what `to_dict` gave, with null for a quality that diverged.
+
+        Early records have no ``compile_seconds``, which then follow from the rest.
+        """
+        curve = tuple(CurvePoint(**_with_quality(point)) for point in values["curve"])
+        run = cls(**{**_with_quality(values), "curve": curve})
         if "compile_seconds" in values:
             return run
         return replace(run, compile_seconds=max(0.0, run.warm_up_seconds + run.seconds - run.steps * run.step_ms / 1e3))
@@ -85,6 +96,23 @@ class TrainingRun:
     def steps_seconds(self) -> float:
         """Seconds of all steps, those of the warm-up counted as ordinary ones."""
         return 1e-3 * self.step_ms * self.steps
+
+
+def _with_quality(values: dict[str, Any]) -> dict[str, Any]:
+    return values if values["quality"] is not None else {**values, "quality": nan}
+
+
+def without_nan(values: Any) -> Any:
+    """Plain ``values`` with None for every float that is not finite, which JSON cannot write.
+
+    >>> without_nan({"quality": [1.5, float("nan")]})
+    {'quality': [1.5, None]}
+    """
+    if isinstance(values, dict):
+        return {key: without_nan(value) for key, value in values.items()}
+    if isinstance(values, list | tuple):
+        return [without_nan(value) for value in values]
+    return None if isinstance(values, float) and not isfinite(values) else values
 
 
 def mean_curve(runs: Sequence[TrainingRun]) -> tuple[CurvePoint, ...]:

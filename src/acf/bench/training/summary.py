@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import isfinite, nan
 from statistics import mean, stdev
 
 from acf.bench.training.run import TrainingRun, mean_curve, seconds_to
@@ -16,7 +17,8 @@ class VariantSummary:
     baseline's final quality (None if it never did), ``sooner`` the baseline's mean seconds over that time,
     ``energy_ratio`` the baseline's joules over this variant's. ``compile_seconds`` is of the run, or trial of a
     learning rate, that compiled longest: the first one, since later ones find its code. ``whole_seconds`` is what a
-    user waits who trains once: all steps, with that compilation.
+    user waits who trains once: all steps, with that compilation. ``diverged`` is the number of runs that ended
+    without a finite quality; the mean is not finite then.
     """
 
     variant: str
@@ -38,6 +40,7 @@ class VariantSummary:
     peak_gib: float
     sparsity: float
     moves: float
+    diverged: int = 0
 
 
 def summarize(
@@ -63,7 +66,7 @@ def summarize(
         compile_seconds=compile_seconds,
         whole_seconds=compile_seconds + mean(run.steps_seconds for run in runs),
         quality=mean(quality),
-        quality_deviation=stdev(quality) if len(quality) > 1 else 0.0,
+        quality_deviation=_deviation(quality),
         quality_gap=mean(quality) - target if higher_is_better else target - mean(quality),
         seconds_to_baseline=reached,
         sooner=baseline_seconds / reached if reached else None,
@@ -72,7 +75,15 @@ def summarize(
         peak_gib=mean(run.peak_gib for run in runs),
         sparsity=mean(run.sparsity for run in runs),
         moves=mean(run.moves for run in runs),
+        diverged=sum(run.diverged for run in runs),
     )
+
+
+def _deviation(quality: Sequence[float]) -> float:
+    """Sample deviation, 0 for a single run; NaN where one of them diverged."""
+    if not all(isfinite(each) for each in quality):
+        return nan
+    return stdev(quality) if len(quality) > 1 else 0.0
 
 
 def _mean_or_none(values: Sequence[float | None]) -> float | None:

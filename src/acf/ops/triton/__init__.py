@@ -16,6 +16,7 @@ from torch import Tensor
 from acf.ops import bias as bias_ops
 from acf.ops import conv as conv_ops
 from acf.ops import experts as expert_ops
+from acf.ops import gated as gated_ops
 from acf.ops import linear as linear_ops
 from acf.ops import mlp as mlp_ops
 from acf.ops.library import Op
@@ -38,6 +39,9 @@ _KERNELS: tuple[tuple[Op[Any], str, str], ...] = (
     (expert_ops.experts_gradient_norms, "experts", "experts_gradient_norms"),
     (mlp_ops.block_linear_activation, "mlp", "linear_activation"),
     (mlp_ops.block_linear_scaled_input_grad, "mlp", "linear_scaled_input_grad"),
+    (gated_ops.block_linear_gated, "gated", "linear_gated"),
+    (gated_ops.block_linear_gated_input_grad, "gated", "linear_gated_input_grad"),
+    (gated_ops.block_linear_pair_input_grad, "gated", "linear_pair_input_grad"),
     (conv_ops.block_conv2d_forward, "conv", "conv2d"),
     (conv_ops.block_conv2d_input_grad, "conv", "conv2d_input_grad"),
     (conv_ops.block_conv2d_weight_grad, "conv", "conv2d_weight_grad"),

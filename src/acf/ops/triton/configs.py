@@ -42,6 +42,30 @@ WARP_SPECIALISED_PRODUCT = {
 }
 """Persistent, warp-specialised kernels; only on chips that have them (`acf.ops.triton.warp_specialised`)."""
 
+SEPARATE = LaunchConfig("separate")
+"""One product after the other and an elementwise kernel: never the default, chosen where it is the fastest."""
+
+_SIXTEEN_BIT_PAIR = {
+    128: (
+        LaunchConfig("descriptor", tile=128, depth=64, warps=8, stages=3),
+        LaunchConfig("descriptor", tile=128, depth=64, swap=True, warps=8, stages=4),
+        LaunchConfig("descriptor", tile=64, depth=64, swap=True, warps=4, stages=3),
+        LaunchConfig("descriptor", tile=64, depth=64, warps=4, stages=3),
+    ),
+    64: (
+        LaunchConfig("descriptor", tile=128, depth=64, swap=True, warps=4, stages=3),
+        LaunchConfig("descriptor", tile=256, depth=32, swap=True, warps=8, stages=4),
+        LaunchConfig("descriptor", tile=256, depth=64, swap=True, warps=8, stages=3),
+        LaunchConfig("descriptor", tile=128, depth=64, warps=8, stages=3),
+    ),
+    32: (
+        LaunchConfig("descriptor", tile=256, depth=32, warps=4, stages=3),
+        LaunchConfig("descriptor", tile=128, depth=32, warps=4, stages=4),
+        LaunchConfig("descriptor", tile=256, depth=32, warps=8, stages=4),
+    ),
+}
+"""Kernels with two accumulators, so half the tile of a product or twice its warps."""
+
 _SIXTEEN_BIT_WEIGHT_GRAD = {
     128: (
         LaunchConfig("gather", depth=64, pack=2, swap=True, warps=8, stages=3),
@@ -84,6 +108,20 @@ def product_configs(
         LaunchConfig("descriptor", tile=tile, depth=min(block, 16), warps=warps, stages=2)
         for tile, warps in ((64, 8), (64, 4), (128, 8))
     )
+
+
+@cache
+def gated_configs(block: int, itemsize: int) -> tuple[LaunchConfig, ...]:
+    """Candidates of the two products of a gated pair, whose sums a program holds both; none for other than 16 bits."""
+    return (*_SIXTEEN_BIT_PAIR[block], SEPARATE) if itemsize == 2 and block in _SIXTEEN_BIT_PAIR else ()
+
+
+@cache
+def pair_configs(block: int, itemsize: int) -> tuple[LaunchConfig, ...]:
+    """Candidates of the input gradients beside a gated pair: those of a product that read through descriptors."""
+    if itemsize != 2 or block not in _SIXTEEN_BIT_PAIR:
+        return ()
+    return (*(config for config in _SIXTEEN_BIT_PRODUCT[block] if config.kernel == "descriptor"), SEPARATE)
 
 
 @cache

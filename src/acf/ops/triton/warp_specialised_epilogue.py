@@ -3,10 +3,7 @@
 from triton.experimental.gluon import language as gl
 
 from acf.ops.triton.jit import gluon_jit
-from acf.ops.triton.mlp_kernels import value_and_slope
 from acf.ops.triton.warp_specialised_stages import OUTPUTS, QUARTER, TOKENS, quarters_of
-
-gluon_value_and_slope = gluon_jit(value_and_slope.fn)
 
 SLOPE_STEPS: gl.constexpr = gl.constexpr(200.0)
 """Codes per unit of slope. Slopes lie between -0.13 and 1.13, so a byte holds them with an error of at most 1/400.
@@ -53,6 +50,36 @@ def slope_place(
 
 
 @gluon_jit
+def hyperbolic_tangent(x: gl.tensor) -> gl.tensor:
+    """The hardware's own tanh, one instruction, right within 5e-4."""
+    return gl.inline_asm_elementwise("tanh.approx.f32 $0, $1;", "=f,f", [x], gl.float32, True, 1)
+
+
+@gluon_jit
+def approximate_value_and_slope(x: gl.tensor, activation: gl.constexpr) -> gl.tensor:
+    """Value and slope of an activation for results in bfloat16 and slopes in bytes: both share one tanh.
+
+    The normal distribution function is taken as ``0.5 + 0.5 tanh(u)`` like the GELU by tanh, with a cubic ``u`` fitted
+    to it, right within 1.5e-4. This epilogue is bound by instructions: the exact form takes twice as many.
+    """
+    if activation == "relu":
+        value, slope = gl.where(x <= 0, 0.0, x), gl.where(x <= 0, 0.0, 1.0)
+    else:
+        square = x * x
+        if activation == "gelu":
+            u, rise = x * (0.79879704 + 0.03528505 * square), 1.59759409 + 0.2117103 * square
+        elif activation == "gelu_tanh":
+            u, rise = x * (0.79788456 + 0.03567741 * square), 1.59576912 + 0.21406444 * square
+        else:
+            gl.static_assert(activation == "silu", "no kernel has this activation")
+            u, rise = 0.5 * x, 1.0
+        gate = 0.5 + 0.5 * hyperbolic_tangent(u)
+        value = x * gate
+        slope = gate + (value - value * gate) * rise
+    return value, slope
+
+
+@gluon_jit
 def activate(
     buffers: gl.tensor,
     number: gl.tensor,
@@ -71,7 +98,7 @@ def activate(
     for index in range(count):
         place = slices.index(number * count + index)
         hidden = place.permute((1, 0)).load(layout).to(gl.float32)
-        value, rise = gluon_value_and_slope(hidden, activation, True)
+        value, rise = approximate_value_and_slope(hidden, activation)
         # Adding 2**23 leaves the nearest integer in the lowest bits of the mantissa; a NaN sets all of them.
         codes = (rise * SLOPE_STEPS + (8388608.0 + SLOPE_ZERO)).to(gl.int32, bitcast=True) & 255
         codes = codes.reshape([4, 2, 8, 4, 4, 2]).permute((0, 2, 4, 3, 1, 5)).reshape([OUTPUTS * SLICE])

@@ -68,6 +68,8 @@ def run(program: Path, top: str, module: str, folder: Path, environment: Mapping
         "COCOTB_RESULTS_FILE": str(results),
         "COCOTB_TRUST_INERTIAL_WRITES": "1",
         "COCOTB_LOG_LEVEL": "WARNING",
+        # By default pytest would recompile all that the module imports, torch included, to rewrite assertions.
+        "COCOTB_REWRITE_ASSERTION_FILES": f"{module.rpartition('.')[2]}.py",
         "TOPLEVEL_LANG": "verilog",
         "PYGPI_PYTHON_BIN": sys.executable,
         "GPI_USERS": ";".join((_python_library(), cocotb_tools.config.pygpi_entry_point())),

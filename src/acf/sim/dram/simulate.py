@@ -123,7 +123,7 @@ def simulate_requests(
     """
     arrival = np.ascontiguousarray(arrival_cycle, dtype=np.int64)
     count = arrival.size
-    writes = np.ascontiguousarray(np.broadcast_to(np.asarray(is_write, dtype=np.int64), (count,)))
+    writes = np.broadcast_to(np.asarray(is_write, dtype=np.int64), (count,)).copy()
     sources = np.zeros(count, dtype=np.int64) if source is None else np.asarray(source, dtype=np.int64)
     places = locate(spec, address)
     _check_same_length(count, {"address": places.row.size, "source": sources.size})

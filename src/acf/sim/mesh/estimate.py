@@ -164,6 +164,6 @@ def _flows(
     source: ArrayLike, route_id: ArrayLike, flits: ArrayLike
 ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64]]:
     sources = np.ascontiguousarray(source, dtype=np.int64)
-    routes = np.ascontiguousarray(np.broadcast_to(np.asarray(route_id, dtype=np.int32), sources.shape))
-    amounts = np.ascontiguousarray(np.broadcast_to(np.asarray(flits, dtype=np.float64), sources.shape))
+    routes = np.broadcast_to(np.asarray(route_id, dtype=np.int32), sources.shape).copy()
+    amounts = np.broadcast_to(np.asarray(flits, dtype=np.float64), sources.shape).copy()
     return sources, routes, amounts

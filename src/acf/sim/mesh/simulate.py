@@ -59,9 +59,9 @@ def simulate_packets(
     """
     made = np.ascontiguousarray(inject_cycle, dtype=np.int64)
     count = made.size
-    sources = np.ascontiguousarray(np.broadcast_to(np.asarray(source, dtype=np.int64), (count,)))
-    routes = np.ascontiguousarray(np.broadcast_to(np.asarray(route_id, dtype=np.int32), (count,)))
-    lengths = np.ascontiguousarray(np.broadcast_to(np.asarray(flits, dtype=np.int64), (count,)))
+    sources = np.broadcast_to(np.asarray(source, dtype=np.int64), (count,)).copy()
+    routes = np.broadcast_to(np.asarray(route_id, dtype=np.int32), (count,)).copy()
+    lengths = np.broadcast_to(np.asarray(flits, dtype=np.int64), (count,)).copy()
     _check(spec, table, sources, routes, made, lengths)
     routing, deliveries = Routing.of(table, routes), Deliveries.of(table, routes)
     packets = Packets.of(sources, made, lengths, spec.routers)

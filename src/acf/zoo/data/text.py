@@ -38,15 +38,12 @@ def read_documents(path: Path) -> list[str]:
 
     A folder's documents come in an order that follows from their names alone, as if shuffled.
     """
+    files = _files(path)
     if path.is_dir():
-        files = [file for file in path.rglob("*") if file.suffix in SUFFIXES and file.is_file()]
-        files.sort(key=lambda file: hashlib.sha256(str(file.relative_to(path)).encode()).digest())
         texts = [file.read_text(encoding="utf-8", errors="replace") for file in files]
-    elif path.is_file():
+    else:
         raw = lzma.decompress(path.read_bytes()) if path.suffix == ".xz" else path.read_bytes()
         texts = raw.decode("utf-8", errors="replace").split(SEPARATOR)
-    else:
-        raise DataError(f"{path} is neither a text file nor a folder; pass --data with the corpus to train on")
     documents = [text.replace("\0", "").strip() for text in texts]
     documents = [text for text in documents if text]
     if len(documents) < 2:
@@ -57,9 +54,9 @@ def read_documents(path: Path) -> list[str]:
 def load_tokens(path: Path, vocabulary: int, cache: Path) -> TokenSet:
     """Tokens of the documents in ``path``: a BPE of ``vocabulary`` entries, the last hundredth kept for validation.
 
-    Training the BPE and encoding take a minute for 200 MB; the result is kept in ``cache``.
+    Training the BPE and encoding take a minute for 200 MB; the result is kept in ``cache``, for this content alone.
     """
-    stored = cache / f"{path.name}-{vocabulary}.npz"
+    stored = token_file(path, vocabulary, cache)
     if not stored.exists():
         train, validation, ratio = _encode(read_documents(path), vocabulary)
         cache.mkdir(parents=True, exist_ok=True)
@@ -69,12 +66,34 @@ def load_tokens(path: Path, vocabulary: int, cache: Path) -> TokenSet:
         return TokenSet(arrays["train"], arrays["validation"], vocabulary, float(arrays["bytes_per_token"]))
 
 
+def token_file(path: Path, vocabulary: int, cache: Path) -> Path:
+    """Where the tokens of ``path`` are kept; another corpus, though of the same name, has another file."""
+    digest = hashlib.sha256()
+    for file in _files(path):
+        name = str(file.relative_to(path)) if path.is_dir() else ""
+        digest.update(f"{name}\0{file.stat().st_size}\0".encode())
+        with file.open("rb") as content:
+            while chunk := content.read(1 << 20):
+                digest.update(chunk)
+    return cache / f"{path.name}-{vocabulary}-{digest.hexdigest()[:16]}.npz"
+
+
+def _files(path: Path) -> list[Path]:
+    """The file itself, or the C sources and texts below a folder in an order that follows from their names alone."""
+    if path.is_file():
+        return [path]
+    if not path.is_dir():
+        raise DataError(f"{path} is neither a text file nor a folder; pass --data with the corpus to train on")
+    files = [file for file in path.rglob("*") if file.suffix in SUFFIXES and file.is_file()]
+    return sorted(files, key=lambda file: hashlib.sha256(str(file.relative_to(path)).encode()).digest())
+
+
 def _encode(documents: list[str], vocabulary: int) -> tuple[NDArray[np.uint16], NDArray[np.uint16], float]:
     try:
         from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     except ImportError:
         raise DataError(
-            "the package tokenizers is missing; install it with pip install 'adaptive-compute-fabric[nlp]'"
+            "the package tokenizers is missing, which trains the BPE; install it with pip install tokenizers"
         ) from None
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
