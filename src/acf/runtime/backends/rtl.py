@@ -127,7 +127,6 @@ class Rtl(Backend):
                 f"the product needs {image.end} bytes of the device's memory of {self.options.memory_bytes}; run a "
                 "smaller one, or raise memory_bytes in RtlSpec"
             )
-        self._simulation.simulation.restart()
         run = self._simulation.execute(image, indexed.encoded, self.options.most_cycles)
         moved = run.read_bytes + run.written_bytes
         return run.output.view(np.float32), Cost(run.cycles / self.spec.clock_hz, cycles=run.cycles, dram_bytes=moved)

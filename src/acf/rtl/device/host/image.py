@@ -62,6 +62,11 @@ class MemoryImage:
     streams: Sequence[tuple[int, int]]
     registers: Sequence[tuple[int, int]]
 
+    @property
+    def end(self) -> int:
+        """The byte behind the last of all masters."""
+        return max(segment.end for segment in self.segments)
+
 
 def lay_out(
     encoded: EncodedProgram,

@@ -41,7 +41,7 @@ class DeviceRun:
 
 @dataclass(frozen=True, eq=False)
 class DeviceOutput:
-    """What a program left: float32 bits ``output [m, n]``, and the counters of the device."""
+    """What a program left: float32 bits ``output [m, n]``, the counters of the device, and what its buses did."""
 
     output: NDArray[np.uint32]
     cycles: int
@@ -118,8 +118,8 @@ class DeviceSimulation:
         return self.beats * self.axi.beat_bytes
 
     def run_image(self, image: MemoryImage, encoded: EncodedProgram, most_cycles: int = 10_000_000) -> DeviceRun:
-        """`execute` an image, and compare what it leaves with the output of ``encoded``."""
-        left = self.execute(image, encoded, most_cycles)
+        """Load an image, run it and compare its output with the reference; memory keeps what lies elsewhere in it."""
+        left = self._execute(image, encoded, most_cycles)
         return DeviceRun(
             cycles=left.cycles,
             commands=sum(map(len, encoded.commands)),
@@ -131,10 +131,11 @@ class DeviceSimulation:
         )
 
     def execute(self, image: MemoryImage, encoded: EncodedProgram, most_cycles: int = 10_000_000) -> DeviceOutput:
-        """Load an image, run it and read the output; memory keeps what lies elsewhere in it.
+        """Run an image from the device's initial state; ``encoded`` says where each tile of the output is."""
+        self.simulation.restart()
+        return self._execute(image, encoded, most_cycles)
 
-        ``encoded`` says where each tile of the output is.
-        """
+    def _execute(self, image: MemoryImage, encoded: EncodedProgram, most_cycles: int) -> DeviceOutput:
         self._load(image)
         self._moved.clear()
         for offset, value in image.registers:
