@@ -1,6 +1,7 @@
 """Descriptor and index in traffic, time and energy of the fabric."""
 
 from dataclasses import replace
+from math import ceil
 
 import numpy as np
 import pytest
@@ -113,7 +114,7 @@ def test_a_walk_that_takes_longer_than_its_packets_still_bounds_the_product() ->
     spec = replace(SPEC, index_controllers=2)
     product = tile_product(gemm, spec)
     index = IndexTraffic(fetched_bytes=500, walked_bytes=1000, set_up_cycles=40, walk_cycles=10**5)
-    count = run_product(spec, gemm, product, lower_product(product, spec), 0, index)
+    count = run_product(spec, gemm, product, lower_product(product, spec), DramTraffic(), index)
     assert count.after(count).cycles == 10**5 - 40
 
 
@@ -124,9 +125,10 @@ def test_controllers_share_the_products_of_a_batch_and_leave_no_time_while_all_w
     gemm, spec = sparse_gemm(), replace(SPEC, index_controllers=4)
     product = tile_product(gemm, spec)
     program = lower_product(product, spec)
-    busy = run_product(spec, gemm, product, program, 0, replace(index, walk_cycles=10**5, controllers=4))
-    assert busy.set_up.spare_cycles == 2 * spec.dram_port.latency_cycles
-    free = run_product(spec, gemm, product, program, 0, replace(index, walk_cycles=10**5, controllers=1))
+    busy = run_product(spec, gemm, product, program, DramTraffic(), replace(index, walk_cycles=10**5, controllers=4))
+    transfer = ceil(96 / spec.dram_sustained_bytes_per_s * spec.clock_hz)
+    assert busy.set_up.spare_cycles == 2 * spec.dram_port.latency_cycles + transfer
+    free = run_product(spec, gemm, product, program, DramTraffic(), replace(index, walk_cycles=10**5, controllers=1))
     assert free.set_up.spare_cycles == free.cycles
 
 
