@@ -86,8 +86,8 @@ def _scaled_pj(picofarads: float) -> float:
 
 HELD_SUM_GATES = 34 * 6.0
 """Gate equivalents of a register that holds one sum of 34 bits, for designs that were not synthesised: a flip-flop (4)
-and its share of the multiplexer that reads it (2) per bit, assumed. The gates of acf-512-wide have 34 x 7.2 (acf rtl area,
-docs/results/energy-synthesis.json)."""
+and its share of the multiplexer that reads it (2) per bit, assumed. The gates of acf-512-wide have 34 x 7.2 by acf rtl
+area, docs/results/energy-synthesis.json."""
 
 _NARROW = _RECORD + ", acf rtl area --config acf-512 --clock-gating"
 _WIDE = (
