@@ -32,7 +32,7 @@ STRIP = 16
 """Columns of a strip, as `_add_strips` has them."""
 
 SPARSE_SHARE = 0.5
-"""Of the right operand in strips; below it, going by strips is faster (measured with 64 and 512 columns)."""
+"""Of the right operand in strips; below it, going by strips is faster (measured with 64 columns)."""
 
 THREADED_PRODUCTS = 1 << 22
 """Multiplications from which on threads pay."""
@@ -75,7 +75,8 @@ class Operands:
 
 def ordered_product(left: Values, right: Values, order: Order | None = None) -> Values:
     """``left [m, k] @ right [k, n]`` of bf16 values, each sum in one order, with the rules of this module."""
-    return multiply(Operands.of(left, right), np.arange(left.shape[1]) if order is None else order)
+    operands = Operands.of(np.ascontiguousarray(left), np.ascontiguousarray(right))
+    return multiply(operands, np.arange(left.shape[1]) if order is None else order)
 
 
 def multiply(operands: Operands, order: Order) -> Values:
