@@ -70,8 +70,8 @@ class HostStep:
 class Observer(Protocol):
     """Hears of everything that a device completes, in order."""
 
-    def completed(self, operation: Operation) -> None:
-        """An operation has run."""
+    def completed(self, operation: Operation, cost: Cost) -> None:
+        """An operation has run, and what it took."""
 
     def host(self, step: HostStep) -> None:
         """The host has synchronised or worked."""
@@ -136,14 +136,13 @@ class WorkQueue:
     def _run(self, operation: Operation) -> None:
         stream = operation.stream
         if operation.engine is None:
-            operation.run()
-            self._tell(operation)
+            self._tell(operation, operation.run())
             return
         if stream.error is not None:
             return  # the operation before it in the stream failed
         try:
             cost = operation.run()
-            self._tell(operation)
+            self._tell(operation, cost)
         except DeviceError as error:
             stream.error = error
         except Exception as error:
@@ -163,6 +162,6 @@ class WorkQueue:
                 Span(operation.name, operation.engine, stream.number, start, end, operation.nbytes, cost)
             )
 
-    def _tell(self, operation: Operation) -> None:
+    def _tell(self, operation: Operation, cost: Cost) -> None:
         for observer in self.observers:
-            observer.completed(operation)
+            observer.completed(operation, cost)
