@@ -1,0 +1,94 @@
+"""Ops without a program: they run on the host's kernels over the device's bytes, and are counted."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from acf.torch_device.counters import COUNTERS
+from acf.torch_device.memory import NAME, host_view, is_on_device, set_storage, to_device, with_storage
+
+
+@dataclass
+class _Arguments:
+    """The tensors of one call: host views of the arguments, by identity, and the device's tensors behind them."""
+
+    views: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
+    results: dict[int, Tensor] = field(default_factory=dict)
+
+    def to_host(self, value: Any) -> Any:
+        """The argument with every tensor and device of ours replaced by the host's."""
+        if is_on_device(value):
+            view = host_view(value)
+            self.views[id(view)] = view, value
+            return view
+        if isinstance(value, torch.device) and value.type == NAME:
+            return torch.device("cpu")
+        return _mapped(self.to_host, value)
+
+    def to_device(self, value: Any) -> Any:
+        """The result with every tensor on the device: an argument itself, a view of one, or a new tensor."""
+        if not isinstance(value, Tensor):
+            return _mapped(self.to_device, value)
+        if id(value) in self.views:
+            return self.views[id(value)][1]
+        if id(value) not in self.results:
+            source = self._source_of(value)
+            self.results[id(value)] = (
+                to_device(value) if source is None else with_storage(source.untyped_storage(), value)
+            )
+        return self.results[id(value)]
+
+    def _source_of(self, value: Tensor) -> Tensor | None:
+        """The argument that ``value`` is a view of."""
+        place = value.untyped_storage().data_ptr()
+        shared = (tensor for view, tensor in self.views.values() if place and view.untyped_storage().data_ptr() == place)
+        return next(shared, None)
+
+    def take_over_resized(self) -> None:
+        """Give arguments that the kernel resized (``out=``) their new geometry, and new storage where it needed one."""
+        for view, tensor in self.views.values():
+            if view.shape == tensor.shape and view.stride() == tensor.stride():
+                continue
+            grown = view.untyped_storage().nbytes() and not tensor.untyped_storage().nbytes()
+            storage = to_device(view).untyped_storage() if grown else tensor.untyped_storage()
+            set_storage(tensor, storage, view)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arguments and results on the device."""
+        return sum(view.nbytes for view, _ in self.views.values()) + sum(each.nbytes for each in self.results.values())
+
+
+def _mapped(function: Callable[[Any], Any], value: Any) -> Any:
+    """``function`` of every element of a list or tuple; other values as they are."""
+    if isinstance(value, list | tuple):
+        return type(value)(function(each) for each in value)
+    return value
+
+
+def run_on_host(op: Any, *args: Any, **kwargs: Any) -> Any:
+    """The boxed fallback of the device: any op, on the host's kernel, counted by name."""
+    return _run(op, args, kwargs, counted=True)
+
+
+def run_uncounted(op: Any) -> Callable[..., Any]:
+    """A kernel for ops that touch no values, such as an allocation: the host's, not counted as a fallback."""
+
+    def kernel(*args: Any, **kwargs: Any) -> Any:
+        return _run(op, args, kwargs, counted=False)
+
+    return kernel
+
+
+def _run(op: Any, args: Sequence[Any], kwargs: dict[str, Any], counted: bool) -> Any:
+    arguments = _Arguments()
+    host_args = [arguments.to_host(value) for value in args]
+    host_kwargs = {name: arguments.to_host(value) for name, value in kwargs.items()}
+    result = arguments.to_device(op(*host_args, **host_kwargs))
+    arguments.take_over_resized()
+    if counted:
+        COUNTERS.add_fallback(str(op), arguments.nbytes)
+    return result
