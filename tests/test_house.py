@@ -39,6 +39,7 @@ ROOMS = (
     "cost",
     "sim",
     "rtl",
+    "runtime",
     "metrics",
     "report",
     "zoo",

@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from acf import runtime as runtime
     from acf.errors import AcfError as AcfError
     from acf.gradients import GradientSparsity as GradientSparsity
     from acf.masks import SET as SET
@@ -115,6 +116,9 @@ _HOME_OF = {
 
 __all__ = sorted(_HOME_OF)
 
+_PACKAGES = ("runtime",)
+"""Packages whose names are public under their own name, as ``acf.runtime.Device``."""
+
 
 class _OpsForExportedPrograms:
     """An import hook that registers the ops of `acf` before torch reads an exported program.
@@ -139,6 +143,8 @@ else:
 
 
 def __getattr__(name: str) -> Any:
+    if name in _PACKAGES:
+        return import_module(f"acf.{name}")
     if name not in _HOME_OF:
         raise AttributeError(f"module 'acf' has no attribute {name!r}; public names: {', '.join(__all__)}")
     value = getattr(import_module(_HOME_OF[name]), name)
@@ -147,4 +153,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return [*__all__, "__version__"]
+    return [*__all__, *_PACKAGES, "__version__"]

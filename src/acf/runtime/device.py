@@ -1,0 +1,191 @@
+"""A device: its memory, its streams, and the clocks of what runs on it."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from threading import Lock
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from acf.runtime import numbers
+from acf.runtime.backends import Backend, make_backend
+from acf.runtime.backends.backend import Architecture
+from acf.runtime.copy import check_regions, memcpy
+from acf.runtime.errors import InvalidDevicePointerError, InvalidValueError
+from acf.runtime.link import HostLink
+from acf.runtime.memory import Allocator, Buffer, Region
+from acf.runtime.product import Product
+from acf.runtime.program import Program
+from acf.runtime.stream import Event, Stream, check_owner
+from acf.runtime.timeline import Cost, Timeline
+from acf.runtime.work_queue import Operation, StreamState, WorkQueue
+from acf.sim import find_architecture
+
+MEMORY_BYTES = 4 * 2**30
+
+
+@dataclass(frozen=True)
+class DeviceProperties:
+    """What a device is. ``architecture``, ``clock_hz`` and ``macs_per_cycle`` are None where nothing is modelled."""
+
+    backend: str
+    architecture: str | None
+    memory_bytes: int
+    clock_hz: float | None
+    macs_per_cycle: int | None
+    link: HostLink
+
+
+class Device:
+    """A device of one backend: "reference", "cpu", "cuda", "sim" or "rtl".
+
+    ``spec``: the architecture that "sim" or "rtl" models, a name such as "acf-512", a TOML file or a Spec. ``link``:
+    the host link of the modelled timeline. Devices of other backends report the times of the machine they run on.
+
+    Operations are asynchronous: they wait in the device's queue until a host thread synchronises with them. All methods
+    may be called from any thread.
+    """
+
+    def __init__(
+        self,
+        backend: str = "sim",
+        spec: Architecture | None = None,
+        *,
+        link: HostLink | None = None,
+        memory_bytes: int = MEMORY_BYTES,
+    ) -> None:
+        if memory_bytes < 1:
+            raise InvalidValueError(f"memory_bytes {memory_bytes} is below 1; give the device some memory")
+        self.backend: Backend = make_backend(backend, spec, link or HostLink())
+        self.timeline = Timeline()
+        self._queue = WorkQueue(self.timeline)
+        self._allocator, self._lock = Allocator(memory_bytes), Lock()
+        self._streams: list[StreamState] = []
+        self._observers: list[Any] = []
+        self.default_stream = Stream(self)
+
+    @property
+    def properties(self) -> DeviceProperties:
+        """What the device is."""
+        spec = self.backend.spec
+        return DeviceProperties(
+            backend=self.backend.name,
+            architecture=None if spec is None else find_architecture(spec)[0],
+            memory_bytes=self._allocator.capacity,
+            clock_hz=None if spec is None else spec.clock_hz,
+            macs_per_cycle=None if spec is None else spec.macs_per_cycle,
+            link=self.backend.link,
+        )
+
+    @property
+    def free_bytes(self) -> int:
+        """Bytes of device memory that are not allocated."""
+        with self._lock:
+            return self._allocator.free_bytes
+
+    def malloc(self, nbytes: int) -> Buffer:
+        """Allocate ``nbytes``, aligned to pages of 4096; the content is zero."""
+        if nbytes < 0:
+            raise InvalidValueError(f"{nbytes} bytes cannot be allocated; give a number from 0 up")
+        with self._lock:
+            address = self._allocator.take(nbytes)
+            return Buffer(self, address, nbytes, self.backend.allocate(nbytes))
+
+    def free(self, buffer: Buffer) -> None:
+        """Return a buffer's memory after everything submitted so far is complete; errors stay for `synchronize`."""
+        Region(buffer, 0, 0).check(self)
+        self._queue.drain(self._queue.submitted)
+        with self._lock:
+            if buffer.is_freed:
+                raise InvalidDevicePointerError(f"the buffer at {buffer.address:#x} is freed twice; free it once")
+            buffer.is_freed = True
+            self._allocator.give_back(buffer.address, buffer.nbytes)
+
+    def stream(self) -> Stream:
+        """A new stream."""
+        return Stream(self)
+
+    def event(self) -> Event:
+        """A new event."""
+        return Event(self)
+
+    def compile(self, product: Product) -> Program:
+        """The program of a product for this device."""
+        return self.backend.compile(product)
+
+    def upload(self, values: ArrayLike, dtype: str = "bf16", stream: Stream | None = None) -> Buffer:
+        """A new buffer with an array's values, "bf16" or "fp32"."""
+        content = numbers.encode(values, dtype)
+        buffer = self.malloc(content.size)
+        memcpy(buffer, content, stream)
+        return buffer
+
+    def download(self, memory: Buffer | Region, shape: Sequence[int], dtype: str = "fp32") -> numbers.Values:
+        """Wait for the default stream, and read an array of ``shape`` from device memory, float32."""
+        content = np.zeros(memory.nbytes, dtype=np.uint8)
+        memcpy(content, memory)
+        return numbers.decode(content, dtype, tuple(shape))
+
+    def synchronize(self) -> None:
+        """Wait until everything submitted is complete; raise the error of an operation that failed, once."""
+        self._queue.drain(self._queue.submitted)
+        with self._lock:
+            streams = list(self._streams)
+        self.timeline.wait_until(max(stream.ready_s for stream in streams))
+        errors = [stream.error for stream in streams if stream.error is not None]
+        for stream in streams:
+            stream.error = None
+        if errors:
+            raise errors[0]
+
+    def __repr__(self) -> str:
+        spec = self.backend.spec
+        return (
+            f"Device({self.backend.name!r})"
+            if spec is None
+            else f"Device({self.properties.architecture!r} as {self.backend.name!r})"
+        )
+
+    def _new_stream_state(self) -> StreamState:
+        with self._lock:
+            state = StreamState(len(self._streams))
+            self._streams.append(state)
+            return state
+
+    def _raise_error(self, stream: StreamState) -> None:
+        error, stream.error = stream.error, None
+        if error is not None:
+            raise error
+
+    def _submit(self, operation: Operation) -> None:
+        operation.issued_s = self.timeline.submit(self.backend.link.submission_s)
+        self._queue.submit(operation)
+
+    def _copy(
+        self, direction: str, regions: list[Region], nbytes: int, run: Callable[[], None], stream: Stream | None
+    ) -> Stream:
+        """Submit a copy, and give the stream it is in."""
+        used = self._used_stream(stream)
+        check_regions(self, regions)
+
+        def timed() -> Cost:
+            began = perf_counter()
+            run()
+            return self.backend.copy_cost(direction, nbytes, perf_counter() - began)
+
+        self._submit(Operation(f"memcpy {direction}", used._state, timed, direction, nbytes))
+        return used
+
+    def _launch(self, program: Program, regions: list[Region], stream: Stream | None) -> None:
+        used = self._used_stream(stream)
+        self.backend.check(program)
+        operation = Operation(program.name, used._state, lambda: self.backend.run(program, regions), "compute")
+        self._submit(operation)
+
+    def _used_stream(self, stream: Stream | None) -> Stream:
+        if stream is None:
+            return self.default_stream
+        check_owner(self, stream, "stream")
+        return stream

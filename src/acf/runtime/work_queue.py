@@ -1,0 +1,134 @@
+"""The queue of one device: operations wait in the order of submission and run when a host thread needs their result.
+
+No thread belongs to the device. `WorkQueue.drain` runs in whichever thread synchronises, under one lock. An operation
+depends only on operations that were submitted before it (those of its stream, and those before the record of an event
+that it waits for), so running in the order of submission satisfies every dependency, and nothing can deadlock.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from threading import Lock, RLock
+
+from acf.runtime.errors import DeviceError, LaunchFailureError
+from acf.runtime.timeline import Cost, Span, Timeline
+
+MOST_PENDING = 4096
+"""Operations that wait at most; a submission beyond runs the oldest, as a full command queue blocks its host."""
+
+
+@dataclass(eq=False)
+class StreamState:
+    """Where a stream stands: when its last operation ended, and the error that a synchronisation has yet to raise."""
+
+    number: int
+    ready_s: float = 0.0
+    last: int = 0
+    error: DeviceError | None = None
+
+
+@dataclass(eq=False)
+class Recorded:
+    """One record of an event: its place in the queue, and once it is reached, its time and its stream's error."""
+
+    sequence: int = 0
+    time_s: float | None = None
+    error: DeviceError | None = None
+
+
+@dataclass(eq=False)
+class Operation:
+    """One entry of the queue. ``engine`` None: a marker of an event, which takes no time."""
+
+    name: str
+    stream: StreamState
+    run: Callable[[], Cost]
+    engine: str | None = None
+    nbytes: int = 0
+    issued_s: float = 0.0
+    marker: Recorded | None = None
+    sequence: int = field(default=0, init=False)
+
+
+class WorkQueue:
+    """Pending operations of all streams of a device."""
+
+    def __init__(self, timeline: Timeline) -> None:
+        self.timeline = timeline
+        self._pending: deque[Operation] = deque()
+        self._submitting, self._running = Lock(), RLock()
+        self._submitted = self._completed = 0
+
+    @property
+    def submitted(self) -> int:
+        """Number of the operation that was submitted last."""
+        return self._submitted
+
+    @property
+    def completed(self) -> int:
+        """Number of the operation that completed last."""
+        return self._completed
+
+    def submit(self, operation: Operation) -> int:
+        """Append an operation; its number."""
+        with self._submitting:
+            self._submitted += 1
+            operation.sequence = operation.stream.last = self._submitted
+            if operation.marker is not None and operation.name == "record":
+                operation.marker.sequence = operation.sequence
+            self._pending.append(operation)
+        if self._submitted - self._completed > MOST_PENDING:
+            self.drain(operation.sequence - MOST_PENDING)
+        return operation.sequence
+
+    def drain(self, until: int) -> None:
+        """Run pending operations in order, up to the one with number ``until``."""
+        if self._completed >= until:
+            return
+        with self._running:
+            while self._completed < until:
+                self._run_next()
+
+    def advance(self) -> None:
+        """Run one operation, unless another thread is running one; polling makes progress by this."""
+        if self._running.acquire(blocking=False):
+            try:
+                if self._pending:
+                    self._run_next()
+            finally:
+                self._running.release()
+
+    def _run_next(self) -> None:
+        operation = self._pending.popleft()
+        try:
+            self._run(operation)
+        finally:
+            self._completed = operation.sequence
+
+    def _run(self, operation: Operation) -> None:
+        stream = operation.stream
+        if operation.engine is None:
+            operation.run()
+            return
+        if stream.error is not None:
+            return  # the operation before it in the stream failed
+        try:
+            cost = operation.run()
+        except DeviceError as error:
+            stream.error = error
+        except Exception as error:
+            failure = LaunchFailureError(
+                f"{operation.name} in stream {stream.number} failed: {error}; operations behind it in the stream "
+                "were not run"
+            )
+            failure.__cause__ = error
+            stream.error = failure
+        except BaseException:
+            stream.error = LaunchFailureError(f"{operation.name} was interrupted; run it again")
+            raise
+        else:
+            start, end = self.timeline.place(operation.engine, max(operation.issued_s, stream.ready_s), cost)
+            stream.ready_s = end
+            self.timeline.spans.append(
+                Span(operation.name, operation.engine, stream.number, start, end, operation.nbytes, cost)
+            )
