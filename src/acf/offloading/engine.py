@@ -86,6 +86,28 @@ class ProductEngine:
         memcpy_async(host, output.buffer, self.copies)
         return PendingResult(self, program, host, output)
 
+    def run_resident(self, product: Product, a: Tensor, b: Tensor) -> Tensor:
+        """The result of a product whose operands are on the device already, where it stays: nothing is copied."""
+        operands = [self._placed(values) for values in (a, b)]
+        output = DeviceMatrix(self.device.malloc(product.arguments[-1].nbytes))
+        with self.entered():
+            program = self.program(product_key(product), product)
+            launch(program, [*(each.buffer for each in operands), output.buffer], self.compute)
+            self.compute.synchronize()
+        return _decoded(output.buffer[:].read(), program)
+
+    def charge_copy(self, direction: str, nbytes: int) -> None:
+        """Put a copy over the host link on the timeline, of data that is where it should be."""
+        with self.entered():
+            self.device.charge(direction, self.device.backend.copy_cost(direction, nbytes, 0.0), self.copies)
+
+    def _placed(self, values: Tensor) -> DeviceMatrix:
+        """Values of device memory as bf16, in the layout that programs read."""
+        content = bf16_bytes(values)
+        matrix = DeviceMatrix(self.device.malloc(content.size))
+        matrix.buffer[:].write(content)
+        return matrix
+
 
 class PendingResult:
     """The result of a launched program, on its way to the host."""
@@ -96,12 +118,25 @@ class PendingResult:
     def wait(self) -> Tensor:
         """Wait for the copy; the values in the format they travelled in."""
         self._engine.copies.synchronize()
-        result = self._program.arguments[-1]
-        raw = torch.from_numpy(self._host.array)
-        return raw.view(_FROM_BYTES[result.dtype]).reshape(result.shape)
+        return _decoded(self._host.array, self._program)
+
+
+def product_key(product: Product) -> Hashable:
+    """Equal for products that one program computes."""
+    weight = product.weight
+    coordinates = weight.block_rows.tobytes(), weight.block_columns.tobytes()
+    shape = weight.rows, weight.columns, weight.block_shape
+    return product.phase, product.rows, product.conv, product.result_dtype, product.name, shape, coordinates
+
+
+def _decoded(raw: Any, program: Program) -> Tensor:
+    result = program.arguments[-1]
+    return torch.from_numpy(raw).view(_FROM_BYTES[result.dtype]).reshape(result.shape)
 
 
 def bf16_bytes(values: Tensor) -> Any:
     """The bytes of a tensor's values rounded to bf16, row-major, uint8 ``[2 * numel]``."""
     rounded = values.detach().to(dtype=torch.bfloat16, device="cpu").contiguous()
-    return rounded.view(torch.uint8).reshape(-1).numpy() if rounded.dim() else rounded.reshape(1).view(torch.uint8).numpy()
+    return (
+        rounded.view(torch.uint8).reshape(-1).numpy() if rounded.dim() else rounded.reshape(1).view(torch.uint8).numpy()
+    )

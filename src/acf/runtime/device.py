@@ -128,6 +128,11 @@ class Device:
         memcpy(content, memory)
         return numbers.decode(content, dtype, tuple(shape))
 
+    def charge(self, engine: str, cost: Cost, stream: Stream | None = None, name: str = "") -> None:
+        """Put work on the timeline that moves no data here: ``cost`` of an engine, in the order of ``stream``."""
+        used = self._used_stream(stream)
+        self._submit(Operation(name or f"charge {engine}", used._state, lambda: cost, engine))
+
     def synchronize(self) -> None:
         """Wait until everything submitted is complete; raise the error of an operation that failed, once."""
         self._queue.drain(self._queue.submitted)

@@ -1,6 +1,5 @@
-"""What ran where: ops that fell back to the host, and products that ran as programs."""
+"""Counting the ops that fell back to the host."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 
@@ -35,8 +34,3 @@ class Counters:
 
 
 COUNTERS = Counters()
-
-
-def nbytes_of(tensors: Iterable[object]) -> int:
-    """Bytes of all tensors among the values."""
-    return sum(int(getattr(each, "nbytes", 0)) for each in tensors)

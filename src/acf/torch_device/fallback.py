@@ -1,6 +1,9 @@
-"""Ops without a program: they run on the host's kernels over the device's bytes, and are counted."""
+"""Ops without a program: they run on the host's kernels over the device's bytes, and are counted.
 
-from collections.abc import Callable, Sequence
+On the timeline their operands cross the host link, and their results cross it back.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -8,7 +11,9 @@ import torch
 from torch import Tensor
 
 from acf.torch_device.counters import COUNTERS
+from acf.torch_device.errors import TorchDeviceError
 from acf.torch_device.memory import NAME, host_view, is_on_device, set_storage, to_device, with_storage
+from acf.torch_device.session import SESSION
 
 
 @dataclass
@@ -44,7 +49,9 @@ class _Arguments:
     def _source_of(self, value: Tensor) -> Tensor | None:
         """The argument that ``value`` is a view of."""
         place = value.untyped_storage().data_ptr()
-        shared = (tensor for view, tensor in self.views.values() if place and view.untyped_storage().data_ptr() == place)
+        shared = (
+            tensor for view, tensor in self.views.values() if place and view.untyped_storage().data_ptr() == place
+        )
         return next(shared, None)
 
     def take_over_resized(self) -> None:
@@ -57,9 +64,9 @@ class _Arguments:
             set_storage(tensor, storage, view)
 
     @property
-    def nbytes(self) -> int:
-        """Bytes of all arguments and results on the device."""
-        return sum(view.nbytes for view, _ in self.views.values()) + sum(each.nbytes for each in self.results.values())
+    def read_bytes(self) -> int:
+        """Bytes of all arguments on the device."""
+        return sum(view.nbytes for view, _ in self.views.values())
 
 
 def _mapped(function: Callable[[Any], Any], value: Any) -> Any:
@@ -87,8 +94,26 @@ def _run(op: Any, args: Sequence[Any], kwargs: dict[str, Any], counted: bool) ->
     arguments = _Arguments()
     host_args = [arguments.to_host(value) for value in args]
     host_kwargs = {name: arguments.to_host(value) for name, value in kwargs.items()}
-    result = arguments.to_device(op(*host_args, **host_kwargs))
+    try:
+        result = arguments.to_device(op(*host_args, **host_kwargs))
+    except NotImplementedError as error:
+        raise TorchDeviceError(
+            f"{op} has neither a program nor a kernel for the host, so it cannot run on {NAME!r}; move its operands to "
+            "the cpu for this op"
+        ) from error
     arguments.take_over_resized()
     if counted:
-        COUNTERS.add_fallback(str(op), arguments.nbytes)
+        written = sum(each.nbytes for each in _tensors(result))
+        SESSION.count_copy("d2h", arguments.read_bytes)
+        SESSION.count_copy("h2d", written)
+        COUNTERS.add_fallback(str(op), arguments.read_bytes + written)
     return result
+
+
+def _tensors(value: Any) -> Iterator[Tensor]:
+    """All tensors of a result."""
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from _tensors(each)

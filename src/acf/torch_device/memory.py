@@ -33,19 +33,27 @@ def device_storage(host: torch.UntypedStorage) -> torch.UntypedStorage:
     return storage  # type: ignore[no-any-return]
 
 
+def host_storage(storage: Any) -> torch.UntypedStorage:
+    """The host memory behind a storage of the device."""
+    host: torch.UntypedStorage = storage.acf_host
+    return host
+
+
 def with_storage(storage: torch.UntypedStorage, like: Tensor) -> Tensor:
     """A tensor over ``storage``, with dtype, offset, sizes and strides of ``like``."""
     empty = torch._C._acc.create_empty_tensor([0], like.dtype)
     return set_storage(empty, storage, like)
 
 
-def set_storage(tensor: Tensor, storage: torch.UntypedStorage, like: Tensor) -> Tensor:
-    """``tensor`` itself, over ``storage`` with offset, sizes and strides of ``like``.
+def redispatch(op: Any, *args: Any, **kwargs: Any) -> Any:
+    """Run torch's kernel for the CPU over tensors of the device: for ops that only compute sizes."""
+    return op.redispatch(_CPU_KERNEL, *args, **kwargs)
 
-    torch's kernel for the CPU does only arithmetic on sizes here, so it serves every device.
-    """
+
+def set_storage(tensor: Tensor, storage: torch.UntypedStorage, like: Tensor) -> Tensor:
+    """``tensor`` itself, over ``storage`` with offset, sizes and strides of ``like``."""
     geometry = like.storage_offset(), list(like.shape), list(like.stride())
-    moved: Tensor = _SET_STORAGE.redispatch(_CPU_KERNEL, tensor, storage, *geometry)
+    moved: Tensor = redispatch(_SET_STORAGE, tensor, storage, *geometry)
     return moved
 
 

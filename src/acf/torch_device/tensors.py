@@ -1,19 +1,20 @@
 """Kernels that every device needs: allocation, views, storages, resizing, and copies to and from the host."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from acf.torch_device.fallback import run_uncounted
-from acf.torch_device.link import count_copy
-from acf.torch_device.memory import device_storage, host_view, is_on_device, redispatch, set_storage
+from acf.torch_device.memory import device_storage, host_storage, host_view, is_on_device, redispatch, set_storage
+from acf.torch_device.session import SESSION
+
+DISPATCH_KEY = "PrivateUse1"
 
 VIEWS = (
-    "alias",
     "as_strided",
-    "detach",
     "set_",
     "set_.source_Storage",
     "set_.source_Storage_storage_offset",
@@ -32,9 +33,9 @@ def _copy_from(source: Tensor, destination: Tensor, non_blocking: bool = False) 
     host_destination = host_view(destination) if is_on_device(destination) else destination
     host_destination.copy_(host_source)
     if not is_on_device(source):
-        count_copy("h2d", source.nbytes)
+        SESSION.count_copy("h2d", source.nbytes)
     elif not is_on_device(destination):
-        count_copy("d2h", source.nbytes)
+        SESSION.count_copy("d2h", source.nbytes)
     return destination
 
 
@@ -46,7 +47,7 @@ def _copy_from_and_resize(source: Tensor, destination: Tensor) -> Tensor:
 
 def _local_scalar_dense(tensor: Tensor) -> Any:
     """``tensor.item()``: one number crosses the link."""
-    count_copy("d2h", tensor.element_size())
+    SESSION.count_copy("d2h", tensor.element_size())
     return host_view(tensor).item()
 
 
@@ -60,21 +61,19 @@ def _resize(tensor: Tensor, size: Sequence[int], *, memory_format: torch.memory_
         return set_storage(tensor, old, like)
     grown = torch.zeros(nbytes, dtype=torch.uint8)
     if old.nbytes():
-        grown[: old.nbytes()].set_()
-        grown[: old.nbytes()].copy_(torch.empty(0, dtype=torch.uint8).set_(_host_bytes(old)))
+        grown[: old.nbytes()] = torch.empty(0, dtype=torch.uint8).set_(host_storage(old))
     return set_storage(tensor, device_storage(grown.untyped_storage()), like)
 
 
-def _host_bytes(storage: Any) -> torch.UntypedStorage:
-    host: torch.UntypedStorage = storage.acf_host
-    return host
-
-
 def _pin_memory(tensor: Tensor, device: torch.device | None = None) -> Tensor:
-    """A copy that counts as pinned: the modelled link copies from any host memory at its full rate."""
+    """A copy in memory that counts as pinned; the modelled link reads all host memory at its full rate."""
     pinned = tensor.clone()
-    _PINNED.add(pinned)
+    pinned.untyped_storage().acf_pinned = True  # type: ignore[attr-defined]
     return pinned
+
+
+def _is_pinned(tensor: Tensor, device: torch.device | None = None) -> bool:
+    return getattr(tensor.untyped_storage(), "acf_pinned", False)
 
 
 KERNELS: dict[str, Callable[..., Any]] = {
@@ -83,4 +82,25 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "_local_scalar_dense": _local_scalar_dense,
     "resize_": _resize,
 }
-"""Kernels of this module by the name of their op in aten."""
+"""Kernels of tensors on the device, by the name of their op in aten."""
+
+HOST_KERNELS: dict[str, Callable[..., Any]] = {"_pin_memory": _pin_memory, "is_pinned": _is_pinned}
+"""Kernels of tensors on the host: torch asks the accelerator for pinned memory, which no door in Python opens."""
+
+
+def register_tensor_kernels(library: Any) -> None:
+    """Register everything of this module in ``library``, which implements aten."""
+    for name in VIEWS:
+        library.impl(name, partial(redispatch, overload(name)), DISPATCH_KEY)
+    for name in ALLOCATIONS:
+        library.impl(name, run_uncounted(overload(name)), DISPATCH_KEY)
+    for name, kernel in KERNELS.items():
+        library.impl(name, kernel, DISPATCH_KEY)
+    for name, kernel in HOST_KERNELS.items():
+        library.impl(name, kernel, "CPU")
+
+
+def overload(name: str) -> Any:
+    """The overload of an aten op, such as ``empty.memory_format``."""
+    packet, _, which = name.partition(".")
+    return getattr(getattr(torch.ops.aten, packet), which or "default")
