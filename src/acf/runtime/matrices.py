@@ -4,7 +4,7 @@ The matrices are those of `acf.lowering`, which has them as zero patterns.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +35,10 @@ class MatrixProduct:
         patterns = self.a != 0, self.b != 0
         return Gemm(*patterns, self.needed, self.phase, self.taps, TRANSPOSED[self.phase])
 
+    def whole(self) -> "MatrixProduct":
+        """The same with every output kept."""
+        return replace(self, needed=None)
+
 
 def split_product(product: Product, operands: Sequence[Values]) -> list[MatrixProduct]:
     """The matrix multiplications of a product over its two operands, in order."""
@@ -60,7 +64,7 @@ def join_results(product: Product, results: Sequence[Values]) -> Values:
     return _scattered(product, product.conv, results)
 
 
-def ones_like_operands(product: Product) -> tuple[Values, Values]:
+def full_operands(product: Product) -> tuple[Values, Values]:
     """Operands without a zero: what a program is compiled for."""
     a, b, _ = product.arguments
     return np.ones(a.shape, dtype=np.float32), np.ones(b.shape, dtype=np.float32)

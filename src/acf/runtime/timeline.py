@@ -10,11 +10,18 @@ ENGINES = ("h2d", "d2h", "d2d", "compute")
 
 @dataclass(frozen=True)
 class Cost:
-    """What an operation took: ``seconds`` of its engine; ``energy_j`` by component and ``cycles`` where modelled."""
+    """What an operation took: ``seconds`` of its engine, and what a modelled device counts.
+
+    ``energy_j`` by component; ``cycles`` of its clock; ``dram_bytes`` across the pins; multiply-accumulates if nothing
+    were skipped, and those whose operands are both non-zero.
+    """
 
     seconds: float = 0.0
     energy_j: Mapping[str, float] = field(default_factory=dict)
     cycles: int = 0
+    dram_bytes: int = 0
+    dense_macs: int = 0
+    effectual_macs: int = 0
 
 
 @dataclass(frozen=True)

@@ -30,13 +30,27 @@ BACKENDS: dict[str, str] = {
 """The backends by name, as module and class; each is imported when a device of it is made."""
 
 
+@dataclass(frozen=True)
+class Tensor:
+    """A region of device memory by ``place``, and the ``version`` of the buffer: another one is other content."""
+
+    place: str
+    version: int
+
+    @classmethod
+    def of(cls, region: Region) -> "Tensor":
+        """The present content of a region."""
+        return cls(f"{region.buffer.address:x}+{region.offset:x}", region.buffer.version)
+
+
 @dataclass(frozen=True, eq=False)
 class Launched:
-    """A program with its operands, float32. ``tensors``: which content each operand is, for on-chip memory."""
+    """A program with its operands, float32, and where operands and result lie in device memory."""
 
     program: Program
     operands: Sequence[Values]
-    tensors: Sequence[str]
+    tensors: Sequence[Tensor]
+    result: Tensor
 
 
 class Backend(ABC):
@@ -78,8 +92,8 @@ class Backend(ABC):
             return Cost()
         *inputs, result = program.arguments
         operands = [argument.decode(region.read()) for argument, region in zip(inputs, regions, strict=False)]
-        tensors = [f"{each.buffer.address:x}+{each.offset:x}:{each.buffer.version}" for each in regions[:-1]]
-        values, cost = self.compute(Launched(program, operands, tensors))
+        *tensors, written = (Tensor.of(region) for region in regions)
+        values, cost = self.compute(Launched(program, operands, tensors, written))
         regions[-1].write(result.encode(values))
         return cost
 

@@ -1,0 +1,30 @@
+"""Which content of device memory is on chip between launches."""
+
+from collections.abc import Sequence
+
+from acf.runtime.backends.backend import Tensor
+from acf.sim.memory import OnChipMemory
+
+
+class Residency:
+    """On-chip memory of ``capacity_bytes`` over the launches of a device; what a copy has overwritten is read again."""
+
+    def __init__(self, capacity_bytes: int) -> None:
+        self._memory = OnChipMemory(capacity_bytes)
+        self._versions: dict[str, int] = {}
+
+    def read(self, tensors: Sequence[Tensor], sizes: Sequence[int]) -> int:
+        """Bytes that cross the DRAM pins because operands of ``sizes`` bytes are read."""
+        moved = 0
+        for tensor, nbytes in zip(tensors, sizes, strict=True):
+            if self._versions.get(tensor.place) != tensor.version:
+                self._memory.discard(tensor.place)
+            self._versions[tensor.place] = tensor.version
+            moved += self._memory.touch(tensor.place, nbytes, external=True)
+        return moved
+
+    def write(self, tensor: Tensor, nbytes: int) -> int:
+        """Bytes that cross the pins because a result is written, evictions included."""
+        self._memory.discard(tensor.place)
+        self._versions[tensor.place] = tensor.version + 1
+        return self._memory.write(tensor.place, nbytes)

@@ -1,0 +1,120 @@
+"""A modelled accelerator: values in its own arithmetic, time and energy from `acf.sim`."""
+
+from dataclasses import replace
+from math import ceil
+from typing import ClassVar
+from weakref import WeakSet
+
+from acf.lowering.descriptor import WORD_BYTES
+from acf.lowering.packing import lower_product
+from acf.runtime.arithmetic import fabric_values, flushed, ordered_product
+from acf.runtime.backends.backend import Architecture, Backend, Launched
+from acf.runtime.backends.residency import Residency
+from acf.runtime.compile import bind, compile_product, lowered
+from acf.runtime.link import HostLink
+from acf.runtime.matrices import MatrixProduct, join_results, split_product
+from acf.runtime.numbers import Values, round_to_bf16
+from acf.runtime.product import Product
+from acf.runtime.program import Program
+from acf.runtime.timeline import Cost
+from acf.sim import find_architecture
+from acf.sim.accelerator import AcceleratorSpec, ComputeCount
+from acf.sim.fabric import AdaptiveFabric
+from acf.sim.fabric.index_traffic import index_traffic
+from acf.sim.fabric.runner import run_product
+from acf.trace import BitTensor
+from acf.trace.op import ROLES
+
+RESULT_ROLES = {"forward": "activation", "input_grad": "gradient", "weight_grad": "gradient"}
+
+
+class Simulator(Backend):
+    """An architecture of `acf.architectures()`, a TOML file or a Spec.
+
+    Operands are rounded to bf16, products are added in float32: on a fabric in the order of the program, elsewhere by
+    rising k. Operands come from DRAM unless on-chip memory still has them. The first launch of a program also loads
+    it: its index crosses the host link, and the controller rewrites routes and owners.
+    """
+
+    name: ClassVar[str] = "sim"
+    default: ClassVar[Architecture] = "acf-512"
+    walked: ClassVar[bool] = False
+    spec: AcceleratorSpec
+
+    def __init__(self, architecture: Architecture | None, link: HostLink) -> None:
+        super().__init__(None, link)
+        _, self.spec = find_architecture(self.default if architecture is None else architecture)
+        self._residency = Residency(self.spec.on_chip_bytes)
+        self._loaded: WeakSet[Program] = WeakSet()
+
+    @property
+    def fabric(self) -> AdaptiveFabric | None:
+        """The modelled fabric; None for another kind of machine, or for tiles that have no index."""
+        return self.spec if isinstance(self.spec, AdaptiveFabric) and self.spec.tile_format == "bitmap" else None
+
+    def compile(self, product: Product) -> Program:
+        """Descriptors and indices for a fabric; a portable program for another machine."""
+        return Program(product) if self.fabric is None else compile_product(product, self.fabric, self.walked)
+
+    def copy_cost(self, direction: str, nbytes: int, measured_s: float) -> Cost:
+        """By the host link, or on the device through DRAM, read and write."""
+        if direction == "d2d":
+            joules = 2 * nbytes * 8 * self.spec.dram_pj_per_bit * 1e-12
+            return Cost(2 * nbytes / self.spec.dram_sustained_bytes_per_s, {"dram": joules}, dram_bytes=2 * nbytes)
+        return Cost(self.link.copy_seconds(nbytes))
+
+    def compute(self, launched: Launched) -> tuple[Values, Cost]:
+        """Every matrix multiplication of the product in turn."""
+        program, product = launched.program, launched.program.product
+        assert product is not None
+        operands = [flushed(round_to_bf16(each)) for each in launched.operands]
+        sizes = [self._stored_bytes(each, role) for each, role in zip(operands, ROLES[product.phase], strict=True)]
+        dram_bytes = self._residency.read(launched.tensors, sizes)
+        matrices = split_product(product, operands)
+        share = ceil(dram_bytes / len(matrices))
+        total, results = ComputeCount(0, 0, 0), []
+        for number, each in enumerate(matrices):
+            values, count = self._multiply(program, number, each, share)
+            results.append(values)
+            total += count
+        result = join_results(product, results)
+        result_bytes = self._stored_bytes(result, RESULT_ROLES[product.phase])
+        dram_bytes += total.streamed_bytes + self._residency.write(launched.result, result_bytes)
+        return result, self._with_load(program, total, self._cost(total, dram_bytes))
+
+    def _stored_bytes(self, values: Values, role: str) -> int:
+        return self.spec.stored_bytes(BitTensor.from_array(values), role) if self.spec.keeps_tensors else 0
+
+    def _multiply(
+        self, program: Program, number: int, matrices: MatrixProduct, share: int
+    ) -> tuple[Values, ComputeCount]:
+        """Values and counts of one matrix multiplication while ``share`` bytes cross the pins."""
+        fabric = self.fabric
+        if fabric is None:
+            return ordered_product(matrices.a, matrices.b), self.spec.count_with_dram(matrices.gemm(), share)
+        bound = bind(lowered(program, fabric, self.walked), fabric, number, matrices)
+        packets = lower_product(bound.product, fabric, bound.mapping)
+        traffic = index_traffic(bound.mapping, bound.product, packets, fabric)
+        values = fabric_values(matrices.a, matrices.b, bound.product, bound.mapping, fabric)
+        return values, run_product(fabric, bound.gemm, bound.product, packets, share, traffic)
+
+    def _cost(self, count: ComputeCount, dram_bytes: int) -> Cost:
+        """As `acf.simulate` counts an operation: DRAM traffic overlaps with compute, and the slower decides."""
+        spec = self.spec
+        launch = spec.launch_cycles if count.dense_macs else 0
+        cycles = launch + max(count.cycles, spec.dram_cycles(dram_bytes))
+        seconds = cycles / spec.clock_hz
+        dram_j = dram_bytes * 8 * spec.dram_pj_per_bit * 1e-12
+        energy_j = dict(count.energy_j) | {"dram": dram_j} | spec.standing_j(seconds)
+        return Cost(seconds, energy_j, cycles, dram_bytes, count.dense_macs, count.effectual_macs)
+
+    def _with_load(self, program: Program, count: ComputeCount, cost: Cost) -> Cost:
+        """The first launch of a program on a fabric also loads its index and rewrites routes and owners."""
+        fabric = self.fabric
+        if fabric is None or program in self._loaded:
+            return cost
+        self._loaded.add(program)
+        words = sum(each.index.size for each in lowered(program, fabric, self.walked).fabric_products)
+        update_cycles = count.other_cycles * fabric.topology_every_steps
+        seconds = self.link.copy_seconds(WORD_BYTES * words) + update_cycles / fabric.clock_hz
+        return replace(cost, seconds=cost.seconds + seconds, cycles=cost.cycles + update_cycles)
