@@ -137,6 +137,4 @@ def _decoded(raw: Any, program: Program) -> Tensor:
 def bf16_bytes(values: Tensor) -> Any:
     """The bytes of a tensor's values rounded to bf16, row-major, uint8 ``[2 * numel]``."""
     rounded = values.detach().to(dtype=torch.bfloat16, device="cpu").contiguous()
-    return (
-        rounded.view(torch.uint8).reshape(-1).numpy() if rounded.dim() else rounded.reshape(1).view(torch.uint8).numpy()
-    )
+    return rounded.reshape(-1).view(torch.uint8).numpy()
