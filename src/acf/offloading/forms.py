@@ -51,6 +51,7 @@ class LayerForm(ABC):
     def weight_gradient(self, module: Any, packed: Tensor) -> Tensor:
         """The gradient of the present blocks in the shape of the layer's parameter."""
 
+    @abstractmethod
     def observe(self, module: Any, output_grad: Tensor, x: Tensor) -> None:
         """Show the operands of a weight gradient to whoever updates the layer's topology."""
 
@@ -117,6 +118,9 @@ class _Dense(LayerForm):
 
     def weight_gradient(self, module: Any, packed: Tensor) -> Tensor:
         return packed.reshape(module.weight.shape)
+
+    def observe(self, module: Any, output_grad: Tensor, x: Tensor) -> None:
+        """A dense weight has no topology."""
 
 
 class _BlockSparse(LayerForm):

@@ -5,6 +5,7 @@
 >>> model.to("acf")  # doctest: +SKIP
 """
 
+from acf.runtime import Device
 from acf.torch_device.counters import COUNTERS, Fallback
 from acf.torch_device.errors import TorchDeviceError
 from acf.torch_device.registration import is_registered, register
@@ -24,6 +25,6 @@ fallbacks = COUNTERS.fallbacks
 reset_fallbacks = COUNTERS.reset
 
 
-def runtime_device() -> object:
+def runtime_device() -> Device:
     """The `acf.runtime.Device` that products run on."""
     return SESSION.engine.device

@@ -1,4 +1,4 @@
-"""Automatic mixed precision: under ``torch.autocast("acf")`` products take bf16, and sums that need range take float32."""
+"""Automatic mixed precision under ``torch.autocast("acf")``: products take bf16, losses and norms float32."""
 
 from collections.abc import Callable
 from typing import Any

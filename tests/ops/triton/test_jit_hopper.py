@@ -17,6 +17,7 @@ from acf.ops.triton import (
     bias_grad,
     conv_kernels,
     experts_kernels,
+    gated_kernels,
     mlp_kernels,
     product_kernels,
     prune,
@@ -57,6 +58,16 @@ def test_a_product_has_every_activation_in_its_epilogue(activation: str):
     constants = {"block": 128, "token_tile": 128, "depth": 64, "swap": False, "has_bias": True, "precision": "tf32"}
     kernel = mlp_kernels.product_activation_kernel
     assert "wgmma" in compiled(kernel, types | {"bias": "*fp32"}, activation=activation, **constants).asm["ptx"]
+
+
+def test_a_gated_pair_holds_both_sums_in_registers():
+    tiles = dict.fromkeys(("hidden", "gate_factor", "up_factor"), box(128, 32))
+    weights = {"gate_weight": box(32, 32), "up_weight": box(32, 32), "gate_bias": "*fp32", "up_bias": "*fp32"}
+    indices = dict.fromkeys((f"{layer}_{name}" for layer in ("gate", "up") for name in INDICES[:3]), "*i32")
+    constants = {"block": 32, "token_tile": 128, "depth": 32, "swap": False, "activation": "silu", "factors": True}
+    biases = {"has_gate_bias": True, "has_up_bias": True, "precision": "tf32"}
+    types = {"x": box(128, 32), **weights, **tiles, **indices}
+    assert "wgmma" in compiled(gated_kernels.gated_kernel, types, **constants, **biases).asm["ptx"]
 
 
 @pytest.mark.parametrize("has_bias", [False, True])
