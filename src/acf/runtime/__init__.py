@@ -27,6 +27,8 @@ from acf.runtime.link import HostLink
 from acf.runtime.memory import Buffer, HostBuffer, Region
 from acf.runtime.product import Argument, Product, WeightBlocks
 from acf.runtime.program import Program
+from acf.runtime.recording import Recording, record
+from acf.runtime.rtl_spec import RtlSpec
 from acf.runtime.stream import Event, Stream
 from acf.runtime.timeline import Cost, Span, Timeline, Usage
 
@@ -55,7 +57,9 @@ __all__ = [
     "NotSupportedError",
     "Product",
     "Program",
+    "Recording",
     "Region",
+    "RtlSpec",
     "Span",
     "Stream",
     "Timeline",
@@ -64,5 +68,6 @@ __all__ = [
     "launch",
     "memcpy",
     "memcpy_async",
+    "record",
     "synchronize",
 ]

@@ -17,7 +17,14 @@ from acf.lowering.mapping import Mapping
 from acf.lowering.output_stationary import OutputStationaryMapping
 from acf.lowering.split_k import SplitKMapping
 from acf.lowering.tiled_product import TiledProduct
-from acf.runtime.arithmetic_kernels import add_tiles, add_tiles_flushed, flush, magnitude_range, mark_tiles
+from acf.runtime.arithmetic_kernels import (
+    add_tiles,
+    add_tiles_flushed,
+    copy_by_blocks,
+    flush,
+    magnitude_range,
+    mark_tiles,
+)
 from acf.runtime.numbers import Values, round_to_bf16
 
 Order = NDArray[np.int64]
@@ -42,8 +49,8 @@ class _Tiled:
 
     @classmethod
     def of(cls, values: Values, tile: int) -> "_Tiled":
-        """``values``, subnormal numbers flushed to zero, and its tiles."""
-        values = flushed(values)
+        """``values``, in which subnormal numbers are zero already, row-major, and its tiles."""
+        values = _row_major(values)
         rows, columns = (-(-size // tile) for size in values.shape)
         present = np.zeros((rows, columns), dtype=bool)
         mark_tiles(values, tile, present)
@@ -58,7 +65,7 @@ class _Tiled:
 
 
 def fabric_values(a: Values, b: Values, product: TiledProduct, mapping: Mapping, shape: FabricShape) -> Values:
-    """``a [m, k] @ b [k, n]`` of bf16 values as a fabric computes it under ``mapping``, float32 ``[m, n]``.
+    """``a [m, k] @ b [k, n]`` of `flushed` bf16 values as a fabric computes it under ``mapping``, float32 ``[m, n]``.
 
     Output-stationary results are rounded to bf16. Output tiles that nobody needs, or that the mapping leaves out, are
     zero.
@@ -70,7 +77,7 @@ def fabric_values(a: Values, b: Values, product: TiledProduct, mapping: Mapping,
 
 
 def ordered_product(left: Values, right: Values) -> Values:
-    """``left [m, k] @ right [k, n]`` of bf16 values by rising k, with the rules of this module."""
+    """``left [m, k] @ right [k, n]`` of `flushed` bf16 values by rising k, with the rules of this module."""
     tiled = _Tiled.of(left, TILE), _Tiled.of(right, TILE)
     kept = np.ones((tiled[0].present.shape[0], tiled[1].present.shape[1]), dtype=bool)
     output = np.zeros((left.shape[0], right.shape[1]), dtype=np.float32)
@@ -83,6 +90,15 @@ def flushed(values: Values) -> Values:
     result = np.array(values, dtype=np.float32, order="C")
     flush(result.reshape(-1))
     return result
+
+
+def _row_major(values: Values) -> Values:
+    """``values`` itself, or a copy of a matrix that is transposed in memory."""
+    if values.flags.c_contiguous:
+        return values
+    copy = np.empty(values.shape, dtype=np.float32)
+    copy_by_blocks(values, copy)
+    return copy
 
 
 def _accumulate(left: _Tiled, right: _Tiled, k_tiles: Order, kept: NDArray[np.bool_], output: Values) -> None:

@@ -24,6 +24,17 @@ def flush(values: Values) -> None:
 
 
 @compiled
+def copy_by_blocks(source: Values, target: Values) -> None:
+    """``target[...] = source`` of matrices in different memory orders, block by block, which caches hold."""
+    side = 64
+    for first_row in range(0, source.shape[0], side):
+        for first_column in range(0, source.shape[1], side):
+            for row in range(first_row, min(first_row + side, source.shape[0])):
+                for column in range(first_column, min(first_column + side, source.shape[1])):
+                    target[row, column] = source[row, column]
+
+
+@compiled
 def magnitude_range(values: Values) -> tuple[int, int]:
     """Bits of the least non-zero and of the greatest magnitude of a vector; the former 2**32 where all are zero."""
     bits = values.view(np.uint32)
@@ -49,11 +60,18 @@ def mark_tiles(values: Values, tile: int, present: Tiles) -> None:
                     break
 
 
+COLUMN_BLOCK = 512
+"""Columns at a time: their part of a row of tiles, 16 rows of 2 KiB, stays in the first-level cache."""
+
+
 @inlined
-def _find_runs(right_tiles, kept_tiles, tile, columns, runs):  # type: ignore[no-untyped-def]
-    """Fill ``runs [tiles, 2]`` with spans of columns whose tiles are present and kept; how many there are."""
+def _find_runs(right_tiles, kept_tiles, tile, columns, first, runs):  # type: ignore[no-untyped-def]
+    """Fill ``runs [tiles, 2]`` with spans of columns whose tiles are present and kept; how many there are.
+
+    Of the block of columns whose first tile is ``first``.
+    """
     count = 0
-    for column_tile in range(right_tiles.size):
+    for column_tile in range(first, min(first + max(1, COLUMN_BLOCK // tile), right_tiles.size)):
         if not (right_tiles[column_tile] and kept_tiles[column_tile]):
             continue
         start, stop = column_tile * tile, min((column_tile + 1) * tile, columns)
@@ -81,24 +99,31 @@ def add_tiles(
     ``left_present``, ``right_present`` and ``kept`` mark tiles of the operands and of the output; every sum takes the
     ``k_tiles`` in this order, and rising k in each.
     """
-    runs = np.empty((right_present.shape[1], 2), dtype=np.int64)
-    for row_tile in range(kept.shape[0]):
-        for k_tile in k_tiles:
-            if not left_present[row_tile, k_tile]:
-                continue
-            count = _find_runs(right_present[k_tile], kept[row_tile], tile, output.shape[1], runs)
-            if not count:
-                continue
-            for row in range(row_tile * tile, min((row_tile + 1) * tile, left.shape[0])):
-                for k in range(k_tile * tile, min((k_tile + 1) * tile, left.shape[1])):
-                    value = left[row, k]
-                    if value == np.float32(0):
-                        continue
-                    for run in range(count):
-                        start, stop = runs[run, 0], runs[run, 1]
-                        sums, factors = output[row, start:stop], right[k, start:stop]
-                        for column in range(stop - start):
-                            sums[column] += value * factors[column]
+    runs = np.empty((right_present.shape[1], 2), dtype=np.uint64)  # unsigned: no check for negative indices
+    for first in range(0, kept.shape[1], max(1, COLUMN_BLOCK // tile)):
+        for row_tile in range(kept.shape[0]):
+            for k_tile in k_tiles:
+                if not left_present[row_tile, k_tile]:
+                    continue
+                count = _find_runs(right_present[k_tile], kept[row_tile], tile, output.shape[1], first, runs)
+                if not count:
+                    continue
+                for row in range(row_tile * tile, min((row_tile + 1) * tile, left.shape[0])):
+                    sums = output[row]
+                    for k in range(k_tile * tile, min((k_tile + 1) * tile, left.shape[1])):
+                        value = left[row, k]
+                        if value == np.float32(0):
+                            continue
+                        factors = right[k]
+                        for run in range(count):
+                            for column in range(runs[run, 0], runs[run, 1]):
+                                sums[column] += value * factors[column]
+
+
+@inlined
+def _flushed(value):  # type: ignore[no-untyped-def]
+    """``value``, or zero of its sign if it is subnormal."""
+    return np.float32(np.copysign(np.float32(0.0), value)) if abs(value) < np.float32(2.0**-126) else value
 
 
 @compiled
@@ -113,23 +138,20 @@ def add_tiles_flushed(
     output: Values,
 ) -> None:
     """`add_tiles` with every rule: subnormal products and sums become zero, a pair with a zero is skipped."""
-    least, zero = np.float32(2.0**-126), np.float32(0.0)
-    runs = np.empty((right_present.shape[1], 2), dtype=np.int64)
-    for row_tile in range(kept.shape[0]):
-        for k_tile in k_tiles:
-            if not left_present[row_tile, k_tile]:
-                continue
-            count = _find_runs(right_present[k_tile], kept[row_tile], tile, output.shape[1], runs)
-            for row in range(row_tile * tile, min((row_tile + 1) * tile, left.shape[0])):
-                for k in range(k_tile * tile, min((k_tile + 1) * tile, left.shape[1])):
-                    value = left[row, k]
-                    if value == zero:
-                        continue
-                    for run in range(count):
-                        for column in range(runs[run, 0], runs[run, 1]):
-                            factor, before = right[k, column], output[row, column]
-                            product = np.float32(value * factor)
-                            product = product if not abs(product) < least else np.float32(np.copysign(zero, product))
-                            total = np.float32(before + product)
-                            total = total if not abs(total) < least else np.float32(np.copysign(zero, total))
-                            output[row, column] = total if factor != zero else before
+    runs = np.empty((right_present.shape[1], 2), dtype=np.uint64)  # unsigned: no check for negative indices
+    for first in range(0, kept.shape[1], max(1, COLUMN_BLOCK // tile)):
+        for row_tile in range(kept.shape[0]):
+            for k_tile in k_tiles:
+                if not left_present[row_tile, k_tile]:
+                    continue
+                count = _find_runs(right_present[k_tile], kept[row_tile], tile, output.shape[1], first, runs)
+                for row in range(row_tile * tile, min((row_tile + 1) * tile, left.shape[0])):
+                    for k in range(k_tile * tile, min((k_tile + 1) * tile, left.shape[1])):
+                        value = left[row, k]
+                        if value == np.float32(0):
+                            continue
+                        for run in range(count):
+                            for column in range(runs[run, 0], runs[run, 1]):
+                                factor, before = right[k, column], output[row, column]
+                                total = _flushed(np.float32(before + _flushed(np.float32(value * factor))))
+                                output[row, column] = total if factor != np.float32(0) else before

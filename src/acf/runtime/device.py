@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from threading import Lock
 from time import perf_counter
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,14 +13,15 @@ from acf.runtime import numbers
 from acf.runtime.backends import Backend, make_backend
 from acf.runtime.backends.backend import Architecture
 from acf.runtime.copy import check_regions, memcpy
-from acf.runtime.errors import InvalidDevicePointerError, InvalidValueError
+from acf.runtime.errors import InvalidDevicePointerError, InvalidValueError, MemoryAllocationError
 from acf.runtime.link import HostLink
 from acf.runtime.memory import Allocator, Buffer, Region
 from acf.runtime.product import Product
 from acf.runtime.program import Program
+from acf.runtime.rtl_spec import RtlSpec
 from acf.runtime.stream import Event, Stream, check_owner
 from acf.runtime.timeline import Cost, Timeline
-from acf.runtime.work_queue import Operation, StreamState, WorkQueue
+from acf.runtime.work_queue import HostStep, Observer, Operation, StreamState, WorkQueue
 from acf.sim import find_architecture
 
 MEMORY_BYTES = 4 * 2**30
@@ -41,8 +42,10 @@ class DeviceProperties:
 class Device:
     """A device of one backend: "reference", "cpu", "cuda", "sim" or "rtl".
 
-    ``spec``: the architecture that "sim" or "rtl" models, a name such as "acf-512", a TOML file or a Spec. ``link``:
-    the host link of the modelled timeline. Devices of other backends report the times of the machine they run on.
+    ``spec``: the architecture that "sim" or "rtl" models, a name such as "acf-512", a TOML file or a Spec; for "rtl"
+    also an `RtlSpec`. ``link``: the host link of the modelled timeline. The other backends report the times of the
+    machine they run on.
+    ``walked``: compile for "sim" only programs that the controller in gates walks, as "rtl" does.
 
     Operations are asynchronous: they wait in the device's queue until a host thread synchronises with them. All methods
     may be called from any thread.
@@ -51,19 +54,19 @@ class Device:
     def __init__(
         self,
         backend: str = "sim",
-        spec: Architecture | None = None,
+        spec: Architecture | RtlSpec | None = None,
         *,
         link: HostLink | None = None,
         memory_bytes: int = MEMORY_BYTES,
+        walked: bool = False,
     ) -> None:
         if memory_bytes < 1:
             raise InvalidValueError(f"memory_bytes {memory_bytes} is below 1; give the device some memory")
-        self.backend: Backend = make_backend(backend, spec, link or HostLink())
+        self.backend: Backend = make_backend(backend, spec, link or HostLink(), walked)
         self.timeline = Timeline()
         self._queue = WorkQueue(self.timeline)
         self._allocator, self._lock = Allocator(memory_bytes), Lock()
         self._streams: list[StreamState] = []
-        self._observers: list[Any] = []
         self.default_stream = Stream(self)
 
     @property
@@ -80,6 +83,11 @@ class Device:
         )
 
     @property
+    def observers(self) -> list[Observer]:
+        """Those who hear of everything that runs; `record` adds one."""
+        return self._queue.observers
+
+    @property
     def free_bytes(self) -> int:
         """Bytes of device memory that are not allocated."""
         with self._lock:
@@ -91,7 +99,14 @@ class Device:
             raise InvalidValueError(f"{nbytes} bytes cannot be allocated; give a number from 0 up")
         with self._lock:
             address = self._allocator.take(nbytes)
-            return Buffer(self, address, nbytes, self.backend.allocate(nbytes))
+            try:
+                storage = self.backend.allocate(nbytes)
+            except (MemoryError, RuntimeError) as error:
+                self._allocator.give_back(address, nbytes)
+                raise MemoryAllocationError(
+                    f"this machine has no room for a buffer of {nbytes} bytes ({error}); free some, or ask for less"
+                ) from error
+            return Buffer(self, address, nbytes, storage)
 
     def free(self, buffer: Buffer) -> None:
         """Return a buffer's memory after everything submitted so far is complete; errors stay for `synchronize`."""
@@ -139,11 +154,19 @@ class Device:
         with self._lock:
             streams = list(self._streams)
         self.timeline.wait_until(max(stream.ready_s for stream in streams))
+        self._tell(HostStep("synchronize"))
         errors = [stream.error for stream in streams if stream.error is not None]
         for stream in streams:
             stream.error = None
         if errors:
             raise errors[0]
+
+    def host_work(self, seconds: float) -> None:
+        """Advance the host's clock by ``seconds`` of work that the host did itself, such as an optimizer step."""
+        if not seconds >= 0:
+            raise InvalidValueError(f"{seconds} seconds of host work are negative; give seconds from 0 up")
+        self.timeline.host_work(seconds)
+        self._tell(HostStep("work", seconds=seconds))
 
     def __repr__(self) -> str:
         spec = self.backend.spec
@@ -158,6 +181,10 @@ class Device:
             state = StreamState(len(self._streams))
             self._streams.append(state)
             return state
+
+    def _tell(self, step: HostStep) -> None:
+        for observer in self.observers:
+            observer.host(step)
 
     def _raise_error(self, stream: StreamState) -> None:
         error, stream.error = stream.error, None
@@ -186,8 +213,8 @@ class Device:
     def _launch(self, program: Program, regions: list[Region], stream: Stream | None) -> None:
         used = self._used_stream(stream)
         self.backend.check(program)
-        operation = Operation(program.name, used._state, lambda: self.backend.run(program, regions), "compute")
-        self._submit(operation)
+        run = partial(self.backend.run, program, regions)
+        self._submit(Operation(program.name, used._state, run, "compute", program=program, regions=regions))
 
     def _used_stream(self, stream: Stream | None) -> Stream:
         if stream is None:

@@ -107,7 +107,7 @@ class Buffer:
         self.device, self.address, self.nbytes = device, address, nbytes
         self.version = 0
         self.is_freed = False
-        self._storage = storage
+        self.storage = storage
 
     def free(self) -> None:
         """Return the memory; waits for the device, as pending operations may use it. A second time is refused."""
@@ -158,11 +158,11 @@ class Region:
 
     def read(self) -> Bytes:
         """A copy of the bytes, as they are when this runs."""
-        return self.buffer._storage.read(self.offset, self.nbytes)
+        return self.buffer.storage.read(self.offset, self.nbytes)
 
     def write(self, content: Bytes) -> None:
         """Replace the first bytes of the region by ``content``."""
-        self.buffer._storage.write(self.offset, content)
+        self.buffer.storage.write(self.offset, content)
         self.buffer.version += 1
 
 

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from acf.runtime.errors import InvalidResourceHandleError, NotReadyError
 from acf.runtime.timeline import Cost
-from acf.runtime.work_queue import Operation, Recorded, StreamState
+from acf.runtime.work_queue import HostStep, Operation, Recorded, StreamState
 
 if TYPE_CHECKING:
     from acf.runtime.device import Device
@@ -27,6 +27,7 @@ class Stream:
         queue = self.device._queue
         queue.drain(self._state.last)
         self.device.timeline.wait_until(self._state.ready_s)
+        self.device._tell(HostStep("synchronize", self.number))
         self.device._raise_error(self._state)
 
     def query(self) -> bool:

@@ -6,11 +6,14 @@ that it waits for), so running in the order of submission satisfies every depend
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from threading import Lock, RLock
+from typing import Protocol
 
 from acf.runtime.errors import DeviceError, LaunchFailureError
+from acf.runtime.memory import Region
+from acf.runtime.program import Program
 from acf.runtime.timeline import Cost, Span, Timeline
 
 MOST_PENDING = 4096
@@ -38,7 +41,10 @@ class Recorded:
 
 @dataclass(eq=False)
 class Operation:
-    """One entry of the queue. ``engine`` None: a marker of an event, which takes no time."""
+    """One entry of the queue. ``engine`` None: a marker of an event, which takes no time.
+
+    A launch has its ``program`` and the ``regions`` of its arguments.
+    """
 
     name: str
     stream: StreamState
@@ -47,7 +53,28 @@ class Operation:
     nbytes: int = 0
     issued_s: float = 0.0
     marker: Recorded | None = None
+    program: Program | None = None
+    regions: Sequence[Region] = ()
     sequence: int = field(default=0, init=False)
+
+
+@dataclass(frozen=True)
+class HostStep:
+    """What the host did: "synchronize" with ``stream`` (-1: the device), or "work" of ``seconds``."""
+
+    kind: str
+    stream: int = -1
+    seconds: float = 0.0
+
+
+class Observer(Protocol):
+    """Hears of everything that a device completes, in order."""
+
+    def completed(self, operation: Operation) -> None:
+        """An operation has run."""
+
+    def host(self, step: HostStep) -> None:
+        """The host has synchronised or worked."""
 
 
 class WorkQueue:
@@ -55,6 +82,7 @@ class WorkQueue:
 
     def __init__(self, timeline: Timeline) -> None:
         self.timeline = timeline
+        self.observers: list[Observer] = []
         self._pending: deque[Operation] = deque()
         self._submitting, self._running = Lock(), RLock()
         self._submitted = self._completed = 0
@@ -109,11 +137,13 @@ class WorkQueue:
         stream = operation.stream
         if operation.engine is None:
             operation.run()
+            self._tell(operation)
             return
         if stream.error is not None:
             return  # the operation before it in the stream failed
         try:
             cost = operation.run()
+            self._tell(operation)
         except DeviceError as error:
             stream.error = error
         except Exception as error:
@@ -132,3 +162,7 @@ class WorkQueue:
             self.timeline.spans.append(
                 Span(operation.name, operation.engine, stream.number, start, end, operation.nbytes, cost)
             )
+
+    def _tell(self, operation: Operation) -> None:
+        for observer in self.observers:
+            observer.completed(operation)

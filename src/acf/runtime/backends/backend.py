@@ -9,16 +9,18 @@ from time import perf_counter
 from typing import ClassVar
 
 from acf.lowering import FabricShape
-from acf.runtime.errors import InvalidDeviceError, NoBinaryForDeviceError
+from acf.runtime.errors import InvalidDeviceError, NoBinaryForDeviceError, NoDeviceError
 from acf.runtime.link import HostLink
 from acf.runtime.memory import HostStorage, Region, Storage
 from acf.runtime.numbers import Values
 from acf.runtime.product import Product
 from acf.runtime.program import Program, fabric_number
+from acf.runtime.rtl_spec import RtlSpec
 from acf.runtime.timeline import Cost
 from acf.sim.accelerator import AcceleratorSpec
 
 Architecture = str | Path | AcceleratorSpec
+"""What names an architecture: a shipped name, a TOML file or a Spec."""
 
 BACKENDS: dict[str, str] = {
     "reference": "acf.runtime.backends.reference:Reference",
@@ -59,10 +61,10 @@ class Backend(ABC):
     name: ClassVar[str]
     spec: AcceleratorSpec | None = None
 
-    def __init__(self, architecture: Architecture | None, link: HostLink) -> None:
+    def __init__(self, architecture: Architecture | None, link: HostLink, walked: bool = False) -> None:
         if architecture is not None:
             raise InvalidDeviceError(f"{self.name} models no architecture, so it takes no spec; use sim or rtl")
-        self.link = link
+        self.link, self.walked = link, walked
 
     @property
     def fabric(self) -> FabricShape | None:
@@ -101,6 +103,10 @@ class Backend(ABC):
     def compute(self, launched: Launched) -> tuple[Values, Cost]:
         """The result of a product, float32, and what it took."""
 
+    def replay(self, launched: Launched, result: Values) -> Cost:
+        """What a recorded launch takes; ``result`` has the zeros of its result. Values are of no interest."""
+        return self.compute(launched)[1]
+
     def copy_cost(self, direction: str, nbytes: int, measured_s: float) -> Cost:
         """What a copy took; ``direction`` is "h2d", "d2h" or "d2d", ``measured_s`` the time on this machine."""
         return Cost(measured_s)
@@ -113,10 +119,19 @@ def measured(compute: Callable[[], Values]) -> tuple[Values, Cost]:
     return result, Cost(perf_counter() - began)
 
 
-def make_backend(name: str, architecture: Architecture | None, link: HostLink) -> Backend:
+def make_backend(
+    name: str, architecture: Architecture | RtlSpec | None, link: HostLink, walked: bool = False
+) -> Backend:
     """The backend of that name."""
     if name not in BACKENDS:
         raise InvalidDeviceError(f"backend {name!r} is not one of {', '.join(BACKENDS)}; use one of these names")
     module, kind = BACKENDS[name].split(":")
-    backend: Backend = getattr(import_module(module), kind)(architecture, link)
+    try:
+        found = import_module(module)
+    except ModuleNotFoundError as error:
+        raise NoDeviceError(
+            f"{name} needs the package {error.name}, which is not installed; install "
+            "'adaptive-compute-fabric[rtl]', or use another of " + ", ".join(BACKENDS)
+        ) from error
+    backend: Backend = getattr(found, kind)(architecture, link, walked)
     return backend

@@ -1,7 +1,10 @@
 """A modelled accelerator: values in its own arithmetic, time and energy from `acf.sim`."""
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
 from math import ceil
+from operator import add
 from typing import ClassVar
 from weakref import WeakSet
 
@@ -10,7 +13,7 @@ from acf.lowering.packing import lower_product
 from acf.runtime.arithmetic import fabric_values, flushed, ordered_product
 from acf.runtime.backends.backend import Architecture, Backend, Launched
 from acf.runtime.backends.residency import Residency
-from acf.runtime.compile import bind, compile_product, lowered
+from acf.runtime.compile import Bound, bind, compile_product, lowered
 from acf.runtime.link import HostLink
 from acf.runtime.matrices import MatrixProduct, join_results, split_product
 from acf.runtime.numbers import Values, round_to_bf16
@@ -28,6 +31,14 @@ from acf.trace.op import ROLES
 RESULT_ROLES = {"forward": "activation", "input_grad": "gradient", "weight_grad": "gradient"}
 
 
+@dataclass(frozen=True, eq=False)
+class _Multiplication:
+    """A matrix multiplication of a launch; ``bound`` to its fabric product, None where the machine is no fabric."""
+
+    matrices: MatrixProduct
+    bound: Bound | None
+
+
 class Simulator(Backend):
     """An architecture of `acf.architectures()`, a TOML file or a Spec.
 
@@ -38,11 +49,10 @@ class Simulator(Backend):
 
     name: ClassVar[str] = "sim"
     default: ClassVar[Architecture] = "acf-512"
-    walked: ClassVar[bool] = False
     spec: AcceleratorSpec
 
-    def __init__(self, architecture: Architecture | None, link: HostLink) -> None:
-        super().__init__(None, link)
+    def __init__(self, architecture: Architecture | None, link: HostLink, walked: bool = False) -> None:
+        super().__init__(None, link, walked)
         _, self.spec = find_architecture(self.default if architecture is None else architecture)
         self._residency = Residency(self.spec.on_chip_bytes)
         self._loaded: WeakSet[Program] = WeakSet()
@@ -65,38 +75,55 @@ class Simulator(Backend):
 
     def compute(self, launched: Launched) -> tuple[Values, Cost]:
         """Every matrix multiplication of the product in turn."""
-        program, product = launched.program, launched.program.product
+        product = launched.program.product
         assert product is not None
-        operands = [flushed(round_to_bf16(each)) for each in launched.operands]
-        sizes = [self._stored_bytes(each, role) for each, role in zip(operands, ROLES[product.phase], strict=True)]
+        launched = replace(launched, operands=[flushed(round_to_bf16(each)) for each in launched.operands])
+        multiplications = self._multiplications(launched)
+        result = join_results(product, [self._values(each) for each in multiplications])
+        return result, self._count(launched, multiplications, result)
+
+    def replay(self, launched: Launched, result: Values) -> Cost:
+        """Counts alone."""
+        return self._count(launched, self._multiplications(launched), result)
+
+    def _multiplications(self, launched: Launched) -> list[_Multiplication]:
+        """The matrix multiplications of a launch, on a fabric mapped as its program says."""
+        assert launched.program.product is not None
+        matrices, fabric = split_product(launched.program.product, launched.operands), self.fabric
+        if fabric is None:
+            return [_Multiplication(each, None) for each in matrices]
+        program = lowered(launched.program, fabric, self.walked)
+        return [_Multiplication(each, bind(program, fabric, number, each)) for number, each in enumerate(matrices)]
+
+    def _values(self, each: _Multiplication) -> Values:
+        matrices, bound = each.matrices, each.bound
+        if bound is None or self.fabric is None:
+            return ordered_product(matrices.a, matrices.b)
+        return fabric_values(matrices.a, matrices.b, bound.product, bound.mapping, self.fabric)
+
+    def _count(self, launched: Launched, multiplications: Sequence[_Multiplication], result: Values) -> Cost:
+        product = launched.program.product
+        assert product is not None
+        roles = ROLES[product.phase]
+        sizes = [self._stored_bytes(each, role) for each, role in zip(launched.operands, roles, strict=True)]
         dram_bytes = self._residency.read(launched.tensors, sizes)
-        matrices = split_product(product, operands)
-        share = ceil(dram_bytes / len(matrices))
-        total, results = ComputeCount(0, 0, 0), []
-        for number, each in enumerate(matrices):
-            values, count = self._multiply(program, number, each, share)
-            results.append(values)
-            total += count
-        result = join_results(product, results)
+        share = ceil(dram_bytes / len(multiplications))
+        total = reduce(add, (self._count_product(each, share) for each in multiplications), ComputeCount(0, 0, 0))
         result_bytes = self._stored_bytes(result, RESULT_ROLES[product.phase])
         dram_bytes += total.streamed_bytes + self._residency.write(launched.result, result_bytes)
-        return result, self._with_load(program, total, self._cost(total, dram_bytes))
+        return self._with_load(launched.program, total, self._cost(total, dram_bytes))
+
+    def _count_product(self, each: _Multiplication, share: int) -> ComputeCount:
+        """Counts of one matrix multiplication while ``share`` bytes cross the pins."""
+        bound, fabric = each.bound, self.fabric
+        if bound is None or fabric is None:
+            return self.spec.count_with_dram(each.matrices.gemm(), share)
+        packets = lower_product(bound.product, fabric, bound.mapping)
+        traffic = index_traffic(bound.mapping, bound.product, packets, fabric)
+        return run_product(fabric, bound.gemm, bound.product, packets, share, traffic)
 
     def _stored_bytes(self, values: Values, role: str) -> int:
         return self.spec.stored_bytes(BitTensor.from_array(values), role) if self.spec.keeps_tensors else 0
-
-    def _multiply(
-        self, program: Program, number: int, matrices: MatrixProduct, share: int
-    ) -> tuple[Values, ComputeCount]:
-        """Values and counts of one matrix multiplication while ``share`` bytes cross the pins."""
-        fabric = self.fabric
-        if fabric is None:
-            return ordered_product(matrices.a, matrices.b), self.spec.count_with_dram(matrices.gemm(), share)
-        bound = bind(lowered(program, fabric, self.walked), fabric, number, matrices)
-        packets = lower_product(bound.product, fabric, bound.mapping)
-        traffic = index_traffic(bound.mapping, bound.product, packets, fabric)
-        values = fabric_values(matrices.a, matrices.b, bound.product, bound.mapping, fabric)
-        return values, run_product(fabric, bound.gemm, bound.product, packets, share, traffic)
 
     def _cost(self, count: ComputeCount, dram_bytes: int) -> Cost:
         """As `acf.simulate` counts an operation: DRAM traffic overlaps with compute, and the slower decides."""
