@@ -108,16 +108,14 @@ def add_tiles(
                 count = _find_runs(right_present[k_tile], kept[row_tile], tile, output.shape[1], first, runs)
                 if not count:
                     continue
-                for row in range(row_tile * tile, min((row_tile + 1) * tile, left.shape[0])):
-                    sums = output[row]
-                    for k in range(k_tile * tile, min((k_tile + 1) * tile, left.shape[1])):
+                for k in range(k_tile * tile, min((k_tile + 1) * tile, left.shape[1])):
+                    for row in range(row_tile * tile, min((row_tile + 1) * tile, left.shape[0])):
                         value = left[row, k]
                         if value == np.float32(0):
                             continue
-                        factors = right[k]
                         for run in range(count):
                             for column in range(runs[run, 0], runs[run, 1]):
-                                sums[column] += value * factors[column]
+                                output[row, column] += value * right[k, column]
 
 
 @inlined
