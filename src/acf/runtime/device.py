@@ -169,11 +169,11 @@ class Device:
         self._tell(HostStep("work", seconds=seconds))
 
     def __repr__(self) -> str:
-        spec = self.backend.spec
+        architecture = self.properties.architecture
         return (
             f"Device({self.backend.name!r})"
-            if spec is None
-            else f"Device({self.properties.architecture!r} as {self.backend.name!r})"
+            if architecture is None
+            else f"Device({self.backend.name!r}, {architecture!r})"
         )
 
     def _new_stream_state(self) -> StreamState:

@@ -82,7 +82,8 @@ class Event:
     def elapsed(self, end: "Event") -> float:
         """Seconds of device time from this event to ``end``; both must be reached."""
         check_owner(self.device, end, "event")
-        return end._time_s() - self._time_s()
+        start_s = self._time_s()
+        return end._time_s() - start_s
 
     def _time_s(self) -> float:
         if self._recorded is None:
