@@ -48,9 +48,11 @@ class _Tiled:
     present: NDArray[np.bool_]
 
     @classmethod
-    def of(cls, values: Values, tile: int) -> "_Tiled":
-        """``values``, in which subnormal numbers are zero already, row-major, and its tiles."""
+    def of(cls, values: Values, tile: int, present: NDArray[np.bool_] | None = None) -> "_Tiled":
+        """``values``, in which subnormal numbers are zero already, row-major, and its tiles, where they are known."""
         values = _row_major(values)
+        if present is not None:
+            return cls(values, tile, np.ascontiguousarray(present))
         rows, columns = (-(-size // tile) for size in values.shape)
         present = np.zeros((rows, columns), dtype=bool)
         mark_tiles(values, tile, present)
@@ -70,18 +72,24 @@ def fabric_values(a: Values, b: Values, product: TiledProduct, mapping: Mapping,
     Output-stationary results are rounded to bf16. Output tiles that nobody needs, or that the mapping leaves out, are
     zero.
     """
-    serial, parallel = (_Tiled.of(each, shape.tile) for each in ((b.T, a.T) if product.swapped else (a, b)))
+    left, right = (b.T, a.T) if product.swapped else (a, b)
+    serial = _Tiled.of(left, shape.tile, product.serial.tile_nonzeros > 0)
+    parallel = _Tiled.of(right, shape.tile, product.present.T)
     output = _COMPUTE[type(mapping)](serial, parallel, product, mapping, shape)
     output = np.where(np.isnan(output), QUIET_NAN.view(np.float32), output)
     return np.ascontiguousarray(output.T if product.swapped else output)
 
 
-def ordered_product(left: Values, right: Values) -> Values:
-    """``left [m, k] @ right [k, n]`` of `flushed` bf16 values by rising k, with the rules of this module."""
-    tiled = _Tiled.of(left, TILE), _Tiled.of(right, TILE)
+def ordered_product(left: Values, right: Values, order: Order | None = None, tile: int = TILE) -> Values:
+    """``left [m, k] @ right [k, n]`` of `flushed` bf16 values, with the rules of this module.
+
+    ``order``: the tiles of ``tile`` elements of the reduction, as they are added; by rising k where it is None.
+    """
+    tiled = _Tiled.of(left, tile), _Tiled.of(right, tile)
+    order = np.arange(tiled[0].present.shape[1]) if order is None else order
     kept = np.ones((tiled[0].present.shape[0], tiled[1].present.shape[1]), dtype=bool)
     output = np.zeros((left.shape[0], right.shape[1]), dtype=np.float32)
-    _accumulate(*tiled, np.arange(tiled[0].present.shape[1]), kept, output)
+    _accumulate(*tiled, order, kept, output)
     return output
 
 

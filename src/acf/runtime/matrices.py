@@ -5,16 +5,19 @@ The matrices are those of `acf.lowering`, which has them as zero patterns.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property, partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from acf.lowering import Gemm
-from acf.lowering.convolutions import Residue, output_positions, reached_residues
+from acf.lowering.convolutions import CONV_PRODUCTS, Residue, output_positions, reached_residues
 from acf.lowering.im2col import tap_views
 from acf.runtime.numbers import Values
 from acf.runtime.product import Product
 from acf.trace.op import TracedConv
+
+Mask = NDArray[np.bool_] | None
 
 TRANSPOSED = {"forward": (False, False), "input_grad": (False, True), "weight_grad": (True, True)}
 """For each operand, whether memory holds it transposed to the reduction (`acf.lowering.Gemm`)."""
@@ -22,18 +25,38 @@ TRANSPOSED = {"forward": (False, False), "input_grad": (False, True), "weight_gr
 
 @dataclass(frozen=True, eq=False)
 class MatrixProduct:
-    """``a [m, k] @ b [k, n]``, float32; ``needed [m, n]`` marks the outputs that are kept, None: all."""
+    """``a [m, k] @ b [k, n]``, float32; ``needed [m, n]`` marks the outputs that are kept, None: all.
 
-    a: Values
-    b: Values
-    needed: NDArray[np.bool_] | None
+    The matrices are made by ``make`` when they are first read. ``patterns`` makes the zero patterns of a convolution,
+    given ``needed``, without its im2col matrices.
+    """
+
+    make: Callable[[], tuple[Values, Values]]
+    needed: Mask
     phase: str
-    taps: int = 1
+    patterns: Callable[[Mask], Gemm] | None = None
+
+    @cached_property
+    def operands(self) -> tuple[Values, Values]:
+        """``a`` and ``b``."""
+        return self.make()
+
+    @property
+    def a(self) -> Values:
+        """The left operand."""
+        return self.operands[0]
+
+    @property
+    def b(self) -> Values:
+        """The right operand."""
+        return self.operands[1]
 
     def gemm(self) -> Gemm:
         """The zero patterns."""
+        if self.patterns is not None:
+            return self.patterns(self.needed)
         patterns = self.a != 0, self.b != 0
-        return Gemm(*patterns, self.needed, self.phase, self.taps, TRANSPOSED[self.phase])
+        return Gemm(*patterns, self.needed, self.phase, transposed=TRANSPOSED[self.phase])
 
     def whole(self) -> "MatrixProduct":
         """The same with every output kept."""
@@ -43,13 +66,22 @@ class MatrixProduct:
 def split_product(product: Product, operands: Sequence[Values]) -> list[MatrixProduct]:
     """The matrix multiplications of a product over its two operands, in order."""
     needed = None if product.phase != "weight_grad" or product.weight.is_dense else product.weight.kept
-    if product.conv is not None:
-        return _CONVOLUTIONS[product.phase](product, product.conv, operands, needed)
     first, second = operands
-    if product.phase == "weight_grad":
-        return [MatrixProduct(first.T, second, needed, product.phase)]
-    weight = product.weight.to_matrix(second)
-    return [MatrixProduct(first, weight.T if product.phase == "forward" else weight, None, product.phase)]
+    if product.phase != "weight_grad":
+        second = product.weight.to_matrix(second)
+    if product.conv is not None:
+        return _split_convolution(product.phase, product.conv, (first, second), needed)
+    pairs = {"forward": (first, second.T), "input_grad": (first, second), "weight_grad": (first.T, second)}
+    return [MatrixProduct(lambda: pairs[product.phase], needed, product.phase)]
+
+
+def _split_convolution(
+    phase: str, conv: TracedConv, operands: tuple[Values, Values], needed: Mask
+) -> list[MatrixProduct]:
+    """The matrices by im2col of the values, their zero patterns by that of the lowering, one pair after the other."""
+    bits = operands[0] != 0, operands[1] != 0
+    pairs = zip(_CONVOLUTIONS[phase](conv), CONV_PRODUCTS[phase](conv), strict=True)
+    return [MatrixProduct(partial(make, *operands), needed, phase, partial(build, *bits)) for make, build in pairs]
 
 
 def join_results(product: Product, results: Sequence[Values]) -> Values:
@@ -88,40 +120,41 @@ def _pixels(maps: Values) -> Values:
     return maps.transpose(0, 2, 3, 1).reshape(-1, maps.shape[1])
 
 
-Split = Callable[[Product, TracedConv, Sequence[Values], NDArray[np.bool_] | None], list[MatrixProduct]]
+Make = Callable[[Values, Values], tuple[Values, Values]]
+"""Makes the two matrices of a multiplication from the operands of a pass; a weight is ``[out, kh*kw*in]``."""
 
 
-def _forward(
-    product: Product, conv: TracedConv, operands: Sequence[Values], needed: NDArray[np.bool_] | None
-) -> list[MatrixProduct]:
-    x, blocks = operands
-    return [MatrixProduct(_windows(x, conv), product.weight.to_matrix(blocks).T, needed, "forward", conv.taps)]
+def _forward(conv: TracedConv) -> list[Make]:
+    return [lambda x, weight: (_windows(x, conv), weight.T)]
 
 
-def _weight_grad(
-    product: Product, conv: TracedConv, operands: Sequence[Values], needed: NDArray[np.bool_] | None
-) -> list[MatrixProduct]:
-    gradient, x = operands
-    return [MatrixProduct(_pixels(gradient).T, _windows(x, conv), needed, "weight_grad", conv.taps)]
+def _weight_grad(conv: TracedConv) -> list[Make]:
+    return [lambda gradient, x: (_pixels(gradient).T, _windows(x, conv))]
 
 
-def _input_grad(
-    product: Product, conv: TracedConv, operands: Sequence[Values], needed: NDArray[np.bool_] | None
-) -> list[MatrixProduct]:
+def _input_grad(conv: TracedConv) -> list[Make]:
     """One product per residue of the padded input pixel modulo the stride, over the taps that can reach it."""
-    gradient, blocks = operands
-    by_tap = product.weight.to_matrix(blocks).reshape(product.weight.rows, *conv.kernel_size, -1)
+    return [partial(_residue_matrices, conv, residues) for residues in _residues(conv)]
+
+
+def _residue_matrices(
+    conv: TracedConv, residues: tuple[Residue, Residue], gradient: Values, weight: Values
+) -> tuple[Values, Values]:
+    rows, columns = residues
+    by_tap = weight.reshape(weight.shape[0], *conv.kernel_size, -1)
     bordered = np.pad(gradient.transpose(0, 2, 3, 1), ((0, 0), (0, 1), (0, 1), (0, 0)))  # position -1 reads 0
-    products = []
-    for rows, columns in _residues(conv):
-        matrix = np.concatenate([by_tap[:, row, column] for row in rows.taps for column in columns.taps])
-        row_positions, column_positions = output_positions(conv, rows), output_positions(conv, columns)
-        taps = [bordered[:, row[:, None], column[None, :]] for row in row_positions for column in column_positions]
-        products.append(MatrixProduct(_joined(taps), matrix, needed, "input_grad", len(taps)))
-    return products
+    matrix = np.concatenate([by_tap[:, row, column] for row in rows.taps for column in columns.taps])
+    positions = output_positions(conv, rows), output_positions(conv, columns)
+    taps = [bordered[:, row[:, None], column[None, :]] for row in positions[0] for column in positions[1]]
+    return _joined(taps), matrix
 
 
-_CONVOLUTIONS: dict[str, Split] = {"forward": _forward, "input_grad": _input_grad, "weight_grad": _weight_grad}
+_CONVOLUTIONS: dict[str, Callable[[TracedConv], list[Make]]] = {
+    "forward": _forward,
+    "input_grad": _input_grad,
+    "weight_grad": _weight_grad,
+}
+"""By phase, what makes the matrices of a convolution, in the order of `acf.lowering.convolutions.CONV_PRODUCTS`."""
 
 
 def _residues(conv: TracedConv) -> list[tuple[Residue, Residue]]:

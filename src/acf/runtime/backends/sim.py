@@ -77,7 +77,8 @@ class Simulator(Backend):
         """Every matrix multiplication of the product in turn."""
         product = launched.program.product
         assert product is not None
-        launched = replace(launched, operands=[flushed(round_to_bf16(each)) for each in launched.operands])
+        operands = launched.operands if product.operand_dtype == "bf16" else map(round_to_bf16, launched.operands)
+        launched = replace(launched, operands=[flushed(each) for each in operands])
         multiplications = self._multiplications(launched)
         result = join_results(product, [self._values(each) for each in multiplications])
         return result, self._count(launched, multiplications, result)
