@@ -3,6 +3,7 @@
 from bisect import insort
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -97,14 +98,19 @@ def pages_of(nbytes: int) -> int:
     return max(1, -(-nbytes // PAGE_BYTES)) * PAGE_BYTES
 
 
+_NUMBERS = count()
+
+
 class Buffer:
     """``nbytes`` of device memory from ``address`` on; made by `Device.malloc`, returned by `free`.
 
-    ``buffer[16:32]`` is the `Region` of those bytes. ``version`` counts the operations that wrote it.
+    ``buffer[16:32]`` is the `Region` of those bytes. ``number`` is its own, even if another buffer has had the address;
+    ``version`` counts the operations that wrote it.
     """
 
     def __init__(self, device: "Device", address: int, nbytes: int, storage: Storage) -> None:
         self.device, self.address, self.nbytes = device, address, nbytes
+        self.number = next(_NUMBERS)
         self.version = 0
         self.is_freed = False
         self.storage = storage

@@ -42,7 +42,7 @@ class Tensor:
     @classmethod
     def of(cls, region: Region) -> "Tensor":
         """The present content of a region."""
-        return cls(f"{region.buffer.address:x}+{region.offset:x}", region.buffer.version)
+        return cls(f"{region.buffer.number}+{region.offset}", region.buffer.version)
 
 
 @dataclass(frozen=True, eq=False)

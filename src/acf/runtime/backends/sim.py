@@ -17,7 +17,7 @@ from acf.runtime.compile import Bound, bind, compile_product, lowered
 from acf.runtime.link import HostLink
 from acf.runtime.matrices import MatrixProduct, join_results, split_product
 from acf.runtime.numbers import Values, round_to_bf16
-from acf.runtime.product import Product
+from acf.runtime.product import Argument, Product
 from acf.runtime.program import Program
 from acf.runtime.timeline import Cost
 from acf.sim import find_architecture
@@ -105,12 +105,12 @@ class Simulator(Backend):
     def _count(self, launched: Launched, multiplications: Sequence[_Multiplication], result: Values) -> Cost:
         product = launched.program.product
         assert product is not None
-        roles = ROLES[product.phase]
-        sizes = [self._stored_bytes(each, role) for each, role in zip(launched.operands, roles, strict=True)]
+        roles = (*ROLES[product.phase], RESULT_ROLES[product.phase])
+        arguments = zip(product.arguments, (*launched.operands, result), roles, strict=True)
+        *sizes, result_bytes = (self._stored_bytes(product, *each) for each in arguments)
         dram_bytes = self._residency.read(launched.tensors, sizes)
         share = ceil(dram_bytes / len(multiplications))
         total = reduce(add, (self._count_product(each, share) for each in multiplications), ComputeCount(0, 0, 0))
-        result_bytes = self._stored_bytes(result, RESULT_ROLES[product.phase])
         dram_bytes += total.streamed_bytes + self._residency.write(launched.result, result_bytes)
         return self._with_load(launched.program, total, self._cost(total, dram_bytes))
 
@@ -123,8 +123,12 @@ class Simulator(Backend):
         traffic = index_traffic(bound.mapping, bound.product, packets, fabric)
         return run_product(fabric, bound.gemm, bound.product, packets, share, traffic)
 
-    def _stored_bytes(self, values: Values, role: str) -> int:
-        return self.spec.stored_bytes(BitTensor.from_array(values), role) if self.spec.keeps_tensors else 0
+    def _stored_bytes(self, product: Product, argument: Argument, values: Values, role: str) -> int:
+        """Bytes of an argument in the machine's memory, weights and their gradients as matrices with absent blocks."""
+        if not self.spec.keeps_tensors:
+            return 0
+        stored = product.weight.to_matrix(values) if argument.name.startswith("weight") else values
+        return self.spec.stored_bytes(BitTensor.from_array(stored), role)
 
     def _cost(self, count: ComputeCount, dram_bytes: int) -> Cost:
         """As `acf.simulate` counts an operation: DRAM traffic overlaps with compute, and the slower decides."""
