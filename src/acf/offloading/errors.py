@@ -4,4 +4,4 @@ from acf.errors import AcfError
 
 
 class OffloadError(AcfError, ValueError):
-    """A model has nothing that could run on a device."""
+    """A model, or what it was called with, cannot run on a device."""

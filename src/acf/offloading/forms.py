@@ -177,11 +177,15 @@ FORMS: dict[type[nn.Module], LayerForm] = {
 """The layers that run on a device, by class; a derived class may compute something else and stays on the host."""
 
 
+DTYPES = (torch.float32, torch.bfloat16)
+"""Dtypes of inputs and weights that a device computes with, rounded to bf16."""
+
+
 def why_on_host(module: nn.Module) -> str:
     """Why a module does not run on a device, or an empty string where it does."""
     form = FORMS.get(type(module))
     if form is None:
         return f"{type(module).__name__} has no program"
-    if any(parameter.dtype not in (torch.float32, torch.bfloat16) for parameter in module.parameters(recurse=False)):
+    if any(parameter.dtype not in DTYPES for parameter in module.parameters(recurse=False)):
         return "only float32 and bfloat16 weights have a program"
     return form.why_unsupported(module)

@@ -37,7 +37,7 @@ class HostProducts(TorchFunctionMode):
         self, func: Any, types: Iterable[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         """Called for every function of torch."""
-        name = _NAMES.get(func) if func.__hash__ is not None else None
+        name = _NAMES.get(func)
         if name is not None:
             self.calls[name] += 1
         return func(*args, **(kwargs or {}))

@@ -9,7 +9,8 @@ from torch import Tensor, nn
 
 from acf.nn.autocast import cast_for_autocast
 from acf.offloading.engine import RESULT_DTYPES, DeviceMatrix, PendingResult, ProductEngine
-from acf.offloading.forms import LayerForm
+from acf.offloading.errors import OffloadError
+from acf.offloading.forms import DTYPES, LayerForm
 from acf.offloading.weights import ResidentWeight
 from acf.runtime import Product, WeightBlocks
 
@@ -35,6 +36,11 @@ class OffloadedLayer:
         """The layer's output for ``x``: the product from the device, the bias added by the host."""
         self.calls += 1
         (x,) = cast_for_autocast(x)
+        if x.dtype not in DTYPES:
+            raise OffloadError(
+                f"{self.name} got an input of {x.dtype}, and devices multiply bf16; pass float32 or bfloat16, or leave "
+                "the layer out of the offloaded model"
+            )
         operand = self.form.operand(self.module, x)
         y: Tensor = _Passes.apply(operand, self.module.weight, self)  # type: ignore[no-untyped-call]
         return self.form.output(self.module, x, y)
@@ -71,15 +77,14 @@ class _Passes(torch.autograd.Function):
             on_device = layer.engine.send(x)
             y = layer.submit("forward", on_device, layer.send_weight(), x).wait()
         ctx.layer, ctx.on_device = layer, on_device
-        ctx.dtypes = x.dtype, weight.dtype
-        ctx.save_for_backward(x)
-        return y.to(x.dtype)
+        ctx.save_for_backward(x, weight)  # the weight only so that torch refuses one that changed in between
+        return y.to(x)
 
     @staticmethod
     @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx: Any, output_grad: Tensor) -> tuple[Tensor | None, ...]:
         layer: OffloadedLayer = ctx.layer
-        (x,) = ctx.saved_tensors
+        x, weight = ctx.saved_tensors
         needs_x, needs_weight, _ = ctx.needs_input_grad
         if needs_weight:
             layer.form.observe(layer.module, output_grad.contiguous(), x)
@@ -90,5 +95,5 @@ class _Passes(torch.autograd.Function):
                 layer.submit("weight_grad", gradient, ctx.on_device, x) if needs_weight else None,
             ]
             x_grad, packed = (None if result is None else result.wait() for result in results)
-        weight_grad = None if packed is None else layer.form.weight_gradient(layer.module, packed).to(ctx.dtypes[1])
-        return None if x_grad is None else x_grad.to(ctx.dtypes[0]), weight_grad, None
+        weight_grad = None if packed is None else layer.form.weight_gradient(layer.module, packed).to(weight)
+        return None if x_grad is None else x_grad.to(x), weight_grad, None

@@ -1,7 +1,7 @@
 """`acf.offload`: training a model whose linear and convolution layers run on a device."""
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -91,7 +91,7 @@ class OffloadRun:
         self._since_s, self._moves = self._since_s + usage.total_s, moves
 
 
-def offload(model: nn.Module, device: Device | str = "sim") -> Any:
+def offload(model: nn.Module, device: Device | str = "sim") -> AbstractContextManager[OffloadRun]:
     """Run the three passes of every supported layer of ``model`` on ``device`` inside the ``with`` block.
 
     The training loop stays as it is. Forward, input gradient and weight gradient of `torch.nn.Linear`,
