@@ -22,6 +22,7 @@ class _Arguments:
 
     views: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
     results: dict[int, Tensor] = field(default_factory=dict)
+    fresh: set[int] = field(default_factory=set)
 
     def to_host(self, value: Any) -> Any:
         """The argument with every tensor and device of ours replaced by the host's."""
@@ -32,6 +33,15 @@ class _Arguments:
         if isinstance(value, torch.device) and value.type == NAME:
             return torch.device("cpu")
         return _mapped(self.to_host, value)
+
+    def to_output(self, value: Any) -> Any:
+        """An ``out=`` argument; one of a single number gets memory of its own, as losses resize it on their way."""
+        if not is_on_device(value) or value.numel() > 1:
+            return self.to_host(value)
+        fresh = torch.empty(0, dtype=value.dtype)
+        self.views[id(fresh)] = fresh, value
+        self.fresh.add(id(fresh))
+        return fresh
 
     def to_device(self, value: Any) -> Any:
         """The result with every tensor on the device: an argument itself, a view of one, or a new tensor."""
@@ -54,12 +64,14 @@ class _Arguments:
         )
         return next(shared, None)
 
-    def take_over_resized(self) -> None:
-        """Give arguments that the kernel resized (``out=``) their new geometry, and new storage where it needed one."""
-        for view, tensor in self.views.values():
+    def take_over_outputs(self) -> None:
+        """Give ``out=`` arguments their values, and those that the kernel resized their geometry and storage."""
+        for key, (view, tensor) in self.views.items():
             if view.shape == tensor.shape and view.stride() == tensor.stride():
+                if key in self.fresh:
+                    host_view(tensor).copy_(view)
                 continue
-            grown = view.untyped_storage().nbytes() and not tensor.untyped_storage().nbytes()
+            grown = key in self.fresh or view.untyped_storage().nbytes() and not tensor.untyped_storage().nbytes()
             storage = to_device(view).untyped_storage() if grown else tensor.untyped_storage()
             set_storage(tensor, storage, view)
 
@@ -93,7 +105,11 @@ def run_uncounted(op: Any) -> Callable[..., Any]:
 def _run(op: Any, args: Sequence[Any], kwargs: dict[str, Any], counted: bool) -> Any:
     arguments = _Arguments()
     host_args = [arguments.to_host(value) for value in args]
-    host_kwargs = {name: arguments.to_host(value) for name, value in kwargs.items()}
+    outputs = {each.name for each in op._schema.arguments if each.is_out}
+    host_kwargs = {
+        name: arguments.to_output(value) if name in outputs else arguments.to_host(value)
+        for name, value in kwargs.items()
+    }
     try:
         result = arguments.to_device(op(*host_args, **host_kwargs))
     except NotImplementedError as error:
@@ -101,7 +117,7 @@ def _run(op: Any, args: Sequence[Any], kwargs: dict[str, Any], counted: bool) ->
             f"{op} has neither a program nor a kernel for the host, so it cannot run on {NAME!r}; move its operands to "
             "the cpu for this op"
         ) from error
-    arguments.take_over_resized()
+    arguments.take_over_outputs()
     if counted:
         written = sum(each.nbytes for each in _tensors(result))
         SESSION.count_copy("d2h", arguments.read_bytes)
