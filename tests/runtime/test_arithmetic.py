@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 
 from acf.lowering import Gemm
 from acf.lowering.pipeline import lower_stages
@@ -12,7 +13,8 @@ from acf.rtl.design.fabric.sizes import FabricSizes
 from acf.rtl.verify.lockstep.products import Product, random_product
 from acf.rtl.verify.lockstep.reference_output import ordered_output
 from acf.runtime.arithmetic import fabric_values, flushed, ordered_product
-from acf.runtime.numbers import to_bf16_bits
+from acf.runtime.arithmetic_kernels import add_tiles_flushed
+from acf.runtime.numbers import round_to_bf16, to_bf16_bits
 
 SIZES = FabricSizes(SMALL_SHAPE, command_depth=1 << 12, memory_flits=1 << 16)
 SPECIAL = np.array([0x0000, 0x8000, 0x0001, 0x0080, 0x8080, 0x1A80, 0x7F7F, 0x7F80, 0xFF80, 0x7FC0], dtype=np.uint16)
@@ -47,6 +49,30 @@ def test_infinities_subnormals_and_nan_follow_the_rules_of_the_gates(seed: int) 
     )
     found, expected = both_outputs(Product(a, b))
     np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("density", [0.1, 1.0])
+def test_every_loop_gives_the_same_bits(density: float) -> None:
+    rng = np.random.default_rng(3)
+    left = round_to_bf16(rng.standard_normal((50, 70)))
+    right = round_to_bf16(rng.standard_normal((70, 37)) * np.repeat(rng.random((70, 1)) < density, 37, axis=1))
+    order = rng.permutation(70)
+    expected = np.zeros((50, 37), dtype=np.float32)
+    for k in order:
+        expected += left[:, k : k + 1] * right[k]
+    np.testing.assert_array_equal(ordered_product(left, right, order, tile=1), expected)
+    flushing, everywhere = np.zeros_like(expected), np.ones((70, 70), dtype=bool)
+    add_tiles_flushed(left, right, 1, order, everywhere[:50], everywhere[:, :37], everywhere[:50, :37], flushing)
+    np.testing.assert_array_equal(flushing, expected)
+
+
+def test_threads_share_the_rows_of_a_large_product(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(4)
+    left, right = (round_to_bf16(rng.standard_normal((100, 100))) for _ in range(2))
+    expected = ordered_product(left, right)
+    monkeypatch.setattr("acf.runtime.arithmetic.THREADED_PRODUCTS", 1)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
+    np.testing.assert_array_equal(ordered_product(left, right), expected)
 
 
 def test_a_sum_depends_on_the_order_that_is_given() -> None:

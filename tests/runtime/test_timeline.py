@@ -18,6 +18,16 @@ def test_usage_counts_overlaps_once_and_the_rest_as_idle() -> None:
     assert (late.total_s, late.busy_s["compute"]) == (2.5, 1.5)
 
 
+def test_what_is_forgotten_costs_no_memory_and_the_clocks_go_on() -> None:
+    timeline = Timeline()
+    timeline.host_work(1.0)
+    timeline.spans.append(Span("x", "h2d", 0, 0.0, 2.0, 0, Cost(2.0)))
+    timeline.wait_until(2.0)
+    timeline.forget()
+    assert (timeline.spans, timeline.host_s) == ([], 2.0)
+    assert timeline.usage(since_s=2.0).total_s == 0.0
+
+
 def test_an_engine_takes_one_operation_at_a_time() -> None:
     timeline = Timeline()
     assert timeline.place("compute", 1.0, Cost(2.0)) == (1.0, 3.0)

@@ -5,11 +5,13 @@ same sign; sums round to the nearest, ties to even; a pair with a zero in it is 
 """
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from math import isfinite
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from acf.lowering import FabricShape
@@ -34,6 +36,9 @@ TILE = 16
 """Side of the tiles in which a machine without a fabric is computed; its sums do not depend on it."""
 
 QUIET_NAN = np.uint32(0x7FC00000)
+
+THREADED_PRODUCTS = 1 << 22
+"""Multiplications from which on threads pay."""
 
 SAFE_PRODUCT = 2.0**-110
 """With every product at least this, sums are multiples of 2**-126, so nothing is flushed."""
@@ -112,7 +117,24 @@ def _row_major(values: Values) -> Values:
 def _accumulate(left: _Tiled, right: _Tiled, k_tiles: Order, kept: NDArray[np.bool_], output: Values) -> None:
     """Add ``left @ right`` to the ``kept`` tiles of ``output``, in the order of ``k_tiles`` and by rising k in each."""
     multiply = add_tiles if _needs_no_flush(left, right) else add_tiles_flushed
-    multiply(left.values, right.values, left.tile, k_tiles, left.present, right.present, kept, output)
+
+    def work(tiles: slice) -> None:
+        rows = slice(tiles.start * left.tile, tiles.stop * left.tile)
+        part = left.values[rows], right.values, left.tile, k_tiles
+        multiply(*part, left.present[tiles], right.present, kept[tiles], output[rows])
+
+    _in_threads(work, left, k_tiles.size * left.tile * output.size)
+
+
+def _in_threads(work: Callable[[slice], None], left: _Tiled, products: int) -> None:
+    """Share the rows of tiles among torch's number of threads, where there are enough products to pay."""
+    tiles, threads = left.present.shape[0], torch.get_num_threads()
+    if threads == 1 or products < THREADED_PRODUCTS:
+        work(slice(0, tiles))
+        return
+    chunk = -(-tiles // (2 * threads))
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(work, (slice(first, first + chunk) for first in range(0, tiles, chunk))))
 
 
 def _output_stationary(

@@ -34,14 +34,15 @@ def compile_product(product: Product, shape: FabricShape, walked: bool = False) 
 
     ``walked``: every fabric product is one that the controller in gates walks: output-stationary, without a mask.
     """
-    fabric_products = []
+    fabric_products, full = [], []
     for matrices in split_product(product, full_operands(product)):
         gemm = (matrices.whole() if walked else matrices).gemm()
         tiled = tile_product(gemm, shape, swapped=False if walked else None)
         mapping = _walked_mapping(tiled, shape) if walked else choose_mapping(tiled, shape)
         index = build_index(tiled, mapping, shape, direct=product.phase == "input_grad")
         fabric_products.append(FabricProduct(index.descriptor, index.words))
-    return Program(product, fabric_number(shape), tuple(fabric_products))
+        full.append(tiled)
+    return Program(product, fabric_number(shape), tuple(fabric_products), {"full": full})
 
 
 def lowered(program: Program, shape: FabricShape, walked: bool = False) -> Program:

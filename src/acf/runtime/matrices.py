@@ -6,6 +6,7 @@ The matrices are those of `acf.lowering`, which has them as zero patterns.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -97,9 +98,10 @@ def join_results(product: Product, results: Sequence[Values]) -> Values:
 
 
 def full_operands(product: Product) -> tuple[Values, Values]:
-    """Operands without a zero: what a program is compiled for."""
+    """Operands without a zero, as bytes: what a program is compiled for."""
     a, b, _ = product.arguments
-    return np.ones(a.shape, dtype=np.float32), np.ones(b.shape, dtype=np.float32)
+    ones: Any = np.ones(a.shape, dtype=np.uint8), np.ones(b.shape, dtype=np.uint8)
+    return cast(tuple[Values, Values], ones)
 
 
 def _windows(maps: Values, conv: TracedConv) -> Values:

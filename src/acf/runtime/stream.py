@@ -60,7 +60,8 @@ class Event:
         check_owner(self.device, stream, "stream")
         recorded, state = Recorded(), stream._state
         self._recorded = recorded
-        self.device._submit(Operation("record", state, lambda: _note(recorded, state), marker=recorded))
+        operation = Operation("record", state, lambda: _note(recorded, operation), marker=recorded)
+        self.device._submit(operation)
         return self
 
     def synchronize(self) -> None:
@@ -101,8 +102,10 @@ def check_owner(device: "Device", resource: Stream | Event, kind: str) -> None:
         )
 
 
-def _note(recorded: Recorded, stream: StreamState) -> Cost:
-    recorded.time_s, recorded.error = stream.ready_s, stream.error
+def _note(recorded: Recorded, operation: Operation) -> Cost:
+    """An event is reached when the stream is, and not before the host has submitted it."""
+    stream = operation.stream
+    recorded.time_s, recorded.error = max(stream.ready_s, operation.issued_s), stream.error
     return Cost()
 
 

@@ -90,6 +90,12 @@ class Timeline:
             self._free_s[engine] = start + cost.seconds
             return start, start + cost.seconds
 
+    def forget(self) -> None:
+        """Drop what is recorded so far, for long runs; the clocks go on."""
+        with self._lock:
+            self.spans.clear()
+            self._worked.clear()
+
     def usage(self, since_s: float = 0.0) -> Usage:
         """Where the time from ``since_s`` to the latest clock went."""
         with self._lock:

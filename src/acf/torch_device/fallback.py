@@ -71,7 +71,7 @@ class _Arguments:
                 if key in self.fresh:
                     host_view(tensor).copy_(view)
                 continue
-            grown = key in self.fresh or view.untyped_storage().nbytes() and not tensor.untyped_storage().nbytes()
+            grown = key in self.fresh or (view.untyped_storage().nbytes() and not tensor.untyped_storage().nbytes())
             storage = to_device(view).untyped_storage() if grown else tensor.untyped_storage()
             set_storage(tensor, storage, view)
 
