@@ -29,8 +29,8 @@ class Unsupported:
 class OffloadRun:
     """A model on a device, as `acf.offload` gives it: what runs there, what does not, and where the time went."""
 
-    def __init__(self, model: nn.Module, device: Device) -> None:
-        self.model, self.device = model, device
+    def __init__(self, model: nn.Module, device: Device, keep_timeline: bool = False) -> None:
+        self.model, self.device, self.keep_timeline = model, device, keep_timeline
         self.engine = ProductEngine(device)
         self.steps: list[StepUsage] = []
         self.layers = {
@@ -89,18 +89,23 @@ class OffloadRun:
         moves = sum(layer.moves for layer in self.layers.values())
         self.steps.append(StepUsage.of(len(self.steps), usage, (copied[0], copied[1]), moves - self._moves))
         self._since_s, self._moves = self._since_s + usage.total_s, moves
+        if not self.keep_timeline:
+            timeline.forget()
 
 
-def offload(model: nn.Module, device: Device | str = "sim") -> AbstractContextManager[OffloadRun]:
+def offload(
+    model: nn.Module, device: Device | str = "sim", keep_timeline: bool = False
+) -> AbstractContextManager[OffloadRun]:
     """Run the three passes of every supported layer of ``model`` on ``device`` inside the ``with`` block.
 
     The training loop stays as it is. Forward, input gradient and weight gradient of `torch.nn.Linear`,
     `torch.nn.Conv2d` and their block-sparse forms are computed by the device, in its own arithmetic; ``device`` is a
     `acf.runtime.Device` or the name of a backend. Inputs and output gradients travel to the device as bf16, and of the
     weights only blocks that changed. The block's value is an `OffloadRun`: ``run.table()`` has the time of every step,
-    ``run.unsupported`` what stayed on the host.
+    ``run.unsupported`` what stayed on the host. ``keep_timeline`` keeps the single operations of finished steps in
+    ``device.timeline``, for short runs; otherwise they are dropped once their step has its row.
     """
-    return OffloadRun(model, Device(device) if isinstance(device, str) else device).active()
+    return OffloadRun(model, Device(device) if isinstance(device, str) else device, keep_timeline).active()
 
 
 def _named_leaves(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
