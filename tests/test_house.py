@@ -40,6 +40,8 @@ ROOMS = (
     "sim",
     "rtl",
     "runtime",
+    "offloading",
+    "torch_device",
     "metrics",
     "report",
     "zoo",

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from acf.nn.plan import plan as plan
     from acf.nn.tensor_parallel import ColwiseBlockParallel as ColwiseBlockParallel
     from acf.nn.tensor_parallel import RowwiseBlockParallel as RowwiseBlockParallel
+    from acf.offloading import offload as offload
     from acf.report import report as report
     from acf.sim import Result as Result
     from acf.sim import architectures as architectures
@@ -103,6 +104,7 @@ _HOME_OF = {
     "lightning_callback": "acf.train.adapters",
     "load_checkpoint": "acf.train",
     "load_sharded": "acf.train.sharded_checkpoint",
+    "offload": "acf.offloading",
     "plan": "acf.nn.plan",
     "load_sparse": "acf.nn",
     "print_figures": "acf.train",
@@ -120,7 +122,7 @@ _HOME_OF = {
 
 __all__ = sorted(_HOME_OF)
 
-_PACKAGES = ("runtime",)
+_PACKAGES = ("runtime", "torch_device")
 """Packages whose names are public under their own name, as ``acf.runtime.Device``."""
 
 
