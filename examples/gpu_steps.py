@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from acf.metrics import EnergyMeter
+from acf.metrics.meters import EnergyMeter
 from acf.zoo.networks.resnet import ResNet50
 from acf.zoo.networks.transformer import DecoderLayer, EncoderLayer
 
