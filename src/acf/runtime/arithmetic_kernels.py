@@ -44,7 +44,7 @@ def magnitude_range(values: Values) -> tuple[int, int]:
         below = np.uint32(magnitude - np.uint32(1))  # zero wraps to the greatest number
         least = below if below < least else least
         greatest = magnitude if magnitude > greatest else greatest
-    return np.int64(least) + 1, np.int64(greatest)
+    return int(least) + 1, int(greatest)
 
 
 @compiled
