@@ -55,15 +55,50 @@ def test_a_machine_without_room_gives_the_address_back(device: runtime.Device, m
     assert device.free_bytes == device.properties.memory_bytes
 
 
-def test_free_waits_for_operations_that_use_the_buffer(device: runtime.Device) -> None:
-    host = runtime.HostBuffer(8)
-    buffer = device.malloc(8)
+def test_a_freed_buffer_serves_pending_operations_and_its_memory_comes_back_after_them() -> None:
+    device = runtime.Device("reference", memory_bytes=4096)
+    host, target, buffer = runtime.HostBuffer(8), runtime.HostBuffer(8), device.malloc(8)
     host.array[:] = 7
     runtime.memcpy_async(buffer, host)
-    target = runtime.HostBuffer(8)
     runtime.memcpy_async(target, buffer)
     buffer.free()
+    assert device.free_bytes == 0
+    assert device.malloc(8).address == buffer.address  # memory is short, so it waits for the copies
     np.testing.assert_array_equal(target.array, 7)
+
+
+def test_a_finalizer_may_free_a_buffer_while_the_device_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    device = runtime.Device("reference")
+    first, second = device.malloc(4), device.malloc(4)
+    allocate = device.backend.allocate
+
+    def collecting(nbytes: int) -> object:
+        second.free()  # as if the garbage collector ran while the device holds its locks
+        return allocate(nbytes)
+
+    monkeypatch.setattr(device.backend, "allocate", collecting)
+    assert device.malloc(4).nbytes == 4
+    first.free()
+    assert device.free_bytes == device.properties.memory_bytes - 4096
+
+
+def test_an_operation_that_waits_for_its_own_device_is_refused(
+    device: runtime.Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = device.compile(runtime.Product(phase="forward", rows=1, weight=SPARSE))
+    monkeypatch.setattr(device.backend, "compute", lambda _: device.synchronize())
+    runtime.launch(program, [device.malloc(argument.nbytes) for argument in program.arguments])
+    device.event().record()
+    with pytest.raises(runtime.DeviceError, match="an operation of the device waits for the device"):
+        device.synchronize()
+
+
+def test_work_can_be_charged_to_an_engine_that_exists(device: runtime.Device) -> None:
+    device.charge("compute", runtime.Cost(0.5))
+    device.synchronize()
+    assert device.timeline.usage().busy_s["compute"] == pytest.approx(0.5)
+    with pytest.raises(runtime.InvalidValueError, match="engine 'dma' is not one of h2d, d2h, d2d, compute"):
+        device.charge("dma", runtime.Cost(0.5))
 
 
 def test_properties_say_what_is_modelled() -> None:

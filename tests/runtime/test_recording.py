@@ -22,6 +22,7 @@ def small_run(device: runtime.Device) -> None:
     stream.wait(event)
     runtime.memcpy_async(device.malloc(64), runtime.HostBuffer(64), stream)
     runtime.launch(runtime.Program.empty(), (), stream)
+    device.charge("d2d", runtime.Cost(2e-3), stream)
 
 
 @pytest.fixture(scope="module")

@@ -66,8 +66,7 @@ class _Tiled:
     @cached_property
     def magnitudes(self) -> tuple[float, float]:
         """The least non-zero magnitude, 1 where all are zero, and the greatest, NaN where one is."""
-        bits = magnitude_range(self.values.reshape(-1))
-        least, greatest = (np.uint32(min(each, int(QUIET_NAN))) for each in bits)
+        least, greatest = (np.uint32(min(bits, int(QUIET_NAN))) for bits in magnitude_range(self.values.reshape(-1)))
         is_zero = greatest == 0
         return 1.0 if is_zero else float(least.view(np.float32)), float(greatest.view(np.float32))
 

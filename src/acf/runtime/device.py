@@ -1,5 +1,6 @@
 """A device: its memory, its streams, and the clocks of what runs on it."""
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -13,7 +14,7 @@ from acf.runtime import numbers
 from acf.runtime.backends import Backend, make_backend
 from acf.runtime.backends.backend import Architecture
 from acf.runtime.copy import check_regions, memcpy
-from acf.runtime.errors import InvalidDevicePointerError, InvalidValueError, MemoryAllocationError
+from acf.runtime.errors import InvalidValueError, MemoryAllocationError
 from acf.runtime.link import HostLink
 from acf.runtime.memory import Allocator, Buffer, Region
 from acf.runtime.product import Product
@@ -43,9 +44,8 @@ class Device:
     """A device of one backend: "reference", "cpu", "cuda", "sim" or "rtl".
 
     ``spec``: the architecture that "sim" or "rtl" models, a name such as "acf-512", a TOML file or a Spec; for "rtl"
-    also an `RtlSpec`. ``link``: the host link of the modelled timeline. The other backends report the times of the
-    machine they run on.
-    ``walked``: compile for "sim" only programs that the controller in gates walks, as "rtl" does.
+    also an `RtlSpec`. ``link``: the host link of the modelled timeline; the other backends report the times of the
+    machine they run on. ``walked``: compile for "sim" only programs that the controller in gates walks, as "rtl" does.
 
     Operations are asynchronous: they wait in the device's queue until a host thread synchronises with them. All methods
     may be called from any thread.
@@ -66,6 +66,7 @@ class Device:
         self.timeline = Timeline()
         self._queue = WorkQueue(self.timeline)
         self._allocator, self._lock = Allocator(memory_bytes), Lock()
+        self._released: deque[tuple[int, Buffer]] = deque()
         self._streams: list[StreamState] = []
         self.default_stream = Stream(self)
 
@@ -91,32 +92,29 @@ class Device:
     def free_bytes(self) -> int:
         """Bytes of device memory that are not allocated."""
         with self._lock:
+            self._reclaim()
             return self._allocator.free_bytes
 
     def malloc(self, nbytes: int) -> Buffer:
-        """Allocate ``nbytes``, aligned to pages of 4096; the content is zero."""
+        """Allocate ``nbytes``, aligned to pages of 4096; the content is zero. Waits only where memory is short."""
         if nbytes < 0:
             raise InvalidValueError(f"{nbytes} bytes cannot be allocated; give a number from 0 up")
-        with self._lock:
-            address = self._allocator.take(nbytes)
-            try:
-                storage = self.backend.allocate(nbytes)
-            except (MemoryError, RuntimeError) as error:
-                self._allocator.give_back(address, nbytes)
-                raise MemoryAllocationError(
-                    f"this machine has no room for a buffer of {nbytes} bytes ({error}); free some, or ask for less"
-                ) from error
-            return Buffer(self, address, nbytes, storage)
+        try:
+            return self._allocate(nbytes)
+        except MemoryAllocationError:
+            if not self._released:
+                raise
+        self._queue.drain(self._queue.submitted)  # freed memory comes back once what was submitted before is complete
+        return self._allocate(nbytes)
 
     def free(self, buffer: Buffer) -> None:
-        """Return a buffer's memory after everything submitted so far is complete; errors stay for `synchronize`."""
+        """Return a buffer's memory once everything submitted so far is complete; never waits.
+
+        Takes no lock, so that finalizers may call it, whatever their thread is doing.
+        """
         Region(buffer, 0, 0).check(self)
-        self._queue.drain(self._queue.submitted)
-        with self._lock:
-            if buffer.is_freed:
-                raise InvalidDevicePointerError(f"the buffer at {buffer.address:#x} is freed twice; free it once")
-            buffer.is_freed = True
-            self._allocator.give_back(buffer.address, buffer.nbytes)
+        buffer.is_freed = True
+        self._released.append((self._queue.submitted, buffer))
 
     def stream(self) -> Stream:
         """A new stream."""
@@ -169,12 +167,29 @@ class Device:
         self._tell(HostStep("work", seconds=seconds))
 
     def __repr__(self) -> str:
-        architecture = self.properties.architecture
-        return (
-            f"Device({self.backend.name!r})"
-            if architecture is None
-            else f"Device({self.backend.name!r}, {architecture!r})"
-        )
+        named = [self.backend.name, self.properties.architecture]
+        return f"Device({', '.join(repr(each) for each in named if each is not None)})"
+
+    def _allocate(self, nbytes: int) -> Buffer:
+        with self._lock:
+            self._reclaim()
+            address = self._allocator.take(nbytes)
+            try:
+                storage = self.backend.allocate(nbytes)
+            except (MemoryError, RuntimeError) as error:
+                self._allocator.give_back(address, nbytes)
+                raise MemoryAllocationError(
+                    f"this machine has no room for a buffer of {nbytes} bytes ({error}); free some, or ask for less"
+                ) from error
+            return Buffer(self, address, nbytes, storage)
+
+    def _reclaim(self) -> None:
+        """Take back the memory of freed buffers that no pending operation uses; the lock is held."""
+        while self._released and self._released[0][0] <= self._queue.completed:
+            _, buffer = self._released.popleft()
+            if buffer.holds_memory:  # two threads may have freed it at the same moment
+                self._allocator.give_back(buffer.address, buffer.nbytes)
+                buffer.holds_memory = False
 
     def _new_stream_state(self) -> StreamState:
         with self._lock:

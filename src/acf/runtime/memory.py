@@ -112,11 +112,11 @@ class Buffer:
         self.device, self.address, self.nbytes = device, address, nbytes
         self.number = next(_NUMBERS)
         self.version = 0
-        self.is_freed = False
+        self.is_freed, self.holds_memory = False, True
         self.storage = storage
 
     def free(self) -> None:
-        """Return the memory; waits for the device, as pending operations may use it. A second time is refused."""
+        """Return the memory once pending operations are complete, without waiting; a second time is refused."""
         self.device.free(self)
 
     def __getitem__(self, span: slice) -> "Region":

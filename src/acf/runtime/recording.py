@@ -31,17 +31,19 @@ FORMAT = "acf.recording.v1"
 
 @dataclass(frozen=True)
 class RecordedOperation:
-    """One operation in the order of running. ``kind``: "launch", "h2d", "d2h", "d2d", "record", "wait", or what the
-    host did: "synchronize" (``stream`` -1: the whole device) and "work" of ``seconds``.
+    """One operation in the order of running. ``kind``: "launch", "copy", "charge", "record", "wait", or what the host
+    did: "synchronize" (``stream`` -1: the whole device) and "work" of ``seconds``.
 
-    A launch names its ``program`` and the patterns of operands and result by number, and their ``places`` in memory
-    with versions. ``event`` numbers the records; a wait names the record that it waits for.
+    A copy has its direction as ``engine``; a charge keeps its ``seconds`` of an engine on every device. A launch names
+    its ``program`` and the patterns of operands and result by number, and their ``places`` in memory with versions.
+    ``event`` numbers the records; a wait names the record that it waits for.
     """
 
     kind: str
     stream: int = 0
     nbytes: int = 0
     seconds: float = 0.0
+    engine: str = ""
     event: int = -1
     program: int = -1
     patterns: tuple[int, ...] = ()
@@ -122,9 +124,10 @@ class _Recorder:
         self._events: dict[int, int] = {}
         self._markers: list[Recorded] = []
 
-    def completed(self, operation: Operation) -> None:
+    def completed(self, operation: Operation, cost: Cost) -> None:
         """An operation of the device has run."""
-        plain = RecordedOperation(operation.engine or operation.name, operation.stream.number, operation.nbytes)
+        engine = operation.engine or ""
+        plain = RecordedOperation("charge", operation.stream.number, operation.nbytes, cost.seconds, engine)
         recorded = plain
         if operation.program is not None:
             arguments = list(zip(operation.program.arguments, operation.regions, strict=True))
@@ -138,7 +141,9 @@ class _Recorder:
                 versions=tuple(each.version for each in tensors),
             )
         elif operation.marker is not None:
-            recorded = replace(plain, event=self._event(operation.marker))
+            recorded = replace(plain, kind=operation.name, event=self._event(operation.marker))
+        elif operation.name == f"memcpy {engine}":
+            recorded = replace(plain, kind="copy")
         self.recording.operations.append(recorded)
 
     def host(self, step: HostStep) -> None:
@@ -176,7 +181,7 @@ class _Replay:
 
     def run(self) -> None:
         for operation in self.recording.operations:
-            _REPLAY.get(operation.kind, _Replay.copy)(self, operation)
+            _REPLAY[operation.kind](self, operation)
 
     def launch(self, operation: RecordedOperation) -> None:
         program = self._compiled(operation.program)
@@ -193,10 +198,13 @@ class _Replay:
         self.device._submit(Operation(program.name, state, run, "compute"))
 
     def copy(self, operation: RecordedOperation) -> None:
-        backend, direction, nbytes = self.device.backend, operation.kind, operation.nbytes
+        backend, direction, nbytes = self.device.backend, operation.engine, operation.nbytes
         state = self.streams[operation.stream]._state
         run = lambda: backend.copy_cost(direction, nbytes, 0.0)  # noqa: E731
         self.device._submit(Operation(f"memcpy {direction}", state, run, direction, nbytes))
+
+    def charge(self, operation: RecordedOperation) -> None:
+        self.device.charge(operation.engine, Cost(operation.seconds), self.streams[operation.stream])
 
     def record(self, operation: RecordedOperation) -> None:
         self.events[operation.event] = self.device.event().record(self.streams[operation.stream])
@@ -226,6 +234,8 @@ class _Replay:
 
 _REPLAY = {
     "launch": _Replay.launch,
+    "copy": _Replay.copy,
+    "charge": _Replay.charge,
     "record": _Replay.record,
     "wait": _Replay.wait,
     "synchronize": _Replay.synchronize,
@@ -235,4 +245,7 @@ _REPLAY = {
 
 def _operation(values: dict[str, object]) -> RecordedOperation:
     lists = {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
-    return RecordedOperation(**(values | lists))  # type: ignore[arg-type]
+    operation = RecordedOperation(**(values | lists))  # type: ignore[arg-type]
+    if operation.kind not in _REPLAY:
+        raise InvalidImageError(f"operation {operation.kind!r} of a recording is not one of {', '.join(_REPLAY)}")
+    return operation

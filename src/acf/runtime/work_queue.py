@@ -8,13 +8,13 @@ that it waits for), so running in the order of submission satisfies every depend
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from threading import Lock, RLock
+from threading import Lock, get_ident
 from typing import Protocol
 
-from acf.runtime.errors import DeviceError, LaunchFailureError
+from acf.runtime.errors import DeviceError, InvalidValueError, LaunchFailureError
 from acf.runtime.memory import Region
 from acf.runtime.program import Program
-from acf.runtime.timeline import Cost, Span, Timeline
+from acf.runtime.timeline import ENGINES, Cost, Span, Timeline
 
 MOST_PENDING = 4096
 """Operations that wait at most; a submission beyond runs the oldest, as a full command queue blocks its host."""
@@ -57,6 +57,10 @@ class Operation:
     regions: Sequence[Region] = ()
     sequence: int = field(default=0, init=False)
 
+    def __post_init__(self) -> None:
+        if self.engine is not None and self.engine not in ENGINES:
+            raise InvalidValueError(f"engine {self.engine!r} is not one of {', '.join(ENGINES)}; use one of these")
+
 
 @dataclass(frozen=True)
 class HostStep:
@@ -70,8 +74,8 @@ class HostStep:
 class Observer(Protocol):
     """Hears of everything that a device completes, in order."""
 
-    def completed(self, operation: Operation) -> None:
-        """An operation has run."""
+    def completed(self, operation: Operation, cost: Cost) -> None:
+        """An operation has run, and what it took."""
 
     def host(self, step: HostStep) -> None:
         """The host has synchronised or worked."""
@@ -84,7 +88,8 @@ class WorkQueue:
         self.timeline = timeline
         self.observers: list[Observer] = []
         self._pending: deque[Operation] = deque()
-        self._submitting, self._running = Lock(), RLock()
+        self._submitting, self._running = Lock(), Lock()
+        self._runner = 0
         self._submitted = self._completed = 0
 
     @property
@@ -113,17 +118,25 @@ class WorkQueue:
         """Run pending operations in order, up to the one with number ``until``."""
         if self._completed >= until:
             return
+        if self._runner == get_ident():
+            raise DeviceError("an operation of the device waits for the device, which would never end; wait outside it")
         with self._running:
-            while self._completed < until:
-                self._run_next()
+            self._runner = get_ident()
+            try:
+                while self._completed < until:
+                    self._run_next()
+            finally:
+                self._runner = 0
 
     def advance(self) -> None:
-        """Run one operation, unless another thread is running one; polling makes progress by this."""
+        """Run one operation, unless one is running already; polling makes progress by this."""
         if self._running.acquire(blocking=False):
+            self._runner = get_ident()
             try:
                 if self._pending:
                     self._run_next()
             finally:
+                self._runner = 0
                 self._running.release()
 
     def _run_next(self) -> None:
@@ -136,14 +149,13 @@ class WorkQueue:
     def _run(self, operation: Operation) -> None:
         stream = operation.stream
         if operation.engine is None:
-            operation.run()
-            self._tell(operation)
+            self._tell(operation, operation.run())
             return
         if stream.error is not None:
             return  # the operation before it in the stream failed
         try:
             cost = operation.run()
-            self._tell(operation)
+            self._tell(operation, cost)
         except DeviceError as error:
             stream.error = error
         except Exception as error:
@@ -163,6 +175,6 @@ class WorkQueue:
                 Span(operation.name, operation.engine, stream.number, start, end, operation.nbytes, cost)
             )
 
-    def _tell(self, operation: Operation) -> None:
+    def _tell(self, operation: Operation, cost: Cost) -> None:
         for observer in self.observers:
-            observer.completed(operation)
+            observer.completed(operation, cost)

@@ -5,10 +5,11 @@ from time import perf_counter
 from typing import ClassVar
 
 import torch
+from torch import Tensor
 
 from acf.runtime.backends.backend import Architecture, Backend, Launched
 from acf.runtime.backends.kernels import build_topology, multiply
-from acf.runtime.errors import NoDeviceError, NotSupportedError
+from acf.runtime.errors import NoDeviceError
 from acf.runtime.link import HostLink
 from acf.runtime.memory import Bytes, Region, Storage
 from acf.runtime.numbers import Values
@@ -54,26 +55,39 @@ class Cuda(Backend):
 
     def run(self, program: Program, regions: Sequence[Region]) -> Cost:
         """One call of a kernel on operands that are in the GPU's memory."""
-        product = program.product
-        if product is None:
+        if program.product is None:
             return Cost()
+        a, b, result = (_tensor(*each) for each in zip(program.arguments, regions, strict=True))
+        cost = self._multiply(program, (a, b), result)
+        regions[-1].buffer.version += 1
+        return cost
+
+    def compute(self, launched: Launched) -> tuple[Values, Cost]:
+        """The same for operands of the host, which a replay has."""
+        *inputs, output = launched.program.arguments
+        a, b = (
+            torch.from_numpy(values).to(self.device, DTYPES[argument.dtype])
+            for argument, values in zip(inputs, launched.operands, strict=True)
+        )
+        result = torch.empty(output.shape, dtype=DTYPES[output.dtype], device=self.device)
+        cost = self._multiply(launched.program, (a, b), result)
+        return result.float().cpu().numpy(), cost
+
+    def _multiply(self, program: Program, operands: tuple[Tensor, Tensor], result: Tensor) -> Cost:
+        """Multiply into ``result``, and measure it."""
+        product = program.product
+        assert product is not None
         topology = program.cache.get(self.device)
         if not isinstance(topology, BlockTopology):
             topology = program.cache[self.device] = build_topology(product.weight, self.device)
-        a, b, result = (_tensor(*each) for each in zip(program.arguments, regions, strict=True))
         torch.cuda.synchronize(self.device)
         began = perf_counter()
-        result.copy_(multiply(product, (a, b), topology))
+        result.copy_(multiply(product, operands, topology))
         torch.cuda.synchronize(self.device)
-        regions[-1].buffer.version += 1
         return Cost(perf_counter() - began)
 
-    def compute(self, launched: Launched) -> tuple[Values, Cost]:
-        """Not used: `run` leaves operands and result in the GPU's memory."""
-        raise NotSupportedError("operands of this backend stay on the GPU; launch the program")
 
-
-def _tensor(argument: Argument, region: Region) -> torch.Tensor:
+def _tensor(argument: Argument, region: Region) -> Tensor:
     """An argument as a tensor that shares the buffer's memory."""
     storage = region.buffer.storage
     assert isinstance(storage, CudaStorage)

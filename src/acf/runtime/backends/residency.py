@@ -5,6 +5,9 @@ from collections.abc import Sequence
 from acf.runtime.backends.backend import Tensor
 from acf.sim.memory import OnChipMemory
 
+MOST_PLACES = 4096
+"""Places whose version is remembered before those that left the chip are forgotten."""
+
 
 class Residency:
     """On-chip memory of ``capacity_bytes`` over the launches of a device; what a copy has overwritten is read again."""
@@ -16,6 +19,7 @@ class Residency:
     def read(self, tensors: Sequence[Tensor], sizes: Sequence[int]) -> int:
         """Bytes that cross the DRAM pins because operands of ``sizes`` bytes are read."""
         moved = 0
+        self._prune()
         for tensor, nbytes in zip(tensors, sizes, strict=True):
             if self._versions.get(tensor.place) != tensor.version:
                 self._memory.discard(tensor.place)
@@ -28,3 +32,9 @@ class Residency:
         self._memory.discard(tensor.place)
         self._versions[tensor.place] = tensor.version + 1
         return self._memory.write(tensor.place, nbytes)
+
+    def _prune(self) -> None:
+        """Forget places that are not on chip: they are read again whatever their version."""
+        if len(self._versions) > MOST_PLACES:
+            self._versions = {place: self._versions[place] for place in self._memory.resident}
+            self._memory.seen.clear()
