@@ -220,7 +220,7 @@ def compare_bits(steps: int, seed: int = 0, rtl: RtlSpec | None = None) -> BitCo
             losses.append(tuple(_mlp_step(model, optimizer, generator) for _ in range(steps)))
         models.append(model)
     pairs = zip(*(model.state_dict().values() for model in models), strict=True)
-    return BitComparison(*losses, is_equal=all(torch.equal(one, other) for one, other in pairs))
+    return BitComparison(losses[0], losses[1], all(torch.equal(one, other) for one, other in pairs))
 
 
 def _mlp_step(model: nn.Module, optimizer: torch.optim.Optimizer, generator: torch.Generator) -> float:

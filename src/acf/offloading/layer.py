@@ -81,7 +81,7 @@ class _Passes(torch.autograd.Function):
         return y.to(x)
 
     @staticmethod
-    @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]
+    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, output_grad: Tensor) -> tuple[Tensor | None, ...]:
         layer: OffloadedLayer = ctx.layer
         x, weight = ctx.saved_tensors

@@ -41,7 +41,7 @@ FLOAT32 = (
 """Ops whose floating-point operands are cast to float32."""
 
 AUTOCAST_KEY = "AutocastPrivateUse1"
-_BELOW = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastPrivateUse1)
+_BELOW = torch._C.DispatchKeySet(torch._C._dispatch_key_parse(AUTOCAST_KEY))
 
 
 def register_autocast_kernels(library: Any, overload: Callable[[str], Any]) -> None:

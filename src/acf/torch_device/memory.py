@@ -41,7 +41,7 @@ def host_storage(storage: Any) -> torch.UntypedStorage:
 
 def with_storage(storage: torch.UntypedStorage, like: Tensor) -> Tensor:
     """A tensor over ``storage``, with dtype, offset, sizes and strides of ``like``."""
-    empty = torch._C._acc.create_empty_tensor([0], like.dtype)
+    empty = torch._C._acc.create_empty_tensor((0,), like.dtype)
     return set_storage(empty, storage, like)
 
 

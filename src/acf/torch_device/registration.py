@@ -49,7 +49,7 @@ def _register() -> None:
             "process; use acf.offload(model, device), or a process without that package"
         )
     setup(rename=NAME, backend_module=backend_module)
-    torch.serialization.register_package(_DESERIALISER_PRIORITY, _location_of, _restore)  # type: ignore[no-untyped-call]
+    torch.serialization.register_package(_DESERIALISER_PRIORITY, _location_of, _restore)
     everything: Any = torch.library.Library("_", "IMPL")  # type: ignore[no-untyped-call]
     everything.fallback(run_on_host, DISPATCH_KEY)
     everything.fallback(torch.library.fallthrough_kernel, AUTOCAST_KEY)
