@@ -51,7 +51,7 @@ class ProductEngine:
     def entered(self) -> Iterator[None]:
         """The host is busy with the device in this block, and with its own work between blocks."""
         if self._left_s is not None:
-            self.device.timeline.host_work(perf_counter() - self._left_s)
+            self.device.host_work(perf_counter() - self._left_s)
         try:
             yield
         finally:
