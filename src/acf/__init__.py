@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from acf.sim import Result as Result
     from acf.sim import architectures as architectures
     from acf.sim import simulate as simulate
+    from acf.sim import spec as spec
     from acf.trace import Matmul as Matmul
     from acf.trace import Trace as Trace
     from acf.trace import capture as capture
@@ -115,6 +116,7 @@ _HOME_OF = {
     "save_sparse": "acf.nn",
     "simulate": "acf.sim",
     "sparsify_": "acf.nn",
+    "spec": "acf.sim",
     "warm_up": "acf.train.warm_up",
     "weight_sparsity": "acf.nn",
     "write_scalars": "acf.train",

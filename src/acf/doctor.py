@@ -8,14 +8,13 @@ import sys
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import import_module
-from importlib.machinery import PathFinder
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
 
-from acf.errors import SparsityError
+from acf.errors import PluginError, SparsityError
+from acf.plugins import import_object, is_reference
 from acf.units import binary_bytes
 
 _VECTOR_FLAGS = ("avx2", "fma", "avx512f", "avx512_bf16", "amx_bf16", "asimd", "sve")
@@ -38,17 +37,12 @@ def examine() -> list[Finding]:
 
 def load_builder(builder: str) -> Callable[[], Any]:
     """The function that ``module:function`` names; the module is installed, or lies in the current folder."""
-    module_name, _, function_name = builder.partition(":")
-    if not all(name.isidentifier() for name in (*module_name.split("."), function_name)):
+    if not is_reference(builder):
         raise SparsityError(f"{builder!r} is not module:function; name a function that returns (model, example input)")
-    package = module_name.partition(".")[0]
-    if "" not in sys.path and PathFinder.find_spec(package, [str(Path.cwd())]) is not None:
-        # Last, so that no file there hides an installed module; left there, since the module may import its neighbours.
-        sys.path.append("")
     try:
-        function = getattr(import_module(module_name), function_name)
-    except (ImportError, AttributeError) as error:
-        raise SparsityError(f"{builder!r} cannot be imported ({error}); name a module and a function in it") from error
+        function = import_object(builder)
+    except PluginError as error:
+        raise SparsityError(str(error)) from error
     if not callable(function):
         raise SparsityError(f"{builder!r} is no function; name one that returns (model, example input)")
     return cast(Callable[[], Any], function)

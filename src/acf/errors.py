@@ -37,5 +37,13 @@ class FileError(AcfError, OSError):
     """A file cannot be written where it was asked for, or is not what it should be."""
 
 
+class PluginError(AcfError, ImportError):
+    """An extension from outside the package cannot be loaded, or is not what its entry point announces."""
+
+
+class SweepError(AcfError, ValueError):
+    """A sweep, or the file that should hold one, is not usable."""
+
+
 class MissingDependencyError(AcfError, ImportError):
     """An optional package is needed for what was asked and is not installed."""

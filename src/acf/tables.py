@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from rich.table import Table
 
-from acf.columns import RATIO, TERMINAL, Column, Format, shown_in, si_format, terminal_table
+from acf.columns import COUNT, RATIO, TERMINAL, Column, Format, shown_in, si_format, terminal_table
 from acf.units import si
 
 if TYPE_CHECKING:
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from acf.nn import LayerTiming
     from acf.reproduce.row import Check, Row
     from acf.sim import Comparison, Result
+    from acf.sim.catalogue import Machine
 
 
 def demo_table(outcome: "DemoOutcome") -> Table:
@@ -161,3 +162,28 @@ FINDING: "tuple[Column[Finding], ...]" = (
 def doctor_table(findings: "Sequence[Finding]") -> Table:
     """What this machine has, and what works because of it."""
     return terminal_table(FINDING, findings, "acf doctor")
+
+
+MACHINE: "tuple[Column[Machine], ...]" = (
+    Column("name", "name", lambda machine: machine.name),
+    Column("origin", "origin", lambda machine: machine.origin),
+    Column("kind", "kind", lambda machine: machine.spec and getattr(machine.spec, "kind", type(machine.spec).__name__)),
+    Column("macs_per_cycle", "MACs per cycle", lambda machine: machine.spec and machine.spec.macs_per_cycle, COUNT),
+    Column("clock_hz", "clock", lambda machine: machine.spec and machine.spec.clock_hz, si_format("Hz")),
+    Column("technology_nm", "nm", lambda machine: machine.spec and machine.spec.technology_nm, COUNT),
+    Column("total_area_mm2", "mm2", lambda machine: machine.total_area_mm2, Format("{:.3g}".format)),
+    Column("failure", "failed", lambda machine: machine.failure or None, _BLANK, style=lambda _: "red"),
+)
+"""`acf architectures`: one row for each machine that has a name."""
+
+
+def machine_table(machines: "Sequence[Machine]") -> Table:
+    """The machines by name; a column for failures only where a plug-in failed."""
+    failed = any(machine.failure for machine in machines)
+    return terminal_table(
+        MACHINE if failed else MACHINE[:-1],
+        machines,
+        "architectures",
+        "acf architectures --show NAME prints one as TOML; the others: a .toml file, or module:name",
+        section=lambda machine: machine.origin,
+    )

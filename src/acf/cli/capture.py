@@ -1,6 +1,7 @@
 """`acf capture`, `acf traces` and `acf epochs`: traces of real training, and what they hold."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,7 +13,7 @@ from acf.errors import AcfError
 
 if TYPE_CHECKING:
     from acf.bench.epochs.training import EpochSpec
-    from acf.zoo.capture import CaptureSpec
+    from acf.zoo.capture import CapturedStep, CaptureSpec
 
 app = typer.Typer()
 
@@ -25,19 +26,32 @@ def capture(
     data_set: DataSet = "",
     as_json: Json = False,
 ) -> None:
-    """Train a known network on real data for some steps, then capture one step as a trace."""
-    from acf.zoo.capture import captured_steps
-    from acf.zoo.data import load_training_data
+    """Train a known network on real data for some steps, then capture one step as a trace; or capture your own model.
 
-    training_data = load_training_data(spec.kind, data, data_set)
-    for step in captured_steps(spec, training_data):
-        path = output if step.step == spec.steps else output.with_stem(f"{output.stem}-{step.step}")
+    \b
+    acf capture resnet50 --steps 20 -o resnet50.safetensors
+    acf capture my_model:build -o mine.safetensors   # build() returns (model, inputs, labels) or (model, loss_of)
+    """
+    for step in _captured(spec, data, data_set):
+        path = output if spec.is_own or step.step == spec.steps else output.with_stem(f"{output.stem}-{step.step}")
         step.trace.save(path)
         if as_json:
             facts = {"trace": str(path), "label": step.trace.label, "step": step.step, "loss": step.loss}
             typer.echo(json.dumps(facts))
         else:
             typer.echo(f"{path}: {step.trace.label}; {len(step.trace.ops)} operations, loss {step.loss:.3f}")
+
+
+def _captured(spec: "CaptureSpec", data: Path | None, data_set: str) -> "Iterator[CapturedStep]":
+    """The captured steps of a known network, or the one of the user's own."""
+    from acf.zoo.capture import captured_steps
+    from acf.zoo.data import load_training_data
+    from acf.zoo.own_model import capture_own
+
+    if spec.is_own:
+        yield capture_own(spec.model)
+    else:
+        yield from captured_steps(spec, load_training_data(spec.kind, data, data_set))
 
 
 @app.command()

@@ -21,7 +21,7 @@ SaveFile = Annotated[Path | None, typer.Option("--save", help="Write the results
 @app.command()
 def simulate(
     trace: TraceFile,
-    on: Annotated[str, typer.Option("--on", help="An architecture's name, or a .toml file.")] = "acf-512",
+    on: Annotated[str, typer.Option("--on", help="An architecture's name, a .toml file, or module:name.")] = "acf-512",
     exact: Annotated[bool, typer.Option("--exact", help="Fabrics: step every queue in every cycle.")] = False,
     dump: Annotated[str, typer.Option(help="Only print a lowering of the trace: products, or program (fabrics).")] = "",
     save: SaveFile = None,

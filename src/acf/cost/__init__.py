@@ -8,6 +8,7 @@ from acf.cost.figures import (
     MAC_65NM_PJ,
     REGISTER_65NM_PJ_PER_BYTE,
     Figure,
+    dram_figure,
     published_pj_per_core_cycle,
 )
 from acf.cost.overheads import overhead_scales
@@ -24,6 +25,7 @@ __all__ = [
     "REGISTER_65NM_PJ_PER_BYTE",
     "DataType",
     "Figure",
+    "dram_figure",
     "logic_area_scale",
     "logic_energy_scale",
     "overhead_scales",

@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from acf.errors import ArchitectureError
+from acf.errors import ArchitectureError, PluginError
+from acf.plugins import COSTS, describe_plugin, load_plugin, plugin_names
 
 
 @dataclass(frozen=True)
@@ -91,3 +92,18 @@ DRAM_PJ_PER_BIT: dict[str, Figure] = {
     "hbm2": Figure(3.9, "pJ/bit", "O'Connor et al., Fine-Grained DRAM, MICRO 2017: HBM2 access energy"),
 }
 """Energy of one bit to or from DRAM, by kind of memory."""
+
+
+def dram_figure(kind: str) -> Figure:
+    """Energy of one bit to or from DRAM of ``kind``: a key of `DRAM_PJ_PER_BIT`, or an entry point of `acf.costs`."""
+    if kind in DRAM_PJ_PER_BIT:
+        return DRAM_PJ_PER_BIT[kind]
+    if kind not in plugin_names(COSTS):
+        known = ", ".join((*DRAM_PJ_PER_BIT, *plugin_names(COSTS)))
+        raise ArchitectureError(f"dram_kind {kind!r} is not one of {known}; use one of these names")
+    figure = load_plugin(COSTS, kind)
+    if not isinstance(figure, Figure):
+        raise PluginError(
+            f"{describe_plugin(COSTS, kind)} loads a {type(figure).__name__}; let it load an acf.cost.Figure in pJ/bit"
+        )
+    return figure

@@ -3,6 +3,7 @@
 from acf.masks.algorithm1 import NEVER_REGROWN, Candidates, LayerState, Move, MoveSize, Shrink, plan, plan_move
 from acf.masks.block_dst import SCORES, BlockDST
 from acf.masks.distribution import DISTRIBUTIONS, LayerShape, kept_blocks
+from acf.masks.find import build_policy, find_policy
 from acf.masks.gradual import GradualPruning
 from acf.masks.parts import GridParts, plan_in_parts
 from acf.masks.policy import PeriodicPolicy, TopologyPolicy, copy_to_device
@@ -42,8 +43,10 @@ __all__ = [
     "StartTopology",
     "StaticTopology",
     "TopologyPolicy",
+    "build_policy",
     "check_topology",
     "copy_to_device",
+    "find_policy",
     "first_true",
     "kept_blocks",
     "nm_mask",

@@ -9,7 +9,7 @@ from math import ceil
 from operator import add
 from typing import ClassVar
 
-from acf.cost import DRAM_PJ_PER_BIT, sram_pj_per_byte
+from acf.cost import dram_figure, sram_pj_per_byte
 from acf.cost.vector import vector_lane_mm2, vector_operation_pj
 from acf.errors import ArchitectureError
 from acf.lowering import Gemm
@@ -127,10 +127,7 @@ class AcceleratorSpec(ABC):
             raise ArchitectureError(
                 f"dram_sustained_share {self.dram_sustained_share} is above 1; give a share of the pins' peak rate"
             )
-        if self.dram_kind not in DRAM_PJ_PER_BIT:
-            raise ArchitectureError(
-                f"dram_kind {self.dram_kind!r} is not one of {', '.join(DRAM_PJ_PER_BIT)}; use one of these names"
-            )
+        dram_figure(self.dram_kind)  # refuses an unknown kind
 
     def require_65nm(self) -> None:
         """Refuse another node where the energy figures are published for 65 nm only."""
@@ -182,7 +179,7 @@ class AcceleratorSpec(ABC):
     @property
     def dram_pj_per_bit(self) -> float:
         """Picojoules of one bit to or from DRAM."""
-        return DRAM_PJ_PER_BIT[self.dram_kind].value
+        return dram_figure(self.dram_kind).value
 
     @property
     def keeps_tensors(self) -> bool:

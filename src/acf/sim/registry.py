@@ -1,10 +1,11 @@
 """The architectures by name: every file in ``configs/`` is one, and a Spec checks what its file says.
 
 A new machine is a Spec module in `acf.sim.accelerators`, its TOML file in ``configs/``, and a line in `ARCHITECTURES`.
+Machines from outside the package are entry points of `acf.architectures`, or named as ``module:name``.
 """
 
 import tomllib
-from dataclasses import fields
+from dataclasses import MISSING, Field, fields
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
@@ -12,7 +13,8 @@ from typing import Any, TypeVar, cast
 
 from pydantic import TypeAdapter, ValidationError
 
-from acf.errors import ArchitectureError
+from acf import plugins
+from acf.errors import AcfError, ArchitectureError, PluginError
 from acf.sim.accelerator import AcceleratorSpec
 from acf.sim.accelerators import GpuRoofline, Sat, SparTANN, TensorCore, TensorDash
 from acf.sim.fabric import AdaptiveFabric
@@ -74,7 +76,7 @@ def spec_of_kind(kind: type[Spec], architecture: str | Path, /, **changes: Any) 
 
 
 def find_architecture(architecture: str | Path | AcceleratorSpec) -> tuple[str, AcceleratorSpec]:
-    """Name and Spec of a shipped name, a TOML file or a Spec."""
+    """Name and Spec of a shipped name, a TOML file, a plug-in, ``module:name`` or a Spec."""
     if isinstance(architecture, AcceleratorSpec):
         return _label(architecture), architecture
     if str(architecture) in shipped_names():
@@ -83,10 +85,14 @@ def find_architecture(architecture: str | Path | AcceleratorSpec) -> tuple[str, 
     if path.suffix == ".toml":
         loaded = load_architecture(path)
         return loaded.name or path.stem, loaded
-    close = get_close_matches(str(architecture), shipped_names(), n=1)
+    if (outside := _from_outside(str(architecture))) is not None:
+        return outside.name or str(architecture).rpartition(":")[2], outside
+    known = (*shipped_names(), *plugins.plugin_names(plugins.ARCHITECTURES))
+    close = get_close_matches(str(architecture), known, n=1)
     hint = f"did you mean {close[0]!r}? " if close else ""
     raise ArchitectureError(
-        f"architecture {str(architecture)!r} is not known; {hint}use one of {', '.join(ARCHITECTURES)}, or a .toml file"
+        f"architecture {str(architecture)!r} is not known; {hint}use one of {', '.join(ARCHITECTURES)}, "
+        "a .toml file, or module:name"
     )
 
 
@@ -96,12 +102,52 @@ def load_architecture(path: Path) -> AcceleratorSpec:
     The file gives ``kind`` and every field of that Spec, or ``base``, a shipped name or another file, and what differs.
     """
     values = _values(path)
-    kind = values.pop("kind", None)
-    if kind not in KINDS:
+    return _checked(str(path), _kind(path, values.pop("kind", None)), values)
+
+
+def _kind(path: Path, kind: Any) -> type[AcceleratorSpec]:
+    """The Spec class of a file's ``kind``: a key of `KINDS`, ``module:Class``, or the class of a base from outside."""
+    if kind in KINDS:
+        return KINDS[kind]
+    found = plugins.import_object(kind) if isinstance(kind, str) and plugins.is_reference(kind) else kind
+    if isinstance(found, type) and issubclass(found, AcceleratorSpec):
+        return found
+    raise ArchitectureError(
+        f"{path}: kind {kind!r} is not one of {', '.join(KINDS)}; set kind, or base to a shipped name"
+    )
+
+
+def _from_outside(name: str) -> AcceleratorSpec | None:
+    """The Spec of a plug-in or of ``module:name``; None where the name is neither."""
+    if name in plugins.plugin_names(plugins.ARCHITECTURES):
+        where = plugins.describe_plugin(plugins.ARCHITECTURES, name)
+        found = plugins.load_plugin(plugins.ARCHITECTURES, name)
+    elif plugins.is_reference(name):
+        where, found = name, plugins.import_object(name)
+    else:
+        return None
+    try:
+        return _as_spec(found)
+    except Exception as error:  # whatever a stranger's Spec raises when it is built
+        text = str(error) if isinstance(error, AcfError) else f"{type(error).__name__}: {error}"
+        raise PluginError(f"{where} gives no machine: {text}") from error
+
+
+def _as_spec(found: Any) -> AcceleratorSpec:
+    if isinstance(found, AcceleratorSpec):
+        return found
+    if isinstance(found, str | Path):
+        return load_architecture(Path(found))
+    if not (isinstance(found, type) and issubclass(found, AcceleratorSpec)):
         raise ArchitectureError(
-            f"{path}: kind {kind!r} is not one of {', '.join(KINDS)}; set kind, or base to a shipped name"
+            f"it is a {type(found).__name__}; let it be a Spec, a subclass of AcceleratorSpec or a path to a .toml file"
         )
-    return _checked(str(path), KINDS[kind], values)
+    needed = [item.name for item in fields(found) if not _has_default(item)]
+    if needed:
+        raise ArchitectureError(
+            f"{found.__name__} has no default for {', '.join(needed)}; give each one, or name a Spec built from it"
+        )
+    return found()
 
 
 @cache
@@ -130,6 +176,9 @@ def _values(path: Path, seen: tuple[Path, ...] = ()) -> dict[str, Any]:
     if base is None:
         return values
     if base not in shipped_names() and not str(base).endswith(".toml"):
+        if (outside := _from_outside(str(base))) is not None:
+            own = {item.name: getattr(outside, item.name) for item in fields(outside) if item.name != "name"}
+            return {"kind": type(outside)} | own | values
         close = get_close_matches(str(base), shipped_names(), n=1)
         hint = f"did you mean {close[0]!r}?" if close else "name a shipped architecture or a .toml file"
         raise ArchitectureError(f"{path}: base {base!r} is not known; {hint}")
@@ -140,6 +189,10 @@ def _values(path: Path, seen: tuple[Path, ...] = ()) -> dict[str, Any]:
 def _changed(where: str, found: Spec, changes: dict[str, Any]) -> Spec:
     values = {item.name: getattr(found, item.name) for item in fields(found)}
     return _checked(where, type(found), values | changes) if changes else found
+
+
+def _has_default(item: Field[Any]) -> bool:
+    return item.default is not MISSING or item.default_factory is not MISSING
 
 
 @cache
@@ -155,12 +208,15 @@ def _checked(where: str, kind: type[Spec], values: dict[str, Any]) -> Spec:
             close = get_close_matches(key, known, n=1)
             hint = f"did you mean {close[0]!r}?" if close else f"known keys: {', '.join(known)}"
             raise ArchitectureError(f"{where}: key {key!r} is not known for {kind.__name__}; {hint}")
-    missing = [name for name in known if name not in values and name != "name"]
+    shipped = next((name for name, each in ARCHITECTURES.items() if each is kind), None)
+    missing = [
+        item.name
+        for item in fields(kind)
+        if item.name not in values and item.name != "name" and (shipped or not _has_default(item))
+    ]
     if missing:
-        raise ArchitectureError(
-            f"{where}: {', '.join(missing)} not given for {kind.__name__}; give each, or start from a shipped "
-            f'architecture: base = "{next(name for name, each in ARCHITECTURES.items() if each is kind)}"'
-        )
+        remedy = f', or start from a shipped architecture: base = "{shipped}"' if shipped else ""
+        raise ArchitectureError(f"{where}: {', '.join(missing)} not given for {kind.__name__}; give each{remedy}")
     try:
         return cast(Spec, _adapter(kind).validate_python(values))
     except ValidationError as error:

@@ -1,16 +1,17 @@
 """Train a network of the zoo on real data for some steps, and capture the step that follows."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 import torch
 from torch import Tensor, nn
 
 from acf.errors import DataError
 from acf.gradients import GradientSparsity
-from acf.masks import BlockDST
+from acf.masks import POLICIES, build_policy, find_policy
 from acf.nn import BlockSparsity, sparsify_
 from acf.options import option, required
+from acf.plugins import is_reference
 from acf.trace import Trace, capture
 from acf.train import attach
 from acf.zoo.data import LabelledData, data_sets_of
@@ -39,13 +40,13 @@ class CaptureSpec:
 
     ``captured``: examples of the captured step, 0: as many as of a training ``batch``. ``every``: also capture before
     the first step and after every so many, 0: only after the last. ``sparsity``: fraction of blocks removed before
-    training, in layers whose shape ``block`` divides; the topology is then updated three times by `BlockDST`.
+    training, in layers whose shape ``block`` divides; the topology is then updated three times by ``policy``.
     ``gradient_target``: share of zeros that dynamic threshold scaling (DTS) gives the input gradient of every
     convolution, as SparTANN does; 0: none. ``pruning``: a method of `acf.zoo.pruning` that prunes single weights up to
     ``sparsity`` instead of blocks, and moves them as often.
     """
 
-    model: str = field(metadata=required("A network's name, for example resnet50."))
+    model: str = field(metadata=required("A network's name, for example resnet50, or module:function."))
     steps: int = option(20, "Training steps before the captured one.")
     batch: int = option(4, "Examples of a training step.")
     captured: int = option(0, "Examples of the captured step; 0: as many as --batch.")
@@ -56,10 +57,15 @@ class CaptureSpec:
     device: str = option("cpu", "cpu or cuda.")
     sparsity: float = option(0.0, "Share of blocks to train without; blocks move meanwhile.")
     block: int = option(16, "With --sparsity: side of a block.")
+    policy: str = option("block-dst", "With --sparsity: how blocks move; a policy's name, a plug-in, or module:Class.")
     pruning: str = option("", "Prune single weights: sparse-momentum or dynamic-reparameterization; default: blocks.")
     gradient_target: float = option(0.0, "Share of zeros that DTS gives input gradients of convolutions; 0: none.")
 
     def __post_init__(self) -> None:
+        if self.is_own:
+            self._refuse_training()
+            return
+        find_policy(self.policy, POLICIES)
         check_known("model", self.model, CAPTURED)
         check_least(self, steps=0, batch=2, captured=0, every=0)
         if self.captured == 1:
@@ -70,6 +76,20 @@ class CaptureSpec:
             check_known("pruning", self.pruning, PRUNINGS)
         self._check_image_size()
         check_device(self.device)
+
+    @property
+    def is_own(self) -> bool:
+        """Whether ``model`` is ``module:function``, which builds a model and its batch (`acf.zoo.own_model`)."""
+        return is_reference(self.model)
+
+    def _refuse_training(self) -> None:
+        """A model of the user's own is captured as it comes: refuse options that would train or change it."""
+        for item in fields(self):
+            if item.name != "model" and getattr(self, item.name) != item.default:
+                raise DataError(
+                    f"{item.name} {getattr(self, item.name)!r}: {self.model} is captured as its function returns it; "
+                    "leave the option out and train, or sparsify, in that function"
+                )
 
     def _check_image_size(self) -> None:
         if self.kind != "image":
@@ -114,7 +134,8 @@ def captured_steps(spec: CaptureSpec, data: LabelledData) -> Iterator[CapturedSt
     pruning = PRUNINGS[spec.pruning](model, spec.sparsity, spec.seed) if spec.pruning else None
     every = max(1, spec.steps // 5)
     if spec.sparsity and spec.steps and not pruning:
-        attach(model, optimizer, BlockDST(total_steps=spec.steps, every=every))
+        policy = build_policy(find_policy(spec.policy, POLICIES), total_steps=spec.steps, every=every)
+        attach(model, optimizer, policy)
     batches = _batches(data, spec)
     held = data.batch(next(batches)[: spec.captured_examples], spec.image_size, spec.device)
     for step in range(spec.steps + 1):
