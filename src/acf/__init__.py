@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from acf.report import report as report
     from acf.sim import Result as Result
     from acf.sim import architectures as architectures
-    from acf.sim import simulate as simulate
     from acf.sim import spec as spec
+    from acf.sim.simulate import simulate as simulate
     from acf.trace import Matmul as Matmul
     from acf.trace import Trace as Trace
     from acf.trace import capture as capture

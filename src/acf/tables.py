@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from acf.reproduce.row import Check, Row
     from acf.sim import Comparison, Result
     from acf.sim.catalogue import Machine
+    from acf.sweep import SweepRecord
 
 
 def demo_table(outcome: "DemoOutcome") -> Table:
@@ -186,4 +187,36 @@ def machine_table(machines: "Sequence[Machine]") -> Table:
         "architectures",
         "acf architectures --show NAME prints one as TOML; the others: a .toml file, or module:name",
         section=lambda machine: machine.origin,
+    )
+
+
+MOST_FRONT_ROWS = 40
+"""Points of a sweep that a terminal shows; a CSV file and JSON have all of them."""
+
+
+def front_table(record: "SweepRecord") -> Table:
+    """The Pareto front of a sweep; the caption says what became of the other points."""
+    from acf.sweep.columns import point_columns
+    from acf.sweep.page import summary
+
+    columns = [
+        column for column in shown_in(TERMINAL, point_columns(record)) if column.key not in ("on_front", "failure")
+    ]
+    failures = [f"{count} failed: {reason}" for reason, count in record.failures.items()]
+    return terminal_table(
+        columns,
+        record.front[:MOST_FRONT_ROWS],
+        f"{record.title}: Pareto front",
+        "\n".join([summary(record), *failures[:MOST_FRONT_ROWS]]),
+    )
+
+
+def importance_table(record: "SweepRecord") -> Table:
+    """How much each parameter of a sweep matters."""
+    from acf.sweep.columns import importance_columns, importance_rows
+
+    return terminal_table(
+        importance_columns(record),
+        importance_rows(record),
+        "share of variance that each parameter explains",
     )

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from acf import __version__
-from acf.cli import architectures, bench, capture, demo, doctor, report, reproduce, simulate
+from acf.cli import architectures, bench, capture, demo, doctor, report, reproduce, simulate, sweep
 from acf.cli.rtl import app as rtl
 from acf.errors import AcfError
 
@@ -20,7 +20,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for group in (demo, simulate, architectures, capture, report, reproduce, doctor):
+for group in (demo, simulate, architectures, sweep, capture, report, reproduce, doctor):
     app.add_typer(group.app)  # without a name: the commands stand at the top
 app.add_typer(bench.app, name="bench")
 app.add_typer(rtl, name="rtl")

@@ -14,20 +14,23 @@ app = typer.Typer()
 @app.command()
 def report(
     results: Annotated[
-        list[Path], typer.Argument(help="Files that --save of simulate or compare, or bench ablation, wrote.")
+        list[Path], typer.Argument(help="Files that --save of simulate or compare, bench ablation, or sweep wrote.")
     ],
     output: Annotated[Path, typer.Option("--output", "-o", help="The HTML file to write.")] = Path("report.html"),
     title: Annotated[str, typer.Option(help="Title of the page.")] = "ACF report",
 ) -> None:
-    """Write one offline HTML page about saved results and ablations."""
+    """Write one offline HTML page about saved results, ablations and sweeps."""
     from acf.metrics import AblationRecord
     from acf.report import report as write_report
     from acf.sim.result import Result
+    from acf.sweep.page import sweep_section
+    from acf.sweep.run import read_sweep
 
-    saved = [values for path in results for values in _load_saved(path)]
+    sweeps = [sweep_section(read_sweep(path)) for path in results if path.suffix == ".sqlite"]
+    saved = [values for path in results if path.suffix != ".sqlite" for values in _load_saved(path)]
     records = [AblationRecord.from_dict(values) for values in saved if "ablation" in values]
     loaded = [Result.from_dict(values) for values in saved if "ablation" not in values]
-    typer.echo(f"report: {write_report(loaded, output, ablations=records, title=title)}")
+    typer.echo(f"report: {write_report(loaded, output, ablations=records, extra=sweeps, title=title)}")
 
 
 def _load_saved(path: Path) -> list[dict[str, Any]]:

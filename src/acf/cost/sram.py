@@ -90,11 +90,13 @@ def sram_pj_per_byte(technology_nm: int, size_bytes: int, write: bool = False) -
     return _at_node(technology_nm, size_bytes, points)
 
 
+@cache
 def sram_leakage_mw(technology_nm: int, size_bytes: int) -> float:
     """Milliwatts that one bank leaks, interpolated log-log in its size; low-standby-power cells leak little."""
     return _at_node(technology_nm, size_bytes, lambda node: [(size, leak_mw) for size, leak_mw, _ in _STATICS[node]])
 
 
+@cache
 def sram_mm2(technology_nm: int, size_bytes: int) -> float:
     """Square millimetres of one bank, interpolated log-log in its size."""
     return _at_node(technology_nm, size_bytes, lambda node: [(size, area_mm2) for size, _, area_mm2 in _STATICS[node]])

@@ -28,6 +28,23 @@ MAXIMUM_SIDE = 64  # a packet's destinations are the bits of a 64-bit word
 MAXIMUM_ACCUMULATOR_TILES = 32  # the parallel tiles a serial packet meets are bits of a 32-bit one
 
 
+PROGRAM_FIELDS = (
+    "mesh_rows",
+    "mesh_columns",
+    "scus_per_cluster",
+    "lanes",
+    "tile",
+    "accumulator_tiles",
+    "store_ports",
+    "link_bytes",
+    "skip",
+    "tile_format",
+    "interconnect",
+    "balancer",
+)
+"""Fields of a `FabricShape` that a program depends on; the others are depths and delays that only its play meets."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class FabricShape:
     """``mesh_rows`` x ``mesh_columns`` clusters of ``scus_per_cluster`` SCUs with ``lanes`` MACs each.
@@ -110,6 +127,17 @@ class FabricShape:
                 f"held_rows {self.held_rows} does not divide the {self.tile // self.scus_per_cluster} rows of a tile "
                 f"that an SCU owns; use a divisor, or fewer scus_per_cluster than {self.scus_per_cluster}"
             )
+
+    def program_shape(self) -> "FabricShape":
+        """This shape with the `PROGRAM_FIELDS` alone: a stage of lowering that read another field would fail."""
+        shape = object.__new__(FabricShape)
+        vars(shape).update({name: getattr(self, name) for name in PROGRAM_FIELDS})
+        return shape
+
+    @property
+    def program_key(self) -> tuple[int | str, ...]:
+        """Equal for shapes on which a product has the same program."""
+        return tuple(getattr(self, name) for name in PROGRAM_FIELDS)
 
     @property
     def clusters(self) -> int:

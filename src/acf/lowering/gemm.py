@@ -91,7 +91,11 @@ class Gemm:
         return int((self.left.column_counts * self.right.column_counts).sum())
 
     def effectual_macs(self) -> int:
-        """Multiply-accumulates of kept outputs whose operands are both non-zero, counted exactly."""
+        """Multiply-accumulates of kept outputs whose operands are both non-zero, counted exactly, and only once."""
+        return self._kept_pairs
+
+    @cached_property
+    def _kept_pairs(self) -> int:
         if self.needed is None:
             return self.nonzero_pairs
         pairs = 0

@@ -26,6 +26,31 @@ def effectual_macs(trace: Trace) -> int:
     return sum(gemm.effectual_macs() for op in trace.ops for gemm in matrix_products(trace, op))
 
 
+class KeptProducts:
+    """`matrix_products` for many simulations of one trace: products are built once, with what is counted on them.
+
+    Those that would take more than ``limit_bytes`` in all are built anew each time.
+    """
+
+    def __init__(self, limit_bytes: int = 1 << 30) -> None:
+        self.free_bytes = limit_bytes
+        self._kept: dict[int, tuple[TracedOp, list[Gemm]]] = {}
+
+    def __call__(self, trace: Trace, op: TracedOp) -> "MatrixProducts | list[Gemm]":
+        """The products of ``op``, which is one of ``trace``."""
+        if id(op) in self._kept:
+            return self._kept[id(op)][1]
+        products = MatrixProducts(trace, op)
+        if self.free_bytes <= 0:
+            return products
+        built = list(products)
+        different = {id(gemm): gemm for gemm in built}.values()
+        self.free_bytes -= sum(gemm.left.words.nbytes + gemm.right.words.nbytes for gemm in different)
+        if self.free_bytes > 0:
+            self._kept[id(op)] = op, built  # the operation too, so that its id stays its own
+        return built
+
+
 class MatrixProducts:
     """The products of one operation: ``len`` builds none of them, an iteration holds one im2col matrix at a time."""
 

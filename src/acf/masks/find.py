@@ -28,5 +28,5 @@ def find_policy(name: str, known: Mapping[str, type[TopologyPolicy]]) -> type[To
 
 def build_policy(kind: type[TopologyPolicy], **settings: Any) -> TopologyPolicy:
     """A policy of that class from those ``settings`` that are fields of it: a static one has no period."""
-    own = {item.name for item in fields(kind)} if is_dataclass(kind) else set()
+    own: set[str] = {item.name for item in fields(kind)} if is_dataclass(kind) else set()
     return kind(**{name: value for name, value in settings.items() if name in own})

@@ -15,6 +15,7 @@ from acf.files import write_whole
 
 if TYPE_CHECKING:
     from acf.metrics import AblationRecord, TrainingRecord
+    from acf.report.extra import ExtraSection
     from acf.sim.result import Result
 
 __all__ = ["report"]
@@ -26,13 +27,15 @@ def report(
     *,
     training: "Sequence[TrainingRecord]" = (),
     ablations: "Sequence[AblationRecord]" = (),
+    extra: "Sequence[ExtraSection]" = (),
     title: str = "ACF report",
 ) -> Path:
     """Write results, training records and ablations as one HTML file that opens without a network; returns its path.
 
-    Speedups are over the workload of the first result; a training record describes the workload of its label.
+    Speedups are over the workload of the first result; a training record describes the workload of its label. ``extra``
+    are sections of other packages, such as those of `acf.sweep.page`.
     """
-    if not results and not training and not ablations:
+    if not results and not training and not ablations and not extra:
         raise ReportError(
             "0 results, 0 training records and 0 ablations make no report; "
             "pass at least one Result, TrainingRecord or AblationRecord"
@@ -44,7 +47,7 @@ def report(
         )
     from acf.report.page import page_html
 
-    page = page_html(results, training, ablations, title)
+    page = page_html(results, training, ablations, title, extra)
     write_whole(target, page.encode("utf-8", errors="replace"))
     return target
 

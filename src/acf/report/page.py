@@ -15,6 +15,7 @@ from acf.report import plots, sections
 from acf.report.ablations import ablation_figure, ablation_tables
 from acf.report.columns import TRAINING, summary_columns, summary_rows
 from acf.report.compare import distinct_records, distinct_results, has_speedups, in_order, machine
+from acf.report.extra import ExtraSection
 from acf.sim.result import Result
 
 HALF_PAGE_PX = 600
@@ -46,7 +47,11 @@ class _Plot:
 
 
 def page_html(
-    results: Sequence[Result], training: Sequence[TrainingRecord], ablations: Sequence[AblationRecord], title: str
+    results: Sequence[Result],
+    training: Sequence[TrainingRecord],
+    ablations: Sequence[AblationRecord],
+    title: str,
+    extra: Sequence[ExtraSection] = (),
 ) -> str:
     """The page as HTML, with plotly and all data inside."""
     results = distinct_results(results)
@@ -69,6 +74,8 @@ def page_html(
         training_plots=list(_training_plots(records)),
         ablations=ablation_tables(ablations),
         ablation_plots=[list(_ablation_plots(record)) for record in ablations],
+        extra=extra,
+        extra_plots=[[_Plot(each.title, each.caption, each.figure) for each in section.plots] for section in extra],
         sections=sections.result_sections(results),
         notes=sections.note_groups(results),
         plotlyjs=get_plotlyjs(),

@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass
 
-from acf import plugins
 from acf.errors import AcfError
+from acf.plugins import ARCHITECTURES as MACHINE_PLUGINS
+from acf.plugins import describe_plugin, plugin_names
 from acf.sim.accelerator import AcceleratorSpec
 from acf.sim.registry import ARCHITECTURES, find_architecture, shipped_names
 
@@ -29,12 +30,12 @@ def catalogue() -> list[Machine]:
         Machine(name, "public" if name in ARCHITECTURES else "variant", find_architecture(name)[1])
         for name in shipped_names()
     ]
-    return shipped + [_plugged(name) for name in plugins.plugin_names(plugins.ARCHITECTURES)]
+    return shipped + [_plugged(name) for name in plugin_names(MACHINE_PLUGINS)]
 
 
 def _plugged(name: str) -> Machine:
     if name in shipped_names():
-        where = plugins.describe_plugin(plugins.ARCHITECTURES, name)
+        where = describe_plugin(MACHINE_PLUGINS, name)
         return Machine(name, "plug-in", failure=f"{where} has the name of a shipped machine, which is used instead")
     try:
         return Machine(name, "plug-in", find_architecture(name)[1])

@@ -13,8 +13,9 @@ from typing import Any, TypeVar, cast
 
 from pydantic import TypeAdapter, ValidationError
 
-from acf import plugins
 from acf.errors import AcfError, ArchitectureError, PluginError
+from acf.plugins import ARCHITECTURES as MACHINE_PLUGINS
+from acf.plugins import describe_plugin, import_object, is_reference, load_plugin, plugin_names
 from acf.sim.accelerator import AcceleratorSpec
 from acf.sim.accelerators import GpuRoofline, Sat, SparTANN, TensorCore, TensorDash
 from acf.sim.fabric import AdaptiveFabric
@@ -87,7 +88,7 @@ def find_architecture(architecture: str | Path | AcceleratorSpec) -> tuple[str, 
         return loaded.name or path.stem, loaded
     if (outside := _from_outside(str(architecture))) is not None:
         return outside.name or str(architecture).rpartition(":")[2], outside
-    known = (*shipped_names(), *plugins.plugin_names(plugins.ARCHITECTURES))
+    known = (*shipped_names(), *plugin_names(MACHINE_PLUGINS))
     close = get_close_matches(str(architecture), known, n=1)
     hint = f"did you mean {close[0]!r}? " if close else ""
     raise ArchitectureError(
@@ -109,7 +110,7 @@ def _kind(path: Path, kind: Any) -> type[AcceleratorSpec]:
     """The Spec class of a file's ``kind``: a key of `KINDS`, ``module:Class``, or the class of a base from outside."""
     if kind in KINDS:
         return KINDS[kind]
-    found = plugins.import_object(kind) if isinstance(kind, str) and plugins.is_reference(kind) else kind
+    found = import_object(kind) if isinstance(kind, str) and is_reference(kind) else kind
     if isinstance(found, type) and issubclass(found, AcceleratorSpec):
         return found
     raise ArchitectureError(
@@ -119,11 +120,11 @@ def _kind(path: Path, kind: Any) -> type[AcceleratorSpec]:
 
 def _from_outside(name: str) -> AcceleratorSpec | None:
     """The Spec of a plug-in or of ``module:name``; None where the name is neither."""
-    if name in plugins.plugin_names(plugins.ARCHITECTURES):
-        where = plugins.describe_plugin(plugins.ARCHITECTURES, name)
-        found = plugins.load_plugin(plugins.ARCHITECTURES, name)
-    elif plugins.is_reference(name):
-        where, found = name, plugins.import_object(name)
+    if name in plugin_names(MACHINE_PLUGINS):
+        where = describe_plugin(MACHINE_PLUGINS, name)
+        found = load_plugin(MACHINE_PLUGINS, name)
+    elif is_reference(name):
+        where, found = name, import_object(name)
     else:
         return None
     try:
@@ -147,7 +148,7 @@ def _as_spec(found: Any) -> AcceleratorSpec:
         raise ArchitectureError(
             f"{found.__name__} has no default for {', '.join(needed)}; give each one, or name a Spec built from it"
         )
-    return found()
+    return _checked(found.__name__, found, {})
 
 
 @cache
@@ -221,6 +222,9 @@ def _checked(where: str, kind: type[Spec], values: dict[str, Any]) -> Spec:
         return cast(Spec, _adapter(kind).validate_python(values))
     except ValidationError as error:
         problem = error.errors()[0]
+        own = problem.get("ctx", {}).get("error")
+        if isinstance(own, AcfError):  # what the Spec itself says about its values
+            raise ArchitectureError(f"{where}: {own}") from error
         place = ".".join(str(part) for part in problem["loc"])
         raise ArchitectureError(
             f"{where}: {place} = {problem['input']!r}: {problem['msg']}; mend this value"

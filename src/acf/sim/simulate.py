@@ -1,13 +1,14 @@
 """Playing every operation of a trace on one architecture, on-chip memory, DRAM and vector work included."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import reduce
 from operator import add
 from pathlib import Path
 
 from acf.errors import ArchitectureError
-from acf.lowering import matrix_products
+from acf.lowering import Gemm, matrix_products
+from acf.lowering.products import MatrixProducts
 from acf.sim.accelerator import AcceleratorSpec, ComputeCount
 from acf.sim.memory import DramTraffic, OnChipMemory
 from acf.sim.registry import find_architecture
@@ -26,7 +27,13 @@ def simulate(trace: Trace, architecture: str | Path | AcceleratorSpec) -> Result
     return simulate_parts([trace], architecture)
 
 
-def simulate_parts(traces: Iterable[Trace], architecture: str | Path | AcceleratorSpec) -> Result:
+ProductsOf = Callable[[Trace, TracedOp], MatrixProducts | list[Gemm]]
+"""The matrix products of an operation: `matrix_products`, or `KeptProducts` where a trace is played many times."""
+
+
+def simulate_parts(
+    traces: Iterable[Trace], architecture: str | Path | AcceleratorSpec, products_of: ProductsOf = matrix_products
+) -> Result:
     """Play a step that comes as several traces, in order, with one on-chip memory; each may be freed once played."""
     name, spec = find_architecture(architecture)
     memory = OnChipMemory(spec.on_chip_bytes)
@@ -38,7 +45,7 @@ def simulate_parts(traces: Iterable[Trace], architecture: str | Path | Accelerat
         for place, op in enumerate(trace.ops):
             step.add_vector_ops(trace.vector_ops_after(place))
             traffic = _touch_operands(trace, op, spec, memory) if spec.keeps_tensors else DramTraffic()
-            previous = _count(trace, op, spec, traffic).after(previous)
+            previous = _count(op, products_of(trace, op), spec, traffic).after(previous)
             ops.append(_result(op, spec, previous, traffic))
             step.add_product(op, ops[-1])
             for key in _last_used(trace, place):
@@ -59,9 +66,10 @@ def simulate_parts(traces: Iterable[Trace], architecture: str | Path | Accelerat
     )
 
 
-def _count(trace: Trace, op: TracedOp, spec: AcceleratorSpec, traffic: DramTraffic) -> ComputeCount:
+def _count(
+    op: TracedOp, products: MatrixProducts | list[Gemm], spec: AcceleratorSpec, traffic: DramTraffic
+) -> ComputeCount:
     """Counts of an operation while ``traffic`` crosses the DRAM pins."""
-    products = matrix_products(trace, op)
     share = traffic.divided(len(products))
     gemms = (gemm for gemm in products if gemm.dense_macs)
     if op.batched:

@@ -59,7 +59,7 @@ def _comments(name: str, spec: AcceleratorSpec) -> dict[str, str]:
             continue
         other = find_architecture(file)[1]
         matches = (_COMMENTED.match(line) for line in path.read_text(encoding="utf-8").splitlines())
-        said = dict(match.groups() for match in matches if match)
+        said = {match[1]: match[2] for match in matches if match}
         found |= {key: text for key, text in said.items() if getattr(other, key, None) == getattr(spec, key, None)}
     return found
 

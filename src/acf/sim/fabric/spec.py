@@ -4,14 +4,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 from typing import ClassVar
+from weakref import WeakKeyDictionary
 
 from acf.cost.control import CONTROL_ENERGY
 from acf.errors import ArchitectureError
-from acf.lowering import BALANCERS, FabricShape, Gemm
+from acf.lowering import BALANCERS, FabricShape, Gemm, Program
 from acf.lowering.fabric_shape import SUM_BYTES, VALUE_BYTES
-from acf.lowering.mapping import choose_mapping
+from acf.lowering.mapping import Mapping, choose_mapping
 from acf.lowering.packing import lower_product
-from acf.lowering.tiled_product import tile_product
+from acf.lowering.tiled_product import TiledProduct, tile_product
 from acf.sim.accelerator import AcceleratorSpec, ComputeCount
 from acf.sim.fabric import area
 from acf.sim.fabric.batch import block_diagonal, group_size, groups, pattern
@@ -22,6 +23,11 @@ from acf.sim.fabric.storage import tensor_bytes
 from acf.sim.fabric.timed_memory import timed_dram_spec
 from acf.sim.memory import DramTraffic
 from acf.trace import BitTensor
+
+_LOWERED: WeakKeyDictionary[Gemm, tuple[tuple[int | str, ...], tuple[TiledProduct, Mapping, Program]]] = (
+    WeakKeyDictionary()
+)
+"""Of every product that is still in use: the fields that its latest program was made for, and that program."""
 
 CLOCK_GATING = ("none", "enables")
 
@@ -150,11 +156,20 @@ class AdaptiveFabric(FabricShape, AcceleratorSpec):
 
     def count_with_traffic(self, gemm: Gemm, traffic: DramTraffic) -> ComputeCount:
         """The same when ``traffic`` crosses the pins meanwhile."""
-        product = tile_product(gemm, self)
-        mapping = choose_mapping(product, self)
-        program = lower_product(product, self, mapping)
+        product, mapping, program = self._lowered(gemm)
         index = index_traffic(mapping, product, program, self, self.walking_controllers)
         return run_product(self, gemm, product, program, traffic, index)
+
+    def _lowered(self, gemm: Gemm) -> tuple[TiledProduct, Mapping, Program]:
+        """The last three stages of lowering; kept with the product while fabrics lower it alike."""
+        key = self.program_key
+        kept = _LOWERED.get(gemm)
+        if kept is None or kept[0] != key:
+            shape = self.program_shape()
+            product = tile_product(gemm, shape)
+            mapping = choose_mapping(product, shape)
+            kept = _LOWERED[gemm] = key, (product, mapping, lower_product(product, shape, mapping))
+        return kept[1]
 
     def stored_bytes(self, bits: BitTensor, role: str) -> int:
         """Bytes of a tensor in memory: weights as block-CSR with their index, others with the sizes of their tiles."""

@@ -1,0 +1,45 @@
+"""Points that Optuna proposes."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from acf.errors import MissingDependencyError, SweepError
+from acf.sweep import Axes, OptunaSearch, PlayedTraces, RayCluster, Sweep, ThisProcess, run_sweep
+
+AXES = Axes({"mesh_columns": (1, 2, 4), "link_bytes": (16, 32), "tile": (16, 12)})
+
+
+@pytest.mark.parametrize(("package", "extra"), [("optuna", "sweep"), ("ray", "ray")])
+def test_a_missing_package_is_named_with_the_line_that_installs_it(
+    package: str, extra: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    build = {"optuna": lambda: OptunaSearch(5), "ray": lambda: RayCluster("local")}[package]
+    with pytest.raises(MissingDependencyError, match=rf"pip install 'adaptive-compute-fabric\[{extra}\]'"):
+        build()
+
+
+def test_optuna_evaluates_each_point_once_and_resumes(step: Path, tmp_path: Path) -> None:
+    pytest.importorskip("optuna")
+    path = tmp_path / "sweep.sqlite"
+    evaluation = PlayedTraces((step,))
+    first = run_sweep(Sweep("s", AXES, evaluation, path, OptunaSearch(4)))
+    assert len(first.rows) == 4
+    every = run_sweep(Sweep("s", AXES, evaluation, path, OptunaSearch(100)), ThisProcess())
+    assert len({str(row.attempt.changes) for row in every.rows}) == len(every.rows) == AXES.size
+    assert len(every.failed) == AXES.size // 2
+    with pytest.raises(SweepError, match="--optuna 0 is below 1"):
+        OptunaSearch(0)
+
+
+def test_a_local_ray_evaluates_the_grid(step: Path, tmp_path: Path) -> None:
+    pytest.importorskip("ray")
+    cluster = RayCluster("local")
+    try:
+        record = run_sweep(Sweep("s", AXES, PlayedTraces((step.absolute(),)), tmp_path / "sweep.sqlite"), cluster)
+    finally:
+        cluster.close()
+    assert len(record.rows) == AXES.size
+    assert len(record.failed) == AXES.size // 2
