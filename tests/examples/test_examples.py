@@ -50,8 +50,19 @@ def test_hugging_face_trains_a_sparse_model(tmp_path: Path) -> None:
     assert "of the sparse layers' weights are absent" in output_of("04_hugging_face.py", tmp_path)
 
 
-def test_a_sweep_prints_a_row_per_variant(tmp_path: Path) -> None:
-    assert len(output_of("05_sweep.py", tmp_path).splitlines()) == 10
+def test_a_sweep_prints_a_row_per_variant_and_marks_the_front(tmp_path: Path) -> None:
+    lines = output_of("05_sweep.py", tmp_path).splitlines()
+    assert len(lines) == 10
+    assert "on the front" in lines[1]
+    assert (tmp_path / "runs/05/sweep.sqlite").exists()
+
+
+def test_co_design_trains_and_simulates_every_point(tmp_path: Path) -> None:
+    pytest.importorskip("sklearn", reason="the digits come with scikit-learn")
+    output = output_of("codesign.py", tmp_path)
+    assert "of 8 points on the front" in output
+    assert "mesh_columns: " in output
+    assert "0% of accuracy" in output.splitlines()[-1]  # a machine trains nothing
 
 
 def test_a_small_fabric_becomes_verilog_and_agrees_with_the_simulator(tmp_path: Path) -> None:
