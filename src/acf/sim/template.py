@@ -18,8 +18,8 @@ _COMMENT_COLUMN = 32
 def template(architecture: str | Path | AcceleratorSpec) -> str:
     """TOML that loads back as the Spec of ``architecture``, with a comment beside the fields that have one.
 
-    >>> template("acf-512").splitlines()[-2]
-    'accumulate_in = "banks"         # as the gates are built: every MAC reads and writes its sum in a bank'
+    >>> [line for line in template("acf-512").splitlines() if line.startswith("value_bytes")]
+    ['value_bytes = 2                 # bf16']
     """
     name, spec = find_architecture(architecture)
     comments = _comments(name, spec)
