@@ -54,4 +54,4 @@ def test_a_file_and_settings_at_once_are_refused(
     monkeypatch.setattr("sys.argv", ["acf", "sweep", "sweep.toml", "--set", "tile=8"])
     with pytest.raises(SystemExit, match="2"):
         main()
-    assert "a .toml file describes the whole sweep" in capsys.readouterr().err
+    assert "a .toml file describes the whole sweep; leave out other traces, --set and --base" in capsys.readouterr().err

@@ -3,9 +3,9 @@
 import os
 import signal
 import sqlite3
-import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -55,7 +55,7 @@ def test_a_record_of_another_sweep_is_refused(step: Path, tmp_path: Path) -> Non
     run_sweep(Sweep("s", axes, PlayedTraces((step,)), path))
     with pytest.raises(SweepError, match="holds a sweep of another base; pass another --name, or delete that file"):
         run_sweep(Sweep("s", axes, PlayedTraces((step,), "acf-1"), path))
-    with pytest.raises(SweepError, match="holds a sweep of another parameters"):
+    with pytest.raises(SweepError, match="holds a sweep of another set of parameters"):
         run_sweep(Sweep("s", Axes({"tile": (8,)}), PlayedTraces((step,)), path))
 
 
@@ -77,7 +77,7 @@ def own_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]
         "import os, time\n"
         "from pathlib import Path\n"
         "def evaluate(number):\n"
-        "    if number == 3 and 'MAY_DIE' in os.environ: os._exit(9)\n"
+        "    if number == 3 and Path('deadly').exists(): os._exit(9)\n"
         "    if number == 5 and not Path('go').exists(): time.sleep(60)\n"
         "    return {'figure': number}\n"
     )
@@ -87,10 +87,8 @@ def own_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]
     sys.modules.pop("deadly_points_of_a_test", None)
 
 
-def test_a_point_that_kills_its_process_fails_alone(
-    own_module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("MAY_DIE", "1")
+def test_a_point_that_kills_its_process_fails_alone(own_module: str, tmp_path: Path) -> None:
+    (tmp_path / "deadly").touch()
     (tmp_path / "go").touch()
     axes = Axes({"number": tuple(range(8))})
     sweep = Sweep("s", axes, OwnFunction(f"{own_module}:evaluate", ("figure",)), tmp_path / "sweep.sqlite")
@@ -102,32 +100,35 @@ def test_a_point_that_kills_its_process_fails_alone(
     assert list(record.failures) == ["the process that evaluated it died; it was killed, or ran out of memory"]
 
 
-SCRIPT = """
-import sys
-from pathlib import Path
-from acf.sweep import Axes, OwnFunction, Sweep, run_sweep
-run_sweep(Sweep("s", Axes({"number": tuple(range(8))}), OwnFunction(sys.argv[1], ("figure",)), Path("sweep.sqlite")))
-"""
-
-
 def test_a_sweep_that_was_killed_goes_on_where_it_was(own_module: str, tmp_path: Path) -> None:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    command = [sys.executable, "-c", SCRIPT, f"{own_module}:evaluate"]
-    running = subprocess.Popen(command, cwd=tmp_path, env=environment)
-    try:
-        wait_for_points(tmp_path / "sweep.sqlite", 5)
-    finally:
-        running.send_signal(signal.SIGKILL)
-        running.wait()
-    (tmp_path / "go").touch()
     axes = Axes({"number": tuple(range(8))})
     sweep = Sweep("s", axes, OwnFunction(f"{own_module}:evaluate", ("figure",)), tmp_path / "sweep.sqlite")
+    running = started(sweep)
+    try:
+        wait_for_points(sweep.path, 5)
+    finally:
+        os.kill(running, signal.SIGKILL)
+        os.waitpid(running, 0)
+    (tmp_path / "go").touch()
     with SweepStore(sweep.path) as store:
         assert store.missing(axes.grid()) == [{"number": number} for number in (5, 6, 7)]
     record = run_sweep(sweep)
     assert [row.attempt for row in record.rows] == [
         Attempt({"number": number}, {"figure": float(number)}) for number in range(8)
     ]
+
+
+def started(sweep: Sweep) -> int:
+    """The id of a process that runs ``sweep``: a fork, which need not import anything."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of forks beside threads: this one uses none of theirs
+        child = os.fork()
+    if child == 0:
+        try:
+            run_sweep(sweep)
+        finally:
+            os._exit(0)
+    return child
 
 
 def wait_for_points(path: Path, count: int) -> None:

@@ -68,8 +68,8 @@ def _described(inputs: list[Path], options: SweepOptions, settings: list[str]) -
     from acf.sweep.sweep import parse_settings
 
     if any(path.suffix == ".toml" for path in inputs):
-        if len(inputs) > 1 or settings:
-            raise SweepError("a .toml file describes the whole sweep; leave out other traces and --set")
+        if len(inputs) > 1 or settings or options.base != SweepOptions.base:
+            raise SweepError("a .toml file describes the whole sweep; leave out other traces, --set and --base")
         file = read_sweep_file(inputs[0])
         return replace(
             file,

@@ -39,10 +39,11 @@ class SweepFile:
 
     @property
     def evaluation(self) -> Evaluation:
-        """What a point is."""
+        """What a point is; paths are absolute, since a worker may run in another folder."""
         if self.evaluate:
             return OwnFunction(self.evaluate, self.minimise, self.maximise, tuple(self.set))
-        return PlayedTraces(self.traces, self.base)
+        base = str(Path(self.base).absolute()) if self.base.endswith(".toml") else self.base
+        return PlayedTraces(tuple(path.absolute() for path in self.traces), base)
 
     @property
     def label(self) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from acf import __version__
 from acf.sweep.evaluation import Attempt, Evaluation, Objective
 from acf.sweep.front import importance, pareto_front
 from acf.sweep.search import Grid, Search
@@ -116,7 +117,8 @@ def read_sweep(path: Path) -> SweepRecord:
 
 
 def _identity(sweep: Sweep) -> dict[str, Any]:
-    return sweep.evaluation.identity | {"parameters": sorted(sweep.axes.values)}
+    """What the figures in the file depend on; models may change with the version of the package."""
+    return sweep.evaluation.identity | {"version of acf": __version__, "set of parameters": sorted(sweep.axes.values)}
 
 
 def _order(objective: Objective) -> Callable[[SweepRow], tuple[bool, float]]:

@@ -1,7 +1,7 @@
 """Which points a sweep evaluates: the whole grid, or those that Optuna proposes."""
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Protocol
@@ -12,8 +12,8 @@ from acf.sweep.store import SweepStore
 from acf.sweep.sweep import Axes, Changes, Value
 from acf.sweep.workers import Workers
 
-OnAttempts = Callable[[Sequence[Attempt]], None]
-"""Called with points as they are evaluated and recorded."""
+WORST = 1e30
+"""Told to Optuna in place of a figure that a machine does not have."""
 
 
 class Search(Protocol):
@@ -148,8 +148,11 @@ class _Study:
             self.study.enqueue_trial(new)
 
     def _costs(self, each: Attempt) -> list[float] | None:
-        figures = [each.figures[objective.name] for objective in self.objectives] if each.figures else []
-        return [figure for figure in figures if figure is not None] if figures and None not in figures else None
+        """The objectives of a point, the worst where its machine has no such figure; None: it failed."""
+        if each.figures is None:
+            return None
+        figures = [(objective, each.figures[objective.name]) for objective in self.objectives]
+        return [(-WORST if aim.maximise else WORST) if figure is None else figure for aim, figure in figures]
 
 
 def _key(changes: Changes, axes: Axes) -> str:

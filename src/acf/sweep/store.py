@@ -46,7 +46,7 @@ class SweepStore:
 
         ``about`` may change from run to run (more values, another search), ``identity`` may not.
         """
-        entries = {"format": FORMAT, "identity": json.dumps(identity, sort_keys=True)}
+        entries = {"format": FORMAT, "identity": json.dumps(identity, sort_keys=True, default=str)}
         kept = {key: value for key, value in self._entries().items() if key in entries}
         for key, value in kept.items():
             if value != entries[key]:
@@ -112,6 +112,7 @@ def _key(changes: Changes) -> str:
 def _difference(key: str, kept: str, identity: dict[str, Any]) -> str:
     """What differs between the sweep in the file and this one."""
     if key != "identity":
-        return "version of this package"
+        return "format"
     before: dict[str, Any] = json.loads(kept)
+    identity = json.loads(json.dumps(identity, default=str))
     return " and ".join(sorted(name for name in before | identity if before.get(name) != identity.get(name)))
