@@ -97,7 +97,7 @@ def _value_axis(series: Sequence[Series], logarithmic: bool) -> dict[str, Any]:
 def _architecture_axis(results: Sequence[Result]) -> dict[str, Any]:
     """First architecture on top; a name that looks like a number or a date stays a name."""
     names = [plot_text(result.architecture, limit=24) for result in results]
-    machines = [f"<span style='font-size:11px'>{machine(result)}</span>" for result in results]
+    machines = [f"<span style='font-size:0.85em'>{machine(result)}</span>" for result in results]
     return {
         "type": "category",
         "autorange": "reversed",

@@ -6,7 +6,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from acf.metrics import TrainingRecord
-from acf.report.style import PALETTE, apply_layout, axis_unit, plot_text
+from acf.report.style import PALETTE, apply_layout, axis_unit, plain_text, plot_text
 
 CURVE_HEIGHT_PX = 360
 CURVE_POINTS = 500
@@ -89,13 +89,12 @@ def smoothed(losses: Sequence[float]) -> list[float]:
 
 def _curve(record: TrainingRecord, index: int, points: Sequence[tuple[float, float]], hover_lines: str) -> go.Scatter:
     """A line with markers; ``hover_lines`` is a template that plotly fills in, the same for every point."""
-    label = plot_text(record.label, limit=64).replace("%{", "% {")  # no template of the reader's making
     return go.Scatter(
         x=[x for x, _ in points],
         y=[float(f"{y:.6g}") for _, y in points],
         mode="lines+markers",
         name=plot_text(record.label, limit=40),
-        hovertemplate=f"<b>{label}</b><br>{hover_lines}<extra></extra>",
+        hovertemplate=f"<b>{plain_text(record.label)}</b><br>{hover_lines}<extra></extra>",
         line={"color": PALETTE[index % len(PALETTE)], "width": 2, "dash": DASHES[index // len(PALETTE) % 4]},
         marker={"size": 5},
     )

@@ -10,14 +10,12 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from acf.report.compare import in_order, machine, percent, phase_name, written_si
-from acf.report.style import HEADING_HEIGHT_PX, PANEL_HEADING_FONT, apply_layout, hover_text, plot_text
+from acf.report.style import HEADING_HEIGHT_PX, PANEL_HEADING_FONT, apply_layout, hover_template, plot_text
 from acf.sim.result import Result
 
 LAYER_LETTERS = 28
 ROW_HEIGHT_PX = 26
 PANEL_WIDTH_PX = 200
-# Cividis reaches the luminance at which black and white text are equally readable at 46 % of its range.
-BLACK_TEXT_SHARE = 0.46
 
 Cell = tuple[str, str]
 """Layer and phase."""
@@ -92,7 +90,6 @@ def _figure(panels: Sequence[Panel], measure: CellMeasure) -> go.Figure:
     )
     for column, panel in enumerate(panels, start=1):
         figure.add_trace(_cells(panel, layers, measure), row=1, col=column)
-        figure.add_trace(_cell_texts(panel, layers, measure), row=1, col=column)
     figure.update_annotations(font=PANEL_HEADING_FONT, yshift=HEADING_HEIGHT_PX)
     figure.update_xaxes(type="category", showgrid=False, tickangle=0, side="top")
     figure.update_yaxes(type="category", showgrid=False, range=[len(layers) - 0.5, -0.5])
@@ -135,15 +132,19 @@ def _layers(results: Sequence[Result]) -> list[str]:
 
 
 def _cells(panel: Panel, layers: Sequence[str], measure: CellMeasure) -> go.Heatmap:
-    """Coloured cells; a layer without the phase stays empty."""
+    """Coloured cells with a text in each; a layer without the phase stays empty."""
     shares = measure.shares(panel)
     grid = [[(layer, phase) for phase in panel.phases] for layer in layers]
+    played = f"{panel.result.architecture} on {panel.result.workload}, {machine(panel.result)}"
     return go.Heatmap(
-        x=[_phase_label(phase) for phase in panel.phases],
+        x=[plot_text(phase_name(phase)).replace(" ", "<br>") for phase in panel.phases],
         y=[plot_text(layer) for layer in layers],
-        z=[[100 * shares[cell] if cell in shares else None for cell in row] for row in grid],
+        z=[[round(100 * shares[cell], 1) if cell in shares else None for cell in row] for row in grid],
+        text=[[measure.text(panel, cell) if cell in shares else "" for cell in row] for row in grid],
+        texttemplate="%{text}",
+        textfont={"size": 12},
         hovertext=[[_hover(panel, cell) if cell in shares else "" for cell in row] for row in grid],
-        hoverinfo="text",
+        hovertemplate=hover_template("%{y}", "%{hovertext}", played),
         hoverongaps=False,
         xgap=2,
         ygap=2,
@@ -151,32 +152,10 @@ def _cells(panel: Panel, layers: Sequence[str], measure: CellMeasure) -> go.Heat
     )
 
 
-def _phase_label(phase: str) -> str:
-    return plot_text(phase_name(phase)).replace(" ", "<br>")
-
-
 def _hover(panel: Panel, cell: Cell) -> str:
-    """U and time of the cell, its kind and shape, and where it ran."""
-    layer, phase = cell
-    lines = [f"U {percent(panel.utilization[cell])}, {panel.time(cell)}", panel.shapes[cell]]
-    played = f"{panel.result.architecture} on {panel.result.workload}"
-    return hover_text(f"{layer}, {phase_name(phase)}", *filter(None, lines), played, machine(panel.result))
-
-
-def _cell_texts(panel: Panel, layers: Sequence[str], measure: CellMeasure) -> go.Scatter:
-    """The numbers in the cells, in black or white, whichever stands out on the cell's colour."""
-    shares = measure.shares(panel)
-    filled = [(layer, phase) for layer in layers for phase in panel.phases if (layer, phase) in shares]
-    dark_below = BLACK_TEXT_SHARE * measure.highest
-    return go.Scatter(
-        x=[_phase_label(phase) for _, phase in filled],
-        y=[plot_text(layer) for layer, _ in filled],
-        text=[measure.text(panel, cell) for cell in filled],
-        textfont={"size": 12, "color": ["#ffffff" if shares[cell] < dark_below else "#000000" for cell in filled]},
-        mode="text",
-        hoverinfo="skip",
-        showlegend=False,
-    )
+    """Phase, U and time of the cell, and its kind and shape."""
+    figures = f"{phase_name(cell[1])}: U {percent(panel.utilization[cell])}, {panel.time(cell)}"
+    return "<br>".join(plot_text(line, limit=64) for line in (figures, panel.shapes[cell]) if line)
 
 
 def _colour_bar(length_px: int) -> dict[str, Any]:

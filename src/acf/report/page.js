@@ -49,6 +49,7 @@ function draw(drawing) {
   drawing.drawn = true;
   const { element, spec } = drawing;
   const layout = { ...spec.layout, height: spec.layout.height * textScale(), template: themed(spec.layout.template) };
+  layout.annotations = (layout.annotations ?? []).map((each) => ({ ...each, font: { ...each.font, size: 14 * textScale() } }));
   Plotly.newPlot(element, spec.data, layout, {
     responsive: true,
     displaylogo: false,
@@ -59,14 +60,15 @@ function draw(drawing) {
     element.dataset.drawn = "";
   });
 }
-// One figure at a time, in the order of the page, so that the page answers while the rest is drawn.
-const whenIdle = window.requestIdleCallback ?? ((action) => setTimeout(action, 1));
-function drawFrom(index) {
-  if (index >= drawings.length) return;
-  draw(drawings[index]);
-  whenIdle(() => drawFrom(index + 1));
-}
-drawFrom(0);
+// A figure is drawn shortly before it is scrolled into view, so that a page of many runs opens at once.
+const byElement = new Map(drawings.map((drawing) => [drawing.element, drawing]));
+const nearView = new IntersectionObserver((entries) => {
+  for (const { target } of entries.filter((entry) => entry.isIntersecting)) {
+    nearView.unobserve(target);
+    draw(byElement.get(target));
+  }
+}, { rootMargin: "600px" });
+for (const { element } of drawings) nearView.observe(element);
 
 let resizing = 0;
 addEventListener("resize", () => {

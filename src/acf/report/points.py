@@ -6,9 +6,9 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from acf.report.compare import in_order, percent, phase_name, written_si
-from acf.report.style import PALETTE, REFERENCE_COLOUR, apply_layout, hover_text, plot_text
-from acf.sim.result import OpResult, Result
+from acf.report.compare import in_order, phase_name, written_si
+from acf.report.style import PALETTE, REFERENCE_COLOUR, apply_layout, hover_template, hover_text, plot_text
+from acf.sim.result import Result
 
 POINTS_HEIGHT_PX = 460
 SYMBOLS = ("circle", "diamond", "square", "triangle-up", "x", "star")
@@ -41,24 +41,18 @@ def _operations(result: Result, colour: str, symbol: str) -> go.Scatter:
     played = [op for op in result.ops if op.cycles and op.effectual_macs and op.dram_bytes]
     name = f"{result.architecture}, {result.workload}"
     return go.Scatter(
-        x=[op.effectual_macs / op.dram_bytes for op in played],
-        y=[op.effectual_macs * result.clock_hz / op.cycles for op in played],
+        x=[_rounded(op.effectual_macs / op.dram_bytes) for op in played],
+        y=[_rounded(op.effectual_macs * result.clock_hz / op.cycles) for op in played],
         mode="markers",
         name=plot_text(name, limit=40),
         marker={"color": colour, "symbol": symbol, "size": 8, "opacity": 0.75},
-        hovertext=[_operation_hover(result, op) for op in played],
-        hoverinfo="text",
+        hovertext=[plot_text(f"{op.name}, {phase_name(op.phase)}", limit=64) for op in played],
+        hovertemplate=hover_template("%{hovertext}", "%{x:.3~s} MAC per byte, %{y:.3~s} MAC per second", name),
     )
 
 
-def _operation_hover(result: Result, op: OpResult) -> str:
-    lines = [
-        f"U {percent(op.utilization)}, {written_si(op.cycles / result.clock_hz, 's')}",
-        f"{written_si(op.effectual_macs, 'MAC')}, {written_si(op.dram_bytes, 'B')} of DRAM traffic",
-        op.shape,
-        f"{result.architecture} on {result.workload}",
-    ]
-    return hover_text(f"{op.name}, {phase_name(op.phase)}", *filter(None, lines))
+def _rounded(value: float) -> float:
+    return float(f"{value:.4g}")
 
 
 def _machines_by_roof(results: Sequence[Result]) -> dict[tuple[float, float | None], list[str]]:
@@ -115,7 +109,7 @@ def _padded(values: Sequence[float]) -> list[float] | None:
     if not values:
         return None
     low, high = math.log10(min(values)), math.log10(max(values))
-    room = max(0.15 * (high - low), 0.15)
+    room = max(0.25 * (high - low), 0.2)
     return [low - room, high + room]
 
 
@@ -141,7 +135,7 @@ def _machines(results: Sequence[Result], best: Sequence[bool], largest_mm2: floa
         mode="markers+text",
         text=[plot_text(result.architecture, limit=20) for result in results],
         textposition=[LABEL_PLACES[index % len(LABEL_PLACES)] for index in range(len(results))],
-        textfont={"size": 11},
+        cliponaxis=False,
         name=plot_text(results[0].workload, limit=40),
         marker={"color": colour, "size": sizes, "symbol": symbols, "opacity": 0.85},
         hovertext=[_machine_hover(result, is_best) for result, is_best in zip(results, best, strict=True)],

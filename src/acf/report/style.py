@@ -85,6 +85,20 @@ def hover_text(title: str, *lines: str) -> str:
     return "<br>".join([f"<b>{plot_text(title, limit=64)}</b>", *(plot_text(line, limit=64) for line in lines)])
 
 
+def hover_template(title: str, lines: str, where: str) -> str:
+    """The same box for all points of a series: plotly fills in what ``title`` and ``lines`` name; ``where`` is text.
+
+    >>> hover_template("%{y}", "step %{x}", "run %{z}")
+    '<b>%{y}</b><br>step %{x}<br>run % {z}<extra></extra>'
+    """
+    return f"<b>{title}</b><br>{lines}<br>{plain_text(where)}<extra></extra>"
+
+
+def plain_text(text: str) -> str:
+    """User text inside a template: safe, and never read as a part that plotly fills in."""
+    return plot_text(text, limit=64).replace("%{", "% {")
+
+
 def bar_marker(index: int) -> dict[str, Any]:
     """Colour of the ``index``-th series; past the palette a hatching tells series apart."""
     return _marker(PALETTE[index % len(PALETTE)], PATTERNS[index // len(PALETTE) % len(PATTERNS)])
