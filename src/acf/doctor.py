@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
 
-from acf.errors import SparsityError
+from acf.errors import AcfError, SparsityError
 from acf.units import binary_bytes
 
 _VECTOR_FLAGS = ("avx2", "fma", "avx512f", "avx512_bf16", "amx_bf16", "asimd", "sve")
@@ -47,11 +47,30 @@ def load_builder(builder: str) -> Callable[[], Any]:
         sys.path.append("")
     try:
         function = getattr(import_module(module_name), function_name)
-    except (ImportError, AttributeError) as error:
+    except Exception as error:  # a module may fail in any way when it is imported
         raise SparsityError(f"{builder!r} cannot be imported ({error}); name a module and a function in it") from error
     if not callable(function):
         raise SparsityError(f"{builder!r} is no function; name one that returns (model, example input)")
     return cast(Callable[[], Any], function)
+
+
+def build_model(builder: str) -> tuple[Any, Any]:
+    """Call the function that ``module:function`` names; what it returns must be a module and an example input."""
+    from torch import nn
+
+    function = load_builder(builder)
+    try:
+        built = function()
+    except AcfError:
+        raise
+    except Exception as error:  # the function is the user's
+        raise SparsityError(
+            f"{builder!r} failed ({type(error).__name__}: {error}); it is called without arguments and must return "
+            "(model, example input)"
+        ) from error
+    if not isinstance(built, tuple) or len(built) != 2 or not isinstance(built[0], nn.Module):
+        raise SparsityError(f"{builder!r} returned a {type(built).__name__}; return (model, example input), a pair")
+    return built
 
 
 def _python() -> Finding:
