@@ -83,6 +83,68 @@ def test_doctor_names_every_part_and_what_follows() -> None:
     assert "acf doctor" in RUNNER.invoke(app, ["doctor"]).output
 
 
+def test_everything_that_demo_simulate_and_compare_print_becomes_a_report(trace_path: Path, tmp_path: Path) -> None:
+    files = []
+    for command in ("simulate", "compare"):
+        printed = RUNNER.invoke(app, [command, str(trace_path), "--on", "acf-512", "--json"]).stdout
+        files.append(tmp_path / f"{command}.json")
+        files[-1].write_text(printed)
+    run = {"label": "run", "test_accuracy": 0.9, "weight_sparsity": 0.5, "losses": [1.0, 0.5], "seconds": 1.0}
+    demo = {"records": [run | {"test_accuracies": [[2, 0.9]], "moved_blocks": []}], "results": [], "report": "x"}
+    files.append(tmp_path / "demo.json")
+    files[-1].write_text(json.dumps(demo))
+    done = RUNNER.invoke(app, ["report", *map(str, files), "--out", str(tmp_path / "page.html")])
+    assert done.exit_code == 0, done.output
+    page = (tmp_path / "page.html").read_text()
+    assert 'id="summary"' in page
+    assert 'id="training"' in page
+
+
+def test_other_json_is_refused_by_its_name_and_keys(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "doctor.json"
+    path.write_text(RUNNER.invoke(app, ["doctor", "--json"]).output)
+    code, errors = run_main(["report", str(path)], monkeypatch, capsys)
+    assert code == 2
+    assert "doctor.json holds an entry with the keys part, present, found, consequence, which is no result" in errors
+
+
+BUILDERS = """
+import torch
+def raises(): return 1 / 0
+def alone(): return torch.nn.Linear(64, 64)
+def wrong_input(): return torch.nn.Linear(64, 64), torch.randn(4, 3)
+def wrong_pair(): return 1, 2
+"""
+
+
+@pytest.mark.parametrize(
+    ("builder", "message"),
+    [
+        ("raises", "failed (ZeroDivisionError: division by zero); it is called without arguments"),
+        ("alone", "returned a Linear; return (model, example input), a pair"),
+        ("wrong_input", "cannot be called with its example (mat1 and mat2 shapes cannot be multiplied"),
+        ("wrong_pair", "returned a tuple; return (model, example input), a pair"),
+    ],
+)
+def test_a_model_that_cannot_be_timed_is_one_line_and_no_trace_back(
+    builder: str,
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "my_builders.py").write_text(BUILDERS)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
+    monkeypatch.delitem(sys.modules, "my_builders", raising=False)
+    code, errors = run_main(["doctor", "--layers", f"my_builders:{builder}"], monkeypatch, capsys)
+    assert code == 2
+    assert message in errors
+    assert len(errors.strip().splitlines()) == 1
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -112,7 +174,7 @@ def test_doctor_names_every_part_and_what_follows() -> None:
         (["capture", "vgg16", "--data", "absent", "--data-set", "fashion-mnist"], "cannot be read in absent"),
         (["capture", "vgg16", "--data-set", "sentence-polarity"], "does not fit a network that reads images"),
         (["epochs", "vgg8", "--stage", "half"], "stage 'half' is not one of both, train, play"),
-        (["bench", "fabric", "--sparsities", "half"], "--sparsities 'half' are not numbers with commas between"),
+        (["bench", "fabric", "--sparsities", "half"], "--sparsity 'half' are not numbers with commas between"),
         (["traces", "absent.safetensors"], "absent.safetensors is not a file"),
         (["demo", "--sparsity", "1.5"], "sparsity 1.5 is outside [0, 1)"),
     ],

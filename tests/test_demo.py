@@ -39,20 +39,29 @@ def test_the_sparse_run_is_sparse_and_its_blocks_move(outcome: DemoOutcome) -> N
 def test_every_run_is_played_on_every_architecture(outcome: DemoOutcome) -> None:
     labels = [record.label for record in outcome.records]
     assert [(result.workload, result.architecture) for result in outcome.results] == [
-        (label, name) for label in labels for name in ("tensorcore", "tensordash", "acf-512")
+        (label, name) for label in labels for name in ("tensorcore-512", "tensordash-512", "acf-512", "acf-512-wide")
     ]
 
 
-def test_sparsity_pays_on_the_fabric(outcome: DemoOutcome) -> None:
+def test_machines_have_equal_peak_and_sparsity_pays_on_the_fabric(outcome: DemoOutcome) -> None:
+    assert len({result.peak_macs_per_s for result in outcome.results}) == 1
     by_name = {(result.workload, result.architecture): result for result in outcome.results}
     sparse, dense = by_name["sparse 90%", "acf-512"], by_name["dense", "acf-512"]
     assert sparse.speedup_over(dense) > 4
     assert sparse.energy_j < dense.energy_j / 2
+    assert sparse.speedup_over(by_name["sparse 90%", "tensordash-512"]) > 1
+
+
+def test_masks_are_recorded_over_time(outcome: DemoOutcome) -> None:
+    dense, sparse = outcome.records
+    assert dense.masks == ()
+    assert {mask.step for mask in sparse.masks} == {0, 10, 20, 30, 40, 50, 60}
+    assert len(sparse.test_seconds) == len(sparse.test_accuracies)
 
 
 def test_the_saved_traces_give_the_reported_cycles(outcome: DemoOutcome, folder: Path) -> None:
     trace = acf.Trace.load(folder / "sparse-90.safetensors")
-    assert acf.simulate(trace, "acf-512") == outcome.results[-1]
+    assert acf.simulate(trace, "acf-512-wide") == outcome.results[-1]
 
 
 def test_the_report_shows_both_runs(outcome: DemoOutcome) -> None:

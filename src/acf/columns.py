@@ -7,6 +7,7 @@ import csv
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, is_dataclass
 from io import StringIO
+from math import isfinite
 from typing import Any, Generic, TypeVar
 
 from rich.console import JustifyMethod
@@ -103,10 +104,11 @@ class Column(Generic[Row]):
 
 @dataclass(frozen=True)
 class PageTable:
-    """A table for the HTML template: the columns, and the text of every cell, row by row."""
+    """A table for the HTML template: the columns, and every cell row by row as text and, if it is one, as a number."""
 
     columns: tuple[Column[Any], ...]
     rows: tuple[tuple[str, ...], ...]
+    values: tuple[tuple[float | None, ...], ...]
 
 
 def shown_in(place: str, columns: Iterable[Column[Row]]) -> tuple[Column[Row], ...]:
@@ -137,10 +139,17 @@ def terminal_table(
 
 def page_table(columns: Sequence[Column[Row]], rows: Iterable[Row]) -> PageTable:
     """A table for the HTML template."""
+    values = [[column.value(row) for column in columns] for row in rows]
     return PageTable(
         tuple(columns),
-        tuple(tuple(column.format.page_text(column.value(row)) for column in columns) for row in rows),
+        tuple(tuple(c.format.page_text(value) for c, value in zip(columns, row, strict=True)) for row in values),
+        tuple(tuple(_number(value) for value in row) for row in values),
     )
+
+
+def _number(value: Any) -> float | None:
+    """The value as a number, for sorting and CSV; None where it is none."""
+    return float(f"{float(value):.6g}") if hasattr(value, "__float__") and isfinite(float(value)) else None
 
 
 def markdown_table(columns: Sequence[Column[Row]], rows: Iterable[Row]) -> str:

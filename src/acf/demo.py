@@ -1,4 +1,4 @@
-"""The demo: one CNN trained dense and block-sparse, a step of each captured and simulated on three machines."""
+"""The demo: one CNN trained dense and block-sparse, a step of each simulated on four machines of equal peak."""
 
 import time
 from collections import Counter
@@ -13,8 +13,8 @@ from torch import nn
 
 from acf.bench import OnProgress
 from acf.masks import BlockDST
-from acf.metrics import TrainingRecord
-from acf.nn import BlockSparsity, sparsify_, weight_sparsity
+from acf.metrics import MaskSnapshot, TrainingRecord
+from acf.nn import BlockSparseLayer, BlockSparsity, sparsify_, weight_sparsity
 from acf.options import option
 from acf.report import report
 from acf.sim import Result, simulate
@@ -36,7 +36,7 @@ class DemoSpec:
     learning_rate: float = 2e-3
     every: int = 30
     seed: int = option(0, "Seed of weights and batches.")
-    architectures: tuple[str, ...] = ("tensorcore", "tensordash", "acf-512")
+    architectures: tuple[str, ...] = ("tensorcore-512", "tensordash-512", "acf-512", "acf-512-wide")
 
     def __post_init__(self) -> None:
         _ = self.block_sparsity, self.policy  # both check their values, before anything is trained
@@ -54,7 +54,10 @@ class DemoSpec:
 
 @dataclass(frozen=True)
 class DemoOutcome:
-    """A training record per run, a result per run and machine, dense first; and the report."""
+    """A training record per run, a result per run and machine, dense first; and the report.
+
+    The first result, dense on the first machine, is the baseline of all.
+    """
 
     records: tuple[TrainingRecord, ...]
     results: tuple[Result, ...]
@@ -118,13 +121,17 @@ def train(model: nn.Module, data: Digits, spec: DemoSpec, label: str, on_progres
     batches = shuffled_batches(len(data.train_images), spec.batch_size, torch.Generator().manual_seed(spec.seed))
     losses: list[float] = []
     accuracies: list[tuple[int, float]] = []
+    seconds: list[float] = []
+    masks = list(masks_of(model, 0))
     started = time.perf_counter()
     for step, batch in enumerate(islice(batches, spec.steps), start=1):
         losses.append(train_step(model, optimizer, (data.train_images[batch], data.train_labels[batch])).item())
         schedule.step()
         if step % spec.every == 0 or step == spec.steps:
+            seconds.append(time.perf_counter() - started)
             correct = count_correct(model, [(data.test_images, data.test_labels)])
             accuracies.append((step, correct / len(data.test_labels)))
+            masks += masks_of(model, step)
         on_progress(f"train {label}", 0.9 * step / spec.steps)
     moved: Counter[int] = Counter()
     for change in topology.changes if topology else ():
@@ -137,4 +144,13 @@ def train(model: nn.Module, data: Digits, spec: DemoSpec, label: str, on_progres
         test_accuracies=tuple(accuracies),
         moved_blocks=tuple(moved.items()),
         seconds=time.perf_counter() - started,
+        test_seconds=tuple(seconds),
+        masks=tuple(masks),
     )
+
+
+def masks_of(model: nn.Module, step: int) -> Iterator[MaskSnapshot]:
+    """The present blocks of every block-sparse layer after ``step``."""
+    for name, module in model.named_modules():
+        if isinstance(module, BlockSparseLayer):
+            yield MaskSnapshot.of(step, name, module.mask().numpy())

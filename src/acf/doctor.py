@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
 
-from acf.errors import PluginError, SparsityError
+from acf.errors import AcfError, PluginError, SparsityError
 from acf.plugins import import_object, is_reference
 from acf.units import binary_bytes
 
@@ -46,6 +46,25 @@ def load_builder(builder: str) -> Callable[[], Any]:
     if not callable(function):
         raise SparsityError(f"{builder!r} is no function; name one that returns (model, example input)")
     return cast(Callable[[], Any], function)
+
+
+def build_model(builder: str) -> tuple[Any, Any]:
+    """Call the function that ``module:function`` names; what it returns must be a module and an example input."""
+    from torch import nn
+
+    function = load_builder(builder)
+    try:
+        built = function()
+    except AcfError:
+        raise
+    except Exception as error:  # the function is the user's
+        raise SparsityError(
+            f"{builder!r} failed ({type(error).__name__}: {error}); it is called without arguments and must return "
+            "(model, example input)"
+        ) from error
+    if not isinstance(built, tuple) or len(built) != 2 or not isinstance(built[0], nn.Module):
+        raise SparsityError(f"{builder!r} returned a {type(built).__name__}; return (model, example input), a pair")
+    return built
 
 
 def _python() -> Finding:

@@ -28,8 +28,8 @@ def demo_table(outcome: "DemoOutcome") -> Table:
         shown_in(DEMO, SUMMARY),
         summary_rows(outcome.results, outcome.records),
         "One training step, dense and block-sparse",
-        "speedup: whole step over the dense run's on the same architecture; utilisation: non-zero MACs / MAC slots "
-        "of the products",
+        f"speedup: whole step over {outcome.results[0].architecture} on {outcome.results[0].workload}, all machines of "
+        "equal peak; utilisation: non-zero MACs / MAC slots of the products",
     )
 
 
@@ -132,6 +132,13 @@ LAYER_TIMING: "tuple[Column[LayerTiming], ...]" = (
     Column("input_shape", "input", lambda timing: timing.input_shape, _SHAPE),
     Column("dense_seconds", "dense", lambda timing: timing.dense_seconds, si_format("s")),
     Column("sparse_seconds", "sparse", lambda timing: timing.sparse_seconds, si_format("s")),
+    Column(
+        "spread",
+        "spread",
+        lambda timing: timing.spread,
+        Format("{:.0%}".format),
+        "median over best run, minus 1; the larger of dense and sparse",
+    ),
     Column("ratio", "ratio", lambda timing: timing.ratio, RATIO),
     Column(
         "verdict",
@@ -148,7 +155,8 @@ def layer_table(timings: "Sequence[LayerTiming]", sparsity: float, block: int) -
         LAYER_TIMING,
         timings,
         f"forward and both gradients, {sparsity:.0%} sparse in blocks of {block}, this machine",
-        "best of interleaved runs; acf.faster_layers gives a filter_fn that takes the layers that pay",
+        "best of interleaved runs; spread: how much slower the median run was, a ratio within it says nothing; "
+        "acf.faster_layers gives a filter_fn that takes the layers that pay",
     )
 
 

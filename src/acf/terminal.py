@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
 
@@ -18,14 +18,20 @@ def show(table: Table) -> None:
 
 @contextmanager
 def progress(visible: bool) -> Iterator[Callable[[str, float], None]]:
-    """A progress bar on stderr; yields the function to call with a description and the share finished."""
+    """A progress bar with the remaining time; yields the function to call with a description and the share finished.
+
+    It stands on stderr, and only where that is a terminal.
+    """
+    console = Console(stderr=True)
     bar = Progress(
         BarColumn(),
         TextColumn("{task.percentage:>3.0f} %"),
         TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
         TextColumn("{task.description}"),
-        console=Console(stderr=True),
-        disable=not visible,
+        console=console,
+        disable=not visible or not console.is_terminal,
     )
     with bar:
         task = bar.add_task("load", total=1.0)

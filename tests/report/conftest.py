@@ -27,7 +27,7 @@ def operation(layer: str, phase: str, cycles: int, macs_per_cycle: int) -> OpRes
     )
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def results() -> list[Result]:
     return [
         Result(
@@ -48,7 +48,7 @@ def results() -> list[Result]:
     ]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def training() -> list[TrainingRecord]:
     return [
         TrainingRecord(

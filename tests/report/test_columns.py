@@ -34,7 +34,7 @@ def test_one_entry_puts_a_new_column_on_the_page_and_in_json(
     )
     monkeypatch.setattr(acf.report.columns, "SUMMARY", (*SUMMARY, new))
     page = report(results, tmp_path / "page.html").read_text()
-    assert "Of first</th>" in page
+    assert "Of first</button></th>" in page
     saved = records(acf.report.columns.summary_columns([]), summary_rows(results, []))
     assert saved[0]["cycles_ratio"] == 1.0
 

@@ -494,4 +494,4 @@ ZEROS: "tuple[Column[MeasuredZeros], ...]" = (
 def zeros_table(measured: "Sequence[MeasuredZeros]") -> Table:
     """Zeros of all elements of a captured step, over seeds."""
     title = f"zeros of a captured step, {len(measured[0].losses)} seeds; {measured[0].data}"
-    return terminal_table(ZEROS, measured, title, "every layer: --json or --save")
+    return terminal_table(ZEROS, measured, title, "every layer: --json or --out")

@@ -10,6 +10,7 @@ import typer
 
 from acf import __version__
 from acf.cli import architectures, bench, capture, demo, doctor, report, reproduce, simulate, sweep
+from acf.cli.groups import AcfGroup
 from acf.cli.rtl import app as rtl
 from acf.errors import AcfError
 
@@ -17,7 +18,7 @@ app = typer.Typer(
     name="acf",
     help="Train neural networks with dynamic block sparsity, and play the same run on modelled hardware.",
     no_args_is_help=True,
-    add_completion=False,
+    cls=AcfGroup,
     pretty_exceptions_enable=False,
 )
 for group in (demo, simulate, architectures, sweep, capture, report, reproduce, doctor):

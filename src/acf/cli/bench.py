@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from acf.cli.options import DataFolder, Json, print_json, print_outcome, save_json
+from acf.cli.groups import AcfGroup
+from acf.cli.options import DataFolder, Json, print_json, print_outcome, save_json, split_list
 from acf.cli.specs import spec_command
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from acf.bench.zeros.measure import ZerosSpec
     from acf.metrics import AblationRecord
 
-app = typer.Typer(help="Measure this machine.", no_args_is_help=True)
+app = typer.Typer(help="Measure this machine.", no_args_is_help=True, cls=AcfGroup)
 
 
 @spec_command(app, cpu="acf.bench.kernels.bench:CpuOptions")
@@ -92,7 +93,7 @@ def tracking(
 def zeros(
     spec: "ZerosSpec",
     data: DataFolder = None,
-    save: Annotated[Path | None, typer.Option(help="Record to write; networks already in it are kept.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Record to write; networks already in it are kept.")] = None,
     as_json: Json = False,
 ) -> None:
     """Train a known network with several seeds and count the zeros of every layer in a captured step (CPU)."""
@@ -107,8 +108,8 @@ def zeros(
     with progress(visible=not as_json) as on_progress:
         measured = list(measure_zeros(spec, training_data, on_progress))
     record = zeros_record(spec, measured)
-    if save is not None:
-        record = add_to_record(save, record)
+    if out is not None:
+        record = add_to_record(out, record)
     print_outcome(record, zeros_table(measured), as_json)
 
 
@@ -147,7 +148,7 @@ def ablation(
     from acf.tables import ablation_table
     from acf.terminal import progress, show
 
-    names = chosen_ablations([name.strip() for name in what.split(",")])
+    names = chosen_ablations(split_list([what]))
     records: list[AblationRecord] = []
     with progress(visible=not as_json) as on_progress:
         for name in names:
@@ -171,7 +172,7 @@ def ablation(
 def fabric(
     spec: "ComparisonSpec",
     layers: Annotated[bool, typer.Option(help="Also every product on the fabric, and what it lost most to.")] = False,
-    save: Annotated[Path | None, typer.Option(help="Write all figures as JSON.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Write all figures as JSON.")] = None,
     as_json: Json = False,
 ) -> None:
     """Simulate whole training steps on a fabric and on machines of equal peak: time, energy, utilisation, and why."""
@@ -182,7 +183,7 @@ def fabric(
     with progress(visible=not as_json) as on_progress:
         played = compare_steps(spec.steps, spec.on, spec.gpus, on_progress, spec.update)
     figures = [each.to_dict() for each in played]
-    save_json(figures, save)
+    save_json(figures, out)
     if as_json:
         print_json(figures)
         return

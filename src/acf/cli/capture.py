@@ -21,7 +21,7 @@ app = typer.Typer()
 @spec_command(app, spec="acf.zoo.capture:CaptureSpec")
 def capture(
     spec: "CaptureSpec",
-    output: Annotated[Path, typer.Option("--output", "-o", help="The trace to write.")] = Path("trace.safetensors"),
+    out: Annotated[Path, typer.Option(help="The trace to write.")] = Path("trace.safetensors"),
     data: DataFolder = None,
     data_set: DataSet = "",
     as_json: Json = False,
@@ -29,11 +29,11 @@ def capture(
     """Train a known network on real data for some steps, then capture one step as a trace; or capture your own model.
 
     \b
-    acf capture resnet50 --steps 20 -o resnet50.safetensors
-    acf capture my_model:build -o mine.safetensors   # build() returns (model, inputs, labels) or (model, loss_of)
+    acf capture resnet50 --steps 20 --out resnet50.safetensors
+    acf capture my_model:build --out mine.safetensors   # build() returns (model, inputs, labels) or (model, loss_of)
     """
     for step in _captured(spec, data, data_set):
-        path = output if spec.is_own or step.step == spec.steps else output.with_stem(f"{output.stem}-{step.step}")
+        path = out if spec.is_own or step.step == spec.steps else out.with_stem(f"{out.stem}-{step.step}")
         step.trace.save(path)
         if as_json:
             facts = {"trace": str(path), "label": step.trace.label, "step": step.step, "loss": step.loss}
@@ -71,7 +71,7 @@ def traces(
 @spec_command(app, spec="acf.bench.epochs.training:EpochSpec")
 def epochs(
     spec: "EpochSpec",
-    folder: Annotated[Path, typer.Option(help="Where traces, record and plot go.")] = Path("runs/epochs"),
+    out: Annotated[Path, typer.Option(help="Folder for traces, record and plot.")] = Path("runs/epochs"),
     data: DataFolder = None,
     data_set: DataSet = "",
     stage: Annotated[str, typer.Option(help="both; train: only capture; play: only play what was captured.")] = "both",
@@ -88,12 +88,12 @@ def epochs(
     with progress(visible=not as_json) as on_progress:
         if stage != "play":
             training_data = load_training_data("image", data, data_set)
-            keep_traces(captured_epochs(spec, training_data), folder, on_progress, spec.epochs)
+            keep_traces(captured_epochs(spec, training_data), out, on_progress, spec.epochs)
         if stage == "train":
             return
         from acf.bench.epochs.figures import PLOT_FILE, play_traces  # a machine that only trains may lack the simulator
 
-        points = play_traces(folder, on_progress)
+        points = play_traces(out, on_progress)
     print_outcome([point.to_dict() for point in points], epoch_table(points), as_json)
     if not as_json:
-        typer.echo(f"plot: {folder / PLOT_FILE}")
+        typer.echo(f"plot: {out / PLOT_FILE}")

@@ -17,7 +17,7 @@ app = typer.Typer()
 @spec_command(app, spec="acf.demo:DemoSpec")
 def demo(
     spec: "DemoSpec",
-    folder: Annotated[Path, typer.Option(help="Where traces and the report go.")] = Path("runs/demo"),
+    out: Annotated[Path, typer.Option(help="Folder for traces and the report.")] = Path("runs/demo"),
     as_json: Json = False,
 ) -> None:
     """Train a small CNN dense and block-sparse, capture a step of each, simulate it, write a report."""
@@ -26,11 +26,11 @@ def demo(
     from acf.terminal import progress, show
 
     with progress(visible=not as_json) as on_progress:
-        outcome = run_demo(spec, folder, on_progress)
+        outcome = run_demo(spec, out, on_progress)
     if as_json:
         print_json(
             {
-                "records": [vars(record) for record in outcome.records],
+                "records": [record.to_dict() for record in outcome.records],
                 "results": [result.to_dict() for result in outcome.results],
                 "report": str(outcome.report_path),
             }

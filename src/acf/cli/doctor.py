@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from acf.cli.options import Json, print_outcome
+from acf.errors import AcfError, SparsityError
 
 if TYPE_CHECKING:
     from acf.nn import LayerTiming
@@ -39,9 +40,17 @@ def doctor(
 
 def _time_layers(builder: str, sparsity: float, block: int, cuda_graphs: bool) -> "list[LayerTiming]":
     """Call the named function for a model and its input, and time the model's layers."""
-    from acf.doctor import load_builder
+    from acf.doctor import build_model
     from acf.nn import BlockSparsity, time_layers
 
     spec = BlockSparsity(sparsity, block=block)
-    model, example = load_builder(builder)()
-    return time_layers(model, example, spec, cuda_graphs=cuda_graphs)
+    model, example = build_model(builder)
+    try:
+        return time_layers(model, example, spec, cuda_graphs=cuda_graphs)
+    except (RuntimeError, TypeError, ValueError, IndexError) as error:
+        if isinstance(error, AcfError):
+            raise
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise SparsityError(
+            f"the model of {builder!r} cannot be called with its example ({reason}); return an input that it takes"
+        ) from error

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from acf.cli.options import Json, print_outcome, save_json
+from acf.cli.options import Json, print_outcome, save_json, split_list
 
 app = typer.Typer()
 
@@ -13,7 +13,7 @@ app = typer.Typer()
 @app.command()
 def reproduce(
     only: Annotated[str, typer.Option(help="Ids of rows, separated by commas: T5,T6. Default: all.")] = "",
-    save: Annotated[Path | None, typer.Option(help="Write all rows as a JSON record.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Write all rows as a JSON record.")] = None,
     as_json: Json = False,
 ) -> None:
     """Compute the published figures row by row; exit code 1 if one misses its tolerance and is not known to."""
@@ -22,17 +22,17 @@ def reproduce(
     from acf.tables import reproduce_table
     from acf.terminal import progress
 
-    names = [name.strip() for name in only.split(",") if name.strip()]
+    names = split_list([only])
     rows = {}
     with progress(visible=not as_json) as on_progress:
         for name, row in compute_rows(names):
             rows[name] = row
             on_progress(name, len(rows) / (len(set(names)) or len(ROWS)))
     listed = [{"id": name} | row.to_dict() for name, row in rows.items()]
-    if save is not None:
+    if out is not None:
         from acf.bench.provenance import provenance
 
-        save_json(provenance() | {"rows": listed}, save)
+        save_json(provenance() | {"rows": listed}, out)
     print_outcome(listed, reproduce_table(rows), as_json)
     if not all(row.accepted for row in rows.values()):
         raise typer.Exit(1)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 app = typer.Typer()
 
 TraceFile = Annotated[Path, typer.Argument(help="A trace that `acf capture`, `acf demo` or Trace.save wrote.")]
-SaveFile = Annotated[Path | None, typer.Option("--save", help="Write the results as JSON, for `acf report`.")]
+OutFile = Annotated[Path | None, typer.Option("--out", help="Write the results as JSON, for `acf report`.")]
 
 
 @app.command()
@@ -24,7 +24,7 @@ def simulate(
     on: Annotated[str, typer.Option("--on", help="An architecture's name, a .toml file, or module:name.")] = "acf-512",
     exact: Annotated[bool, typer.Option("--exact", help="Fabrics: step every queue in every cycle.")] = False,
     dump: Annotated[str, typer.Option(help="Only print a lowering of the trace: products, or program (fabrics).")] = "",
-    save: SaveFile = None,
+    out: OutFile = None,
     as_json: Json = False,
 ) -> None:
     """Simulate a trace on one architecture and show every operation."""
@@ -41,7 +41,7 @@ def simulate(
         typer.echo(dump_lowering(loaded, dump, find_architecture(on)[1]))
         return
     result = play(loaded, exact_engine(on) if exact else on)
-    save_json([result.to_dict()], save)
+    save_json([result.to_dict()], out)
     print_outcome(result.to_dict(), result_table(result), as_json)
 
 
@@ -54,24 +54,29 @@ def compare(
     baseline: Annotated[
         str, typer.Option(help="The machine that ratios refer to; with NAME@first, on the first trace for all traces.")
     ] = "tensorcore",
-    save: SaveFile = None,
+    out: OutFile = None,
     csv: Csv = None,
     as_json: Json = False,
 ) -> None:
-    """Simulate traces on several machines: whole steps, energy and area, over a baseline and at equal size.
-
-    \b
-    acf compare step.safetensors --on acf-512,tensordash-512 --baseline tensorcore-512
-    acf compare dense.safetensors sparse.safetensors --on acf-512 --baseline tensorcore-512@first --csv table.csv
-    """
+    """Simulate traces on several machines: whole steps, energy and area, over a baseline and at equal size."""
     from acf.columns import csv_text, records
     from acf.files import write_whole
     from acf.report.columns import COMPARISON
-    from acf.sim import architectures
+    from acf.sim import architectures, find_architecture
     from acf.tables import comparison_table
+    from acf.terminal import progress
 
-    comparisons = list(_compared(traces, split_list(on or architectures()), *_baseline(baseline)))
-    save_json([each.result.to_dict() for each in comparisons], save)
+    machines = split_list(on or architectures())
+    base, of_first = _baseline(baseline)
+    for name in {base, *machines}:
+        find_architecture(name)  # a wrong name is refused before anything is simulated
+    total = len(traces) * len({base, *machines})
+    comparisons: list[Comparison] = []
+    with progress(visible=not as_json) as on_progress:
+        for each in _compared(traces, machines, base, of_first):
+            comparisons.append(each)
+            on_progress(f"{each.result.architecture} on {each.result.workload}", len(comparisons) / total)
+    save_json([each.result.to_dict() for each in comparisons], out)
     if csv is not None:
         write_whole(csv, csv_text(COMPARISON, comparisons).encode())
     figures = records(COMPARISON, comparisons)

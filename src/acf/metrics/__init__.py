@@ -1,7 +1,7 @@
 """Records of what was trained and measured."""
 
 from acf.metrics.ablation import MEASURES, AblationPoint, AblationRecord, AblationRow, Measure, Spread
-from acf.metrics.record import TrainingRecord
+from acf.metrics.record import MaskSnapshot, TrainingRecord
 from acf.metrics.store import TopologyStore
 
 __all__ = [
@@ -9,6 +9,7 @@ __all__ = [
     "AblationPoint",
     "AblationRecord",
     "AblationRow",
+    "MaskSnapshot",
     "Measure",
     "Spread",
     "TopologyStore",

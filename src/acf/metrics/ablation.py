@@ -96,6 +96,9 @@ class Spread:
     deviation: float
     seeds: int
 
+    def __float__(self) -> float:
+        return self.mean
+
 
 @dataclass(frozen=True)
 class AblationRow:

@@ -4,6 +4,7 @@ import copy
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from statistics import median
 from typing import Any
 
 import torch
@@ -25,7 +26,10 @@ REPLAYS = 20
 
 @dataclass(frozen=True)
 class LayerTiming:
-    """Best seconds of one layer's forward and both gradients, dense and sparse; or why it was not measured."""
+    """Best seconds of one layer's forward and both gradients, dense and sparse; or why it was not measured.
+
+    ``spread`` is how much slower the median run was than the best, as a share; the larger of dense and sparse.
+    """
 
     name: str
     layer: str
@@ -33,6 +37,7 @@ class LayerTiming:
     dense_seconds: float | None = None
     sparse_seconds: float | None = None
     reason: str = ""
+    spread: float | None = None
 
     @property
     def ratio(self) -> float | None:
@@ -127,13 +132,14 @@ def _time_layer(
     except SparsityError as error:
         return replace(unmeasured, reason=str(error))
     steps = [captured_step(layer_step(layer, x)) if cuda_graphs else layer_step(layer, x) for layer in (dense, sparse)]
-    best = [float("inf"), float("inf")]
+    runs: list[list[float]] = [[], []]
     for measured in range(rounds + 1):
-        for index, step in enumerate(steps):
-            seconds = seconds_of(step, x, REPLAYS if cuda_graphs else 1)
+        for seconds, step in zip(runs, steps, strict=True):
+            taken = seconds_of(step, x, REPLAYS if cuda_graphs else 1)
             if measured:  # the first round builds, tunes and warms up
-                best[index] = min(best[index], seconds)
-    return replace(unmeasured, dense_seconds=best[0], sparse_seconds=best[1])
+                seconds.append(taken)
+    spread = max(median(seconds) / min(seconds) - 1 for seconds in runs)
+    return replace(unmeasured, dense_seconds=min(runs[0]), sparse_seconds=min(runs[1]), spread=spread)
 
 
 def layer_step(layer: nn.Module, x: Tensor) -> Callable[[], object]:

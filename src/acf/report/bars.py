@@ -1,5 +1,6 @@
 """Horizontal bars: one panel for each workload, one row for each architecture, clock and node beside its name."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -8,11 +9,10 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from acf.report.compare import in_order, machine
-from acf.report.style import HEADING_HEIGHT_PX, PANEL_HEADING_FONT, apply_layout, plot_text
+from acf.report.style import HEADING_HEIGHT_PX, LEGEND_HEIGHT_PX, PANEL_HEADING_FONT, apply_layout, plot_text
 from acf.sim.result import Result
 
 AXIS_HEIGHT_PX = 64
-LEGEND_HEIGHT_PX = 48
 STACKED_ROW_HEIGHT_PX = 44
 
 
@@ -35,7 +35,12 @@ def totals(labels: list[str]) -> Series:
 
 
 def bars_by_workload(
-    results: Sequence[Result], series: Sequence[Series], axis_title: str, *, stacked: bool = False
+    results: Sequence[Result],
+    series: Sequence[Series],
+    axis_title: str,
+    *,
+    stacked: bool = False,
+    logarithmic: bool = False,
 ) -> go.Figure:
     """The chart of ``series``, stacked or side by side; all panels share one value axis."""
     workloads = in_order(result.workload for result in results)
@@ -54,7 +59,8 @@ def bars_by_workload(
             figure.add_trace(_bars(results, indices, one, in_legend=row == 1 and one.in_legend), row=row, col=1)
         figure.update_yaxes(**_architecture_axis([results[index] for index in indices]), row=row, col=1)
     figure.update_annotations(x=0, xanchor="left", font=PANEL_HEADING_FONT)
-    figure.update_xaxes(rangemode="tozero").update_xaxes(title={"text": axis_title}, row=len(workloads))
+    figure.update_xaxes(**_value_axis(series, logarithmic))
+    figure.update_xaxes(title={"text": axis_title + (", logarithmic" if logarithmic else "")}, row=len(workloads))
     return _sized(figure, panels_px, series, stacked)
 
 
@@ -79,10 +85,19 @@ def _bars(results: Sequence[Result], indices: Sequence[int], series: Series, in_
     )
 
 
+def _value_axis(series: Sequence[Series], logarithmic: bool) -> dict[str, Any]:
+    """From 0; or, logarithmic, from below the shortest bar to past the longest, where its label stands."""
+    values = [value for one in series for value in one.values if value > 0]
+    if not logarithmic or not values:
+        return {"rangemode": "tozero", "nticks": 6}
+    low, high = math.log10(min(values)), math.log10(max(values))
+    return {"type": "log", "range": [low - 0.15 * (high - low), high + 0.25 * (high - low)], "dtick": 1}
+
+
 def _architecture_axis(results: Sequence[Result]) -> dict[str, Any]:
     """First architecture on top; a name that looks like a number or a date stays a name."""
     names = [plot_text(result.architecture, limit=24) for result in results]
-    machines = [f"<span style='font-size:11px'>{machine(result)}</span>" for result in results]
+    machines = [f"<span style='font-size:0.85em'>{machine(result)}</span>" for result in results]
     return {
         "type": "category",
         "autorange": "reversed",

@@ -9,7 +9,7 @@ from statistics import fmean
 
 from acf.columns import BYTES, COUNT, CSV, PAGE, RATIO, SHARE, TERMINAL, Column, Format, si_format, typeset
 from acf.metrics import TrainingRecord
-from acf.report.compare import machine, percent, phase_name, speedups
+from acf.report.compare import comparisons, machine, percent, phase_name
 from acf.sim.comparison import Comparison
 from acf.sim.result import OpResult, Result
 
@@ -23,10 +23,10 @@ _SECONDS, _JOULES, _SI = si_format("s"), si_format("J"), si_format("")
 
 @dataclass(frozen=True)
 class SummaryRow:
-    """A result, its ``speedup`` over a baseline (None: there is none), and the training runs of its workload."""
+    """A result, beside its baseline where it has one, and the training runs of its workload."""
 
     result: Result
-    speedup: float | None
+    compared: Comparison | None
     training: tuple[TrainingRecord, ...] = ()
 
     def mean(self, figure: Callable[[TrainingRecord], float]) -> "Mean | None":
@@ -40,6 +40,9 @@ class Mean:
 
     value: float
     runs: int
+
+    def __float__(self) -> float:
+        return self.value
 
 
 def _mean_text(mean: Mean) -> str:
@@ -92,7 +95,29 @@ SUMMARY: tuple[Column[SummaryRow], ...] = (
         "time of the whole step, vector work overlapped with products",
         places=(PAGE,),
     ),
-    Column("speedup", "speedup", lambda row: row.speedup, RATIO, "ratio of times of whole steps, over the baseline"),
+    Column(
+        "speedup",
+        "speedup",
+        lambda row: row.compared and row.compared.speedup,
+        RATIO,
+        "ratio of times of whole steps, over the baseline",
+    ),
+    Column(
+        "equal_peak_speedup",
+        "at equal peak",
+        lambda row: row.compared and row.compared.equal_peak_speedup,
+        RATIO,
+        "speedup divided by how much more peak the machine has than the baseline's",
+        places=(PAGE,),
+    ),
+    Column(
+        "total_area_mm2",
+        "area",
+        lambda row: row.result.total_area_mm2,
+        Format("{:.3g} mm²".format),
+        "area of the chip",
+        places=(PAGE,),
+    ),
     Column(
         "utilization",
         "utilisation",
@@ -193,6 +218,15 @@ def _most_lost(lost: dict[str, float]) -> str:
 OPERATION: tuple[Column[OperationRow], ...] = (
     Column("name", "operation", lambda row: row.op.name, names_row=True),
     Column("phase", "phase", lambda row: row.op.phase, Format(phase_name, is_number=False), css="fixed"),
+    Column(
+        "shape",
+        "kind and shape",
+        lambda row: row.op.shape or None,
+        Format(str, is_number=False),
+        "kind of the layer, and the shapes of both operands",
+        places=(PAGE,),
+        css="quiet",
+    ),
     Column("cycles", "cycles", lambda row: row.op.cycles, COUNT),
     Column("seconds", "time", lambda row: row.op.cycles / row.clock_hz, _SECONDS, places=(PAGE,)),
     Column("dense_macs", "dense MACs", lambda row: row.op.dense_macs, _SI, places=(PAGE,)),
@@ -263,10 +297,10 @@ def summary_columns(training: Sequence[TrainingRecord]) -> tuple[Column[SummaryR
 
 
 def summary_rows(results: Sequence[Result], training: Sequence[TrainingRecord]) -> list[SummaryRow]:
-    """One row for each result; speedups as `acf.report.compare.speedups` gives them."""
+    """One row for each result; baselines as `acf.report.compare.comparisons` chooses them."""
     return [
-        SummaryRow(result, speedup, tuple(record for record in training if record.label == result.workload))
-        for result, speedup in zip(results, speedups(results), strict=True)
+        SummaryRow(result, compared, tuple(record for record in training if record.label == result.workload))
+        for result, compared in zip(results, comparisons(results), strict=True)
     ]
 
 

@@ -1,4 +1,4 @@
-"""Results side by side: names that tell machines apart, and speedups over the first workload."""
+"""Results side by side: names that tell machines apart, and each beside its baseline."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -6,6 +6,7 @@ from itertools import chain, count
 
 from acf.columns import RATIO, SHARE, si_format
 from acf.metrics import TrainingRecord
+from acf.sim.comparison import Comparison
 from acf.sim.result import Result
 
 
@@ -88,23 +89,26 @@ def distinct_records(training: Sequence[TrainingRecord]) -> list[TrainingRecord]
     return renamed
 
 
-def speedups(results: Sequence[Result]) -> list[float | None]:
-    """Per result, its speedup over the first result's workload on the same architecture.
+def comparisons(results: Sequence[Result]) -> list[Comparison | None]:
+    """Per result, the comparison with its baseline: the first result of the same network.
 
-    None where that architecture did not play that workload, or where a step took no cycles.
+    Two results are of the same network where their operations have the same names and phases. None for a baseline
+    itself, and where a step took no cycles.
     """
-    baselines = {
-        result.architecture: result for result in results if result.workload == results[0].workload and result.cycles
-    }
-    return [
-        result.speedup_over(baselines[result.architecture])
-        if result.architecture in baselines and result.cycles
-        else None
-        for result in results
-    ]
+    baselines: dict[frozenset[tuple[str, str]], Result] = {}
+    compared: list[Comparison | None] = []
+    for result in results:
+        baseline = baselines.setdefault(frozenset((op.name, op.phase) for op in result.ops), result)
+        known = baseline is not result and result.cycles and baseline.cycles
+        compared.append(Comparison(result, baseline) if known else None)
+    return compared
 
 
-def has_speedups(results: Sequence[Result]) -> bool:
-    """Whether any result has a speedup over another workload than its own."""
-    pairs = zip(results, speedups(results), strict=True)
-    return any(ratio is not None and result.workload != results[0].workload for result, ratio in pairs)
+def spans_decades(values: Iterable[float]) -> bool:
+    """Whether a linear axis would hide the small ones: the largest is 30 times the smallest or more.
+
+    >>> spans_decades([1e-6, 2e-5]), spans_decades([1e-6, 1e-3])
+    (False, True)
+    """
+    positive = [value for value in values if value > 0]
+    return bool(positive) and max(positive) >= 30 * min(positive)

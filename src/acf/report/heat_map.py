@@ -1,53 +1,114 @@
-"""Heat maps of utilisation: layers by phases, one panel for each workload of one architecture."""
+"""Heat maps of layers by phases, one panel for each workload of one architecture: utilisation, and time."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any
 
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from acf.report.compare import in_order, machine, percent, phase_name
-from acf.report.style import HEADING_HEIGHT_PX, PANEL_HEADING_FONT, apply_layout, hover_text, plot_text
+from acf.report.compare import in_order, machine, percent, phase_name, written_si
+from acf.report.style import HEADING_HEIGHT_PX, PANEL_HEADING_FONT, apply_layout, hover_template, plot_text
 from acf.sim.result import Result
 
-LAYER_LETTERS = 36
+LAYER_LETTERS = 28
 ROW_HEIGHT_PX = 26
-# Cividis reaches the luminance at which black and white text are equally readable at 46 % of its range.
-BLACK_TEXT_PERCENT = 46
+PANEL_WIDTH_PX = 200
+
+Cell = tuple[str, str]
+"""Layer and phase."""
+
+
+@dataclass(frozen=True)
+class Panel:
+    """What one result has by layer and phase: U, share of the time of all products, and kind and shape."""
+
+    result: Result
+    phases: list[str]
+    utilization: dict[Cell, float]
+    time_share: dict[Cell, float]
+    shapes: dict[Cell, str]
+
+    @classmethod
+    def of(cls, result: Result) -> "Panel":
+        """The panel of ``result``; a layer that ran several times counts once, over all its cycles."""
+        effectual_macs: Counter[Cell] = Counter()
+        cycles: Counter[Cell] = Counter()
+        for op in result.ops:
+            effectual_macs[op.name, op.phase] += op.effectual_macs
+            cycles[op.name, op.phase] += op.cycles
+        ran = {cell: count for cell, count in cycles.items() if count}
+        return cls(
+            result,
+            in_order(op.phase for op in result.ops),
+            {cell: effectual_macs[cell] / (count * result.macs_per_cycle) for cell, count in ran.items()},
+            {cell: count / result.cycles for cell, count in ran.items()},
+            {(op.name, op.phase): op.shape for op in result.ops},
+        )
+
+    def time(self, cell: Cell) -> str:
+        """Time of a cell with its unit."""
+        return written_si(self.time_share.get(cell, 0.0) * self.result.seconds, "s")
+
+
+@dataclass(frozen=True)
+class CellMeasure:
+    """What the cells show: ``shares`` in [0, 1] colour them, up to ``highest``; ``text`` stands in them."""
+
+    shares: Callable[[Panel], dict[Cell, float]]
+    text: Callable[[Panel, Cell], str]
+    highest: float
 
 
 def utilization_figure(results: Sequence[Result]) -> go.Figure:
     """U in percent for every layer and phase; ``results`` are the workloads of one architecture."""
-    layers = _layers(results)
-    figure = make_subplots(
-        cols=len(results),
-        shared_yaxes=True,
-        horizontal_spacing=0.03 / len(results),
-        subplot_titles=[plot_text(result.workload, limit=22) for result in results],
+    panels = [Panel.of(result) for result in results]
+    return _figure(
+        panels,
+        CellMeasure(
+            lambda panel: panel.utilization, lambda panel, cell: f"{100 * panel.utilization[cell]:.0f}", highest=1.0
+        ),
     )
-    for column, result in enumerate(results, start=1):
-        cells = _cells(result, layers)
-        figure.add_trace(cells, row=1, col=column).add_trace(_cell_texts(cells), row=1, col=column)
+
+
+def layer_time_figure(results: Sequence[Result]) -> go.Figure:
+    """Time of every layer and phase, coloured by its share of all products of the step."""
+    panels = [Panel.of(result) for result in results]
+    highest = max((share for panel in panels for share in panel.time_share.values()), default=1.0)
+    return _figure(panels, CellMeasure(lambda panel: panel.time_share, Panel.time, highest))
+
+
+def _figure(panels: Sequence[Panel], measure: CellMeasure) -> go.Figure:
+    layers = _layers([panel.result for panel in panels])
+    figure = make_subplots(
+        cols=len(panels),
+        shared_yaxes=True,
+        horizontal_spacing=0.03 / len(panels),
+        subplot_titles=[plot_text(panel.result.workload, limit=20) for panel in panels],
+    )
+    for column, panel in enumerate(panels, start=1):
+        figure.add_trace(_cells(panel, layers, measure), row=1, col=column)
     figure.update_annotations(font=PANEL_HEADING_FONT, yshift=HEADING_HEIGHT_PX)
     figure.update_xaxes(type="category", showgrid=False, tickangle=0, side="top")
     figure.update_yaxes(type="category", showgrid=False, range=[len(layers) - 0.5, -0.5])
     figure.update_yaxes(tickvals=[plot_text(name) for name in layers], row=1, col=1)
     figure.update_yaxes(ticktext=layer_labels(layers), row=1, col=1)
     cells_px = max(ROW_HEIGHT_PX * len(layers), 120)
+    colours = {"colorscale": "Cividis", "cmin": 0, "cmax": 100 * measure.highest}
     return apply_layout(
         figure,
         height_px=2 * HEADING_HEIGHT_PX + cells_px + 16,
         margin={"l": 8, "r": 8, "t": 2 * HEADING_HEIGHT_PX, "b": 16},
-        coloraxis={"colorscale": "Cividis", "cmin": 0, "cmax": 100, "colorbar": _colour_bar(min(cells_px, 240))},
+        coloraxis=colours | {"colorbar": _colour_bar(min(cells_px, 240))},
     )
 
 
 def heat_map_width_px(results: Sequence[Result]) -> int:
-    """Width below which the labels of `utilization_figure` would touch."""
+    """Width below which the labels of a heat map would touch."""
     longest = max((len(label) for label in layer_labels(_layers(results))), default=0)
-    return 80 + 8 * longest + 180 * len(results)
+    return 110 + 8 * longest + PANEL_WIDTH_PX * len(results)
 
 
 def layer_labels(layers: Sequence[str]) -> list[str]:
@@ -70,26 +131,20 @@ def _layers(results: Sequence[Result]) -> list[str]:
     return in_order(op.name for result in results for op in result.ops)
 
 
-def _utilizations(result: Result) -> dict[tuple[str, str], float]:
-    """U by (layer, phase); a layer that ran several times counts once, over all its slots."""
-    effectual_macs: Counter[tuple[str, str]] = Counter()
-    slots: Counter[tuple[str, str]] = Counter()
-    for op in result.ops:
-        effectual_macs[op.name, op.phase] += op.effectual_macs
-        slots[op.name, op.phase] += op.cycles * result.macs_per_cycle
-    return {key: effectual_macs[key] / count for key, count in slots.items() if count}
-
-
-def _cells(result: Result, layers: Sequence[str]) -> go.Heatmap:
-    """Coloured cells; a layer without the phase stays empty."""
-    shares = _utilizations(result)
-    phases = in_order(op.phase for op in result.ops)
+def _cells(panel: Panel, layers: Sequence[str], measure: CellMeasure) -> go.Heatmap:
+    """Coloured cells with a text in each; a layer without the phase stays empty."""
+    shares = measure.shares(panel)
+    grid = [[(layer, phase) for phase in panel.phases] for layer in layers]
+    played = f"{panel.result.architecture} on {panel.result.workload}, {machine(panel.result)}"
     return go.Heatmap(
-        x=[plot_text(phase_name(phase)).replace(" ", "<br>") for phase in phases],
+        x=[plot_text(phase_name(phase)).replace(" ", "<br>") for phase in panel.phases],
         y=[plot_text(layer) for layer in layers],
-        z=[[100 * shares[layer, phase] if (layer, phase) in shares else None for phase in phases] for layer in layers],
-        hovertext=[[_hover(result, layer, phase, shares) for phase in phases] for layer in layers],
-        hoverinfo="text",
+        z=[[round(100 * shares[cell], 1) if cell in shares else None for cell in row] for row in grid],
+        text=[[measure.text(panel, cell) if cell in shares else "" for cell in row] for row in grid],
+        texttemplate="%{text}",
+        textfont={"size": 12},
+        hovertext=[[_hover(panel, cell) if cell in shares else "" for cell in row] for row in grid],
+        hovertemplate=hover_template("%{y}", "%{hovertext}", played),
         hoverongaps=False,
         xgap=2,
         ygap=2,
@@ -97,36 +152,16 @@ def _cells(result: Result, layers: Sequence[str]) -> go.Heatmap:
     )
 
 
-def _hover(result: Result, layer: str, phase: str, shares: dict[tuple[str, str], float]) -> str:
-    title = f"{layer}, {phase_name(phase)}"
-    played = f"{result.architecture} on {result.workload}"
-    return hover_text(title, f"U {percent(shares.get((layer, phase), 0.0))}", played, machine(result))
-
-
-def _cell_texts(cells: go.Heatmap) -> go.Scatter:
-    """The numbers in the cells, in black or white, whichever stands out on the cell's colour."""
-    filled = [
-        (x, y, value)
-        for y, row in zip(cells.y, cells.z, strict=True)
-        for x, value in zip(cells.x, row, strict=True)
-        if value is not None
-    ]
-    return go.Scatter(
-        x=[x for x, _, _ in filled],
-        y=[y for _, y, _ in filled],
-        text=[f"{value:.0f}" for _, _, value in filled],
-        textfont={"color": ["#ffffff" if value < BLACK_TEXT_PERCENT else "#000000" for _, _, value in filled]},
-        mode="text",
-        hoverinfo="skip",
-        showlegend=False,
-    )
+def _hover(panel: Panel, cell: Cell) -> str:
+    """Phase, U and time of the cell, and its kind and shape."""
+    figures = f"{phase_name(cell[1])}: U {percent(panel.utilization[cell])}, {panel.time(cell)}"
+    return "<br>".join(plot_text(line, limit=64) for line in (figures, panel.shapes[cell]) if line)
 
 
 def _colour_bar(length_px: int) -> dict[str, Any]:
-    ticks = [0, 25, 50, 75, 100]
     return {
-        "tickvals": ticks,
-        "ticktext": [f"{tick} %" for tick in ticks],
+        "ticksuffix": " %",
+        "nticks": 6,
         "thickness": 12,
         "outlinewidth": 0,
         "lenmode": "pixels",

@@ -1,4 +1,4 @@
-"""The figures of a report; each function makes one plotly figure from results or training records.
+"""The bar charts of a report: time, speedup, MAC slots, energy and cycles by phase.
 
 Results are expected with one name per machine, as `acf.report.compare.distinct_results` gives them.
 """
@@ -9,61 +9,71 @@ from collections.abc import Sequence
 import plotly.graph_objects as go
 
 from acf.report.bars import Series, bars_by_workload, totals
-from acf.report.compare import in_order, machine, percent, phase_name, speedups, times, written_si
-from acf.report.curves import accuracy_figure, loss_figure, moved_blocks_figure
-from acf.report.heat_map import heat_map_width_px, utilization_figure
+from acf.report.compare import (
+    comparisons,
+    in_order,
+    machine,
+    percent,
+    phase_name,
+    spans_decades,
+    times,
+    written_si,
+)
 from acf.report.style import (
     EFFECTUAL_COLOUR,
-    LOST_COLOURS,
+    ENERGY,
     REFERENCE_COLOUR,
     SPEEDUP_COLOUR,
+    STALLS,
     axis_unit,
     bar_marker,
     hover_text,
+    named_marker,
 )
 from acf.sim.result import Result
 
-__all__ = [
-    "accuracy_figure",
-    "energy_figure",
-    "heat_map_width_px",
-    "loss_figure",
-    "moved_blocks_figure",
-    "phases_figure",
-    "slots_figure",
-    "speedup_figure",
-    "time_figure",
-    "utilization_figure",
-]
+VISIBLE_SHARE = 0.005
+"""Parts below this share of every bar are drawn together, so that every entry of a legend can be seen."""
+
+LABEL_SHARE = 0.12
+"""Share of a bar from which its percentage fits inside."""
 
 
 def time_figure(results: Sequence[Result]) -> go.Figure:
-    """Seconds of one training step, bars grouped by workload."""
-    unit = axis_unit((result.seconds for result in results), "s")
-    labels = [written_si(result.seconds, "s") for result in results]
+    """Seconds of one whole training step; a logarithmic axis where they span decades."""
+    seconds = [result.step_seconds for result in results]
+    unit = axis_unit(seconds, "s")
+    labels = [written_si(value, "s") for value in seconds]
     series = Series(
         name="time",
         marker=bar_marker(0),
-        values=[result.seconds / unit.factor for result in results],
+        values=[value / unit.factor for value in seconds],
         hovers=[_hover(result, label) for result, label in zip(results, labels, strict=True)],
         labels=labels,
     )
-    return bars_by_workload(results, [series], f"time per step ({unit.name})")
+    return bars_by_workload(results, [series], f"time per step ({unit.name})", logarithmic=spans_decades(seconds))
 
 
 def speedup_figure(results: Sequence[Result]) -> go.Figure:
-    """Speedup over the first workload on the same architecture; a dashed line marks equal speed."""
-    ratios = zip(results, speedups(results), strict=True)
-    known = [(result, ratio) for result, ratio in ratios if ratio is not None]
-    over = f"over {results[0].workload} on the same machine"
+    """Speedup of whole steps over the baseline, which is left out; a dashed line marks equal speed."""
+    known = [compared for compared in comparisons(results) if compared is not None]
+    ratios = [compared.speedup for compared in known]
     series = Series(
         name="speedup",
         marker={"color": SPEEDUP_COLOUR},
-        values=[ratio for _, ratio in known],
-        hovers=[_hover(result, times(ratio), over) for result, ratio in known],
-        labels=[times(ratio) for _, ratio in known],
+        values=ratios,
+        hovers=[
+            _hover(one.result, f"{times(one.speedup)} over {one.baseline.architecture} on {one.baseline.workload}")
+            for one in known
+        ],
+        labels=[times(ratio) for ratio in ratios],
     )
-    figure = bars_by_workload([result for result, _ in known], [series], "times as fast")
+    figure = bars_by_workload(
+        [compared.result for compared in known],
+        [series],
+        "times as fast",
+        logarithmic=spans_decades(ratios),
+    )
     return figure.add_vline(x=1, line={"dash": "dash", "width": 1.5, "color": REFERENCE_COLOUR})
 
 
@@ -74,40 +84,57 @@ def slots_figure(results: Sequence[Result]) -> go.Figure:
         marker={"color": EFFECTUAL_COLOUR},
         values=[100 * result.utilization for result in results],
         hovers=[_hover(result, f"effectual: {percent(result.utilization)} of MAC slots") for result in results],
-        labels=[percent(result.utilization) for result in results],
+        labels=[percent(result.utilization) if result.utilization > LABEL_SHARE else "" for result in results],
         label_position="inside",
     )
-    reasons = in_order(reason for result in results for reason in result.stalls)
-    lost = [_lost_series(results, reason, index) for index, reason in enumerate(reasons)]
+    shares = [
+        {reason: cycles / result.cycles for reason, cycles in result.stalls.items()} if result.cycles else {}
+        for result in results
+    ]
+    parts = _visible_parts(shares)
+    lost = [
+        Series(
+            name=f"lost: {reason}",
+            marker=named_marker(reason, STALLS),
+            values=[100 * share for share in values],
+            hovers=[
+                _hover(result, f"lost: {reason}: {percent(share)} of MAC slots")
+                for result, share in zip(results, values, strict=True)
+            ],
+            labels=[],
+        )
+        for reason, values in parts.items()
+    ]
     figure = bars_by_workload(results, [effectual, *lost], "share of MAC slots (%)", stacked=True)
     return figure.update_xaxes(range=[0, 100])
 
 
 def energy_figure(results: Sequence[Result]) -> go.Figure:
     """Joules of one training step by component, stacked; the total stands behind each bar."""
-    breakdowns = [result.energy_breakdown_j for result in results]
-    unit = axis_unit((result.energy_j for result in results), "J")
-    series = [
-        Series(
-            name=component,
-            marker=bar_marker(index),
-            values=[breakdown.get(component, 0.0) / unit.factor for breakdown in breakdowns],
-            hovers=[
-                _hover(result, f"{component}: {written_si(breakdown.get(component, 0.0), 'J')}")
-                for result, breakdown in zip(results, breakdowns, strict=True)
-            ],
-            labels=[],
-        )
-        for index, component in enumerate(in_order(name for breakdown in breakdowns for name in breakdown))
+    totals_j = [result.energy_j for result in results]
+    unit = axis_unit(totals_j, "J")
+    shares = [
+        {name: joules / total for name, joules in result.energy_breakdown_j.items()} if total else {}
+        for result, total in zip(results, totals_j, strict=True)
     ]
-    series.append(totals([written_si(result.energy_j, "J") for result in results]))
+    series = []
+    for component, values in _visible_parts(shares).items():
+        joules = [share * total for share, total in zip(values, totals_j, strict=True)]
+        hovers = [
+            _hover(result, f"{component}: {written_si(value, 'J')}")
+            for result, value in zip(results, joules, strict=True)
+        ]
+        marker = named_marker(component, ENERGY)
+        series.append(Series(component, marker, [value / unit.factor for value in joules], hovers, []))
+    series.append(totals([written_si(total, "J") for total in totals_j]))
     return bars_by_workload(results, series, f"energy per step ({unit.name})", stacked=True)
 
 
 def phases_figure(results: Sequence[Result]) -> go.Figure:
-    """Cycles of each phase of the step, side by side."""
+    """Cycles of each phase of the step, side by side; a logarithmic axis where they span decades."""
     cycles = [_cycles_by_phase(result) for result in results]
-    unit = axis_unit((value for phases in cycles for value in phases.values()), "")
+    all_cycles = [value for phases in cycles for value in phases.values()]
+    unit = axis_unit(all_cycles, "")
     series = [
         Series(
             name=phase_name(phase),
@@ -121,25 +148,21 @@ def phases_figure(results: Sequence[Result]) -> go.Figure:
         )
         for index, phase in enumerate(in_order(name for phases in cycles for name in phases))
     ]
-    return bars_by_workload(results, series, f"cycles ({unit.name})" if unit.name else "cycles")
+    title = f"cycles ({unit.name})" if unit.name else "cycles"
+    return bars_by_workload(results, series, title, logarithmic=spans_decades(all_cycles))
+
+
+def _visible_parts(shares: Sequence[dict[str, float]]) -> dict[str, list[float]]:
+    """The share of every name in every result; names too small to see in any of them are added up as "other"."""
+    names = in_order(name for each in shares for name in each)
+    small = [name for name in names if all(each.get(name, 0.0) < VISIBLE_SHARE for each in shares)]
+    parts = {name: [each.get(name, 0.0) for each in shares] for name in names if name not in small}
+    rest = [sum(each.get(name, 0.0) for name in small) for each in shares]
+    return parts | {"other": rest} if any(rest) else parts
 
 
 def _hover(result: Result, *lines: str) -> str:
     return hover_text(f"{result.architecture} on {result.workload}", *lines, machine(result))
-
-
-def _lost_series(results: Sequence[Result], reason: str, index: int) -> Series:
-    shares = [result.stalls.get(reason, 0.0) / result.cycles if result.cycles else 0.0 for result in results]
-    return Series(
-        name=f"lost: {reason}",
-        marker=bar_marker(index, LOST_COLOURS),
-        values=[100 * share for share in shares],
-        hovers=[
-            _hover(result, f"lost: {reason}: {percent(share)} of MAC slots")
-            for result, share in zip(results, shares, strict=True)
-        ],
-        labels=[],
-    )
 
 
 def _cycles_by_phase(result: Result) -> Counter[str]:

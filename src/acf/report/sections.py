@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from acf.columns import PAGE, PageTable, page_table, shown_in
 from acf.metrics import TrainingRecord
 from acf.report.columns import OPERATION, operation_rows
-from acf.report.compare import has_speedups, in_order, machine, percent, speedups, times, written_si
+from acf.report.compare import comparisons, in_order, machine, percent, times, written_si
 from acf.sim.result import Result
 
 
@@ -44,10 +44,18 @@ class NoteGroup:
 def headlines(results: Sequence[Result], training: Sequence[TrainingRecord]) -> list[Headline]:
     """The best of each measure, with the machine or run it belongs to."""
     tiles = []
-    ratios = [(ratio, r) for ratio, r in zip(speedups(results), results, strict=True) if ratio is not None]
-    if has_speedups(results):
-        best_ratio, fastest = max(ratios, key=lambda pair: pair[0])
-        tiles.append(Headline("Largest speedup", times(best_ratio), *_where(fastest)))
+    known = [compared for compared in comparisons(results) if compared is not None]
+    if known:
+        best_ratio = max(known, key=lambda compared: compared.speedup)
+        tiles.append(
+            Headline(
+                "Largest speedup of a step",
+                times(best_ratio.speedup),
+                _where(best_ratio.result)[0],
+                f"over {best_ratio.baseline.architecture} on {best_ratio.baseline.workload}; "
+                f"{times(best_ratio.equal_peak_speedup)} at equal peak",
+            )
+        )
     if results:
         busiest = max(results, key=lambda result: result.utilization)
         thriftiest = min(results, key=lambda result: result.energy_j)

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from html import escape
 from typing import Any
+from zlib import crc32
 
 import plotly.graph_objects as go
 
@@ -12,16 +13,53 @@ from acf.units import PREFIXES
 # Okabe and Ito's colour-blind-safe palette, its blue lighter, its yellow darker and grey in place of black, so that
 # every colour shows on light and on dark pages.
 PALETTE = ("#1a80c4", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#8c8c8c", "#c9bb1c")
-EFFECTUAL_COLOUR = PALETTE[2]
-LOST_COLOURS = tuple(colour for colour in PALETTE if colour != EFFECTUAL_COLOUR)
-SPEEDUP_COLOUR = PALETTE[5]
-REFERENCE_COLOUR = PALETTE[6]
+BLUE, ORANGE, GREEN, PINK, SKY, VERMILION, GREY, YELLOW = PALETTE
+EFFECTUAL_COLOUR = GREEN
+SPEEDUP_COLOUR = VERMILION
+REFERENCE_COLOUR = GREY
 PATTERNS = ("", "/", ".", "x")
+
+STALLS: dict[str, tuple[str, str]] = {
+    "memory": (VERMILION, ""),
+    "ineffectual": (GREY, ""),
+    "edge": (SKY, ""),
+    "imbalance": (ORANGE, ""),
+    "mesh": (BLUE, ""),
+    "scan": (PINK, ""),
+    "fill": (YELLOW, ""),
+    "drain": (YELLOW, "/"),
+    "latency": (BLUE, "/"),
+    "engines": (PINK, "/"),
+    "padding": (SKY, "/"),
+    "no_pair": (ORANGE, "/"),
+    "below_peak": (GREY, "/"),
+    "launch": (VERMILION, "/"),
+    "other": (GREY, "x"),
+}
+"""Colour and hatching of every reason for which MAC slots are lost, the same in every report."""
+
+ENERGY: dict[str, tuple[str, str]] = {
+    "mac": (GREEN, ""),
+    "sram": (BLUE, ""),
+    "dram": (VERMILION, ""),
+    "leakage": (GREY, ""),
+    "vector": (YELLOW, ""),
+    "mesh": (PINK, ""),
+    "control": (ORANGE, ""),
+    "clock": (SKY, ""),
+    "index": (SKY, "/"),
+    "sequencers": (ORANGE, "/"),
+    "static": (GREY, "/"),
+    "other": (GREY, "x"),
+}
+"""The same for the components of energy."""
 
 # Grey of about 4.5 : 1 contrast on white and on black; the page replaces it by the reader's own ink.
 INK_ANYWHERE = "#777777"
 RULE_ANYWHERE = "rgba(128, 128, 128, 0.3)"
 HEADING_HEIGHT_PX = 40
+LEGEND_HEIGHT_PX = 48
+"""Height that figures keep free for their legend; the page adds what a longer one needs."""
 PANEL_HEADING_FONT = {"size": 14, "weight": 600}
 TRANSPARENT = "rgba(0, 0, 0, 0)"
 
@@ -47,10 +85,34 @@ def hover_text(title: str, *lines: str) -> str:
     return "<br>".join([f"<b>{plot_text(title, limit=64)}</b>", *(plot_text(line, limit=64) for line in lines)])
 
 
-def bar_marker(index: int, colours: tuple[str, ...] = PALETTE) -> dict[str, Any]:
+def hover_template(title: str, lines: str, where: str) -> str:
+    """The same box for all points of a series: plotly fills in what ``title`` and ``lines`` name; ``where`` is text.
+
+    >>> hover_template("%{y}", "step %{x}", "run %{z}")
+    '<b>%{y}</b><br>step %{x}<br>run % {z}<extra></extra>'
+    """
+    return f"<b>{title}</b><br>{lines}<br>{plain_text(where)}<extra></extra>"
+
+
+def plain_text(text: str) -> str:
+    """User text inside a template: safe, and never read as a part that plotly fills in."""
+    return plot_text(text, limit=64).replace("%{", "% {")
+
+
+def bar_marker(index: int) -> dict[str, Any]:
     """Colour of the ``index``-th series; past the palette a hatching tells series apart."""
-    pattern = PATTERNS[index // len(colours) % len(PATTERNS)]
-    return {"color": colours[index % len(colours)], "pattern": {"shape": pattern, "fillmode": "overlay"}}
+    return _marker(PALETTE[index % len(PALETTE)], PATTERNS[index // len(PALETTE) % len(PATTERNS)])
+
+
+def named_marker(name: str, known: dict[str, tuple[str, str]]) -> dict[str, Any]:
+    """Colour and hatching of a name; those of a name that is not in ``known`` follow from its letters alone."""
+    checksum = crc32(name.encode())
+    drawn_for_unknown = (PALETTE[checksum % len(PALETTE)], PATTERNS[2 + checksum // len(PALETTE) % 2])
+    return _marker(*known.get(name, drawn_for_unknown))
+
+
+def _marker(colour: str, pattern: str) -> dict[str, Any]:
+    return {"color": colour, "pattern": {"shape": pattern, "fillmode": "overlay"}}
 
 
 @dataclass(frozen=True)
@@ -104,6 +166,7 @@ def apply_layout(figure: go.Figure, height_px: int, **layout: Any) -> go.Figure:
     return figure.update_layout(
         template=_template(),
         height=height_px,
+        meta={"legend_px": LEGEND_HEIGHT_PX},
         margin={"l": 8, "r": 16, "t": 8, "b": 8},
         legend={
             "orientation": "h",

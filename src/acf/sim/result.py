@@ -19,6 +19,7 @@ class OpResult:
     ``other_cycles`` are the step's share of a topology update in the machine's controller, not part of ``cycles``.
     Of ``dram_bytes``, ``left_bytes`` and ``right_bytes`` are reads of the operands and ``written_bytes`` write-backs of
     older tensors; the rest is streamed besides tensors that are kept on chip.
+    ``shape`` is what kind of product it is and its size, in words.
     """
 
     name: str
@@ -33,6 +34,7 @@ class OpResult:
     left_bytes: int = 0
     right_bytes: int = 0
     written_bytes: int = 0
+    shape: str = ""
 
     @property
     def utilization(self) -> float:
@@ -74,7 +76,7 @@ class Result:
     ``cycles``, ``seconds``, ``utilization`` and ``stalls`` are of the matrix products. ``step_cycles``,
     ``step_seconds``, ``step_utilization``, ``energy_j``, ``dram_bytes`` and `speedup_over` are of the whole step,
     vector work included; where the trace has none, the products are the whole step. ``area_mm2`` is the chip's area by
-    component, empty where none is known.
+    component, empty where none is known; ``dram_bytes_per_s`` is the rate that DRAM sustains, None where unknown.
     """
 
     architecture: str
@@ -87,6 +89,7 @@ class Result:
     area_mm2: dict[str, float] = field(default_factory=dict)
     vector_ops: tuple[VectorResult, ...] = ()
     step: StepTime | None = None
+    dram_bytes_per_s: float | None = None
 
     @property
     def cycles(self) -> int:
@@ -216,11 +219,12 @@ class Result:
                 area_mm2={str(name): float(area) for name, area in values.get("area_mm2", {}).items()},
                 vector_ops=tuple(VectorResult(**op) for op in values.get("vector_ops", ())),
                 step=StepTime(**step) if step else None,
+                dram_bytes_per_s=values.get("dram_bytes_per_s"),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise ArchitectureError(
                 f"this is not a saved result ({type(error).__name__}: {error}); "
-                "pass a file that `acf simulate --save` wrote"
+                "pass a file that `acf simulate --out` wrote"
             ) from error
 
 

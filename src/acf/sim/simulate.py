@@ -2,11 +2,12 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import reduce
 from operator import add
 from pathlib import Path
 
-from acf.errors import ArchitectureError
+from acf.errors import ArchitectureError, TraceError
 from acf.lowering import Gemm, matrix_products
 from acf.lowering.products import MatrixProducts
 from acf.sim.accelerator import AcceleratorSpec, ComputeCount
@@ -16,14 +17,32 @@ from acf.sim.result import OpResult, Result
 from acf.sim.whole_step import WholeStep
 from acf.trace import Trace, TracedOp
 
+FORWARD_ONLY = (
+    "the trace has forward products only, so this is inference; for a training step, capture the backward pass too"
+)
 
-def simulate(trace: Trace, architecture: str | Path | AcceleratorSpec) -> Result:
-    """Play ``trace`` on ``architecture``: a name such as those of `acf.architectures()`, a TOML file, or a Spec.
+
+def simulate(trace: Trace | str | Path, architecture: str | Path | AcceleratorSpec) -> Result:
+    """Play ``trace``, or the trace file of that path, on ``architecture``.
+
+    ``architecture`` is a name such as those of `acf.architectures()`, a TOML file, or a Spec.
 
     Matrix products run one after another. Within one, DRAM traffic overlaps with compute and the slower of the two
     decides; the cycles in which compute waits are the stall "memory". Vector work of the trace overlaps with products
     as `acf.sim.vector.schedule` says.
     """
+    if isinstance(trace, str | Path):
+        trace = Trace.load(trace)
+    if not isinstance(trace, Trace):
+        raise TraceError(
+            f"simulate takes one Trace or the path of a trace file, not a {type(trace).__name__}; "
+            "for several traces: [acf.simulate(trace, architecture) for trace in traces]"
+        )
+    if not trace.ops:
+        raise TraceError(
+            f"trace {trace.label!r} has no operations, so there is nothing to simulate; call the model and "
+            "backward() inside `with acf.capture(model)`"
+        )
     return simulate_parts([trace], architecture)
 
 
@@ -46,7 +65,7 @@ def simulate_parts(
             step.add_vector_ops(trace.vector_ops_after(place))
             traffic = _touch_operands(trace, op, spec, memory) if spec.keeps_tensors else DramTraffic()
             previous = _count(op, products_of(trace, op), spec, traffic).after(previous)
-            ops.append(_result(op, spec, previous, traffic))
+            ops.append(replace(_result(op, spec, previous, traffic), shape=_shape(trace, op)))
             step.add_product(op, ops[-1])
             for key in _last_used(trace, place):
                 memory.discard(key)
@@ -59,10 +78,11 @@ def simulate_parts(
         technology_nm=spec.technology_nm,
         macs_per_cycle=spec.macs_per_cycle,
         ops=tuple(ops),
-        notes=spec.notes,
+        notes=spec.notes + ((FORWARD_ONLY,) if ops and all(op.phase == "forward" for op in ops) else ()),
         area_mm2=spec.area_mm2 | spec.vector_area_mm2,
         vector_ops=tuple(step.results),
         step=step.time(sum(op.cycles for op in ops)),
+        dram_bytes_per_s=spec.dram_sustained_bytes_per_s,
     )
 
 
@@ -100,6 +120,16 @@ def _result(op: TracedOp, spec: AcceleratorSpec, count: ComputeCount, traffic: D
         right_bytes=traffic.right_bytes,
         written_bytes=traffic.written_bytes,
     )
+
+
+def _shape(trace: Trace, op: TracedOp) -> str:
+    """The kind of the product and the shapes of its operands as they lie in memory."""
+    sizes = ("x".join(map(str, trace.tensors[key].shape)) for key in op.operands)
+    kind = "batched product" if op.batched else "linear" if op.weighted else "product"
+    if op.conv is not None:
+        kind = "conv " + "x".join(map(str, op.conv.kernel_size))
+        kind += f" in {op.conv.groups} groups" if op.conv.groups > 1 else ""
+    return f"{kind}, {', '.join(sizes)}"
 
 
 def _touch_operands(trace: Trace, op: TracedOp, spec: AcceleratorSpec, memory: OnChipMemory) -> DramTraffic:

@@ -41,9 +41,7 @@ class ComparisonSpec:
 
     network: str = option("transformer-base", "resnet50 or transformer-base.")
     examples: int = option(0, "Images or tokens of a step; 0: 32 images, 4096 tokens.")
-    sparsities: tuple[float, ...] = option(
-        (0.0, 0.5, 0.75, 0.9), "Shares of blocks to drop.", flags=("--sparsities", "--sparsity")
-    )
+    sparsities: tuple[float, ...] = option((0.0, 0.5, 0.75, 0.9), "Shares of blocks to drop.", flags=("--sparsity",))
     block: int = option(StepSpec.block, "Side of a block.")
     on: str = option("acf-512", "acf-512, acf-512-wide, acf-16384, acf-16384-hbm3e or acf-h200.")
     gpus: bool = option(True, "Also the GPU rooflines.")
@@ -55,7 +53,7 @@ class ComparisonSpec:
     projection: bool = option(False, "Transformer-Base: also the dense projection onto the vocabulary and its loss.")
     update: bool = option(True, "Also what Algorithm 1 costs on the fabric.")
     zeros: Path | None = option(  # noqa: RUF009
-        None, "JSON with the measured zeros of every layer, as acf bench zeros --save writes; without: synthetic ones."
+        None, "JSON with the measured zeros of every layer, as acf bench zeros --out writes; without: synthetic ones."
     )
 
     @property

@@ -39,7 +39,9 @@ class CpuOptions:
     """The options of the CPU bench as typed: comma-separated lists."""
 
     blocks: str = option(_written(cpu.CpuBenchSpec.blocks), "CPU: block sizes.")
-    sparsities: str = option(_written(cpu.CpuBenchSpec.sparsities), "CPU: shares of blocks to drop.")
+    sparsities: str = option(
+        _written(cpu.CpuBenchSpec.sparsities), "CPU: shares of blocks to drop.", flags=("--sparsity",)
+    )
     kinds: str = option(
         _written(cpu.CpuBenchSpec.kinds), "CPU: of linear, conv, step, network (whole steps of --networks)."
     )

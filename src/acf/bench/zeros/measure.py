@@ -25,7 +25,9 @@ class ZerosSpec:
     """
 
     model: str = field(metadata=required("A network's name, for example resnet50."))
-    sparsities: tuple[float, ...] = option((0.0,), "Shares of blocks to train without; blocks move meanwhile.")
+    sparsities: tuple[float, ...] = option(
+        (0.0,), "Shares of blocks to train without; blocks move meanwhile.", flags=("--sparsity",)
+    )
     gradient_targets: tuple[float, ...] = option((0.0,), "Shares of zeros that DTS aims at; 0: no DTS.")
     seeds: int = option(3, "How many seeds.", min=1)
     steps: int = option(40, "Training steps before the captured one.")

@@ -20,7 +20,7 @@ app = typer.Typer()
 UnitName = Annotated[
     str | None, typer.Argument(help="A component's name; `acf rtl units` lists them. Or --config.", show_default=False)
 ]
-FabricName = Annotated[str | None, typer.Option("--config", help="A fabric's name, for example acf-512, or TOML file.")]
+FabricName = Annotated[str | None, typer.Option("--on", help="A fabric's name, for example acf-512, or TOML file.")]
 ClockGating = Annotated[bool, typer.Option(help="Gate the clock of registers that share an enable.")]
 CellLibrary = Annotated[Path, typer.Option(help="The liberty file of a cell library.")]
 
@@ -43,7 +43,7 @@ def units(as_json: Json = False) -> None:
 def emit(
     unit: UnitName = None,
     config: FabricName = None,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The Verilog file to write.")] = Path("acf.v"),
+    output: Annotated[Path, typer.Option("--out", help="The Verilog file to write.")] = Path("acf.v"),
     lint: Annotated[bool, typer.Option(help="Let Verilator check it; exit code 1 if it finds something.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -115,7 +115,7 @@ def area(
 def costs(
     liberty: Annotated[Path, typer.Option(help="The liberty file of a cell library; areas in square micrometres.")],
     node: Annotated[int, typer.Option(min=1, help="The library's technology node in nm, for example 180.")],
-    config: Annotated[str, typer.Option(help="A fabric's name, for example acf-512, or TOML file.")],
+    config: Annotated[str, typer.Option("--on", help="A fabric's name, for example acf-512, or TOML file.")],
     as_json: Json = False,
 ) -> None:
     """Area and energy per operation as synthesised, beside what the simulator charges."""

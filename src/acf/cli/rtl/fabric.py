@@ -17,7 +17,7 @@ app = typer.Typer()
 
 FabricName = Annotated[
     str | None,
-    typer.Option("--config", help="A fabric's name, for example acf-512, or TOML file; else a small fabric."),
+    typer.Option("--on", help="A fabric's name, for example acf-512, or TOML file; else a small fabric."),
 ]
 Backend = Annotated[str, typer.Option(help="verilator, pysim, or auto: the first that works.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
