@@ -50,8 +50,6 @@ class Device(Component):
         self.sizes, self.walker = sizes, walker
         self.axi = axi if axi is not None else AxiSpec(data_bits=min(256, sizes.flit_bits))
         Slots(sizes, self.axi)  # refuses a bus that does not fit
-        if walker is not None:
-            walker.check_bus(self.axi)
         self.groups = lines_of_masters(sizes.shape, self.axi.masters)
         super().__init__(
             {
@@ -90,7 +88,7 @@ class Device(Component):
         m.d.comb += [
             self.interrupt_request.eq(registers.interrupt),
             sequencer.start.eq(Mux(registers.walks, walking.is_loaded, registers.start)),
-            sequencer.stop.eq(registers.command_failed),
+            sequencer.stop.eq(registers.command_failed | registers.product_refused),
             sequencer.fabric_is_done.eq(Mux(registers.walks, walking.is_done & fabric.is_quiet, fabric.is_done)),
             registers.is_done.eq(sequencer.is_done & ~walking.busy),
             registers.is_busy.eq(sequencer.is_busy | walking.busy),
@@ -98,6 +96,7 @@ class Device(Component):
             registers.is_stopped.eq(sequencer.is_stopped & ~walking.busy),
             registers.operand_failed.eq(failed[0]),
             registers.command_failed.eq(failed[1] | walking.failed),
+            registers.product_refused.eq(walking.is_refused),
             registers.read_beats.eq(
                 count_ones(Cat(*(fetcher.beat_valid for fetcher in fetchers))) + walking.beat_valid
             ),
@@ -124,7 +123,7 @@ class Device(Component):
             forward(m, self.buses[index], fetcher.bus)
         walks = registers.walks
         for place_in_master, line in enumerate(self.groups[index]):
-            page = walking.serial_page if line < self.sizes.shape.mesh_rows else walking.parallel_page
+            page = walking.operand_page(line, index)
             connect(m, fabric.memories[line], fetcher.memories[place_in_master])
             m.d.comb += [
                 fabric.load[line].eq(Mux(walks, walking.load[line], fetcher.load[place_in_master])),
@@ -158,7 +157,7 @@ class Device(Component):
             forward(m, self.buses[index], writer.bus)
             for sender, line in enumerate(lines):
                 collector = edges.collectors[line]
-                first = Mux(registers.walks, walking.first_page(line), registers.result_pages[line])
+                first = Mux(registers.walks, walking.first_page(line, index), registers.result_pages[line])
                 page = (first + offset)[: len(offset)]
                 m.d.comb += [
                     collector.set_address.eq(sequencer.counts & (sequencer.place < collector.streams)),

@@ -20,6 +20,7 @@ ERRORS: dict[str, str] = {
     "command_failed": "a command could not be read: the program was stopped",
     "write_failed": "a result could not be written",
     "overflowed": "a result was lost in the device: a defect of the design",
+    "product_refused": "the descriptor is of a product that the device cannot walk: the product was stopped",
 }
 """Bits of the register `error`, lowest first."""
 

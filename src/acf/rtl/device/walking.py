@@ -6,14 +6,15 @@ from typing import Any
 from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib.wiring import In
 
-from acf.errors import RtlError
 from acf.lowering.descriptor import FIELDS
-from acf.rtl.design.axi.spec import AxiSpec
 from acf.rtl.design.fabric.sizes import FabricSizes
 from acf.rtl.design.index.index_controller import IndexController, IndexSizes
 from acf.rtl.design.primitives.bits import all_of
 from acf.rtl.design.primitives.shared_modules import place
 from acf.rtl.device.index_memory import IndexMemory
+
+PAGES = ("serial_page", "parallel_page", "result_page", "result_pages", "channel_pages")
+"""Fields of a descriptor that say where operands and results lie."""
 
 
 @dataclass(frozen=True)
@@ -25,14 +26,6 @@ class WalkerOption:
     column_tiles: int = 256
     depths: int = 64
 
-    def check_bus(self, axi: AxiSpec) -> None:
-        """Refuse several masters: the index names one place for the operands of all lines."""
-        if axi.masters > 1:
-            raise RtlError(
-                f"a device that walks reads its operands through one master, not {axi.masters}; use masters=1, or "
-                "leave walker out"
-            )
-
     def sizes(self, fabric: FabricSizes) -> IndexSizes:
         """The limits of the controller."""
         return IndexSizes(fabric, self.blocks, self.column_tiles, self.depths)
@@ -43,24 +36,28 @@ class Walking:
 
     def __init__(self, sizes: FabricSizes, command_bits: int, page_bits: int) -> None:
         lines = sizes.shape.mesh_rows + sizes.shape.mesh_columns
-        self.busy, self.is_loaded, self.is_done, self.failed = (
-            Signal(name=f"walking_{name}") for name in ("busy", "is_loaded", "is_done", "failed")
+        self.busy, self.is_loaded, self.is_done, self.failed, self.is_refused = (
+            Signal(name=f"walking_{name}") for name in ("busy", "is_loaded", "is_done", "failed", "is_refused")
         )
         self.beat_valid = Signal(name="walking_beat_valid")
         self.load, self.takes = Signal(lines, name="walking_load"), Signal(lines, name="walking_takes")
         self.load_word = Signal(command_bits, name="walking_load_word")
-        self.serial_page, self.parallel_page, self.result_page, self.result_pages = (
-            Signal(page_bits, name=f"walking_{name}")
-            for name in ("serial_page", "parallel_page", "result_page", "result_pages")
+        self.serial_page, self.parallel_page, self.result_page, self.result_pages, self.channel_pages = (
+            Signal(page_bits, name=f"walking_{name}") for name in PAGES
         )
         self.edge_cycles = Signal(8, name="walking_edge_cycles")
         self.memory: IndexMemory | None = None
         self._shape = sizes.shape
 
-    def first_page(self, line: int) -> Value:
-        """The page of a line's first result stream; a mesh column has none."""
+    def operand_page(self, line: int, master: int) -> Value:
+        """The page where a line's operand begins, in the channel of its master."""
+        page = self.serial_page if line < self._shape.mesh_rows else self.parallel_page
+        return page + master * self.channel_pages
+
+    def first_page(self, line: int, master: int) -> Value:
+        """The page of a line's first result stream, in the channel of its master; a mesh column has none."""
         row = line if line < self._shape.mesh_rows else 0
-        return self.result_page + row * self._shape.mesh_columns * self.result_pages
+        return self.result_page + row * self._shape.mesh_columns * self.result_pages + master * self.channel_pages
 
     def share_bus(self, m: Module, outer: Any, fetcher: Any) -> None:
         """The read channels of the bus: the index memory's while it loads, else the fetcher's."""
@@ -86,7 +83,7 @@ def place_walking(m: Module, device: Any, registers: Any, sequencer: Any) -> Wal
     walking = Walking(sizes, limits.command_bits, page_bits)
     if option is None:
         m.d.sync += walking.is_loaded.eq(registers.start & registers.walks)
-        m.d.comb += walking.failed.eq(registers.walks & sequencer.run)
+        m.d.comb += walking.is_refused.eq(registers.walks & sequencer.run)
         return walking
     walking.memory = memory = place(m, "index_memory", IndexMemory(device.axi, option.index_words), "index_memory")
     controller = place(m, "index_controller", IndexController(limits), "index_controller", sequencer.reset)
@@ -99,7 +96,8 @@ def place_walking(m: Module, device: Any, registers: Any, sequencer: Any) -> Wal
         controller.start.eq(sequencer.run & ~begun & registers.walks),
         walking.busy.eq(memory.busy | memory.start | walking.is_loaded),
         walking.beat_valid.eq(memory.beat_valid),
-        walking.failed.eq(registers.walks & sequencer.run & (unread | memory.is_refused | controller.is_refused)),
+        walking.failed.eq(registers.walks & sequencer.run & unread),
+        walking.is_refused.eq(registers.walks & sequencer.run & (memory.is_refused | controller.is_refused)),
         walking.load_word.eq(controller.word),
     ]
     m.d.sync += [
@@ -108,7 +106,7 @@ def place_walking(m: Module, device: Any, registers: Any, sequencer: Any) -> Wal
         unread.eq(~memory.start & (unread | memory.failed)),
     ]
     m.d.comb += walking.is_loaded.eq(was_busy & ~memory.busy)
-    for name in ("serial_page", "parallel_page", "result_page", "result_pages", "edge_cycles"):
+    for name in (*PAGES, "edge_cycles"):
         at = FIELDS[name]
         m.d.comb += getattr(walking, name).eq(memory.descriptor[at.word][at.low : at.low + at.bits])
     _keep_room(m, walking, controller, sequencer, sizes)

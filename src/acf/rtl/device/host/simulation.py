@@ -110,7 +110,8 @@ class DeviceSimulation:
     def run_indexed(self, indexed: IndexedProgram, most_cycles: int = 10_000_000) -> DeviceRun:
         """Run a product from its descriptor; the device makes the commands."""
         self.simulation.restart()
-        return self.run_image(lay_out_indexed(indexed, self.axi), indexed.encoded, most_cycles)
+        image = lay_out_indexed(indexed, self.axi, channel_bytes=self.channel_bytes)
+        return self.run_image(image, indexed.encoded, most_cycles)
 
     @property
     def channel_bytes(self) -> int:
