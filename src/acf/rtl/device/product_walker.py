@@ -3,6 +3,7 @@
 from amaranth.hdl import Module, ResetInserter, Signal
 from amaranth.lib import data
 from amaranth.lib.wiring import Component, In, Out
+from amaranth.utils import bits_for
 
 from acf.lowering.descriptor import DESCRIPTOR_WORDS
 from acf.rtl.design.axi.signatures import axi4_read
@@ -21,12 +22,13 @@ class ProductWalker(Component):
     """
 
     def __init__(self, axi: AxiSpec, sizes: IndexSizes, index_words: int) -> None:
-        self.memory, self.controller = IndexMemory(axi, index_words), IndexController(sizes)
-        memory, controller = self.memory.signature.members, self.controller.signature.members
+        self.axi, self.sizes, self.index_words = axi, sizes, index_words
+        shape = sizes.fabric.shape
+        lines = shape.mesh_rows + shape.mesh_columns
         super().__init__(
             {
                 "start": In(1),
-                "page": memory["page"],
+                "page": In(axi.page_bits),
                 "release": In(1),
                 "is_free": Out(1),
                 "is_loaded": Out(1),
@@ -35,14 +37,17 @@ class ProductWalker(Component):
                 "is_refused": Out(1),
                 "beat_valid": Out(1),
                 "descriptor": Out(data.ArrayLayout(WORD_BITS, DESCRIPTOR_WORDS)),
-                **{name: controller[name] for name in ("ready", "valid", "line", "word")},
+                "ready": In(lines),
+                "valid": Out(1),
+                "line": Out(bits_for(lines - 1)),
+                "word": Out(sizes.command_bits),
                 "bus": Out(axi4_read(axi)),
             }
         )
 
     def elaborate(self, platform: object) -> Module:
         """Free, loading, walking, then finished or bad."""
-        m, memory, controller = Module(), self.memory, self.controller
+        m, memory, controller = Module(), IndexMemory(self.axi, self.index_words), IndexController(self.sizes)
         abandons = Signal()
         m.submodules.memory = memory
         m.submodules.controller = ResetInserter(abandons)(controller)
