@@ -60,8 +60,9 @@ FIELDS: dict[str, Field] = {
     "batches_at": Field(18, 0, 32, "word where the batches of serial tiles begin; split-K: their directory"),
     "batch_stride": Field(19, 0, 32, "words from one k_tile to the next, among batches or in the directory"),
     "mask_at": Field(20, 0, 32, "word where the mask of output tiles begins"),
+    "channel_pages": Field(21, 0, 32, "pages from the memory channel of one master to that of the next"),
 }
-"""The fields of a descriptor; words 21 to 23 are zero."""
+"""The fields of a descriptor; words 22 and 23 are zero."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,6 +100,7 @@ class ProductDescriptor:
     index_page: int = 0
     result_page: int = 0
     result_pages: int = 0
+    channel_pages: int = 0
 
     def __post_init__(self) -> None:
         if self.policy not in POLICIES:

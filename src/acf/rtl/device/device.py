@@ -50,8 +50,6 @@ class Device(Component):
         self.sizes, self.walker = sizes, walker
         self.axi = axi if axi is not None else AxiSpec(data_bits=min(256, sizes.flit_bits))
         Slots(sizes, self.axi)  # refuses a bus that does not fit
-        if walker is not None:
-            walker.check_bus(self.axi)
         self.groups = lines_of_masters(sizes.shape, self.axi.masters)
         super().__init__(
             {
@@ -79,8 +77,8 @@ class Device(Component):
         forward(m, self.s_axi, registers.bus)
         walking = place_walking(m, self, registers, sequencer)
         m.d.comb += [
-            fabric.reduces.eq(registers.reduces & ~registers.walks),
-            fabric.edge_cycles.eq(Mux(registers.walks, walking.edge_cycles, registers.edge_cycles)),
+            fabric.reduces.eq(registers.reduces & ~walking.active),
+            fabric.edge_cycles.eq(Mux(walking.active, walking.edge_cycles, registers.edge_cycles)),
             fabric.counted_scu.eq(registers.counted_scu),
             walking.takes.eq(fabric.takes),
         ]
@@ -89,15 +87,19 @@ class Device(Component):
         failed = [any_of([getattr(each, name) for each in fetchers]) for name in ("operand_failed", "command_failed")]
         m.d.comb += [
             self.interrupt_request.eq(registers.interrupt),
-            sequencer.start.eq(Mux(registers.walks, walking.is_loaded, registers.start)),
-            sequencer.stop.eq(registers.command_failed),
-            sequencer.fabric_is_done.eq(Mux(registers.walks, walking.is_done & fabric.is_quiet, fabric.is_done)),
+            sequencer.is_ready.eq(~walking.active | walking.is_loaded),
+            sequencer.stop.eq(registers.command_failed | registers.product_refused),
+            sequencer.fabric_is_done.eq(Mux(walking.active, walking.is_done & fabric.is_quiet, fabric.is_done)),
             registers.is_done.eq(sequencer.is_done & ~walking.busy),
             registers.is_busy.eq(sequencer.is_busy | walking.busy),
             registers.is_running.eq(sequencer.run | sequencer.flush),
             registers.is_stopped.eq(sequencer.is_stopped & ~walking.busy),
             registers.operand_failed.eq(failed[0]),
             registers.command_failed.eq(failed[1] | walking.failed),
+            registers.product_refused.eq(walking.is_refused),
+            registers.start_lost.eq(walking.loses),
+            registers.is_full.eq(walking.is_full),
+            registers.busy_cycles.eq(registers.is_busy),
             registers.read_beats.eq(
                 count_ones(Cat(*(fetcher.beat_valid for fetcher in fetchers))) + walking.beat_valid
             ),
@@ -106,7 +108,7 @@ class Device(Component):
         ]
         for line in range(len(fabric.memories)):
             with m.If(sequencer.counts & (sequencer.place == line)):
-                count = Mux(registers.walks, (1 << COUNT_BITS) - 1, registers.counts[line])
+                count = Mux(walking.active, (1 << COUNT_BITS) - 1, registers.counts[line])
                 m.d.comb += [fabric.load_count[line].eq(1), fabric.load_address.eq(count)]
         for index, fetcher in enumerate(fetchers):
             m.d.comb += [fetcher.start.eq(sequencer.begins), fetcher.enable.eq(sequencer.run)]
@@ -119,12 +121,12 @@ class Device(Component):
     ) -> None:
         """Connect the commands and packets of a master's lines."""
         if index == 0:
-            walking.share_bus(m, self.buses[index], fetcher.bus)
+            walking.share_bus(m, self.buses[index], fetcher)
         else:
             forward(m, self.buses[index], fetcher.bus)
-        walks = registers.walks
+        walks = walking.active
         for place_in_master, line in enumerate(self.groups[index]):
-            page = walking.serial_page if line < self.sizes.shape.mesh_rows else walking.parallel_page
+            page = walking.operand_page(line, index)
             connect(m, fabric.memories[line], fetcher.memories[place_in_master])
             m.d.comb += [
                 fabric.load[line].eq(Mux(walks, walking.load[line], fetcher.load[place_in_master])),
@@ -148,7 +150,7 @@ class Device(Component):
         axi, sizes = self.axi, self.sizes
         edges = Edges(m, sizes, axi, fabric, sequencer, registers)
         offset = Signal(fetchers[0].page_bits)
-        m.d.sync += offset.eq(offset + Mux(registers.walks, walking.result_pages, registers.result_stride))
+        m.d.sync += offset.eq(offset + Mux(walking.active, walking.result_pages, registers.result_stride))
         with m.If(~sequencer.counts):
             m.d.sync += offset.eq(0)
         writers = []
@@ -158,7 +160,7 @@ class Device(Component):
             forward(m, self.buses[index], writer.bus)
             for sender, line in enumerate(lines):
                 collector = edges.collectors[line]
-                first = Mux(registers.walks, walking.first_page(line), registers.result_pages[line])
+                first = Mux(walking.active, walking.first_page(line, index), registers.result_pages[line])
                 page = (first + offset)[: len(offset)]
                 m.d.comb += [
                     collector.set_address.eq(sequencer.counts & (sequencer.place < collector.streams)),

@@ -75,7 +75,7 @@ class Edges:
         m.d.comb += [
             stage.start.eq(self.sequencer.begins),
             stage.count.eq(registers.counts[line]),
-            stage.adds.eq((registers.column_groups > 1) & ~registers.walks),
+            stage.adds.eq((registers.column_groups > 1) & fabric.reduces),
             stage.valid.eq(fabric.sum_valid[column]),
             stage.flit.eq(fabric.sum[column]),
             stage.round_valid.eq(fabric.load[line] & registers.reduces & stage.adds),

@@ -10,7 +10,7 @@ from acf.errors import RtlError
 from acf.lowering.descriptor import DESCRIPTOR_WORDS, FIELDS
 from acf.rtl.design.axi.reader import BurstReader
 from acf.rtl.design.axi.signatures import axi4_read
-from acf.rtl.design.axi.spec import PAGE_BYTES, AxiSpec
+from acf.rtl.design.axi.spec import AxiSpec
 from acf.rtl.design.primitives.wires import forward
 
 WORD_BITS = 32
@@ -37,11 +37,10 @@ class IndexMemory(Component):
                 f"index_words {words} must be a multiple of {self.beat_words}, the words of a beat, and above "
                 f"{DESCRIPTOR_WORDS}, those of a descriptor; use such a number"
             )
-        self.page_bits = spec.address_bits - (PAGE_BYTES - 1).bit_length()
         super().__init__(
             {
                 "start": In(1),
-                "page": In(self.page_bits),
+                "page": In(spec.page_bits),
                 "busy": Out(1),
                 "failed": Out(1),
                 "is_refused": Out(1),

@@ -20,6 +20,8 @@ ERRORS: dict[str, str] = {
     "command_failed": "a command could not be read: the program was stopped",
     "write_failed": "a result could not be written",
     "overflowed": "a result was lost in the device: a defect of the design",
+    "product_refused": "the descriptor is of a product that the device cannot walk: the product was stopped",
+    "start_lost": "a product was started while no walker was free: it was not taken",
 }
 """Bits of the register `error`, lowest first."""
 
@@ -27,6 +29,7 @@ COUNTS: dict[str, str] = {
     "read_beats": "beats read from memory since the start, by all masters",
     "written_beats": "beats written to memory since the start, by all masters",
     "held_cycles": "cycles since the start in which results had to wait for memory",
+    "busy_cycles": "cycles since the start in which the device was busy, from the first request to the last result",
 }
 """Counters of the device itself."""
 
@@ -39,7 +42,12 @@ _ORDER: tuple[tuple[str, str, str], ...] = (
         "bit 0: start (reads 0); bit 1: sums of columns are added (`reduces`); bit 2: interrupts; "
         "bit 3: walk the index of the descriptor at command_page of line 0 (`walks`)",
     ),
-    ("status", _READ, "bit 0: done, all results are in memory; bit 1: busy; bit 2: stopped by an error"),
+    (
+        "status",
+        _READ,
+        "bit 0: done, all results are in memory; bit 1: busy; bit 2: stopped by an error; "
+        "bit 3: no product can be started",
+    ),
     ("error", _READ, "; ".join(f"bit {bit}: {text}" for bit, text in enumerate(ERRORS.values()))),
     ("cycles", _READ, "cycles from the first fetch until the last result is in memory"),
     ("edge_cycles", _BOTH, "cycles of a row of a narrow block, with skip 'serial'"),
@@ -72,7 +80,8 @@ class RegisterFile(Component):
     """An AXI4-Lite slave of 32 bits, one transaction each way at a time.
 
     A write of less than a word is answered SLVERR and does nothing; unmapped offsets read zero. ``interrupt`` is 1
-    while the device is done or stopped, if the host has enabled interrupts.
+    while the device is done or stopped, if the host has enabled interrupts. Errors and counters begin anew with a start
+    while the device rests, and run on over products that are started while it is busy.
     """
 
     def __init__(self, sizes: FabricSizes, page_bits: int, masters: int = 1) -> None:
@@ -98,6 +107,7 @@ class RegisterFile(Component):
                 "is_busy": In(1),
                 "is_running": In(1),
                 "is_stopped": In(1),
+                "is_full": In(1),
                 "interrupt": Out(1),
                 **{name: In(1) for name in ERRORS},
                 **{name: In(bits_for(masters)) for name in COUNTS},
@@ -131,16 +141,17 @@ class RegisterFile(Component):
         m.d.comb += self.interrupt.eq(interrupts & (self.is_done | self.is_stopped))
         errors = {name: Signal(name=f"seen_{name}") for name in ERRORS}
         counts = {name: Signal(32, name=f"count_{name}") for name in COUNTS}
-        cycles = Signal(32)
+        cycles, begins = Signal(32), Signal()
+        m.d.comb += begins.eq(self.start & ~self.is_busy)
         m.d.sync += [
-            *(seen.eq(~self.start & (seen | getattr(self, name))) for name, seen in errors.items()),
-            *(count.eq(Mux(self.start, 0, count + getattr(self, name))) for name, count in counts.items()),
-            cycles.eq(Mux(self.start, 0, cycles + self.is_running)),
+            *(seen.eq(~begins & (seen | getattr(self, name))) for name, seen in errors.items()),
+            *(count.eq(Mux(begins, 0, count + getattr(self, name))) for name, count in counts.items()),
+            cycles.eq(Mux(begins, 0, cycles + self.is_running)),
         ]
         return {
             "identity": IDENTITY,
             "control": Cat(Signal(name="no_start"), self.reduces, interrupts, self.walks),
-            "status": Cat(self.is_done, self.is_busy, self.is_stopped),
+            "status": Cat(self.is_done, self.is_busy, self.is_stopped, self.is_full),
             "error": Cat(*errors.values()),
             "cycles": cycles,
             "edge_cycles": self.edge_cycles,

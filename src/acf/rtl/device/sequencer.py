@@ -31,9 +31,11 @@ def settle_cycles(sizes: FabricSizes) -> int:
 class Sequencer(Component):
     """``start`` begins a program unless one runs; ``is_done`` holds from its end to the next start.
 
-    After `settle_cycles` every pipeline is empty. ``bus_is_idle``: no burst is in flight. ``stop``: a
-    command could not be read and the program is abandoned; only ``start`` leaves that state. In the state COUNTS
-    ``place`` runs over the lines and over the result streams of every line, one a cycle.
+    After `settle_cycles` every pipeline is empty; behind a program that ran to its end the fabric is reset for a cycle
+    only. ``bus_is_idle``: no burst is in flight. ``stop``: a
+    command could not be read and the program is abandoned; only ``start`` leaves that state. RESET lasts until the
+    program ``is_ready``. In the state COUNTS ``place`` runs over the lines and over the result streams of every line,
+    one a cycle. ``ends`` is 1 in a program's last cycle.
     """
 
     def __init__(self, sizes: FabricSizes) -> None:
@@ -46,12 +48,14 @@ class Sequencer(Component):
                 "fabric_is_done": In(1),
                 "results_are_out": In(1),
                 "bus_is_idle": In(1),
+                "is_ready": In(1),
                 "reset": Out(1),
                 "begins": Out(1),
                 "counts": Out(1),
                 "place": Out(bits_for(self.places - 1)),
                 "run": Out(1),
                 "flush": Out(1),
+                "ends": Out(1),
                 "is_busy": Out(1),
                 "is_done": Out(1),
                 "is_stopped": Out(1),
@@ -63,6 +67,7 @@ class Sequencer(Component):
         m = Module()
         phase, waited = Signal(Phase), Signal(range(max(self.settle_cycles, self.places) + 1))
         asked = Signal()  # to start, as soon as the bus is idle
+        is_clean = Signal()  # the program before ran to its end, so every pipeline is empty
         m.d.comb += [
             self.reset.eq(phase == Phase.RESET),
             self.begins.eq((phase == Phase.COUNTS) & (waited == 0)),
@@ -70,6 +75,7 @@ class Sequencer(Component):
             self.place.eq(waited),
             self.run.eq(phase == Phase.RUN),
             self.flush.eq(phase == Phase.FLUSH),
+            self.ends.eq(self.flush & self.results_are_out & self.bus_is_idle),
             self.is_busy.eq(asked | ((phase != Phase.REST) & (phase != Phase.STOPPED))),
             self.is_stopped.eq((phase == Phase.STOPPED) & ~asked),
         ]
@@ -80,16 +86,18 @@ class Sequencer(Component):
                     m.d.sync += [asked.eq(1), self.is_done.eq(0)]
                 with m.If(asked & self.bus_is_idle):
                     m.d.sync += [phase.eq(Phase.RESET), waited.eq(0), asked.eq(0)]
-            with m.Case(Phase.RESET), m.If(waited == self.settle_cycles):
-                m.d.sync += [phase.eq(Phase.COUNTS), waited.eq(0)]
+            with m.Case(Phase.RESET), m.If(is_clean | (waited == self.settle_cycles)):
+                m.d.sync += waited.eq(waited)  # wait here
+                with m.If(self.is_ready):
+                    m.d.sync += [phase.eq(Phase.COUNTS), waited.eq(0)]
             with m.Case(Phase.COUNTS), m.If(waited == self.places - 1):
                 m.d.sync += [phase.eq(Phase.RUN), waited.eq(0)]
             with m.Case(Phase.RUN):
-                m.d.sync += waited.eq(Mux(self.fabric_is_done, waited + 1, 0))
+                m.d.sync += [waited.eq(Mux(self.fabric_is_done, waited + 1, 0)), is_clean.eq(0)]
                 with m.If(self.stop):
                     m.d.sync += phase.eq(Phase.STOPPED)
                 with m.Elif(waited == self.settle_cycles):
                     m.d.sync += phase.eq(Phase.FLUSH)
-            with m.Case(Phase.FLUSH), m.If(self.results_are_out & self.bus_is_idle):
-                m.d.sync += [phase.eq(Phase.REST), self.is_done.eq(1)]
+            with m.Case(Phase.FLUSH), m.If(self.ends):
+                m.d.sync += [phase.eq(Phase.REST), self.is_done.eq(1), is_clean.eq(1)]
         return m

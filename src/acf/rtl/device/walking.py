@@ -1,131 +1,191 @@
-"""Running a product from its descriptor: index memory and walking controller, as a device connects them."""
+"""Running products from their descriptors: index memories and walking controllers, as a device connects them."""
 
 from dataclasses import dataclass
 from typing import Any
 
-from amaranth.hdl import Module, Mux, Signal, Value
-from amaranth.lib.wiring import In
+from amaranth.hdl import Array, Module, Mux, Signal, Value
+from amaranth.lib.wiring import connect
 
 from acf.errors import RtlError
 from acf.lowering.descriptor import FIELDS
-from acf.rtl.design.axi.spec import AxiSpec
+from acf.rtl.design.axi.read_arbiter import ReadArbiter
 from acf.rtl.design.fabric.sizes import FabricSizes
-from acf.rtl.design.index.index_controller import IndexController, IndexSizes
-from acf.rtl.design.primitives.bits import all_of
+from acf.rtl.design.index.index_controller import IndexSizes
+from acf.rtl.design.primitives.bits import all_of, any_of
 from acf.rtl.design.primitives.shared_modules import place
-from acf.rtl.device.index_memory import IndexMemory
+from acf.rtl.design.primitives.wires import forward
+from acf.rtl.device.product_walker import ProductWalker
+
+PAGES = ("serial_page", "parallel_page", "result_page", "result_pages", "channel_pages")
+"""Fields of a descriptor that say where operands and results lie."""
 
 
 @dataclass(frozen=True)
 class WalkerOption:
-    """The largest product of a device that walks: an index of ``index_words``, and the limits of `IndexSizes`."""
+    """The largest product of a device that walks: an index of ``index_words``, and the limits of `IndexSizes`.
+
+    Of two ``controllers``, each with an index memory of its own, one sets the next product up while the other walks.
+    """
 
     index_words: int = 16384
     blocks: int = 4096
     column_tiles: int = 256
     depths: int = 64
+    controllers: int = 1
 
-    def check_bus(self, axi: AxiSpec) -> None:
-        """Refuse several masters: the index names one place for the operands of all lines."""
-        if axi.masters > 1:
+    def __post_init__(self) -> None:
+        if self.controllers not in (1, 2):
             raise RtlError(
-                f"a device that walks reads its operands through one master, not {axi.masters}; use masters=1, or "
-                "leave walker out"
+                f"controllers {self.controllers} of a device must be 1, or 2 to set the next product up; the products "
+                "of a device run one after the other"
             )
 
     def sizes(self, fabric: FabricSizes) -> IndexSizes:
-        """The limits of the controller."""
+        """The limits of a controller."""
         return IndexSizes(fabric, self.blocks, self.column_tiles, self.depths)
 
 
 class Walking:
-    """What a device takes from the walker; of a device without one everything is 0, and a product to walk fails."""
+    """What a device takes from its walkers; of a device without one everything is 0, and a product to walk fails.
+
+    ``active``: the program that runs, or ran last, is walked. ``start`` begins the next one; ``is_loaded``: its index
+    is on chip. ``busy``: a product is under way; ``is_full``: no more can be started, and ``loses`` one that is.
+    """
 
     def __init__(self, sizes: FabricSizes, command_bits: int, page_bits: int) -> None:
         lines = sizes.shape.mesh_rows + sizes.shape.mesh_columns
-        self.busy, self.is_loaded, self.is_done, self.failed = (
-            Signal(name=f"walking_{name}") for name in ("busy", "is_loaded", "is_done", "failed")
+        self.active, self.start, self.busy, self.is_loaded, self.is_done = (
+            Signal(name=f"walking_{name}") for name in ("active", "start", "busy", "is_loaded", "is_done")
         )
-        self.beat_valid = Signal(name="walking_beat_valid")
+        self.failed, self.is_refused, self.is_full, self.loses, self.beat_valid = (
+            Signal(name=f"walking_{name}") for name in ("failed", "is_refused", "is_full", "loses", "beat_valid")
+        )
         self.load, self.takes = Signal(lines, name="walking_load"), Signal(lines, name="walking_takes")
         self.load_word = Signal(command_bits, name="walking_load_word")
-        self.serial_page, self.parallel_page, self.result_page, self.result_pages = (
-            Signal(page_bits, name=f"walking_{name}")
-            for name in ("serial_page", "parallel_page", "result_page", "result_pages")
+        self.serial_page, self.parallel_page, self.result_page, self.result_pages, self.channel_pages = (
+            Signal(page_bits, name=f"walking_{name}") for name in PAGES
         )
         self.edge_cycles = Signal(8, name="walking_edge_cycles")
-        self.memory: IndexMemory | None = None
+        self.walkers: list[Any] = []
         self._shape = sizes.shape
 
-    def first_page(self, line: int) -> Value:
-        """The page of a line's first result stream; a mesh column has none."""
+    def operand_page(self, line: int, master: int) -> Value:
+        """The page where a line's operand begins, in the channel of its master."""
+        page = self.serial_page if line < self._shape.mesh_rows else self.parallel_page
+        return page + master * self.channel_pages
+
+    def first_page(self, line: int, master: int) -> Value:
+        """The page of a line's first result stream, in the channel of its master; a mesh column has none."""
         row = line if line < self._shape.mesh_rows else 0
-        return self.result_page + row * self._shape.mesh_columns * self.result_pages
+        return self.result_page + row * self._shape.mesh_columns * self.result_pages + master * self.channel_pages
 
     def share_bus(self, m: Module, outer: Any, fetcher: Any) -> None:
-        """The read channels of the bus: the index memory's while it loads, else the fetcher's."""
-        memory = self.memory
-        for path, member, value in fetcher.signature.flatten(fetcher):
-            name = str(path[0])
-            there = getattr(outer, name)
-            if member.flow == In:
-                gated = name in ("arready", "rvalid")
-                m.d.comb += value.eq(there & ~self.busy if gated else there)
-                if memory is not None:
-                    m.d.comb += getattr(memory.bus, name).eq(there & self.busy if gated else there)
-            else:
-                other = value if memory is None else getattr(memory.bus, name)
-                m.d.comb += there.eq(Mux(self.busy, other, value))
+        """The read channels of the first master: the fetcher's and, by turns, those of the index memories."""
+        if not self.walkers:
+            forward(m, outer, fetcher.bus)
+            return
+        m.submodules.read_arbiter = arbiter = ReadArbiter(fetcher.spec, 1 + len(self.walkers))
+        for number, client in enumerate([fetcher, *self.walkers]):
+            connect(m, client.bus, arbiter.clients[number])
+        forward(m, outer, arbiter.bus)
 
 
 def place_walking(m: Module, device: Any, registers: Any, sequencer: Any) -> Walking:
-    """Add index memory and controller to a device that was built with a walker."""
+    """Add walkers to a device that was built with them, and say which program runs."""
     option: WalkerOption | None = device.walker
-    sizes, page_bits = device.sizes, len(registers.result_stride)
-    limits = (option or WalkerOption()).sizes(sizes)
-    walking = Walking(sizes, limits.command_bits, page_bits)
+    limits = (option or WalkerOption()).sizes(device.sizes)
+    walking = Walking(device.sizes, limits.command_bits, len(registers.result_stride))
+    commanded = Signal()
+    m.d.comb += commanded.eq(registers.start & ~registers.walks & ~walking.busy & ~sequencer.is_busy)
+    with m.If(walking.start):
+        m.d.sync += walking.active.eq(1)
+    with m.Elif(commanded):
+        m.d.sync += walking.active.eq(0)
+    m.d.comb += sequencer.start.eq(walking.start | commanded)
     if option is None:
-        m.d.sync += walking.is_loaded.eq(registers.start & registers.walks)
-        m.d.comb += walking.failed.eq(registers.walks & sequencer.run)
+        m.d.comb += [
+            walking.start.eq(registers.start & registers.walks & ~sequencer.is_busy),
+            walking.is_loaded.eq(1),
+            walking.is_full.eq(sequencer.is_busy),
+            walking.is_refused.eq(walking.active & sequencer.run),
+        ]
         return walking
-    walking.memory = memory = place(m, "index_memory", IndexMemory(device.axi, option.index_words), "index_memory")
-    controller = place(m, "index_controller", IndexController(limits), "index_controller", sequencer.reset)
-    was_busy, begun, unread = Signal(), Signal(), Signal()
-    m.d.comb += [
-        memory.start.eq(registers.start & registers.walks),
-        memory.page.eq(registers.command_pages[0]),
-        memory.read_address.eq(controller.memory_address),
-        controller.memory_data.eq(memory.read_data),
-        controller.start.eq(sequencer.run & ~begun & registers.walks),
-        walking.busy.eq(memory.busy | memory.start | walking.is_loaded),
-        walking.beat_valid.eq(memory.beat_valid),
-        walking.failed.eq(registers.walks & sequencer.run & (unread | memory.is_refused | controller.is_refused)),
-        walking.load_word.eq(controller.word),
+    walking.walkers = [
+        place(m, f"walker_{number}", ProductWalker(device.axi, limits, option.index_words), "product_walker")
+        for number in range(option.controllers)
     ]
-    m.d.sync += [
-        was_busy.eq(memory.busy),
-        begun.eq(sequencer.run),
-        unread.eq(~memory.start & (unread | memory.failed)),
-    ]
-    m.d.comb += walking.is_loaded.eq(was_busy & ~memory.busy)
-    for name in ("serial_page", "parallel_page", "result_page", "result_pages", "edge_cycles"):
-        at = FIELDS[name]
-        m.d.comb += getattr(walking, name).eq(memory.descriptor[at.word][at.low : at.low + at.bits])
-    _keep_room(m, walking, controller, sequencer, sizes)
+    turn = _take_turns(m, walking, registers, sequencer)
+    _show_current(m, walking, sequencer, turn)
+    _keep_room(m, walking, sequencer, turn, device.sizes)
     return walking
 
 
-def _keep_room(m: Module, walking: Walking, controller: Any, sequencer: Any, sizes: FabricSizes) -> None:
-    """Offer a line a command while its command memory has room; done once every command was taken."""
-    lines = sizes.shape.mesh_rows + sizes.shape.mesh_columns
-    empty, began = [], Signal()
-    m.d.sync += began.eq(sequencer.run & (began | controller.busy))
-    for line in range(lines):
-        held = Signal(range(sizes.command_depth + 1), name=f"held_{line}")
+def _take_turns(m: Module, walking: Walking, registers: Any, sequencer: Any) -> Signal:
+    """Give every product to the next walker, and run the products in that order; returns whose product is next.
+
+    A product that stops the device takes the one behind it along.
+    """
+    walkers = walking.walkers
+    fills, turn = Signal(range(max(2, len(walkers))), name="fills"), Signal(range(max(2, len(walkers))), name="turn")
+    asks, stops = Signal(name="asks_to_walk"), Signal(name="stops_walking")
+    free = Array(walker.is_free for walker in walkers)
+    m.d.comb += [
+        asks.eq(registers.start & registers.walks),
+        stops.eq(walking.active & sequencer.run & sequencer.stop),
+        walking.is_full.eq(~free[fills]),
+        walking.loses.eq(asks & walking.is_full),
+        walking.busy.eq(~all_of([walker.is_free for walker in walkers])),
+        walking.start.eq(~free[turn] & ~sequencer.is_busy),
+    ]
+    for number, walker in enumerate(walkers):
         m.d.comb += [
-            controller.ready[line].eq(held != sizes.command_depth),
-            walking.load[line].eq(controller.valid & (controller.line == line) & controller.ready[line]),
+            walker.start.eq(asks & (fills == number)),
+            walker.page.eq(registers.command_pages[0]),
+            walker.release.eq(stops | (walking.active & sequencer.ends & (turn == number))),
         ]
+    following = Signal.like(fills)
+    m.d.comb += following.eq(Mux(asks & ~walking.is_full, _after(fills, len(walkers)), fills))
+    m.d.sync += fills.eq(following)
+    with m.If(stops):
+        m.d.sync += turn.eq(following)
+    with m.Elif(walking.active & sequencer.ends):
+        m.d.sync += turn.eq(_after(turn, len(walkers)))
+    return turn
+
+
+def _after(number: Signal, count: int) -> Value:
+    return Mux(number == count - 1, 0, number + 1)
+
+
+def _show_current(m: Module, walking: Walking, sequencer: Any, turn: Signal) -> None:
+    """State, command and descriptor of the walker whose product runs."""
+    walkers, runs = walking.walkers, Signal(name="walking_runs")
+    m.d.comb += [
+        runs.eq(walking.active & sequencer.run),
+        walking.is_loaded.eq(Array(walker.is_loaded for walker in walkers)[turn]),
+        walking.failed.eq(runs & Array(walker.failed for walker in walkers)[turn]),
+        walking.is_refused.eq(runs & Array(walker.is_refused for walker in walkers)[turn]),
+        walking.load_word.eq(Array(walker.word for walker in walkers)[turn]),
+        walking.beat_valid.eq(any_of([walker.beat_valid for walker in walkers])),
+    ]
+    for name in (*PAGES, "edge_cycles"):
+        at = FIELDS[name]
+        fields = [walker.descriptor[at.word][at.low : at.low + at.bits] for walker in walkers]
+        m.d.comb += getattr(walking, name).eq(Array(fields)[turn])
+
+
+def _keep_room(m: Module, walking: Walking, sequencer: Any, turn: Signal, sizes: FabricSizes) -> None:
+    """Take a command for a line while its command memory has room; done once every command was sent."""
+    walkers, empty = walking.walkers, []
+    runs = [walking.active & sequencer.run & (turn == number) for number in range(len(walkers))]
+    for line in range(sizes.shape.mesh_rows + sizes.shape.mesh_columns):
+        held = Signal(range(sizes.command_depth + 1), name=f"held_{line}")
+        has_room = held != sizes.command_depth
+        for walker, mine in zip(walkers, runs, strict=True):
+            m.d.comb += walker.ready[line].eq(mine & has_room)
+        offers = [walker.valid & (walker.line == line) & walker.ready[line] for walker in walkers]
+        m.d.comb += walking.load[line].eq(any_of(offers))
         m.d.sync += held.eq(Mux(sequencer.run, held + walking.load[line] - walking.takes[line], 0))
         empty.append(held == 0)
-    m.d.comb += walking.is_done.eq(began & ~controller.busy & all_of(empty))
+    finished = Array(walker.is_finished for walker in walkers)[turn]
+    m.d.comb += walking.is_done.eq(finished & all_of(empty))

@@ -4,8 +4,9 @@ import numpy as np
 
 from acf.lowering import Gemm
 from acf.lowering.output_stationary import OutputStationaryMapping
-from acf.lowering.tiled_product import tile_product
+from acf.lowering.tiled_product import TiledProduct, tile_product
 from acf.rtl.design.arithmetic.model import bf16_bits
+from acf.rtl.design.fabric.encoding import Bits
 from acf.rtl.design.fabric.sizes import FabricSizes
 from acf.rtl.design.index.indexed_program import IndexedProgram, index_program
 
@@ -13,14 +14,21 @@ from acf.rtl.design.index.indexed_program import IndexedProgram, index_program
 def random_indexed(
     seed: int, sizes: FabricSizes, group_columns: int, policy: str = "stored", direct: bool = False
 ) -> IndexedProgram:
-    """A product of up to four tiles a side with ragged edges, absent blocks and zero tiles."""
+    """A random product under its mapping, indexed."""
+    product, mapping, operands = random_mapped(seed, sizes, group_columns)
+    return index_program(product, mapping, sizes, operands, policy, direct)
+
+
+def random_mapped(
+    seed: int, sizes: FabricSizes, group_columns: int, most: int = 4
+) -> tuple[TiledProduct, OutputStationaryMapping, tuple[Bits, Bits]]:
+    """A product of up to ``most`` tiles a side with ragged edges, absent blocks and zero tiles."""
     rng, tile = np.random.default_rng(seed), sizes.shape.tile
-    m, k, n = (int(rng.integers(tile, 4 * tile + 1)) for _ in range(3))
+    m, k, n = (int(rng.integers(tile, most * tile + 1)) for _ in range(3))
     a = rng.standard_normal((m, k)) * (rng.random((m, k)) < rng.choice((0.02, 0.5)))
     blocks = rng.random((-(-k // tile), -(-n // tile))) < 0.6
     blocks[0, 0] = True
     b = rng.standard_normal((k, n)) * np.kron(blocks, np.ones((tile, tile)))[:k, :n]
     operands = (bf16_bits(a), bf16_bits(b))
     product = tile_product(Gemm(a != 0, b != 0), sizes.shape, swapped=False)
-    mapping = OutputStationaryMapping.balanced(product, sizes.shape, group_columns)
-    return index_program(product, mapping, sizes, operands, policy, direct)
+    return product, OutputStationaryMapping.balanced(product, sizes.shape, group_columns), operands

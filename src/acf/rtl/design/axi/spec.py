@@ -62,6 +62,11 @@ class AxiSpec:
         return PAGE_BYTES // self.beat_bytes
 
     @property
+    def page_bits(self) -> int:
+        """Bits of the number of a page in memory."""
+        return self.address_bits - (PAGE_BYTES - 1).bit_length()
+
+    @property
     def size_code(self) -> int:
         """AxSIZE of a whole beat."""
         return self.beat_bytes.bit_length() - 1

@@ -6,6 +6,7 @@ import numpy as np
 
 from acf.errors import RtlError
 from acf.lowering import PARALLEL, SERIAL, FabricShape, Program
+from acf.lowering.mapping import Mapping
 from acf.lowering.output_stationary import OutputStationaryMapping
 from acf.lowering.output_stationary_packets import deal_rows
 from acf.lowering.packing import lower_product
@@ -25,13 +26,18 @@ class IndexedProgram:
 
 def index_program(
     product: TiledProduct,
-    mapping: OutputStationaryMapping,
+    mapping: Mapping,
     sizes: FabricSizes,
     operands: tuple[Bits, Bits],
     policy: str = "stored",
     direct: bool = False,
 ) -> IndexedProgram:
     """Index and encode an output-stationary product over bf16 bits ``operands``: serial [rows, k], parallel [k, n]."""
+    if not isinstance(mapping, OutputStationaryMapping):
+        raise RtlError(
+            "a controller in gates walks output-stationary products, and this mapping is split-K; map it with "
+            "OutputStationaryMapping.balanced, or send commands"
+        )
     if product.needed is not None:
         raise RtlError("a controller in gates computes all output tiles, and this product has a mask; send commands")
     index = build_index(product, mapping, sizes.shape, direct, policy)

@@ -1,4 +1,4 @@
-"""A product as a walking device reads it from memory: descriptor, index, and both operands once."""
+"""A product as a walking device reads it from memory: descriptor, index, and both operands once in every channel."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,39 +15,75 @@ WALKS = 8
 """Bit of the register `control`: the commands are made from a descriptor."""
 
 
-def lay_out_indexed(indexed: IndexedProgram, axi: AxiSpec, base: int = 0, interrupts: bool = False) -> MemoryImage:
+def lay_out_indexed(
+    indexed: IndexedProgram,
+    axi: AxiSpec,
+    base: int = 0,
+    channel_bytes: int | None = None,
+    interrupts: bool = False,
+) -> MemoryImage:
     """The image of a product from byte ``base`` on: descriptor, index, tiles of both operands, then results.
 
-    The host writes three registers, whatever the product: a line, the descriptor's page, the start.
+    The host writes three registers, whatever the product: a line, the descriptor's page, the start. The channel of a
+    master begins ``channel_bytes`` after that of the master before. Every channel has the operands, at the same place
+    in each, since any line may read any of their tiles; a line's results go to the channel of its master.
     """
-    if base % PAGE_BYTES:
-        raise RtlError(f"base {base:#x} is not a multiple of {PAGE_BYTES}, where pages begin; give one that is")
+    _check(axi, base, channel_bytes)
     encoded = indexed.encoded
     shape, streams = encoded.sizes.shape, stream_flits(encoded)
     stride = max(1, -(-max(streams) * shape.link_bytes // PAGE_BYTES)) * PAGE_BYTES
     index = indexed.index.words.astype("<u4").tobytes()
-    serial, parallel = _flits(encoded.flits[0], shape.link_bytes), _flits(encoded.flits[-1], shape.link_bytes)
-    parts, pages, page = [index, serial, parallel], [], base // PAGE_BYTES + 1
-    for part in parts:
+    operands = [_flits(encoded.flits[line], shape.link_bytes) for line in (0, -1)]
+    pages, page = [], base // PAGE_BYTES + 1
+    for part in (index, *operands):
         pages.append(page)
         page += -(-len(part) // PAGE_BYTES)
     names = ("index_page", "serial_page", "parallel_page")
     places: dict[str, Any] = dict(zip(names, pages, strict=True))
-    places |= {"result_page": page, "result_pages": stride // PAGE_BYTES}
+    channel = channel_bytes if channel_bytes is not None and axi.masters > 1 else 0
+    places |= {"result_page": page, "result_pages": stride // PAGE_BYTES, "channel_pages": channel // PAGE_BYTES}
     words = replace(indexed.index.descriptor, **places).words()
-    descriptor = b"".join(word.to_bytes(4, "little") for word in words)
-    content = b"".join(part + bytes(-len(part) % PAGE_BYTES) for part in (descriptor, *parts))
+    head = _whole_pages(b"".join(word.to_bytes(4, "little") for word in words)) + _whole_pages(index)
+    stored = b"".join(map(_whole_pages, operands))
+    end = page * PAGE_BYTES + stride * len(streams)
+    segments = [
+        Segment(base + master * channel, (bytes(len(head)) if master else head) + stored, end + master * channel)
+        for master in range(axi.masters)
+    ]
+    _check_end(segments, axi, channel_bytes)
+    results = [
+        (segments[number // shape.mesh_columns % axi.masters].results + number * stride, flits)
+        for number, flits in enumerate(streams)
+    ]
     settings = {"line": 0, "command_page": base // PAGE_BYTES, "control": START | WALKS | INTERRUPTS * interrupts}
-    registers = [(REGISTERS[name][0], value) for name, value in settings.items()]
-    segment = Segment(base, content, page * PAGE_BYTES + stride * len(streams))
-    if segment.end > 1 << axi.address_bits:
+    return MemoryImage(segments, results, [(REGISTERS[name][0], value) for name, value in settings.items()])
+
+
+def _check(axi: AxiSpec, base: int, channel_bytes: int | None) -> None:
+    if base % PAGE_BYTES:
+        raise RtlError(f"base {base:#x} is not a multiple of {PAGE_BYTES}, where pages begin; give one that is")
+    if axi.masters > 1 and (not channel_bytes or channel_bytes % PAGE_BYTES):
         raise RtlError(
-            f"the product ends at byte {segment.end:#x}, beyond the {axi.address_bits} bits of the bus; give a lower "
-            "base"
+            f"channel_bytes {channel_bytes} of {axi.masters} masters must be a multiple of {PAGE_BYTES}; say how far "
+            "their channels lie apart"
         )
-    return MemoryImage(
-        [segment], [(segment.results + number * stride, flits) for number, flits in enumerate(streams)], registers
-    )
+
+
+def _check_end(segments: Sequence[Segment], axi: AxiSpec, channel_bytes: int | None) -> None:
+    first, last = segments[0], segments[-1]
+    if last.end > 1 << axi.address_bits:
+        raise RtlError(
+            f"the product ends at byte {last.end:#x}, beyond the {axi.address_bits} bits of the bus; give a lower base"
+        )
+    if axi.masters > 1 and channel_bytes and first.end > (first.base // channel_bytes + 1) * channel_bytes:
+        raise RtlError(
+            f"the product has {first.end - first.base} bytes in every channel of {channel_bytes}; give larger "
+            "channels, or cut the product"
+        )
+
+
+def _whole_pages(part: bytes) -> bytes:
+    return part + bytes(-len(part) % PAGE_BYTES)
 
 
 def _flits(words: Sequence[int], size: int) -> bytes:

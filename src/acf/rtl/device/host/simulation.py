@@ -1,6 +1,6 @@
 """A device in simulation with memory at its buses: runs a program from memory to memory and compares its output."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -24,6 +24,8 @@ from acf.rtl.verify.lockstep.products import Product
 from acf.rtl.verify.lockstep.reference_output import ordered_output
 
 BATCH_CYCLES = 256
+DONE, FULL = 1, 8
+"""Bits of the register `status`."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,14 @@ class DeviceOutput:
     written_bytes: int
     held_cycles: int
     profile: BusProfile
+
+
+@dataclass(frozen=True)
+class QueuedRun:
+    """Products that were started one behind another: busy cycles of the device for all, and whether each is right."""
+
+    busy_cycles: int
+    are_equal: list[bool]
 
 
 def total_of(runs: Sequence[DeviceRun]) -> DeviceRun:
@@ -110,7 +120,29 @@ class DeviceSimulation:
     def run_indexed(self, indexed: IndexedProgram, most_cycles: int = 10_000_000) -> DeviceRun:
         """Run a product from its descriptor; the device makes the commands."""
         self.simulation.restart()
-        return self.run_image(lay_out_indexed(indexed, self.axi), indexed.encoded, most_cycles)
+        image = lay_out_indexed(indexed, self.axi, channel_bytes=self.channel_bytes)
+        return self.run_image(image, indexed.encoded, most_cycles)
+
+    def run_queued(self, products: Sequence[IndexedProgram], most_cycles: int = 1_000_000) -> QueuedRun:
+        """Run products from their descriptors, each started as soon as a walker of the device is free."""
+        self.simulation.restart()
+        base, images = 0, []
+        for indexed in products:
+            images.append(lay_out_indexed(indexed, self.axi, base, self.channel_bytes))
+            base = images[-1].segments[0].end
+        for image in images:
+            self._load(image)
+        for image in images:
+            self._wait(most_cycles, is_over=lambda status: not status & FULL, cycles=1)
+            for offset, value in image.registers:
+                self._write(offset, value)
+        self._wait(most_cycles)
+        busy_cycles = self._read(REGISTERS["busy_cycles"][0])
+        outputs = [read_output(image, each.encoded, self._peek) for image, each in zip(images, products, strict=True)]
+        are_right = [
+            bool((output == ordered_output(each.encoded)).all()) for output, each in zip(outputs, products, strict=True)
+        ]
+        return QueuedRun(busy_cycles, are_right)
 
     @property
     def channel_bytes(self) -> int:
@@ -194,15 +226,20 @@ class DeviceSimulation:
         self._moved.append(np.stack([found["reading"], found["writing"]], axis=1))
         return found
 
-    def _wait(self, most_cycles: int) -> None:
-        """Run until the device is done."""
-        for _ in range(-(-most_cycles // BATCH_CYCLES)):
-            self._transact(BATCH_CYCLES)
+    def _wait(
+        self,
+        most_cycles: int,
+        is_over: Callable[[int], bool] = lambda status: bool(status & DONE),
+        cycles: int = BATCH_CYCLES,
+    ) -> None:
+        """Run until the status ``is_over``, by default until the device is done; look at it every so many cycles."""
+        for _ in range(-(-most_cycles // cycles)):
+            self._transact(cycles)
             error = self._read(REGISTERS["error"][0])
             if error:
                 seen = [text for bit, text in enumerate(ERRORS.values()) if error >> bit & 1]
                 raise RtlError(f"the device reports: {'; '.join(seen)}; check the memory image")
-            if self._read(REGISTERS["status"][0]) & 1:
+            if is_over(self._read(REGISTERS["status"][0])):
                 return
         raise RtlError(f"the device is not done after {most_cycles} cycles; give it more, or compare it with the model")
 

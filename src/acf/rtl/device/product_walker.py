@@ -1,0 +1,96 @@
+"""An index controller with its index memory: it loads a product, sets it up, and waits until commands are taken."""
+
+from amaranth.hdl import Module, ResetInserter, Signal
+from amaranth.lib import data
+from amaranth.lib.wiring import Component, In, Out
+from amaranth.utils import bits_for
+
+from acf.lowering.descriptor import DESCRIPTOR_WORDS
+from acf.rtl.design.axi.signatures import axi4_read
+from acf.rtl.design.axi.spec import AxiSpec
+from acf.rtl.design.index.index_controller import IndexController, IndexSizes
+from acf.rtl.design.primitives.wires import forward
+from acf.rtl.device.index_memory import WORD_BITS, IndexMemory
+
+
+class ProductWalker(Component):
+    """``start`` takes the product whose descriptor is at page ``page``; ``is_free`` until then and after ``release``.
+
+    The controller sets the product up as soon as its index ``is_loaded`` and offers commands as `IndexController`
+    does. ``is_finished``: every command was taken. ``failed`` (memory answered with an error) and ``is_refused`` hold
+    until ``release``, which also abandons a product; one that is being loaded leaves when its last beat is there.
+    """
+
+    def __init__(self, axi: AxiSpec, sizes: IndexSizes, index_words: int) -> None:
+        self.axi, self.sizes, self.index_words = axi, sizes, index_words
+        shape = sizes.fabric.shape
+        lines = shape.mesh_rows + shape.mesh_columns
+        super().__init__(
+            {
+                "start": In(1),
+                "page": In(axi.page_bits),
+                "release": In(1),
+                "is_free": Out(1),
+                "is_loaded": Out(1),
+                "is_finished": Out(1),
+                "failed": Out(1),
+                "is_refused": Out(1),
+                "beat_valid": Out(1),
+                "descriptor": Out(data.ArrayLayout(WORD_BITS, DESCRIPTOR_WORDS)),
+                "ready": In(lines),
+                "valid": Out(1),
+                "line": Out(bits_for(lines - 1)),
+                "word": Out(sizes.command_bits),
+                "bus": Out(axi4_read(axi)),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        """Free, loading, walking, then finished or bad."""
+        m, memory, controller = Module(), IndexMemory(self.axi, self.index_words), IndexController(self.sizes)
+        abandons = Signal()
+        m.submodules.memory = memory
+        m.submodules.controller = ResetInserter(abandons)(controller)
+        forward(m, self, memory, ["bus", "descriptor", "beat_valid"])
+        forward(m, self, controller, ["ready", "valid", "line", "word"])
+        page, unread, leaves = Signal.like(self.page), Signal(), Signal()
+        m.d.comb += [
+            memory.page.eq(page),
+            memory.read_address.eq(controller.memory_address),
+            controller.memory_data.eq(memory.read_data),
+        ]
+        with m.FSM() as state:
+            with m.State("FREE"):
+                m.d.sync += [page.eq(self.page), unread.eq(0), leaves.eq(0)]
+                with m.If(self.start):
+                    m.d.comb += memory.start.eq(1)
+                    m.next = "LOADING"
+            with m.State("LOADING"):
+                m.d.sync += [unread.eq(unread | memory.failed), leaves.eq(leaves | self.release)]
+                with m.If(~memory.busy):
+                    m.next = "BAD"
+                    with m.If(leaves | self.release):
+                        m.next = "FREE"
+                    with m.Elif(~unread & ~memory.is_refused):
+                        m.d.comb += controller.start.eq(1)
+                        m.next = "WALKING"
+            with m.State("WALKING"):
+                with m.If(~controller.busy):
+                    m.next = "FINISHED"
+                    with m.If(controller.is_refused):
+                        m.next = "BAD"
+                with m.If(self.release):
+                    m.next = "FREE"
+            with m.State("FINISHED"), m.If(self.release):
+                m.next = "FREE"
+            with m.State("BAD"):
+                m.d.comb += [self.failed.eq(unread), self.is_refused.eq(~unread)]
+                with m.If(self.release):
+                    m.next = "FREE"
+            m.d.comb += [
+                self.is_free.eq(state.ongoing("FREE")),
+                self.is_finished.eq(state.ongoing("FINISHED")),
+                self.is_loaded.eq(~state.ongoing("FREE") & ~state.ongoing("LOADING")),
+                abandons.eq(self.release & self.is_loaded),
+            ]
+        return m
