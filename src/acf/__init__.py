@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from acf.nn.tensor_parallel import ColwiseBlockParallel as ColwiseBlockParallel
     from acf.nn.tensor_parallel import RowwiseBlockParallel as RowwiseBlockParallel
     from acf.report import report as report
+    from acf.report.timeline import Timeline as Timeline
     from acf.sim import Result as Result
     from acf.sim import architectures as architectures
     from acf.sim import simulate as simulate
@@ -86,6 +87,7 @@ _HOME_OF = {
     "SET": "acf.masks",
     "SparsityPlan": "acf.nn.plan",
     "StaticTopology": "acf.masks",
+    "Timeline": "acf.report.timeline",
     "TopologyStore": "acf.metrics",
     "Trace": "acf.trace",
     "TrainingRecord": "acf.metrics",

@@ -11,23 +11,28 @@ from acf.errors import ArchitectureError
 from acf.lowering import matrix_products
 from acf.sim.accelerator import AcceleratorSpec, ComputeCount
 from acf.sim.memory import OnChipMemory
+from acf.sim.observer import PlayedOp, StepObserver
 from acf.sim.registry import find_architecture
 from acf.sim.result import OpResult, Result
 from acf.sim.whole_step import WholeStep
 from acf.trace import Trace, TracedOp
 
 
-def simulate(trace: Trace, architecture: str | Path | AcceleratorSpec) -> Result:
+def simulate(
+    trace: Trace, architecture: str | Path | AcceleratorSpec, *, timeline: StepObserver | None = None
+) -> Result:
     """Play ``trace`` on ``architecture``: a name such as those of `acf.architectures()`, a TOML file, or a Spec.
 
     Matrix products run one after another. Within one, DRAM traffic overlaps with compute and the slower of the two
     decides; the cycles in which compute waits are the stall "memory". Vector work of the trace overlaps with products
-    as `acf.sim.vector.schedule` says.
+    as `acf.sim.vector.schedule` says. ``timeline``, an `acf.Timeline`, records when everything happened.
     """
-    return simulate_parts([trace], architecture)
+    return simulate_parts([trace], architecture, timeline)
 
 
-def simulate_parts(traces: Iterable[Trace], architecture: str | Path | AcceleratorSpec) -> Result:
+def simulate_parts(
+    traces: Iterable[Trace], architecture: str | Path | AcceleratorSpec, timeline: StepObserver | None = None
+) -> Result:
     """Play a step that comes as several traces, in order, with one on-chip memory; each may be freed once played."""
     name, spec = find_architecture(architecture)
     memory = OnChipMemory(spec.on_chip_bytes)
@@ -35,15 +40,20 @@ def simulate_parts(traces: Iterable[Trace], architecture: str | Path | Accelerat
     ops: list[OpResult] = []
     label = ""
     for trace in traces:
+        if timeline is not None:
+            timeline.begin(spec, len(trace.ops))
         for place, op in enumerate(trace.ops):
             step.add_vector_ops(trace.vector_ops_after(place))
-            ops.append(_play(trace, op, spec, memory))
-            step.add_product(op, ops[-1])
+            played = _play(trace, op, spec, memory)
+            ops.append(played.result)
+            step.add_product(op, played.result)
+            if timeline is not None:
+                timeline.add_product(played)
             for key in _last_used(trace, place):
                 memory.discard(key)
         step.add_vector_ops(trace.vector_ops_after(len(trace.ops)))
         label = trace.label
-    return Result(
+    result = Result(
         architecture=name,
         workload=label,
         clock_hz=spec.clock_hz,
@@ -55,9 +65,12 @@ def simulate_parts(traces: Iterable[Trace], architecture: str | Path | Accelerat
         vector_ops=tuple(step.results),
         step=step.time(sum(op.cycles for op in ops)),
     )
+    if timeline is not None:
+        timeline.end(result, step.placed)
+    return result
 
 
-def _play(trace: Trace, op: TracedOp, spec: AcceleratorSpec, memory: OnChipMemory) -> OpResult:
+def _play(trace: Trace, op: TracedOp, spec: AcceleratorSpec, memory: OnChipMemory) -> PlayedOp:
     dram_bytes = _touch_operands(trace, op, spec, memory) if spec.keeps_tensors else 0
     products = matrix_products(trace, op)
     share = ceil(dram_bytes / max(1, len(products)))
@@ -74,7 +87,7 @@ def _play(trace: Trace, op: TracedOp, spec: AcceleratorSpec, memory: OnChipMemor
     cycles = launch + count.cycles + waited
     lost = Counter(count.lost_slots)
     lost.update(_lost(spec, memory=waited, launch=launch))
-    return OpResult(
+    result = OpResult(
         name=op.name,
         phase=op.phase,
         cycles=cycles,
@@ -85,6 +98,7 @@ def _play(trace: Trace, op: TracedOp, spec: AcceleratorSpec, memory: OnChipMemor
         energy_j=count.energy_j | {"dram": dram_pj * 1e-12} | spec.standing_j(cycles / spec.clock_hz),
         other_cycles=count.other_cycles,
     )
+    return PlayedOp(products, op.batched, share, count.cycles, result)
 
 
 def _touch_operands(trace: Trace, op: TracedOp, spec: AcceleratorSpec, memory: OnChipMemory) -> int:

@@ -1,5 +1,6 @@
 """Running one matrix product on the fabric: cycles, MAC slots by what became of them, energy."""
 
+from dataclasses import dataclass
 from math import ceil
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,20 @@ if TYPE_CHECKING:
     from acf.sim.fabric.spec import AdaptiveFabric
 
 
+@dataclass(frozen=True)
+class LoweredProduct:
+    """``gemm``, cut into the tiles of ``product`` and lowered to ``program``; ``index``: what walking it takes."""
+
+    gemm: Gemm
+    product: TiledProduct
+    program: Program
+    index: IndexTraffic
+
+    def run(self, spec: "AdaptiveFabric", dram_bytes: int) -> ComputeCount:
+        """Counts on ``spec`` while ``dram_bytes`` cross the pins."""
+        return run_product(spec, self.gemm, self.product, self.program, dram_bytes, self.index)
+
+
 def run_product(
     spec: "AdaptiveFabric",
     gemm: Gemm,
@@ -35,7 +50,7 @@ def run_product(
     """
     index = index or NO_INDEX
     played = play(program, spec, spec.dram_port, dram_bytes + index.fetched_bytes, spec.engine)
-    waits = _controller_cycles(spec, index, played.cycles)
+    waits = controller_cycles(spec, index, played.cycles)
     effectual = gemm.effectual_macs()
     multiplied = _multiplied_slots(spec, product, effectual)
     update_cycles = topology_update_cycles(spec, product, program.reduces)
@@ -100,7 +115,7 @@ def held_row_reads(serial: TiledRows, scus: int, held_rows: int) -> NDArray[np.i
     return reads
 
 
-def _controller_cycles(spec: "AdaptiveFabric", index: IndexTraffic, played_cycles: int) -> int:
+def controller_cycles(spec: "AdaptiveFabric", index: IndexTraffic, played_cycles: int) -> int:
     """Cycles before the first command, and those by which a walk outlasts the packets.
 
     Descriptor and index are read one after the other, each after the latency of DRAM; nothing overlaps with the

@@ -17,7 +17,7 @@ from acf.sim.fabric import area
 from acf.sim.fabric.batch import block_diagonal, groups, pattern
 from acf.sim.fabric.index_traffic import index_traffic
 from acf.sim.fabric.play import ENGINES, DramPort
-from acf.sim.fabric.runner import run_product
+from acf.sim.fabric.runner import LoweredProduct
 from acf.sim.fabric.storage import tensor_bytes
 from acf.trace import BitTensor
 
@@ -135,10 +135,14 @@ class AdaptiveFabric(FabricShape, AcceleratorSpec):
 
     def count_with_dram(self, gemm: Gemm, dram_bytes: int) -> ComputeCount:
         """The same when ``dram_bytes`` cross the pins meanwhile."""
+        return self.lowered(gemm).run(self, dram_bytes)
+
+    def lowered(self, gemm: Gemm) -> LoweredProduct:
+        """One matrix product as the fabric runs it."""
         product = tile_product(gemm, self)
         mapping = choose_mapping(product, self)
         program = lower_product(product, self, mapping)
-        return run_product(self, gemm, product, program, dram_bytes, index_traffic(mapping, product, program, self))
+        return LoweredProduct(gemm, product, program, index_traffic(mapping, product, program, self))
 
     def stored_bytes(self, bits: BitTensor, role: str) -> int:
         """Bytes of a tensor in memory: weights as block-CSR with their index, others with the sizes of their tiles."""
@@ -156,15 +160,18 @@ class AdaptiveFabric(FabricShape, AcceleratorSpec):
         return total
 
     def _count_group(self, group: Sequence[Gemm], dram_bytes: int) -> ComputeCount:
+        played = self.lowered_group(group).run(self, dram_bytes)
+        dense_macs = sum(gemm.dense_macs for gemm in group)
+        return replace(played, dense_macs=dense_macs, other_cycles=0)  # no topology that could change
+
+    def lowered_group(self, group: Sequence[Gemm]) -> LoweredProduct:
         """Products side by side; each has a descriptor and an index of its own, walked one after the other."""
         member = tile_product(group[0], self)
         mapping = choose_mapping(member, self)
         index = index_traffic(mapping, member, lower_product(member, self, mapping), self).times(len(group))
         together = block_diagonal(group)
         product = tile_product(together, self)
-        played = run_product(self, together, product, lower_product(product, self), dram_bytes, index)
-        dense_macs = sum(gemm.dense_macs for gemm in group)
-        return replace(played, dense_macs=dense_macs, other_cycles=0)  # no topology that could change
+        return LoweredProduct(together, product, lower_product(product, self), index)
 
     @property
     def area_mm2(self) -> dict[str, float]:
