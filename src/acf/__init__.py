@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from acf.masks import BlockDST as BlockDST
     from acf.masks import GradualPruning as GradualPruning
     from acf.masks import StaticTopology as StaticTopology
+    from acf.metrics import RunLog as RunLog
     from acf.metrics import TopologyStore as TopologyStore
     from acf.metrics import TrainingRecord as TrainingRecord
     from acf.metrics.meters import EnergyMeter as EnergyMeter
@@ -84,6 +85,7 @@ _HOME_OF = {
     "PlanOptions": "acf.nn.plan",
     "Result": "acf.sim",
     "RowwiseBlockParallel": "acf.nn.tensor_parallel",
+    "RunLog": "acf.metrics",
     "SET": "acf.masks",
     "SparsityPlan": "acf.nn.plan",
     "StaticTopology": "acf.masks",

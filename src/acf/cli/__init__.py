@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from acf import __version__
-from acf.cli import bench, capture, demo, doctor, report, reproduce, simulate
+from acf.cli import bench, capture, demo, doctor, report, reproduce, simulate, watch
 from acf.cli.rtl import app as rtl
 from acf.errors import AcfError
 
@@ -20,7 +20,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for group in (demo, simulate, capture, report, reproduce, doctor):
+for group in (demo, simulate, capture, report, reproduce, doctor, watch):
     app.add_typer(group.app)  # without a name: the commands stand at the top
 app.add_typer(bench.app, name="bench")
 app.add_typer(rtl, name="rtl")

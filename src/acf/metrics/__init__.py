@@ -2,6 +2,7 @@
 
 from acf.metrics.ablation import MEASURES, AblationPoint, AblationRecord, AblationRow, Measure, Spread
 from acf.metrics.record import TrainingRecord
+from acf.metrics.run_log import RunLog
 from acf.metrics.store import TopologyStore
 
 __all__ = [
@@ -10,6 +11,7 @@ __all__ = [
     "AblationRecord",
     "AblationRow",
     "Measure",
+    "RunLog",
     "Spread",
     "TopologyStore",
     "TrainingRecord",
