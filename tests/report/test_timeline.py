@@ -160,7 +160,8 @@ def test_room_that_one_product_does_not_need_goes_to_the_others() -> None:
 
 def test_occupancy_adds_up_to_the_work_that_was_done(tmp_path: Path) -> None:
     timeline = recorded("acf-512")
-    occupancy = occupancy_of(timeline)
+    assert timeline.fabric is not None
+    occupancy = occupancy_of(timeline, timeline.fabric)
     busy = sum(product.recording.busy.sum() for op in timeline.ops for product in op.products)
     assert occupancy.clusters.sum() * occupancy.bin_cycles * 8 == pytest.approx(busy)
     assert 0 < occupancy.clusters.max() <= 1 + 1e-9

@@ -63,11 +63,9 @@ def simulate(
 
 def _save_timeline(recorded: "Timeline", path: Path) -> None:
     """Write the timeline, and a fabric's heat map beside it; stdout stays a table or JSON, so stderr says what."""
-    from acf.sim.fabric import AdaptiveFabric
-
     written = recorded.save(path)
     typer.echo(f"timeline: {path} ({written.sentence}); open it at ui.perfetto.dev", err=True)
-    if isinstance(recorded.spec, AdaptiveFabric):
+    if recorded.fabric is not None:
         typer.echo(f"heat map: {recorded.save_heat_map(path.with_suffix('.svg'))}", err=True)
 
 

@@ -49,9 +49,9 @@ class StepRecording:
     def add_product(self, played: PlayedOp) -> None:
         """Keep an operation; on a fabric its products are played again and recorded."""
         products: list[RecordedProduct] = []
-        if isinstance(self._spec, AdaptiveFabric):
-            sampling = Sampling(sampled_scus(self._spec, self.scu_tracks), self._limit_per_op)
-            products = record_op(self._spec, played, sampling)
+        if self.fabric is not None:
+            sampling = Sampling(sampled_scus(self.fabric, self.scu_tracks), self._limit_per_op)
+            products = record_op(self.fabric, played, sampling)
         self.ops.append(RecordedOp(played.result, tuple(products)))
 
     def end(self, result: Result, placed: Sequence[Placed]) -> None:
@@ -67,11 +67,9 @@ class StepRecording:
         return self._result
 
     @property
-    def spec(self) -> AcceleratorSpec:
-        """The machine."""
-        _ = self.result
-        assert self._spec is not None
-        return self._spec
+    def fabric(self) -> AdaptiveFabric | None:
+        """The machine if it is a fabric, which is simulated by events; None for all others."""
+        return self._spec if isinstance(self._spec, AdaptiveFabric) else None
 
     @property
     def placed(self) -> tuple[Placed, ...]:

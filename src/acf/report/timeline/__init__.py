@@ -11,7 +11,6 @@ from acf.report.timeline.events import Event, EventClock, encoded
 from acf.report.timeline.fabric_tracks import Placement, fabric_names, product_events
 from acf.report.timeline.occupancy import curve_events, occupancy_of, occupancy_svg
 from acf.report.timeline.step_tracks import step_events
-from acf.sim.fabric.spec import AdaptiveFabric
 from acf.sim.recording import StepRecording
 
 __all__ = ["SavedTimeline", "Timeline"]
@@ -84,7 +83,7 @@ class Timeline(StepRecording):
             products=len(details.shown),
             complete_products=sum(shown >= 1.0 for shown in details.shown),
             shown_share=details.shown_share,
-            by_events=isinstance(self.spec, AdaptiveFabric),
+            by_events=self.fabric is not None,
         )
         head = encoded({"displayTimeUnit": "ns", "otherData": self._facts(written)})
         content = head[:-1] + b',"traceEvents":[\n' + b",\n".join(event for _, event in chosen) + b"\n]}\n"
@@ -93,20 +92,21 @@ class Timeline(StepRecording):
 
     def save_heat_map(self, path: str | Path) -> Path:
         """Write an SVG: how busy every cluster and every link was over time. Fabrics only."""
-        if not isinstance(self.spec, AdaptiveFabric):
+        architecture = self.result.architecture
+        if self.fabric is None:
             raise ReportError(
-                f"{self.result.architecture} is not simulated by events, so the occupancy of its parts is not known; "
+                f"{architecture} is not simulated by events, so the occupancy of its parts is not known; "
                 "use a fabric such as acf-512"
             )
-        write_whole(Path(path), occupancy_svg(self).encode())
+        write_whole(Path(path), occupancy_svg(self, self.fabric).encode())
         return Path(path)
 
     def _names(self, clock: EventClock) -> Iterator[tuple[float, bytes]]:
         """Events that are always there: the step's own, the names of tracks, and curves of a fabric."""
         events: list[Event] = list(step_events(self, clock))
-        if isinstance(self.spec, AdaptiveFabric):
-            events += fabric_names(self.spec, self.scu_tracks)
-            events += curve_events(occupancy_of(self), clock)
+        if self.fabric is not None:
+            events += fabric_names(self.fabric, self.scu_tracks)
+            events += curve_events(occupancy_of(self, self.fabric), clock)
         return ((-1.0 if event["ph"] == "M" else event["ts"], encoded(event)) for event in events)
 
     def _facts(self, written: SavedTimeline) -> dict[str, Any]:
@@ -123,8 +123,8 @@ class Timeline(StepRecording):
             "limit_bytes": self.limit_bytes,
             "not_modelled": NOT_MODELLED,
         }
-        if isinstance(self.spec, AdaptiveFabric):
-            facts["scus_shown"] = f"{min(self.scu_tracks, self.spec.scus)} of {self.spec.scus}, at equal distances"
+        if self.fabric is not None:
+            facts["scus_shown"] = f"{min(self.scu_tracks, self.fabric.scus)} of {self.fabric.scus}, at equal distances"
         return facts
 
 

@@ -35,10 +35,8 @@ class Occupancy:
     links: NDArray[np.float64]
 
 
-def occupancy_of(recording: StepRecording) -> Occupancy:
+def occupancy_of(recording: StepRecording, spec: AdaptiveFabric) -> Occupancy:
     """The occupancy of the whole step; between products it is 0."""
-    spec = recording.spec
-    assert isinstance(spec, AdaptiveFabric)
     bin_cycles = max(1, recording.result.step_cycles) / BINS
     clusters = np.zeros((BINS, spec.clusters))
     links = np.zeros((BINS, spec.mesh_rows + spec.mesh_columns))
@@ -73,11 +71,9 @@ def curve_events(occupancy: Occupancy, clock: EventClock) -> Iterator[Event]:
         yield clock.counter(LINKS, "DIN links busy (%)", cycle, 100 * float(occupancy.links[place].mean()))
 
 
-def occupancy_svg(recording: StepRecording) -> str:
+def occupancy_svg(recording: StepRecording, spec: AdaptiveFabric) -> str:
     """Two panels over time: clusters, and the first link of every mesh row and column."""
-    spec, result = recording.spec, recording.result
-    assert isinstance(spec, AdaptiveFabric)
-    occupancy = occupancy_of(recording)
+    result, occupancy = recording.result, occupancy_of(recording, spec)
     clusters = [
         f"row {index // spec.mesh_columns}, column {index % spec.mesh_columns}" for index in range(spec.clusters)
     ]
