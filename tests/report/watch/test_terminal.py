@@ -27,6 +27,7 @@ def history_of(steps: int) -> RunHistory:
 
 def test_the_view_has_every_figure_and_the_masks() -> None:
     text = shown(history_of(10))
+    assert any(line.startswith("step ") for line in text.splitlines())
     for part in ("mine", "running", "10 of 100", "500", "0:00:45", "200 J", "93.8%", "25.0%", "accuracy", "█", "fc"):
         assert part in text
 

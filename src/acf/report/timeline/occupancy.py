@@ -85,7 +85,8 @@ def occupancy_svg(recording: StepRecording, spec: AdaptiveFabric) -> str:
     length = si(result.step_seconds, "s")
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img" '
-        f'aria-label="{escape(title)}: occupancy over time" font-family="sans-serif" font-size="12">',
+        f'aria-label="{escape(title)}: occupancy over time" font-family="sans-serif" font-size="12" '
+        'shape-rendering="crispEdges">',
         f'<rect width="{WIDTH}" height="{height}" fill="#ffffff"/>',
         f'<text x="{LEFT}" y="20" font-size="15" font-weight="600">{escape(title)}</text>',
         *upper.elements,

@@ -7,9 +7,9 @@ from rich.columns import Columns
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.markup import escape
+from rich.padding import Padding
 from rich.panel import Panel
 from rich.progress_bar import ProgressBar
-from rich.table import Table
 from rich.text import Text
 
 from acf.metrics.run_history import RunHistory, RunReader
@@ -26,11 +26,11 @@ STATE_STYLES = {"running": "green", "finished": "green"}
 def watch_in_terminal(reader: RunReader, seconds: float, sleep: Callable[[float], None] = time.sleep) -> RunHistory:
     """Show the run anew every ``seconds`` until it has ended; Ctrl-C stops watching. Returns what was shown last.
 
-    Where the output is no terminal, the run is shown once.
+    A run that has ended is shown once, and so is any run where the output is no terminal.
     """
     console = Console()
     history = reader.update()
-    if not console.is_terminal:
+    if history.state != "running" or not console.is_terminal:
         console.print(view(history))
         return history
     with Live(view(history), console=console, auto_refresh=False) as live:
@@ -49,7 +49,7 @@ def view(history: RunHistory) -> RenderableType:
     style = STATE_STYLES.get(history.state, "red")
     parts: list[RenderableType] = [Text.assemble((history.name, "bold"), "  ", (history.state, style))]
     if history.total_steps:
-        parts.append(ProgressBar(total=history.total_steps, completed=history.step, width=60))
+        parts.append(Padding(ProgressBar(total=history.total_steps, completed=history.step, width=60), 0))  # own line
     parts.append(_figures(history))
     losses = [point.loss for point in history.steps if point.loss is not None]
     if losses:
@@ -61,7 +61,8 @@ def view(history: RunHistory) -> RenderableType:
     return Group(*parts)
 
 
-def _figures(history: RunHistory) -> Table:
+def _figures(history: RunHistory) -> Columns:
+    """Name above value, as many side by side as the terminal has room for."""
     values = history.to_dict()
     step = f"{history.step:,}" + (f" of {history.total_steps:,}" if history.total_steps else "")
     texts = {
@@ -74,11 +75,7 @@ def _figures(history: RunHistory) -> Table:
         "sparsity": _number(values["sparsity"], ".1%"),
         "flip rate": _number(values["flip_rate"], ".1%"),
     } | {name: _number(value, ".4g") for name, value in values["measured"].items()}
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    for name in texts:
-        table.add_column(escape(name), justify="right")
-    table.add_row(*texts.values())
-    return table
+    return Columns([Text(f"{name}\n{value}") for name, value in texts.items()], padding=(0, 3))
 
 
 def _masks(history: RunHistory) -> RenderableType:
