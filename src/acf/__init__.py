@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from acf import runtime as runtime
     from acf.errors import AcfError as AcfError
     from acf.gradients import GradientSparsity as GradientSparsity
     from acf.masks import SET as SET
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from acf.nn.plan import plan as plan
     from acf.nn.tensor_parallel import ColwiseBlockParallel as ColwiseBlockParallel
     from acf.nn.tensor_parallel import RowwiseBlockParallel as RowwiseBlockParallel
+    from acf.offloading import offload as offload
     from acf.report import report as report
     from acf.report.timeline import Timeline as Timeline
     from acf.sim import Result as Result
@@ -106,6 +108,7 @@ _HOME_OF = {
     "lightning_callback": "acf.train.adapters",
     "load_checkpoint": "acf.train",
     "load_sharded": "acf.train.sharded_checkpoint",
+    "offload": "acf.offloading",
     "plan": "acf.nn.plan",
     "load_sparse": "acf.nn",
     "print_figures": "acf.train",
@@ -122,6 +125,9 @@ _HOME_OF = {
 }
 
 __all__ = sorted(_HOME_OF)
+
+_PACKAGES = ("runtime", "torch_device")
+"""Packages whose names are public under their own name, as ``acf.runtime.Device``."""
 
 
 class _OpsForExportedPrograms:
@@ -147,6 +153,8 @@ else:
 
 
 def __getattr__(name: str) -> Any:
+    if name in _PACKAGES:
+        return import_module(f"acf.{name}")
     if name not in _HOME_OF:
         raise AttributeError(f"module 'acf' has no attribute {name!r}; public names: {', '.join(__all__)}")
     value = getattr(import_module(_HOME_OF[name]), name)
@@ -155,4 +163,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return [*__all__, "__version__"]
+    return [*__all__, *_PACKAGES, "__version__"]

@@ -59,6 +59,31 @@ def test_an_scu_with_its_lanes_is_what_was_synthesised(config: str, lanes: int) 
     assert CONTROL_UNITS["port-serial"].gate_equivalents == pytest.approx(modules["port"]["gate_equivalents"], rel=0.06)
 
 
+def test_units_of_acf_512_wide_are_those_that_were_synthesised() -> None:
+    held = RECORD["area"]["acf-512-wide, sums in registers"]["modules"]
+    arithmetic = ((-16, "datapath_multiplier_0"), (-16, "datapath_adder_0"))
+    gates, pins, gated = _sum(held, *SCU, *arithmetic)
+    _assert_unit("wide scu", (gates, pins - 16 * PRODUCT_BITS, gated - 16 * PRODUCT_BITS))
+    _assert_unit("wide port", _sum(held, (1, "port")))
+    around = RECORD["area"]["acf-512-wide"]["modules"]
+    _assert_unit(
+        "wide cluster", _sum(around, (1, "cluster"), (-2, "port"), *((-2 * count, name) for count, name in SCU))
+    )
+    _assert_unit("wide row controller", _sum(around, (1, "row_controller")))
+    _assert_unit("wide column controller", _sum(around, (1, "column_controller")))
+    _assert_unit("wide device", tuple(all_ / 8 for all_ in _sum(around, (1, "acf_fabric"), (-1, "fabric"))))
+    controllers = ((-4, "row_controller"), (-4, "column_controller"))
+    _, pins, gated = _sum(around, (1, "fabric"), (-12, "cluster"), (-4, "first_cluster"), *controllers)
+    router = CONTROL_UNITS["wide router"]
+    assert (router.clock_pins, router.gated_flip_flops) == pytest.approx((pins / 16, gated / 16), abs=1.0)
+
+
+def test_a_held_word_of_sums_and_a_quarter_of_the_rows_are_loaded_in_a_cycle() -> None:
+    word, rows, values, control = 16 * PRODUCT_BITS, 2 * 256, 34, 59
+    scu = CONTROL_UNITS["wide scu"]
+    assert scu.loaded * scu.gated_flip_flops == pytest.approx(word + rows / 4 + values + control, rel=0.01)
+
+
 @pytest.mark.parametrize(
     ("name", "unit"),
     [

@@ -73,3 +73,8 @@ def test_a_trained_network_is_pruned_in_three_ways_and_fine_tuned(tmp_path: Path
     assert output.count("75% sparse") == 3
     rows = json.loads((tmp_path / "record.json").read_text())["rows"]
     assert [row["blocks"] for row in rows] == ["magnitude", "weight x input", "random"]
+
+
+def test_steps_of_a_gpu_are_measured_or_skipped_with_the_reason(tmp_path: Path) -> None:
+    steps = json.loads(output_of("gpu_steps.py", tmp_path))
+    assert {(step["network"], step["compiled"]) for step in steps} >= {("resnet50", True), ("transformer-base", True)}

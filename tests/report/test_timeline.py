@@ -18,6 +18,7 @@ from acf.report.timeline.fabric_tracks import CHANNELS, IMCS, LINKS, SCUS
 from acf.report.timeline.occupancy import occupancy_of
 from acf.report.timeline.step_tracks import BREAKDOWN, DRAM, PRODUCTS, VECTOR
 from acf.sim import ARCHITECTURES
+from acf.sim.fabric.record_op import has_events
 from acf.sim.fabric.traffic import REASONS
 from acf.trace import VectorOp
 
@@ -204,3 +205,21 @@ def test_batched_products_that_repeat_are_recorded_once_and_counted_every_time()
     assert len(first.recording.states) > 0 == len(again.recording.states)
     assert again.recording.busy.sum() == first.recording.busy.sum() != rest.recording.busy.sum()
     assert again.start > first.start
+
+
+@pytest.mark.parametrize("changes", [{"memory_model": "rate"}, {"index_controllers": 4}, {"skip": "both"}])
+def test_every_fabric_of_the_event_engine_is_recorded_to_the_cycle(changes: dict[str, Any], tmp_path: Path) -> None:
+    timeline = acf.Timeline(scu_tracks=4)
+    result = acf.simulate(small_step(), acf.sim.spec("acf-512", **changes), timeline=timeline)
+    check_trace_events(saved(timeline, tmp_path))
+    for op, played in zip(timeline.ops, result.ops, strict=True):
+        (product,) = op.products
+        assert product.set_up_cycles >= 0
+        assert product.first_cycle + product.recording.cycles <= played.cycles
+
+
+def test_only_fabrics_of_the_event_engine_are_recorded_by_events() -> None:
+    assert has_events(acf.sim.spec("acf-512"))
+    assert has_events(acf.sim.spec("acf-512", engine="exact", memory_model="rate"))
+    assert not has_events(acf.sim.spec("acf-512", engine="exact"))
+    assert not has_events(acf.sim.spec("acf-512", interconnect="packet"))

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from acf.bench.fabric.ablation_runs import AblationOptions
     from acf.bench.fabric.comparison import ComparisonSpec
     from acf.bench.kernels.bench import CpuOptions
+    from acf.bench.offloading import OffloadSpec
     from acf.bench.tracking.recording import TrackingSpec
     from acf.bench.training.bench import TrainingOptions
     from acf.bench.zeros.measure import ZerosSpec
@@ -130,7 +131,10 @@ def simulators(
 def ablation(
     options: "AblationOptions",
     what: Annotated[
-        str, typer.Option(help="Of block, regrow, interconnect, balancer, prefetch, scus; several with commas, or all.")
+        str,
+        typer.Option(
+            help="Of block, regrow, interconnect, balancer, prefetch, network, memory, scus, with commas; or all."
+        ),
     ] = "all",
     out: Annotated[Path, typer.Option(help="Folder for records and plots; a later call goes on from them.")] = Path(
         "runs/ablation"
@@ -186,3 +190,17 @@ def fabric(
     for each in played:
         if layers and each.machine == spec.on:
             show(fabric_products_table(each))
+
+
+@spec_command(app, spec="acf.bench.offloading:OffloadSpec")
+def offload(spec: "OffloadSpec", as_json: Json = False) -> None:
+    """Train on a simulated device beside the host: losses and time of every step; or the speed of a ResNet-18 step."""
+    from acf.bench.offloading import run_offload_bench
+    from acf.terminal import progress
+
+    with progress(visible=not as_json) as on_progress:
+        figures, text = run_offload_bench(spec, on_progress)
+    if as_json:
+        print_json(figures)
+    else:
+        typer.echo(text)

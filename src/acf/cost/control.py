@@ -85,14 +85,16 @@ def _scaled_pj(picofarads: float) -> float:
 
 
 HELD_SUM_GATES = 34 * 6.0
-"""Gate equivalents of a register that holds one sum of 34 bits: an assumption, a flip-flop (4) and its share of the
-multiplexer that reads it (2) per bit."""
+"""Gate equivalents of a register that holds one sum of 34 bits, for designs that were not synthesised: a flip-flop (4)
+and its share of the multiplexer that reads it (2) per bit, assumed. The gates of acf-512-wide have 34 x 7.2 by acf rtl
+area, docs/results/energy-synthesis.json."""
 
 _NARROW = _RECORD + ", acf rtl area --config acf-512 --clock-gating"
 _WIDE = (
     _RECORD + ", acf rtl area --config acf-512-lanes4 and acf-512-wide --clock-gating: a line through 4 and 16 lanes"
 )
 _UNIT = _RECORD + ", acf rtl area UNIT --clock-gating"
+_HELD = _RECORD + ", acf-512-wide: gates with sums in registers"
 
 SCU_LOADED = Figure(
     0.375,
@@ -101,6 +103,20 @@ SCU_LOADED = Figure(
     "products (the MAC's own) and three quarters of the row buffer (a port of four SCUs fills it in one of four)",
 ).value
 """Share of cycles in which an SCU's registers with an enable are loaded."""
+
+HELD_SCU_LOADED = Figure(
+    0.147,
+    "of the cycles",
+    "of an SCU of acf-512-wide 5,211 registers have an enable: a word of 16 sums of 34 bits is loaded in every cycle, "
+    "two rows of 256 bits in one of four (eight rows, half zeros, share one), 34 bits of values and addresses; of "
+    "counters and walker 59, as in the recorded run of four lanes",
+).value
+"""The same where an SCU holds sums and rows; a dense operand loads rows half as often."""
+
+HELD_PORT_LOADED = Figure(
+    0.25, "of the cycles", "a row of a block for eight rows of which half are zeros; bitmaps are loaded far less"
+).value
+"""The same for a port whose rows serve several values."""
 
 OTHERS_LOADED = 0.25
 """The same for controllers and clusters: an assumption; the measured runs load fewer."""
@@ -113,6 +129,14 @@ CONTROL_UNITS: dict[str, ControlUnit] = {
     "lane-serial": ControlUnit(745.0, 46.3, 3.2, SCU_LOADED, 101.0, _WIDE),
     "port": ControlUnit(14_190.0, 671.0, 0.0, 0.0, 700.0, _NARROW),
     "port-serial": ControlUnit(20_213.0, 654.0, 0.0, 0.0, 700.0, _WIDE),
+    # units of acf-512-wide: an SCU of 16 lanes that holds the sums of its eight rows, its port, and what is around them
+    "wide scu": ControlUnit(48_934.0, 5_415.0, 5_211.0, HELD_SCU_LOADED, 2_216.0, _HELD),
+    "wide port": ControlUnit(20_024.0, 395.0, 324.0, HELD_PORT_LOADED, 700.0, _HELD),
+    "wide cluster": ControlUnit(43_475.0, 959.0, 780.0, OTHERS_LOADED, 322.0, _HELD),
+    "wide router": ControlUnit(0.0, 4_211.0, 4_115.0, 0.0, 0.0, _HELD),
+    "wide row controller": ControlUnit(3_731.0, 472.0, 276.0, OTHERS_LOADED, 0.0, _HELD),
+    "wide column controller": ControlUnit(2_812.0, 271.0, 79.0, OTHERS_LOADED, 0.0, _HELD),
+    "wide device": ControlUnit(9_476.0, 1_321.0, 1_163.0, OTHERS_LOADED, 0.0, _HELD),
     # receivers, results, credits, and the adders of a column's sums
     "cluster": ControlUnit(26_381.0, 1_211.0, 919.0, OTHERS_LOADED, 322.0, _NARROW),
     # lines: their area and the flits that pass are charged as mesh, so only registers that no flit loads count here
@@ -121,6 +145,10 @@ CONTROL_UNITS: dict[str, ControlUnit] = {
     "column controller": ControlUnit(3_436.0, 321.0, 95.0, OTHERS_LOADED, 0.0, _NARROW),
     # fetcher, collectors, writer and registers of the device, one line's share
     "device": ControlUnit(9_628.0, 1_399.0, 1_238.0, OTHERS_LOADED, 0.0, _NARROW),
+    # block walker, prefix sums, owner planner and all states; its registers grow with the clusters of the mesh
+    "index controller": ControlUnit(
+        47_748.0, 4_223.0, 3_200.0, OTHERS_LOADED, 0.0, _RECORD + ", measure_area(IndexController) of acf-512, gated"
+    ),
     "index walker": ControlUnit(1_376.0, 98.0, 88.0, OTHERS_LOADED, 0.0, _UNIT + ": block-walker"),
     # used at topology updates alone, stopped else
     "prefix sum": ControlUnit(2_364.0, 218.0, 216.0, 0.0, 0.0, _UNIT + ": prefix-sum"),

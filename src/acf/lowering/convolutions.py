@@ -37,7 +37,7 @@ def _weight_grad(conv: TracedConv) -> list[Builder]:
 
 def _input_grad(conv: TracedConv) -> list[Builder]:
     """One product per residue of the padded input pixel modulo the stride, over the taps that can reach it."""
-    axes = [_reached_residues(conv, axis) for axis in (0, 1)]
+    axes = [reached_residues(conv, axis) for axis in (0, 1)]
     return [partial(_residue_product, conv, (rows, columns)) for rows in axes[0] for columns in axes[1]]
 
 
@@ -50,7 +50,7 @@ CONV_PRODUCTS: dict[str, Callable[[TracedConv], list[Builder]]] = {
 
 
 @dataclass(frozen=True)
-class _Residue:
+class Residue:
     """Padded input pixels of one remainder modulo the stride along an axis, and the ``taps`` that reach them."""
 
     axis: int
@@ -58,20 +58,20 @@ class _Residue:
     taps: tuple[int, ...]
 
 
-def _reached_residues(conv: TracedConv, axis: int) -> list[_Residue]:
+def reached_residues(conv: TracedConv, axis: int) -> list[Residue]:
     """Residues with a tap; the gradient of all other pixels is zero and needs no product."""
     stride, dilation = conv.stride[axis], conv.dilation[axis]
     residues = []
     for remainder in range(stride):
         taps = tuple(tap for tap in range(conv.kernel_size[axis]) if (tap * dilation) % stride == remainder)
         if taps:
-            residues.append(_Residue(axis, remainder, taps))
+            residues.append(Residue(axis, remainder, taps))
     return residues
 
 
 def _residue_product(
     conv: TracedConv,
-    residues: tuple[_Residue, _Residue],
+    residues: tuple[Residue, Residue],
     gradient: BoolArray,
     weight: BoolArray,
     needed: BoolArray | None,
@@ -80,12 +80,12 @@ def _residue_product(
     rows, columns = residues
     by_tap = weight.reshape(weight.shape[0], *conv.kernel_size, -1)
     matrix = np.concatenate([by_tap[:, row, column] for row in rows.taps for column in columns.taps], axis=0)
-    gathered = gathered_rows(gradient, _output_positions(conv, rows), _output_positions(conv, columns))
+    gathered = gathered_rows(gradient, output_positions(conv, rows), output_positions(conv, columns))
     taps = len(rows.taps) * len(columns.taps)
     return Gemm(gathered, matrix, phase="input_grad", taps=taps, transposed=(False, True))
 
 
-def _output_positions(conv: TracedConv, residue: _Residue) -> list[NDArray[np.int64]]:
+def output_positions(conv: TracedConv, residue: Residue) -> list[NDArray[np.int64]]:
     """For each tap, the output index that each real input pixel of the residue meets, -1 where there is none.
 
     The padded input pixel ``remainder + stride * q`` meets output ``q - (tap * dilation - remainder) / stride``.

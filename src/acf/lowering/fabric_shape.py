@@ -8,13 +8,18 @@ TILES = (8, 16, 32)
 SKIP_MODES = ("both", "serial", "gate")
 """both: zeros of either operand are skipped; serial: those of the streamed operand; gate: zeros save only energy."""
 
-INTERCONNECTS = ("mesh", "static", "crossbar")
-"""mesh: rebalanced for every topology; static: mapped as if all blocks were present; crossbar: ideal links."""
+INTERCONNECTS = ("mesh", "static", "crossbar", "packet")
+"""mesh: lines with one sender each, rebalanced for every topology; static: mapped as if all blocks were present;
+crossbar: ideal links; packet: routers with queues and arbitration instead of lines (`acf.sim.mesh`)."""
 
 TILE_FORMATS = ("bitmap", "csc")
 """How a tile travels where that is shorter than all its elements. bitmap: a bit per element, and the non-zeros. csc:
 the non-zeros column by column, each with its distance from the one above, and a count per column; shorter than the
 bitmap below a density of 1/8."""
+
+ACCUMULATE_IN = ("banks", "registers")
+"""banks: every MAC reads and writes its sum in an accumulator bank. registers: an SCU holds the sums of some rows while
+it walks a block, and reads and writes the bank once per row and block."""
 
 VALUE_BYTES = 2  # operands and results are bf16
 SUM_BYTES = 4  # partial sums are fp32
@@ -32,7 +37,8 @@ class FabricShape:
     buffering). Its SCUs read ``store_ports`` rows of parallel tiles in a cycle; ``sum_adders`` add its partial sums to
     those that come down the mesh column. A memory controller prefetches up to ``prefetch_packets`` packets and puts
     ``link_bytes`` a cycle on its first link; a flit takes ``hop_cycles`` from one router to the next. On-chip memory
-    has a latency of ``sram_cycles``.
+    has a latency of ``sram_cycles``. With ``accumulate_in`` "registers" an SCU holds the sums of ``held_rows`` of its
+    rows, and a row of a parallel tile that it has read serves all of them.
     """
 
     mesh_rows: int
@@ -53,6 +59,8 @@ class FabricShape:
     tile_format: str
     interconnect: str
     balancer: str
+    accumulate_in: str
+    held_rows: int
 
     def __post_init__(self) -> None:
         for item in fields(self):
@@ -64,6 +72,7 @@ class FabricShape:
             ("skip", SKIP_MODES),
             ("tile_format", TILE_FORMATS),
             ("interconnect", INTERCONNECTS),
+            ("accumulate_in", ACCUMULATE_IN),
         )
         for name, choices in named:
             if getattr(self, name) not in choices:
@@ -88,6 +97,18 @@ class FabricShape:
             raise ArchitectureError(
                 f"parallel_slots {self.parallel_slots} must be at least accumulator_tiles {self.accumulator_tiles}, "
                 "or one k_step does not fit; give more slots"
+            )
+        self._check_held_rows()
+
+    def _check_held_rows(self) -> None:
+        if self.held_rows > 1 and self.accumulate_in == "banks":
+            raise ArchitectureError(
+                f"held_rows {self.held_rows} needs sums in registers; set accumulate_in to registers, or held_rows to 1"
+            )
+        if self.held_rows > 1 and (self.tile // self.scus_per_cluster) % self.held_rows:
+            raise ArchitectureError(
+                f"held_rows {self.held_rows} does not divide the {self.tile // self.scus_per_cluster} rows of a tile "
+                f"that an SCU owns; use a divisor, or fewer scus_per_cluster than {self.scus_per_cluster}"
             )
 
     @property

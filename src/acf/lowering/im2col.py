@@ -18,7 +18,7 @@ def window_rows(maps: BoolArray, conv: TracedConv) -> PackedRows:
     """im2col of ``[batch, channels, h, w]``: rows ``[batch*oh*ow, kh*kw*channels]``, channels innermost."""
     padding = ((0, 0), *((pad, pad) for pad in conv.padding), (0, 0))
     padded = np.pad(_channel_values(maps), padding)
-    return joined_taps(list(_tap_views(padded, conv)), maps.shape[1])
+    return joined_taps(list(tap_views(padded, conv)), maps.shape[1])
 
 
 def window_columns(maps: BoolArray, conv: TracedConv) -> PackedRows:
@@ -28,7 +28,7 @@ def window_columns(maps: BoolArray, conv: TracedConv) -> PackedRows:
     height, width = conv.output_map
     channels, length = maps.shape[1], maps.shape[0] * height * width
     by_map = by_channel.reshape(channels * maps.shape[0], *by_channel.shape[2:], 1)
-    taps = [np.packbits(view.reshape(channels, length), axis=1, bitorder="little") for view in _tap_views(by_map, conv)]
+    taps = [np.packbits(view.reshape(channels, length), axis=1, bitorder="little") for view in tap_views(by_map, conv)]
     return PackedRows.from_bytes(np.concatenate(taps), length)
 
 
@@ -60,7 +60,7 @@ def _channel_values(maps: BoolArray) -> NDArray[np.uint8] | BoolArray:
     return by_pixel if maps.shape[1] % 8 else np.packbits(by_pixel, axis=3, bitorder="little")
 
 
-def _tap_views(padded: NDArray[T], conv: TracedConv) -> Iterator[NDArray[T]]:
+def tap_views(padded: NDArray[T], conv: TracedConv) -> Iterator[NDArray[T]]:
     """For each tap, the values ``[maps, oh, ow, values]`` that it reads from padded ``[maps, h, w, values]``."""
     height, width = conv.output_map
     for row in range(conv.kernel_size[0]):

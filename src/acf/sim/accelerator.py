@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import reduce
 from math import ceil
 from operator import add
@@ -13,6 +13,7 @@ from acf.cost import DRAM_PJ_PER_BIT, sram_pj_per_byte
 from acf.cost.vector import vector_lane_mm2, vector_operation_pj
 from acf.errors import ArchitectureError
 from acf.lowering import Gemm
+from acf.sim.memory import DramTraffic
 from acf.sim.vector import VectorUnit
 from acf.trace import BitTensor
 
@@ -24,12 +25,26 @@ SRAM_NODES = (22, 65)
 
 
 @dataclass(frozen=True)
+class SetUp:
+    """What a machine's controllers do before the first packet of an operation, if another operation can hide it.
+
+    Compute units wait in the first ``cycles`` of the operation and draw ``energy_j`` in them. In ``spare_cycles`` of
+    the operation a controller is free, and prepares the next one.
+    """
+
+    cycles: int = 0
+    energy_j: dict[str, float] = field(default_factory=dict)
+    spare_cycles: int = 0
+
+
+@dataclass(frozen=True)
 class ComputeCount:
     """Counts of one matrix product without stalls for DRAM; ``lost_slots`` by reason, ``energy_j`` by component.
 
     ``effectual_macs + sum(lost_slots.values()) == cycles * macs_per_cycle``, which `acf.sim.simulate` checks.
     ``streamed_bytes`` cross the DRAM pins besides tensors that are kept on chip. ``other_cycles`` are the step's share
-    of a topology update in the machine's controller; 0 where that is not modelled.
+    of a topology update in the machine's controller; 0 where that is not modelled. ``set_up`` is part of ``cycles``,
+    and lost as "fill".
     """
 
     cycles: int
@@ -39,8 +54,28 @@ class ComputeCount:
     energy_j: dict[str, float] = field(default_factory=dict)
     streamed_bytes: int = 0
     other_cycles: int = 0
+    set_up: SetUp = field(default_factory=SetUp)
 
-    def __add__(self, other: "ComputeCount") -> "ComputeCount":
+    def after(self, previous: "ComputeCount") -> "ComputeCount":
+        """This operation right behind ``previous``, whose spare cycles hide as much of the set-up as they can."""
+        hidden = min(self.set_up.cycles, previous.set_up.spare_cycles)
+        if not hidden:
+            return self
+        slots_per_cycle = (self.effectual_macs + sum(self.lost_slots.values())) // self.cycles
+        share = hidden / self.set_up.cycles
+        saved_j = {name: joules * share for name, joules in self.set_up.energy_j.items()}
+        return replace(
+            self,
+            cycles=self.cycles - hidden,
+            lost_slots=self.lost_slots | {"fill": self.lost_slots["fill"] - hidden * slots_per_cycle},
+            energy_j={name: joules - saved_j.get(name, 0.0) for name, joules in self.energy_j.items()},
+            set_up=SetUp(spare_cycles=min(self.set_up.spare_cycles, self.cycles - hidden)),
+        )
+
+    def __add__(self, following: "ComputeCount") -> "ComputeCount":
+        """Both, one after the other."""
+        other = following.after(self)
+        first = self if self.cycles else other
         lost, energy = Counter(self.lost_slots), Counter(self.energy_j)
         lost.update(other.lost_slots)
         energy.update(other.energy_j)
@@ -52,6 +87,7 @@ class ComputeCount:
             dict(energy),
             self.streamed_bytes + other.streamed_bytes,
             self.other_cycles + other.other_cycles,
+            replace(first.set_up, spare_cycles=other.set_up.spare_cycles),
         )
 
 
@@ -118,13 +154,13 @@ class AcceleratorSpec(ABC):
     def count(self, gemm: Gemm) -> ComputeCount:
         """Cycles, slots and compute energy of one matrix product."""
 
-    def count_with_dram(self, gemm: Gemm, dram_bytes: int) -> ComputeCount:
-        """`count` while ``dram_bytes`` cross the pins, for machines whose memory controllers are part of the model."""
+    def count_with_traffic(self, gemm: Gemm, traffic: DramTraffic) -> ComputeCount:
+        """`count` while ``traffic`` crosses the pins, for machines whose memory controllers are part of the model."""
         return self.count(gemm)
 
-    def count_batch(self, gemms: Iterable[Gemm], dram_bytes: int) -> ComputeCount:
-        """Independent products of ``dram_bytes`` each; in sequence, unless a machine spreads its cores over them."""
-        return reduce(add, (self.count_with_dram(gemm, dram_bytes) for gemm in gemms), ComputeCount(0, 0, 0))
+    def count_batch(self, gemms: Iterable[Gemm], traffic: DramTraffic) -> ComputeCount:
+        """Independent products of ``traffic`` each; in sequence, unless a machine spreads its cores over them."""
+        return reduce(add, (self.count_with_traffic(gemm, traffic) for gemm in gemms), ComputeCount(0, 0, 0))
 
     def stored_bytes(self, bits: BitTensor, role: str) -> int:
         """Bytes of a tensor in memory: its non-zero values and a bitmap, or all values where that is less.

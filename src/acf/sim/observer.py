@@ -6,6 +6,7 @@ from typing import Protocol
 
 from acf.lowering.products import MatrixProducts
 from acf.sim.accelerator import AcceleratorSpec
+from acf.sim.memory import DramTraffic
 from acf.sim.result import OpResult, Result
 from acf.sim.whole_step import Placed
 
@@ -14,13 +15,13 @@ from acf.sim.whole_step import Placed
 class PlayedOp:
     """A traced operation that was played: its products and what came of it.
 
-    ``dram_bytes`` cross the pins while one product runs. ``compute_cycles`` are those of all products, without the
-    launch and without what DRAM adds.
+    ``traffic`` crosses the pins while one product runs. ``compute_cycles`` are those of all products, without the
+    launch, without what DRAM adds at the end, and without what the operation before hides of the set-up.
     """
 
     products: MatrixProducts
     batched: bool
-    dram_bytes: int
+    traffic: DramTraffic
     compute_cycles: int
     result: OpResult
 

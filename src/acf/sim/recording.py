@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from acf.errors import ArchitectureError
 from acf.sim.accelerator import AcceleratorSpec
-from acf.sim.fabric.record_op import RecordedProduct, record_op, sampled_scus
+from acf.sim.fabric.record_op import RecordedProduct, has_events, record_op, sampled_scus
 from acf.sim.fabric.record_program import Sampling
 from acf.sim.fabric.spec import AdaptiveFabric
 from acf.sim.observer import PlayedOp
@@ -68,8 +68,9 @@ class StepRecording:
 
     @property
     def fabric(self) -> AdaptiveFabric | None:
-        """The machine if it is a fabric, which is simulated by events; None for all others."""
-        return self._spec if isinstance(self._spec, AdaptiveFabric) else None
+        """The machine if it is a fabric that the event engine simulates; None for all others."""
+        spec = self._spec
+        return spec if isinstance(spec, AdaptiveFabric) and has_events(spec) else None
 
     @property
     def placed(self) -> tuple[Placed, ...]:

@@ -17,6 +17,8 @@ class OpResult:
     non-zero; ``lost_slots`` counts every other MAC slot by reason, so that
     ``effectual_macs + sum(lost_slots.values()) == cycles * macs_per_cycle``. ``energy_j`` is by component.
     ``other_cycles`` are the step's share of a topology update in the machine's controller, not part of ``cycles``.
+    Of ``dram_bytes``, ``left_bytes`` and ``right_bytes`` are reads of the operands and ``written_bytes`` write-backs of
+    older tensors; the rest is streamed besides tensors that are kept on chip.
     """
 
     name: str
@@ -28,6 +30,9 @@ class OpResult:
     dram_bytes: int
     energy_j: dict[str, float]
     other_cycles: int = 0
+    left_bytes: int = 0
+    right_bytes: int = 0
+    written_bytes: int = 0
 
     @property
     def utilization(self) -> float:

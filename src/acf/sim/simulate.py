@@ -3,14 +3,13 @@
 from collections import Counter
 from collections.abc import Iterable
 from functools import reduce
-from math import ceil
 from operator import add
 from pathlib import Path
 
 from acf.errors import ArchitectureError
 from acf.lowering import matrix_products
 from acf.sim.accelerator import AcceleratorSpec, ComputeCount
-from acf.sim.memory import OnChipMemory
+from acf.sim.memory import DramTraffic, OnChipMemory
 from acf.sim.observer import PlayedOp, StepObserver
 from acf.sim.registry import find_architecture
 from acf.sim.result import OpResult, Result
@@ -38,17 +37,21 @@ def simulate_parts(
     memory = OnChipMemory(spec.on_chip_bytes)
     step = WholeStep(spec, memory)
     ops: list[OpResult] = []
+    previous = ComputeCount(0, 0, 0)
     label = ""
     for trace in traces:
         if timeline is not None:
             timeline.begin(spec, len(trace.ops))
         for place, op in enumerate(trace.ops):
             step.add_vector_ops(trace.vector_ops_after(place))
-            played = _play(trace, op, spec, memory)
-            ops.append(played.result)
-            step.add_product(op, played.result)
+            traffic = _touch_operands(trace, op, spec, memory) if spec.keeps_tensors else DramTraffic()
+            previous = _count(trace, op, spec, traffic).after(previous)
+            ops.append(_result(op, spec, previous, traffic))
+            step.add_product(op, ops[-1])
             if timeline is not None:
-                timeline.add_product(played)
+                products = matrix_products(trace, op)
+                share = traffic.divided(len(products))
+                timeline.add_product(PlayedOp(products, op.batched, share, previous.cycles, ops[-1]))
             for key in _last_used(trace, place):
                 memory.discard(key)
         step.add_vector_ops(trace.vector_ops_after(len(trace.ops)))
@@ -70,24 +73,26 @@ def simulate_parts(
     return result
 
 
-def _play(trace: Trace, op: TracedOp, spec: AcceleratorSpec, memory: OnChipMemory) -> PlayedOp:
-    dram_bytes = _touch_operands(trace, op, spec, memory) if spec.keeps_tensors else 0
+def _count(trace: Trace, op: TracedOp, spec: AcceleratorSpec, traffic: DramTraffic) -> ComputeCount:
+    """Counts of an operation while ``traffic`` crosses the DRAM pins."""
     products = matrix_products(trace, op)
-    share = ceil(dram_bytes / max(1, len(products)))
+    share = traffic.divided(len(products))
     gemms = (gemm for gemm in products if gemm.dense_macs)
     if op.batched:
-        count = spec.count_batch(gemms, share)
-    else:
-        count = reduce(add, (spec.count_with_dram(gemm, share) for gemm in gemms), ComputeCount(0, 0, 0))
+        return spec.count_batch(gemms, share)
+    return reduce(add, (spec.count_with_traffic(gemm, share) for gemm in gemms), ComputeCount(0, 0, 0))
+
+
+def _result(op: TracedOp, spec: AcceleratorSpec, count: ComputeCount, traffic: DramTraffic) -> OpResult:
     _check_slots(op, spec, count)
-    dram_bytes += count.streamed_bytes
+    dram_bytes = traffic.total_bytes + count.streamed_bytes
     waited = max(0, spec.dram_cycles(dram_bytes) - count.cycles)
     dram_pj = dram_bytes * 8 * spec.dram_pj_per_bit
     launch = spec.launch_cycles if count.dense_macs else 0
     cycles = launch + count.cycles + waited
     lost = Counter(count.lost_slots)
     lost.update(_lost(spec, memory=waited, launch=launch))
-    result = OpResult(
+    return OpResult(
         name=op.name,
         phase=op.phase,
         cycles=cycles,
@@ -97,16 +102,23 @@ def _play(trace: Trace, op: TracedOp, spec: AcceleratorSpec, memory: OnChipMemor
         dram_bytes=dram_bytes,
         energy_j=count.energy_j | {"dram": dram_pj * 1e-12} | spec.standing_j(cycles / spec.clock_hz),
         other_cycles=count.other_cycles,
+        left_bytes=traffic.left_bytes,
+        right_bytes=traffic.right_bytes,
+        written_bytes=traffic.written_bytes,
     )
-    return PlayedOp(products, op.batched, share, count.cycles, result)
 
 
-def _touch_operands(trace: Trace, op: TracedOp, spec: AcceleratorSpec, memory: OnChipMemory) -> int:
+def _touch_operands(trace: Trace, op: TracedOp, spec: AcceleratorSpec, memory: OnChipMemory) -> DramTraffic:
     """Bytes that cross the DRAM pins because the operands are used."""
     roles = dict(zip(op.operands, op.roles, strict=True))
-    return sum(
-        memory.touch(key, spec.stored_bytes(trace.tensors[key], role), key in op.external)
+    moved = {
+        key: memory.access(key, spec.stored_bytes(trace.tensors[key], role), key in op.external)
         for key, role in roles.items()
+    }
+    return DramTraffic(
+        left_bytes=moved[op.a].read_bytes,
+        right_bytes=moved[op.b].read_bytes if op.b != op.a else 0,
+        written_bytes=sum(each.written_bytes for each in moved.values()),
     )
 
 

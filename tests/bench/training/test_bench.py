@@ -48,7 +48,7 @@ def test_the_command_is_kept_without_paths() -> None:
 
 
 def test_records_are_shown_and_merged_without_training(tmp_path: Path) -> None:
-    published = Path(__file__).parents[3] / "docs" / "results" / "training-resnet18.json"
+    published = Path(__file__).parents[3] / "docs" / "results" / "training-resnet18-blocks64.json"
     copy, out = tmp_path / "copy.json", tmp_path / "merged.json"
     copy.write_bytes(published.read_bytes())
     options = TrainingOptions(render=(copy, published), out=out)

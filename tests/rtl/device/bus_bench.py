@@ -39,7 +39,7 @@ class Bench:
         return int(await self.host.read_dword(REGISTERS[name][0]))
 
     async def start(self, image: MemoryImage, memory: Any) -> None:
-        memory.write(image.base, image.content)
+        memory.write(image.segments[0].base, image.segments[0].content)
         await write_registers(self, image)
 
     async def ended(self, most_cycles: int = 60_000) -> int:
@@ -143,6 +143,7 @@ async def programs_of_both_kinds_run_one_after_the_other(dut: Any) -> None:
     await bench.reset()
     for number, reduces in enumerate((False, True, False, True)):
         await bench.check(some_product(reduces, seed=100 * number), memory, base=number << 17)
+    await bench.check(some_product(True, split=2), memory, base=4 << 17)
     assert monitor.longest == AXI.burst_beats
     assert monitor.most_reads == AXI.outstanding_reads
 
@@ -217,7 +218,7 @@ def broken_pages(image: MemoryImage) -> dict[str, tuple[range, int]]:
     return {
         "operand_failed": (range(flits, flits + PAGE_BYTES), DONE),
         "command_failed": (range(commands, commands + PAGE_BYTES), STOPPED),
-        "write_failed": (range(image.results, image.results + PAGE_BYTES), DONE),
+        "write_failed": (range(image.segments[0].results, image.segments[0].results + PAGE_BYTES), DONE),
     }
 
 
@@ -228,7 +229,7 @@ async def an_error_of_the_bus_sets_its_bit_and_the_interrupt(dut: Any) -> None:
     AxiSlave(AxiBus.from_prefix(dut, "m_axi"), dut.clk, dut.rst, target=memory)
     product = some_product(False, seed=3)
     image = lay_out(product.encoded, AXI, interrupts=True)
-    await memory.write(image.base, image.content)
+    await memory.write(image.segments[0].base, image.segments[0].content)
     for bit, name in enumerate(ERRORS):
         if name == "overflowed":
             continue
@@ -249,7 +250,8 @@ async def a_device_that_was_stopped_is_cleaned_and_runs_again_without_a_reset(du
     await bench.reset()
     product = some_product(False, seed=3, least_commands=3 * SIZES.command_depth)
     image = lay_out(product.encoded, AXI)
-    memory[image.base : image.base + len(image.content)] = image.content
+    program = image.segments[0]
+    memory[program.base : program.results] = program.content
     slot = Slots(SIZES, AXI).row * AXI.beat_bytes
     commands = dict(image.registers[:4])[REGISTERS["command_page"][0]] * PAGE_BYTES
     memory.broken = range(commands + 2 * SIZES.command_depth * slot, commands + PAGE_BYTES)
@@ -257,10 +259,11 @@ async def a_device_that_was_stopped_is_cleaned_and_runs_again_without_a_reset(du
     assert await bench.ended() == STOPPED
     memory.broken = range(0)
     cleaning = lay_out_cleaning(SIZES, AXI, base=1 << 19)
-    memory[cleaning.base : cleaning.base + len(cleaning.content)] = cleaning.content
+    drain = cleaning.segments[0]
+    memory[drain.base : drain.results] = drain.content
     await write_registers(bench, cleaning)
     assert await bench.ended() == DONE
-    drained = memory[cleaning.results : cleaning.end]
+    drained = memory[drain.results : drain.end]
     assert any(drained)
     await write_registers(bench, image)
     assert await bench.ended() == DONE

@@ -45,16 +45,16 @@ class Prepared:
     work: list[int]
 
 
-def some_product(reduces: bool, least_commands: int = 1, seed: int = 0, most: int = 4) -> Prepared:
+def some_product(reduces: bool, least_commands: int = 1, seed: int = 0, most: int = 4, split: int = 1) -> Prepared:
     """The first random product from ``seed`` on whose sums are added or not, with so many commands on some line.
 
-    Every row has commands and every stream has results.
+    Its reduction is split over ``split`` groups of mesh columns. Every row has commands and every stream has results.
     """
     rows = SIZES.shape.mesh_rows
     for number in count(seed):
         product = random_product(number, SIZES.shape.tile, most)
         encoded = product.encode(SIZES)
-        if encoded.program.reduces != reduces:
+        if encoded.program.reduces != reduces or encoded.program.split != split:
             continue
         commands = [len(each) for each in encoded.commands]
         is_wanted = max(commands) >= least_commands and min(commands[:rows]) > 0

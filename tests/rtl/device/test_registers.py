@@ -35,11 +35,11 @@ class Host:
 def test_the_host_reads_who_it_talks_to_and_what_it_wrote() -> None:
     host = Host(Simulation(Device(ONE_SCU), "pysim"))
     assert host.read("identity") == IDENTITY
-    host.write("result_page", 5)
+    host.write("result_stride", 5)
     for line, page in ((0, 3), (1, 4)):
         host.write("line", line)
         host.write("command_page", page)
-    assert host.read("result_page") == 5
+    assert host.read("result_stride") == 5
     assert host.read("command_page") == 4
     host.write("line", 0)
     assert host.read("command_page") == 3

@@ -80,6 +80,34 @@ def test_amaranths_simulator_runs_a_small_program_as_the_model_does() -> None:
     assert both.divergence is None, str(both.divergence)
 
 
+def test_an_scu_that_holds_sums_in_registers_takes_the_cycles_and_gives_the_bits_of_the_model() -> None:
+    shape = acf.sim.spec(
+        "acf-512",
+        mesh_rows=1,
+        mesh_columns=1,
+        scus_per_cluster=1,
+        lanes=8,
+        tile=8,
+        skip="serial",
+        accumulate_in="registers",
+        held_rows=8,
+        link_bytes=32,
+        queue_packets=2,
+        parallel_slots=4,
+        accumulator_tiles=2,
+        prefetch_packets=2,
+    )
+    fabric = FabricSimulation.of(FabricSizes(shape, command_depth=16, memory_flits=32), "pysim")
+    rng = np.random.default_rng(0)
+    one_row = rng.standard_normal((1, 24))  # the last sum of a tile is the first one of the next, a cycle later
+    several = rng.standard_normal((5, 16)) * (rng.random((5, 16)) < 0.4)
+    for a in (one_row, several):
+        product = Product(bf16_bits(a), bf16_bits(rng.standard_normal((a.shape[1], 8))), stall_seed=None)
+        both = run_lockstep(product, fabric)
+        assert both.fabric.cycles > 0
+        assert both.divergence is None, str(both.divergence)
+
+
 def test_a_training_step_after_algorithm_1_is_computed_by_the_gates(four_scus: FabricSimulation) -> None:
     step = training_step(tokens=24, inputs=32, outputs=24, block=8)
     assert step.moved_blocks > 0

@@ -1,10 +1,12 @@
 """Descriptor and index in traffic, time and energy of the fabric."""
 
 from dataclasses import replace
+from math import ceil
 
 import numpy as np
 import pytest
 
+import acf
 import acf.sim
 from acf.lowering import Gemm
 from acf.lowering.output_stationary import OutputStationaryMapping
@@ -14,6 +16,7 @@ from acf.lowering.split_k import SplitKMapping
 from acf.lowering.tiled_product import tile_product
 from acf.sim.fabric.index_traffic import IndexTraffic, index_traffic
 from acf.sim.fabric.runner import run_product
+from acf.sim.memory import DramTraffic
 
 SPEC = acf.sim.spec("acf-512", mesh_rows=2, mesh_columns=2, accumulator_tiles=4)
 
@@ -57,19 +60,91 @@ def test_the_index_takes_time_and_energy_and_crosses_the_pins() -> None:
     gemm = sparse_gemm()
     product = tile_product(gemm, SPEC)
     program = lower_product(product, SPEC)
-    free = run_product(SPEC, gemm, product, program, 1000)
+    free = run_product(SPEC, gemm, product, program, DramTraffic(1000))
     index = IndexTraffic(fetched_bytes=500, walked_bytes=1000, set_up_cycles=40, walk_cycles=50)
-    paid = run_product(SPEC, gemm, product, program, 1000, index)
+    paid = run_product(SPEC, gemm, product, program, DramTraffic(1000), index)
     latency = SPEC.dram_port.latency_cycles
     assert paid.cycles >= free.cycles + 2 * latency + 40
     assert paid.lost_slots["fill"] >= free.lost_slots["fill"] + (2 * latency + 40) * SPEC.macs_per_cycle
     assert (free.streamed_bytes, paid.streamed_bytes) == (0, 500)
     assert free.energy_j["index"] == 0
     assert paid.energy_j["index"] > 0
-    slow = run_product(SPEC, gemm, product, program, 1000, replace(index, walk_cycles=10**6))
+    slow = run_product(SPEC, gemm, product, program, DramTraffic(1000), replace(index, walk_cycles=10**6))
     assert slow.cycles >= 10**6
 
 
 def test_a_simulated_step_reads_its_descriptors_from_dram() -> None:
     gemm = sparse_gemm()
     assert SPEC.count(gemm).streamed_bytes > 96
+
+
+def layers(count: int) -> acf.Trace:
+    rng = np.random.default_rng(0)
+    products = [
+        acf.Matmul(f"fc{place}", "forward", rng.random((256, 128)) < 0.5, np.ones((128, 128))) for place in range(count)
+    ]
+    return acf.Trace.from_matmuls(products)
+
+
+def test_a_product_hides_the_set_up_of_the_next_one() -> None:
+    serial = acf.simulate(layers(3), replace(SPEC, index_controllers=1))
+    ahead = acf.simulate(layers(3), replace(SPEC, index_controllers=2))
+    assert ahead.ops[0].cycles == serial.ops[0].cycles
+    for before, after in zip(serial.ops[1:], ahead.ops[1:], strict=True):
+        assert before.cycles - after.cycles > 2 * SPEC.dram_port.latency_cycles
+        assert after.lost_slots["fill"] >= 0
+        assert after.effectual_macs == before.effectual_macs
+        per_cycle = [op.energy_j["clock"] / op.cycles for op in (ahead.ops[0], after)]
+        assert per_cycle[0] == pytest.approx(per_cycle[1])
+
+
+def test_no_more_of_a_set_up_is_hidden_than_the_product_before_has_spare_cycles() -> None:
+    spec = replace(SPEC, index_controllers=2)
+    count = spec.count(sparse_gemm())
+    short = replace(count, set_up=replace(count.set_up, spare_cycles=7))
+    assert count.after(short).cycles == count.cycles - 7
+    assert count.after(count).cycles == count.cycles - count.set_up.cycles
+    two = short + count
+    assert two.cycles == 2 * count.cycles - 7
+    assert two.effectual_macs + sum(two.lost_slots.values()) == two.cycles * spec.macs_per_cycle
+
+
+def test_a_walk_that_takes_longer_than_its_packets_still_bounds_the_product() -> None:
+    gemm = sparse_gemm()
+    spec = replace(SPEC, index_controllers=2)
+    product = tile_product(gemm, spec)
+    index = IndexTraffic(fetched_bytes=500, walked_bytes=1000, set_up_cycles=40, walk_cycles=10**5)
+    count = run_product(spec, gemm, product, lower_product(product, spec), DramTraffic(), index)
+    assert count.after(count).cycles == 10**5 - 40
+
+
+def test_controllers_share_the_products_of_a_batch_and_leave_no_time_while_all_walk() -> None:
+    index = IndexTraffic(fetched_bytes=96, walked_bytes=400, set_up_cycles=40, walk_cycles=500)
+    assert index.times(5, 1) == IndexTraffic(480, 2000, 40, 2500, 1)
+    assert index.times(5, 4) == IndexTraffic(480, 2000, 40, 1000, 4)
+    gemm, spec = sparse_gemm(), replace(SPEC, index_controllers=4)
+    product = tile_product(gemm, spec)
+    program = lower_product(product, spec)
+    busy = run_product(spec, gemm, product, program, DramTraffic(), replace(index, walk_cycles=10**5, controllers=4))
+    transfer = ceil(96 / spec.dram_sustained_bytes_per_s * spec.clock_hz)
+    assert busy.set_up.spare_cycles == 2 * spec.dram_port.latency_cycles + transfer
+    free = run_product(spec, gemm, product, program, DramTraffic(), replace(index, walk_cycles=10**5, controllers=1))
+    assert free.set_up.spare_cycles == free.cycles
+
+
+@pytest.mark.parametrize("mapped", [OutputStationaryMapping, SplitKMapping])
+def test_controllers_that_share_a_product_walk_it_faster_and_read_more(mapped) -> None:
+    product = tile_product(sparse_gemm(), SPEC)
+    mapping = mapped.balanced(product, SPEC, 2)
+    program = lower_product(product, SPEC, mapping)
+    one, two, many = (index_traffic(mapping, product, program, SPEC, controllers) for controllers in (1, 2, 64))
+    assert two.walk_cycles < one.walk_cycles
+    assert two.walked_bytes > one.walked_bytes
+    assert many == two  # a mesh row has one controller at most
+
+
+def test_more_index_controllers_take_more_area_and_leak_more() -> None:
+    one, four = replace(SPEC, index_controllers=1), replace(SPEC, index_controllers=4)
+    assert four.area_mm2["sram"] > one.area_mm2["sram"]
+    assert four.area_mm2["control"] > one.area_mm2["control"]
+    assert four.leakage_w > one.leakage_w

@@ -13,6 +13,8 @@ from acf.sim.fabric import play
 from acf.sim.fabric.play import DramPort
 from acf.sim.fabric.traffic import REASONS
 
+LINES = tuple(name for name in INTERCONNECTS if name != "packet")
+
 
 @st.composite
 def shapes(draw: st.DrawFn) -> FabricShape:
@@ -32,7 +34,7 @@ def shapes(draw: st.DrawFn) -> FabricShape:
         hop_cycles=draw(st.integers(1, 4)),
         sram_cycles=draw(st.integers(1, 6)),
         skip=draw(st.sampled_from(SKIP_MODES)),
-        interconnect=draw(st.sampled_from(INTERCONNECTS)),
+        interconnect=draw(st.sampled_from(LINES)),
         balancer=draw(st.sampled_from(tuple(BALANCERS))),
     )
 

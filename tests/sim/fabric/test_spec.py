@@ -112,11 +112,18 @@ def test_very_sparse_gradients_travel_shorter_by_columns_and_others_as_bits() ->
 
 
 def test_a_new_routing_table_costs_energy_in_proportion_to_how_often_it_is_made() -> None:
-    trace = trace_of(np.ones((64, 64)), np.ones((64, 64)))
+    weight = np.kron(np.eye(4), np.ones((16, 16)))
+    trace = trace_of(np.ones((64, 64)), weight)
     fabric = replace(SMALL, control_energy="none")
     often, seldom = (acf.simulate(trace, replace(fabric, topology_every_steps=steps)) for steps in (1, 100))
     assert often.energy_breakdown_j["control"] == pytest.approx(100 * seldom.energy_breakdown_j["control"])
     assert seldom.energy_breakdown_j["control"] > 0
+
+
+def test_a_product_without_absent_blocks_has_no_routing_table_to_make_anew() -> None:
+    trace = trace_of(np.ones((64, 64)), np.ones((64, 64)))
+    assert acf.simulate(trace, replace(SMALL, control_energy="none")).energy_breakdown_j["control"] == 0
+    assert acf.simulate(trace, SMALL).ops[0].other_cycles == 0
 
 
 def test_the_large_fabric_has_the_peak_of_the_dense_baseline() -> None:
@@ -173,6 +180,16 @@ def test_sums_in_registers_and_rows_that_are_held_save_reads_of_memory() -> None
     )
     banks, registers, held = (acf.simulate(trace, each).energy_breakdown_j["sram"] for each in designs)
     assert banks > registers > held
+
+
+def test_registers_of_sums_are_charged_with_control_or_with_the_mac_never_twice() -> None:
+    trace = trace_of(np.ones((64, 64)), np.ones((64, 64)))
+    wide = acf.sim.spec("acf-512-wide")
+    charged = acf.simulate(trace, wide)
+    without = acf.simulate(trace, replace(wide, control_energy="none"))  # type: ignore[call-arg]
+    banks = acf.simulate(trace, replace(wide, accumulate_in="banks", held_rows=1))  # type: ignore[call-arg]
+    assert without.energy_breakdown_j["mac"] > charged.energy_breakdown_j["mac"] == banks.energy_breakdown_j["mac"]
+    assert charged.area_mm2["control"] > banks.area_mm2["control"]
 
 
 def test_a_row_is_read_once_for_the_rows_that_are_held() -> None:

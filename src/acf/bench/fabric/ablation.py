@@ -116,6 +116,31 @@ def vary_prefetch(base: AdaptiveFabric, step: StepSpec) -> list[Variation]:
     ]
 
 
+def vary_network(base: AdaptiveFabric, step: StepSpec) -> list[Variation]:
+    """Lines with one sender each against packet-switched routers, with links of the base's width and half of it.
+
+    A quarter of the examples: routers are stepped in every cycle.
+    """
+    fewer = {"examples": max(1, step.examples // 4)}
+    return [
+        Variation(f"links of {width} bytes", label, {"interconnect": interconnect, "link_bytes": width}, fewer)
+        for width in (base.link_bytes, base.link_bytes // 2)
+        for label, interconnect in (("lines", "mesh"), ("packets", "packet"))
+    ]
+
+
+def vary_memory(base: AdaptiveFabric, step: StepSpec) -> list[Variation]:
+    """DRAM as a sustained rate and as `acf.sim.dram` times it, with on-chip memory, without, and with slow DRAM."""
+    streaming: dict[str, Any] = {"on_chip_bytes": 1}
+    slow = streaming | {"dram_pin_bytes_per_s": base.dram_pin_bytes_per_s / 4}
+    settings = {"as shipped": {}, "every tensor streams": streaming, "the same from a quarter of the bandwidth": slow}
+    return [
+        Variation(series, model, fields | {"memory_model": model})
+        for series, fields in settings.items()
+        for model in ("rate", "timed")
+    ]
+
+
 def vary_scus(base: AdaptiveFabric, step: StepSpec) -> list[Variation]:
     """64 to 16,384 MACs, by a larger mesh alone, and by wider SCUs once the mesh has 16 x 16 clusters.
 
@@ -203,6 +228,27 @@ ABLATIONS: dict[str, Ablation] = {
         "Every tensor streams from DRAM of a quarter of the machine's bandwidth; areas are without "
         "on-chip memory and prefetch buffers. Speedup of the whole step over one packet.",
         ("", "1"),
+    ),
+    "network": Ablation(
+        "Lines against packets",
+        "interconnect",
+        vary_network,
+        ("cycles", "speedup", "utilization", *LOSSES),
+        ("speedup", "utilization"),
+        "Lines: one sender per link, no arbitration; packets: the routers of docs/mesh.md, stepped in every cycle for "
+        "up to 8,000 packets of a product. Speedup of the whole step over lines.",
+        ("", "lines"),
+    ),
+    "memory": Ablation(
+        "DRAM model",
+        "memory model",
+        vary_memory,
+        ("cycles", "speedup", "utilization", "lost_memory", "lost_mesh", "lost_imbalance"),
+        ("utilization", "lost_memory"),
+        "Rate: serial tiles at the sustained share of the peak, parallel tiles at once; timed: every burst of both "
+        "operands at the peak, with row misses, turnarounds, refresh and on-chip bank conflicts. Speedup of the whole "
+        "step over rate.",
+        ("", "rate"),
     ),
     "scus": Ablation(
         "Number of SCUs",

@@ -3,7 +3,6 @@
 from collections import Counter
 from dataclasses import replace
 from functools import lru_cache
-from math import ceil
 from typing import NamedTuple
 
 from acf.bench.fabric.workloads import StepSpec, layer_traces
@@ -12,10 +11,12 @@ from acf.lowering.mapping import choose_mapping, keep_mapping
 from acf.lowering.packing import lower_product
 from acf.lowering.tiled_product import tile_product
 from acf.sim import simulate
+from acf.sim.accelerator import ComputeCount
 from acf.sim.fabric import AdaptiveFabric
 from acf.sim.fabric.index_traffic import index_traffic
 from acf.sim.fabric.runner import run_product
 from acf.sim.fabric.topology_update import table_cycles, topology_update_cycles
+from acf.sim.memory import DramTraffic
 from acf.sim.result import Result
 from acf.trace import Trace
 
@@ -92,10 +93,12 @@ def _rebalanced_and_kept(fabric: AdaptiveFabric, step: StepSpec, prefixes: tuple
 def _play_kept(before: Trace, after: Trace, rebalanced: Result, fabric: AdaptiveFabric) -> Kept:
     """Simulate ``after`` with the mappings of ``before``; DRAM traffic is that of the ``rebalanced`` result."""
     cycles, update, table = 0, 0, 0
+    previous = ComputeCount(0, 0, 0)
     for op_before, op, played in zip(before.ops, after.ops, rebalanced.ops, strict=True):
         products = matrix_products(after, op)
-        share = ceil(played.dram_bytes / max(1, len(products)))
-        compute = 0
+        moved = DramTraffic(played.left_bytes, played.right_bytes, played.written_bytes)
+        traffic = moved.divided(len(products))
+        compute = ComputeCount(0, 0, 0)
         for gemm_before, gemm in zip(matrix_products(before, op_before), products, strict=True):
             if not gemm.dense_macs:
                 continue
@@ -103,11 +106,12 @@ def _play_kept(before: Trace, after: Trace, rebalanced: Result, fabric: Adaptive
             product = tile_product(gemm, fabric, product_before.swapped)
             mapping = keep_mapping(choose_mapping(product_before, fabric), product_before, product, fabric)
             program = lower_product(product, fabric, mapping)
-            index = index_traffic(mapping, product, program, fabric)
-            compute += run_product(fabric, gemm, product, program, share, index).cycles
+            index = index_traffic(mapping, product, program, fabric, fabric.walking_controllers)
+            compute += run_product(fabric, gemm, product, program, traffic, index)
             update += topology_update_cycles(fabric, product, program.reduces)
             table += table_cycles(fabric, product, program.reduces)
-        cycles += max(compute, fabric.dram_cycles(played.dram_bytes))
+        previous = compute.after(previous)
+        cycles += max(previous.cycles, fabric.dram_cycles(played.dram_bytes))
     return Kept(cycles, update, table)
 
 

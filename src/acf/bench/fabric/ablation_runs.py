@@ -26,7 +26,7 @@ SAMPLES: dict[str, tuple[str, ...]] = {
 """Prefixes of the layers that represent a network: one encoder layer; one bottleneck of every stage."""
 
 SMALL_EXAMPLES: dict[str, int] = {"transformer-base": 1024, "resnet50": 1}
-"""Default tokens or images: an ablation then takes about a minute."""
+"""Default tokens or images: an ablation then takes about a minute, ``network`` several."""
 
 
 @dataclass(frozen=True)

@@ -20,13 +20,16 @@ from acf.sim.fabric.algorithm1 import UpdateCost, update_cost
 from acf.sim.registry import spec_of_kind
 
 _LARGE = {"dram_pin_bytes_per_s": 1024e9, "dram_kind": "hbm2", "control_energy": "synthesised"}
+_HBM3E = _LARGE | {"dram_pin_bytes_per_s": 4.8e12, "dram_sustained_share": 0.875}
 
 PEERS: dict[str, dict[str, AcceleratorSpec]] = {
     "acf-512": {"tensorcore": TENSORCORE_512, "tensordash": spec("tensordash-512")},
     "acf-512-wide": {"tensorcore": TENSORCORE_512, "tensordash": spec("tensordash-512")},
     "acf-16384": {"tensorcore": spec("tensorcore", **_LARGE), "tensordash": spec("tensordash", **_LARGE)},
+    "acf-16384-hbm3e": {"tensorcore": spec("tensorcore", **_HBM3E), "tensordash": spec("tensordash", **_HBM3E)},
+    "acf-h200": {},
 }
-"""For each fabric, machines with the same MACs, clock and DRAM."""
+"""For each fabric, machines with the same MACs, clock and DRAM; `acf-h200` has those of `gpu-h200`, one of `GPUS`."""
 
 GPUS = ("gpu-v100", "gpu-h200")
 """Rooflines of whole cards, for scale: their peaks differ from the fabric's."""
@@ -42,7 +45,7 @@ class ComparisonSpec:
         (0.0, 0.5, 0.75, 0.9), "Shares of blocks to drop.", flags=("--sparsities", "--sparsity")
     )
     block: int = option(StepSpec.block, "Side of a block.")
-    on: str = option("acf-512", "acf-512, acf-512-wide or acf-16384.")
+    on: str = option("acf-512", "acf-512, acf-512-wide, acf-16384, acf-16384-hbm3e or acf-h200.")
     gpus: bool = option(True, "Also the GPU rooflines.")
     gradient_zeros: str = option(
         "layers",

@@ -2,6 +2,7 @@
 
 import json
 import time
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -10,7 +11,7 @@ from acf.cli.specs import spec_command
 from acf.rtl.tools.requirements import require
 
 if TYPE_CHECKING:
-    from acf.rtl.verify.workloads import Layer
+    from acf.rtl.verify.workloads import DeviceMemory, Layer, LayerSizes
 
 app = typer.Typer()
 
@@ -21,6 +22,8 @@ FabricName = Annotated[
 Backend = Annotated[str, typer.Option(help="verilator, pysim, or auto: the first that works.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 LAYER = "acf.rtl.verify.workloads:Layer"
+LAYER_SIZES = "acf.rtl.verify.workloads:LayerSizes"
+MEMORY = "acf.rtl.verify.workloads:DeviceMemory"
 
 
 @app.command()
@@ -98,13 +101,12 @@ def sim(
         raise typer.Exit(1)
 
 
-@spec_command(app, layer=LAYER)
+@spec_command(app, layer=LAYER, memory=MEMORY)
 def device(
     layer: "Layer",
+    memory: "DeviceMemory",
     config: FabricName = None,
     programs: Annotated[int, typer.Option(min=0, help="Run so many random products instead of the layer.")] = 0,
-    latency: Annotated[int, typer.Option(min=0, max=65535, help="Cycles of memory until the first beat.")] = 50,
-    command_depth: Annotated[int, typer.Option(min=2, help="Commands that a controller holds at a time.")] = 64,
     backend: Backend = "auto",
     as_json: Json = False,
 ) -> None:
@@ -119,20 +121,54 @@ def device(
     products = [random_product(layer.seed + number, shape.tile) for number in range(programs)]
     products = products or [Product.of_layer(layer, shape.tile)]
     begin = time.perf_counter()
-    built = DeviceSimulation.for_products(device_sizes(shape, command_depth), products, latency, backend)
+    built = DeviceSimulation.for_products(
+        device_sizes(shape, memory.command_depth), products, memory.latency, backend, memory.masters
+    )
     ready = time.perf_counter()
     run = total_of([built.run(product) for product in products])
     seconds = {"build_seconds": round(ready - begin, 2), "seconds": round(time.perf_counter() - ready, 2)}
     if as_json:
-        typer.echo(json.dumps({"programs": len(products)} | vars(run) | seconds))
+        typer.echo(json.dumps({"programs": len(products)} | asdict(run) | seconds))
     else:
         typer.echo(
             f"{run.cycles} cycles on {shape.scus} SCUs, {run.commands} commands, {run.read_bytes} bytes read, "
             f"{run.written_bytes} written, results held {run.held_cycles} cycles"
         )
+        typer.echo(str(run.profile))
         typer.echo(f"built or found in {seconds['build_seconds']} s, run in {seconds['seconds']} s")
         typer.echo("every bit is the reference's" if run.is_equal else "the output differs from the reference")
     if not run.is_equal:
+        raise typer.Exit(1)
+
+
+@spec_command(app, sizes=LAYER_SIZES, memory=MEMORY)
+def layers(
+    sizes: "LayerSizes",
+    memory: "DeviceMemory",
+    config: FabricName = None,
+    backend: Backend = "auto",
+    as_json: Json = False,
+) -> None:
+    """Run three layers on the device from memory to memory, beside the model; exit code 1 if an output is wrong."""
+    require("amaranth")
+    from acf.rtl.design.fabric.shapes import find_shape
+    from acf.rtl.device.device import device_sizes
+    from acf.rtl.device.host.layer_runs import layer_table, run_layers
+    from acf.rtl.device.host.simulation import DeviceSimulation
+    from acf.rtl.verify.layers import LAYERS
+
+    shape = find_shape(config)
+    products = {name: make(sizes, shape.tile) for name, make in LAYERS.items()}
+    depths = device_sizes(shape, memory.command_depth)
+    device = DeviceSimulation.for_products(depths, list(products.values()), memory.latency, backend, memory.masters)
+    runs = list(run_layers(device, products))
+    if as_json:
+        facts = {"config": config, "memory": asdict(memory), "sizes": asdict(sizes)}
+        typer.echo(json.dumps(facts | {"layers": [run.record() for run in runs]}))
+    else:
+        typer.echo(layer_table(runs))
+    if not all(each.run.is_equal for each in runs):
+        typer.echo("an output differs from the reference", err=True)
         raise typer.Exit(1)
 
 

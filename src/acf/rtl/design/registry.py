@@ -19,6 +19,8 @@ from acf.rtl.design.mesh.planned_mesh import PlannedMesh
 from acf.rtl.design.mesh.route_planner import RoutePlanner
 from acf.rtl.design.mesh.router import MeshRouter
 from acf.rtl.design.primitives.fifo import BoundedFifo, CreditCounter
+from acf.rtl.design.vector.lane import VectorLane
+from acf.rtl.design.vector.unit import VectorUnit
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,8 @@ UNITS: dict[str, Unit] = {
     "router": Unit(MeshRouter, "5 ports, 2 virtual channels of 4 flits, 64 ids in two banks"),
     "mesh": Unit(MeshNetwork, "2 x 2 routers with injectors"),
     "route-planner": Unit(RoutePlanner, "shares 16 block rows among 2 x 2 clusters and writes the routing table"),
+    "vector-lane": Unit(VectorLane, "a lane of the vector unit: float32 multiply-add or comparison in a cycle"),
+    "vector-unit": Unit(VectorUnit, "8 lanes: batch normalisation, ReLU, addition and SGD, an operation a cycle"),
     "planned-mesh": Unit(PlannedMesh, "2 x 2 routers whose table the planner makes and swaps"),
 }
 """Components by name."""

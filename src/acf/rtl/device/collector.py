@@ -25,7 +25,9 @@ class ResultCollector(Component):
 
     ``set_address`` sets the first beat in memory of stream ``set_stream``. A flit of ``stream`` comes with ``valid``
     and cannot be refused; ``hold`` is back-pressure, raised while there is still room for the ``in_flight`` flits of a
-    stream that may follow. ``flush`` offers partial bursts too. ``overflows``: a flit was lost, which is a defect.
+    stream that may follow, and ``ready`` tells that a flit of any stream has room. With the last word of a burst the
+    next one is offered, so that a stream is written without gaps. ``flush`` offers partial bursts too. ``overflows``: a
+    flit was lost, which is a defect.
     """
 
     def __init__(self, sizes: FabricSizes, spec: AxiSpec, streams: int, in_flight: int) -> None:
@@ -48,6 +50,7 @@ class ResultCollector(Component):
                 "granted": In(1),
                 "next": In(1),
                 "hold": Out(1),
+                "ready": Out(1),
                 "is_empty": Out(1),
                 "overflows": Out(1),
             }
@@ -61,19 +64,26 @@ class ResultCollector(Component):
         busy, left = Signal(), Signal.like(self.words)
         chosen, current = Signal.like(self.stream), Signal.like(self.stream)
         ready, turn = Signal(self.streams), Signal(range(max(2, self.streams)))
-        m.d.comb += ready.eq(
-            Cat(*((level >= self.burst) | (self.flush & (level != 0)) for level in levels))
-            & (~busy).replicate(len(ready))
-        )
-        first = first_from(m, ready, turn, "first")
-        level = Array(levels)[chosen]
-        ends = Signal()
+        ends, is_free = Signal(), Signal()
+        remaining = [Signal.like(level, name=f"remaining_{stream}") for stream, level in enumerate(levels)]
+        for stream in streams:
+            m.d.comb += remaining[stream].eq(levels[stream] - (self.next & (current == stream)))
         m.d.comb += [
-            chosen.eq(Mux(busy, current, lowest_set(first))),
+            ends.eq(self.next & (left == 1)),
+            is_free.eq(~busy | ends),
+            ready.eq(
+                Cat(*((level >= self.burst) | (self.flush & (level != 0)) for level in remaining))
+                & is_free.replicate(len(ready))
+            ),
+        ]
+        first = first_from(m, ready, turn, "first")
+        level = Array(remaining)[chosen]
+        m.d.comb += [
+            chosen.eq(Mux(is_free, lowest_set(first), current)),
             self.offers.eq(ready.any()),
             self.words.eq(Mux(level >= self.burst, self.burst, level)),
-            ends.eq(self.next & (left == 1)),
             self.hold.eq(any_of([level >= self.room - self.in_flight for level in levels])),
+            self.ready.eq(~any_of([level == self.room for level in levels])),
             self.is_empty.eq(~busy & ~any_of([level != 0 for level in levels])),
             self.overflows.eq(self.valid & (Array(levels)[self.stream] == self.room)),
         ]
@@ -82,8 +92,7 @@ class ResultCollector(Component):
         with m.Elif(self.next):
             m.d.sync += [busy.eq(~ends), left.eq(left - 1)]
         for stream in streams:
-            comes, goes = self.valid & (self.stream == stream), self.next & (current == stream)
-            m.d.sync += levels[stream].eq(levels[stream] + comes - goes)
+            m.d.sync += levels[stream].eq(remaining[stream] + (self.valid & (self.stream == stream)))
         self._store(m, chosen, current)
         self._address(m, chosen)
         return m
@@ -96,20 +105,20 @@ class ResultCollector(Component):
         ends = {
             name: [Signal(bits, name=f"{name}_{stream}") for stream in range(self.streams)] for name in ("in", "out")
         }
-        place, following = Signal(bits), Signal(bits)
+        place, after_word = Signal(bits), Signal(bits)
         m.d.comb += [
             write.en.eq(self.valid),
             write.addr.eq(Cat(Array(ends["in"])[self.stream], self.stream)),
             write.data.eq(self.flit),
-            place.eq(Array(ends["out"])[chosen]),
-            following.eq(place + self.next),
-            read.addr.eq(Cat(following, chosen)),
+            after_word.eq(Array(ends["out"])[current] + self.next),
+            place.eq(Mux(chosen == current, after_word, Array(ends["out"])[chosen])),
+            read.addr.eq(Cat(place, chosen)),
             self.word.eq(read.data),
         ]
         with m.If(self.valid):
             m.d.sync += Array(ends["in"])[self.stream].eq(Array(ends["in"])[self.stream] + 1)
         with m.If(self.next):
-            m.d.sync += Array(ends["out"])[current].eq(following)
+            m.d.sync += Array(ends["out"])[current].eq(after_word)
 
     def _address(self, m: Module, chosen: Signal) -> None:
         """The address of the next burst of every stream, in LUTRAM."""

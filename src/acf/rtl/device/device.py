@@ -1,8 +1,8 @@
-"""The fabric as a device: AXI4-Lite registers for a host, and an AXI4 master that reads programs and writes results."""
+"""The fabric as a device: AXI4-Lite registers for a host, and AXI4 masters that read programs and write results."""
 
 from typing import Any
 
-from amaranth.hdl import Module, Mux, Signal
+from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib.wiring import Component, In, Out, connect
 
 from acf.lowering import FabricShape
@@ -12,21 +12,19 @@ from acf.rtl.design.axi.writer import BurstWriter
 from acf.rtl.design.fabric.controller import COUNT_BITS
 from acf.rtl.design.fabric.sizes import FabricSizes
 from acf.rtl.design.fabric.top import Fabric
-from acf.rtl.design.primitives.bits import all_of, any_of
+from acf.rtl.design.primitives.bits import all_of, any_of, count_ones
 from acf.rtl.design.primitives.shared_modules import place
 from acf.rtl.design.primitives.wires import forward
-from acf.rtl.device.collector import ResultCollector
+from acf.rtl.device.edges import Edges
 from acf.rtl.device.fetcher import Fetcher, Slots
 from acf.rtl.device.registers import ADDRESS_BITS, RegisterFile
 from acf.rtl.device.sequencer import Sequencer
 from acf.rtl.device.walking import WalkerOption, Walking, place_walking
+from acf.sim.fabric.memory_ports import lines_of_masters
 from acf.sim.fabric.traffic import REASONS
 
 DEVICE_FLITS = 1 << 22
 """Flits in memory that the commands of a line can address, in an emitted device."""
-
-SLACK = 8
-"""Room of a collector, in flits of a stream, beyond those that can be in flight."""
 
 
 def device_sizes(shape: FabricShape, command_depth: int = 512, products: bool = True) -> FabricSizes:
@@ -34,11 +32,17 @@ def device_sizes(shape: FabricShape, command_depth: int = 512, products: bool = 
     return FabricSizes(shape, command_depth, DEVICE_FLITS, products)
 
 
+def bus_names(masters: int) -> list[str]:
+    """Names of the AXI4 masters' ports."""
+    return ["m_axi"] if masters == 1 else [f"m_axi_{master}" for master in range(masters)]
+
+
 class Device(Component):
     """A `Fabric` whose programs and results lie in memory, and whose control and counters are registers.
 
-    Registers are at ``s_axi`` (AXI4-Lite slave), memory at ``m_axi`` (AXI4 master). ``interrupt_request`` is 1 while
-    the device is done or stopped, if the host has enabled interrupts. With ``walker`` it also runs products from a
+    Registers are at ``s_axi`` (AXI4-Lite slave), memory at ``m_axi``, or at ``m_axi_0``, ``m_axi_1``, ... where
+    ``axi`` has several masters; each serves lines of its own (`lines_of_masters`). ``interrupt_request`` is 1 while the
+    device is done or stopped, if the host has enabled interrupts. With ``walker`` it also runs products from a
     descriptor: it walks their index and makes the commands itself.
     """
 
@@ -46,129 +50,133 @@ class Device(Component):
         self.sizes, self.walker = sizes, walker
         self.axi = axi if axi is not None else AxiSpec(data_bits=min(256, sizes.flit_bits))
         Slots(sizes, self.axi)  # refuses a bus that does not fit
+        if walker is not None:
+            walker.check_bus(self.axi)
+        self.groups = lines_of_masters(sizes.shape, self.axi.masters)
         super().__init__(
             {
                 "s_axi": In(axi4_lite(ADDRESS_BITS)),
-                "m_axi": Out(axi4(self.axi)),
+                **{name: Out(axi4(self.axi)) for name in bus_names(self.axi.masters)},
                 "interrupt_request": Out(1),
             }
         )
 
+    @property
+    def buses(self) -> list[Any]:
+        """The AXI4 masters' ports."""
+        return [getattr(self, name) for name in bus_names(self.axi.masters)]
+
     def elaborate(self, platform: object) -> Module:
-        """Registers, sequencer, fabric, fetcher, collectors, writer."""
+        """Registers, sequencer, fabric, edges; for every master a fetcher and a writer."""
         m, sizes, axi = Module(), self.sizes, self.axi
         m.submodules.sequencer = sequencer = Sequencer(sizes)
         fabric = place(m, "fabric", Fabric(sizes), "fabric", sequencer.reset)
-        fetcher = place(m, "fetcher", Fetcher(sizes, axi, fabric.command_bits), "fetcher", sequencer.reset)
-        m.submodules.registers = registers = RegisterFile(sizes, fetcher.page_bits)
+        fetchers = [
+            place(m, f"fetcher_{index}", Fetcher(sizes, axi, fabric.command_bits), "fetcher", sequencer.reset)
+            for index in range(axi.masters)
+        ]
+        m.submodules.registers = registers = RegisterFile(sizes, fetchers[0].page_bits, axi.masters)
         forward(m, self.s_axi, registers.bus)
         walking = place_walking(m, self, registers, sequencer)
-        walking.share_bus(m, self.m_axi, fetcher.bus)
         m.d.comb += [
             fabric.reduces.eq(registers.reduces & ~registers.walks),
             fabric.edge_cycles.eq(Mux(registers.walks, walking.edge_cycles, registers.edge_cycles)),
             fabric.counted_scu.eq(registers.counted_scu),
+            walking.takes.eq(fabric.takes),
         ]
         for name in (*REASONS, "idle"):
             m.d.comb += getattr(registers, name).eq(getattr(fabric, name))
+        failed = [any_of([getattr(each, name) for each in fetchers]) for name in ("operand_failed", "command_failed")]
         m.d.comb += [
             self.interrupt_request.eq(registers.interrupt),
             sequencer.start.eq(Mux(registers.walks, walking.is_loaded, registers.start)),
-            sequencer.stop.eq(fetcher.command_failed | walking.failed),
+            sequencer.stop.eq(registers.command_failed),
             sequencer.fabric_is_done.eq(Mux(registers.walks, walking.is_done & fabric.is_quiet, fabric.is_done)),
             registers.is_done.eq(sequencer.is_done & ~walking.busy),
             registers.is_busy.eq(sequencer.is_busy | walking.busy),
             registers.is_running.eq(sequencer.run | sequencer.flush),
             registers.is_stopped.eq(sequencer.is_stopped & ~walking.busy),
-            registers.operand_failed.eq(fetcher.operand_failed),
-            registers.command_failed.eq(fetcher.command_failed | walking.failed),
-            registers.read_beats.eq(fetcher.beat_valid | walking.beat_valid),
-        ]
-        self._feed(m, fabric, fetcher, registers, sequencer, walking)
-        self._write_back(m, fabric, fetcher, registers, sequencer, walking)
-        return m
-
-    def _feed(
-        self, m: Module, fabric: Any, fetcher: Any, registers: RegisterFile, sequencer: Sequencer, walking: Walking
-    ) -> None:
-        """Load the command counts of every line before the run; connect commands and packets."""
-        m.d.comb += [
+            registers.operand_failed.eq(failed[0]),
+            registers.command_failed.eq(failed[1] | walking.failed),
+            registers.read_beats.eq(
+                count_ones(Cat(*(fetcher.beat_valid for fetcher in fetchers))) + walking.beat_valid
+            ),
             fabric.run.eq(sequencer.run),
             fabric.refill.eq(1),
-            fabric.load.eq(Mux(registers.walks, walking.load, fetcher.load)),
-            fabric.load_word.eq(Mux(registers.walks, walking.load_word, fetcher.load_word)),
-            walking.takes.eq(fabric.takes),
-            fetcher.start.eq(sequencer.begins),
-            fetcher.enable.eq(sequencer.run),
-            fetcher.counts.eq(Mux(registers.walks, 0, registers.counts)),
-            fetcher.command_pages.eq(registers.command_pages),
-            fetcher.takes.eq(fabric.takes),
         ]
-        for line, port in enumerate(fabric.memories):
-            connect(m, port, fetcher.memories[line])
+        for line in range(len(fabric.memories)):
             with m.If(sequencer.counts & (sequencer.place == line)):
                 count = Mux(registers.walks, (1 << COUNT_BITS) - 1, registers.counts[line])
                 m.d.comb += [fabric.load_count[line].eq(1), fabric.load_address.eq(count)]
+        for index, fetcher in enumerate(fetchers):
+            m.d.comb += [fetcher.start.eq(sequencer.begins), fetcher.enable.eq(sequencer.run)]
+            self._feed(m, index, fabric, fetcher, registers, walking)
+        self._write_back(m, fabric, fetchers, registers, sequencer, walking)
+        return m
+
+    def _feed(
+        self, m: Module, index: int, fabric: Any, fetcher: Any, registers: RegisterFile, walking: Walking
+    ) -> None:
+        """Connect the commands and packets of a master's lines."""
+        if index == 0:
+            walking.share_bus(m, self.buses[index], fetcher.bus)
+        else:
+            forward(m, self.buses[index], fetcher.bus)
+        walks = registers.walks
+        for place_in_master, line in enumerate(self.groups[index]):
             page = walking.serial_page if line < self.sizes.shape.mesh_rows else walking.parallel_page
-            m.d.comb += fetcher.data_pages[line].eq(Mux(registers.walks, page, registers.data_pages[line]))
+            connect(m, fabric.memories[line], fetcher.memories[place_in_master])
+            m.d.comb += [
+                fabric.load[line].eq(Mux(walks, walking.load[line], fetcher.load[place_in_master])),
+                fabric.load_words[line].eq(Mux(walks, walking.load_word, fetcher.load_word)),
+                fetcher.takes[place_in_master].eq(fabric.takes[line]),
+                fetcher.counts[place_in_master].eq(Mux(walks, 0, registers.counts[line])),
+                fetcher.command_pages[place_in_master].eq(registers.command_pages[line]),
+                fetcher.data_pages[place_in_master].eq(Mux(walks, page, registers.data_pages[line])),
+            ]
 
     def _write_back(
-        self, m: Module, fabric: Any, fetcher: Any, registers: RegisterFile, sequencer: Sequencer, walking: Walking
+        self,
+        m: Module,
+        fabric: Any,
+        fetchers: list[Any],
+        registers: RegisterFile,
+        sequencer: Sequencer,
+        walking: Walking,
     ) -> None:
-        """A collector at every edge and one writer for all; streams lie one stride apart in memory."""
-        sizes, axi, shape = self.sizes, self.axi, self.sizes.shape
-        collectors = self._collectors(m, fabric, sequencer)
-        burst = collectors[0].burst
-        writer = place(m, "writer", BurstWriter(axi, len(collectors), burst, sizes.flit_bits), "writer")
-        forward(m, self.m_axi, writer.bus)
-        page, first_beat = Signal(fetcher.page_bits), Signal(axi.beat_address_bits)
-        m.d.comb += first_beat.eq(page << (axi.page_beats.bit_length() - 1))
-        m.d.sync += page.eq(page + Mux(registers.walks, walking.result_pages, registers.result_pages))
+        """A collector at every edge and a writer for those of a master; a line's streams lie a stride apart."""
+        axi, sizes = self.axi, self.sizes
+        edges = Edges(m, sizes, axi, fabric, sequencer, registers)
+        offset = Signal(fetchers[0].page_bits)
+        m.d.sync += offset.eq(offset + Mux(registers.walks, walking.result_pages, registers.result_stride))
         with m.If(~sequencer.counts):
-            m.d.sync += page.eq(Mux(registers.walks, walking.result_page, registers.result_page))
-        for edge, collector in enumerate(collectors):
-            is_row = edge < shape.mesh_rows
-            first = edge * shape.mesh_columns if is_row else edge - shape.mesh_rows
-            mine = [sequencer.place == first + stream for stream in range(collector.streams)]
-            m.d.comb += [
-                collector.set_address.eq(sequencer.counts & any_of(mine)),
-                collector.set_stream.eq(sequencer.place - first),
-                collector.first_beat.eq(first_beat),
-                collector.flush.eq(sequencer.flush),
-                writer.offers[edge].eq(collector.offers),
-                writer.addresses[edge].eq(collector.address),
-                writer.words[edge].eq(collector.words),
-                writer.word[edge].eq(collector.word),
-                collector.granted.eq(writer.granted[edge]),
-                collector.next.eq(writer.next[edge]),
-                fabric.hold[edge].eq(collector.hold),
-            ]
+            m.d.sync += offset.eq(0)
+        writers = []
+        for index, lines in enumerate(self.groups):
+            burst = edges.collectors[0].burst
+            writer = place(m, f"writer_{index}", BurstWriter(axi, len(lines), burst, sizes.flit_bits), "writer")
+            forward(m, self.buses[index], writer.bus)
+            for sender, line in enumerate(lines):
+                collector = edges.collectors[line]
+                first = Mux(registers.walks, walking.first_page(line), registers.result_pages[line])
+                page = (first + offset)[: len(offset)]
+                m.d.comb += [
+                    collector.set_address.eq(sequencer.counts & (sequencer.place < collector.streams)),
+                    collector.set_stream.eq(sequencer.place),
+                    collector.first_beat.eq(page << (axi.page_beats.bit_length() - 1)),
+                    writer.offers[sender].eq(collector.offers),
+                    writer.addresses[sender].eq(collector.address),
+                    writer.words[sender].eq(collector.words),
+                    writer.word[sender].eq(collector.word),
+                    collector.granted.eq(writer.granted[sender]),
+                    collector.next.eq(writer.next[sender]),
+                ]
+            writers.append(writer)
         m.d.comb += [
-            sequencer.results_are_out.eq(all_of([collector.is_empty for collector in collectors])),
-            sequencer.bus_is_idle.eq(fetcher.is_idle & writer.is_idle),
-            registers.write_failed.eq(writer.failed),
-            registers.overflowed.eq(any_of([collector.overflows for collector in collectors])),
-            registers.written_beats.eq(self.m_axi.wvalid & self.m_axi.wready),
-            registers.held_cycles.eq(any_of([collector.hold for collector in collectors])),
+            sequencer.results_are_out.eq(edges.are_empty),
+            sequencer.bus_is_idle.eq(all_of([master.is_idle for master in (*fetchers, *writers)])),
+            registers.write_failed.eq(any_of([writer.failed for writer in writers])),
+            registers.overflowed.eq(edges.overflow),
+            registers.written_beats.eq(count_ones(Cat(*(bus.wvalid & bus.wready for bus in self.buses)))),
+            registers.held_cycles.eq(edges.hold),
         ]
-
-    def _collectors(self, m: Module, fabric: Any, sequencer: Sequencer) -> list[Any]:
-        sizes, axi, shape = self.sizes, self.axi, self.sizes.shape
-        late = sizes.datapath_delay + shape.result_flit_cycles + shape.hop_cycles * shape.mesh_columns
-        sums_late = sizes.datapath_delay + shape.sum_flit_cycles + shape.hop_cycles * (shape.mesh_rows + 1)
-        collectors = []
-        for row in range(shape.mesh_rows):
-            collector = ResultCollector(sizes, axi, shape.mesh_columns, late // shape.result_period_cycles + SLACK)
-            place(m, f"row_{row}_collector", collector, "row_collector", sequencer.reset)
-            m.d.comb += [
-                collector.valid.eq(fabric.result_valid[row]),
-                collector.stream.eq(fabric.result_column[row]),
-                collector.flit.eq(fabric.result[row]),
-            ]
-            collectors.append(collector)
-        for column in range(shape.mesh_columns):
-            collector = ResultCollector(sizes, axi, 1, sums_late // shape.sum_flit_cycles + SLACK)
-            place(m, f"column_{column}_collector", collector, "column_collector", sequencer.reset)
-            m.d.comb += [collector.valid.eq(fabric.sum_valid[column]), collector.flit.eq(fabric.sum[column])]
-            collectors.append(collector)
-        return collectors

@@ -1,4 +1,4 @@
-"""Fetches commands and operands for all controllers, round-robin, through one burst reader."""
+"""Fetches commands and operands for the controllers of one master, round-robin, through one burst reader."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data
@@ -16,6 +16,7 @@ from acf.rtl.design.primitives.fifo import BoundedFifo
 from acf.rtl.design.primitives.round_robin import after, first_from, index_of, select
 from acf.rtl.design.primitives.shared_modules import place
 from acf.rtl.design.primitives.wires import forward
+from acf.rtl.device.transposer import TileTransposer
 
 CHUNK_BYTES = 512
 """The most bytes of commands in one transfer."""
@@ -26,6 +27,11 @@ class Slots:
 
     def __init__(self, sizes: FabricSizes, spec: AxiSpec) -> None:
         shape = sizes.shape
+        if shape.mesh_rows % spec.masters or shape.mesh_columns % spec.masters:
+            raise RtlError(
+                f"masters {spec.masters} must divide the {shape.mesh_rows} mesh rows and the {shape.mesh_columns} mesh "
+                "columns, of which each master serves as many; use a common divisor"
+            )
         if spec.data_bits > sizes.flit_bits:
             raise RtlError(
                 f"a bus of {spec.data_bits} bits is wider than the {sizes.flit_bits} bits of a flit, of which a line "
@@ -42,17 +48,18 @@ class Slots:
 
 
 class Fetcher(Component):
-    """Reads the packets that each line requests, and its commands as far as its command memory has room.
+    """Reads the packets that each line of a master requests, and its commands as far as its command memory has room.
 
-    Requests of all lines, for packets and for commands, are served round-robin. ``start`` latches ``counts`` and
-    ``command_pages``; it fetches while ``enable`` is 1. ``first`` of a memory port comes with a packet's last flit,
-    when the packet is complete.
+    Lines are numbered within the master, mesh rows first. Requests of all of them, for packets and for commands, are
+    served round-robin. ``start`` latches ``counts`` and ``command_pages``; it fetches while ``enable`` is 1. ``first``
+    of a memory port comes with a packet's last flit, when the packet is complete.
     """
 
     def __init__(self, sizes: FabricSizes, spec: AxiSpec, command_bits: int) -> None:
         self.sizes, self.spec, self.command_bits = sizes, spec, command_bits
         shape = sizes.shape
-        self.lines = lines = shape.mesh_rows + shape.mesh_columns
+        self.rows = shape.mesh_rows // spec.masters
+        self.lines = lines = self.rows + shape.mesh_columns // spec.masters
         self.slots = Slots(sizes, spec)
         self.page_bits = spec.address_bits - (PAGE_BYTES - 1).bit_length()
         pages = data.ArrayLayout(self.page_bits, lines)
@@ -78,7 +85,7 @@ class Fetcher(Component):
     def elaborate(self, platform: object) -> Module:
         """Requests, a round-robin arbiter, the reader, and the assembly of beats to words."""
         m, spec, slots = Module(), self.spec, self.slots
-        m.submodules.reader = reader = BurstReader(spec, bits_for(slots.most_beats), bits_for(self.lines - 1) + 1)
+        m.submodules.reader = reader = BurstReader(spec, bits_for(slots.most_beats), bits_for(self.lines - 1) + 2)
         forward(m, self, reader, ["bus"])
         packets, commands = self._packets(m), self._commands(m)
         turn, wants = Signal(range(2 * self.lines)), Signal(2 * self.lines)
@@ -100,7 +107,13 @@ class Fetcher(Component):
                     + select(chosen, [want.beat for want in all_wants])
                 ),
                 reader.beats.eq(select(chosen, [want.beats for want in all_wants])),
-                reader.tag.eq(Cat(line[: len(reader.tag) - 1], chosen[self.lines :].any())),
+                reader.tag.eq(
+                    Cat(
+                        line[: len(reader.tag) - 2],
+                        chosen[self.lines :].any(),
+                        select(chosen, [want.transposed for want in all_wants]),
+                    )
+                ),
             ]
         with m.Elif(reader.ready):
             m.d.sync += asked.eq(0)
@@ -113,27 +126,30 @@ class Fetcher(Component):
         address_bits, flit_bits = len(self.memories[0].address), len(self.memories[0].flits)
         wants = []
         for line in range(self.lines):
-            fifo = BoundedFifo(address_bits + flit_bits, self.sizes.shape.prefetch_packets)
+            fifo = BoundedFifo(address_bits + flit_bits + 1, self.sizes.shape.prefetch_packets)
             place(m, f"asks_{line}", fifo, "ask_queue")
             want = _Want(self, f"packet_{line}")
             m.d.comb += [
                 fifo.write_valid.eq(self.memories[line].ask),
-                fifo.write_data.eq(Cat(self.memories[line].address, self.memories[line].flits)),
+                fifo.write_data.eq(
+                    Cat(self.memories[line].address, self.memories[line].flits, self.memories[line].transposed)
+                ),
                 fifo.read_ready.eq(want.granted),
                 want.wanted.eq(fifo.read_valid),
                 want.page.eq(self.data_pages[line]),
                 want.beat.eq(fifo.read_data[:address_bits] * self.slots.flit),
-                want.beats.eq(fifo.read_data[address_bits:] * self.slots.flit),
+                want.beats.eq(fifo.read_data[address_bits:-1] * self.slots.flit),
+                want.transposed.eq(fifo.read_data[-1]),
             ]
             wants.append(want)
         return wants
 
     def _commands(self, m: Module) -> list["_Want"]:
         """For every line, its next commands, once the command memory has room for a whole transfer."""
-        depth, rows = self.sizes.command_depth, self.sizes.shape.mesh_rows
+        depth = self.sizes.command_depth
         wants = []
         for line in range(self.lines):
-            is_row = line < rows
+            is_row = line < self.rows
             slot = self.slots.row if is_row else self.slots.column
             chunk = self.slots.row_chunk if is_row else self.slots.column_chunk
             left, space = Signal(COUNT_BITS, name=f"left_{line}"), Signal(range(depth + 1), name=f"space_{line}")
@@ -159,11 +175,16 @@ class Fetcher(Component):
         return wants
 
     def _put_together(self, m: Module, reader: BurstReader) -> None:
-        """Shift beats into words; a line gets its word a cycle after the last beat."""
-        spec, slots, rows = self.spec, self.slots, self.sizes.shape.mesh_rows
+        """Shift beats into words; a line gets its word a cycle after the last beat.
+
+        A tile to be transposed comes out of the transposer instead, while the reader is stalled.
+        """
+        spec, slots, rows = self.spec, self.slots, self.rows
         width = spec.data_bits * max(slots.flit, slots.row, slots.column)
         word = Signal(width)
-        line, is_command = reader.beat_tag[:-1], reader.beat_tag[-1]
+        line, is_command, is_transposed = reader.beat_tag[:-2], reader.beat_tag[-2], reader.beat_tag[-1]
+        m.submodules.transposer = transposer = TileTransposer(self.sizes)
+        complete, transposed_line = Cat(word, reader.beat)[spec.data_bits :], Signal.like(line)
         beat, beats = Signal(range(width // spec.data_bits)), Signal(range(width // spec.data_bits + 1))
         ends = Signal()
         m.d.comb += [
@@ -172,16 +193,22 @@ class Fetcher(Component):
             self.beat_valid.eq(reader.beat_valid),
             self.operand_failed.eq(reader.failed & ~is_command),
             self.command_failed.eq(reader.failed & is_command),
+            transposer.valid.eq(ends & is_transposed),
+            transposer.flit.eq(complete[-self.sizes.flit_bits :]),
+            reader.stall.eq(transposer.busy),
         ]
         with m.If(reader.beat_valid):
-            m.d.sync += [word.eq(Cat(word, reader.beat)[spec.data_bits :]), beat.eq(Mux(ends, 0, beat + 1))]
+            m.d.sync += [word.eq(complete), beat.eq(Mux(ends, 0, beat + 1)), transposed_line.eq(line)]
+        with m.Elif(transposer.busy):
+            m.d.sync += word[-self.sizes.flit_bits :].eq(transposer.transposed)
         was_row = Signal()
         m.d.sync += was_row.eq(line < rows)
         for index, port in enumerate(self.memories):
             mine = ends & (line == index)
+            direct, turned = mine & ~is_command & ~is_transposed, transposer.busy & (transposed_line == index)
             m.d.sync += [
-                port.valid.eq(mine & ~is_command),
-                port.first.eq(mine & ~is_command & reader.beat_last),
+                port.valid.eq(direct | turned),
+                port.first.eq((direct & reader.beat_last) | (turned & transposer.last)),
                 self.load[index].eq(mine & is_command),
             ]
             m.d.comb += [port.data.eq(word[-self.sizes.flit_bits :]), port.outside.eq(1)]
@@ -197,6 +224,7 @@ class _Want:
         self.page = Signal(fetcher.page_bits, name=f"{name}_page")
         self.beat = Signal(fetcher.spec.beat_address_bits, name=f"{name}_beat")
         self.beats = Signal(bits_for(fetcher.slots.most_beats), name=f"{name}_beats")
+        self.transposed = Signal(name=f"{name}_transposed")
 
 
 def _slot_beats(bits: int, spec: AxiSpec) -> int:

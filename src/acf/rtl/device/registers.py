@@ -13,7 +13,7 @@ from acf.rtl.design.fabric.counters import COUNTER_BITS
 from acf.rtl.design.fabric.sizes import FabricSizes
 from acf.sim.fabric.traffic import REASONS
 
-IDENTITY = 0x0ACF0002
+IDENTITY = 0x0ACF0003
 ADDRESS_BITS = 8
 ERRORS: dict[str, str] = {
     "operand_failed": "an operand could not be read: the program went on, its results are wrong",
@@ -24,8 +24,8 @@ ERRORS: dict[str, str] = {
 """Bits of the register `error`, lowest first."""
 
 COUNTS: dict[str, str] = {
-    "read_beats": "beats read from memory since the start",
-    "written_beats": "beats written to memory since the start",
+    "read_beats": "beats read from memory since the start, by all masters",
+    "written_beats": "beats written to memory since the start, by all masters",
     "held_cycles": "cycles since the start in which results had to wait for memory",
 }
 """Counters of the device itself."""
@@ -43,12 +43,13 @@ _ORDER: tuple[tuple[str, str, str], ...] = (
     ("error", _READ, "; ".join(f"bit {bit}: {text}" for bit, text in enumerate(ERRORS.values()))),
     ("cycles", _READ, "cycles from the first fetch until the last result is in memory"),
     ("edge_cycles", _BOTH, "cycles of a row of a narrow block, with skip 'serial'"),
-    ("result_page", _BOTH, "page of 4096 bytes where the first stream of results goes"),
-    ("result_pages", _BOTH, "pages from one stream of results to the next"),
-    ("line", _BOTH, "the line that the next three registers are of: mesh rows first, then mesh columns"),
+    ("column_groups", _BOTH, "groups of mesh columns whose partial sums are added in order (`split`); 1: none"),
+    ("result_stride", _BOTH, "pages of 4096 bytes from one stream of a line's results to the next"),
+    ("line", _BOTH, "the line that the next four registers are of: mesh rows first, then mesh columns"),
     ("commands", _BOTH, f"number of commands of the line, below 2^{COUNT_BITS}"),
     ("command_page", _BOTH, "page where its commands begin"),
     ("data_page", _BOTH, "page where its flits begin"),
+    ("result_page", _BOTH, "page where the first stream of its results goes"),
     ("counted_scu", _BOTH, "the SCU whose counters are read"),
     *((reason, _READ, f"cycles of that SCU: {reason}") for reason in (*REASONS, "idle")),
     *((name, _READ, text) for name, text in COUNTS.items()),
@@ -59,7 +60,12 @@ REGISTERS: dict[str, tuple[int, str, str]] = {
 }
 """Byte offset, access and meaning of every register, 32 bits each."""
 
-_LINE_REGISTERS = {"commands": "counts", "command_page": "command_pages", "data_page": "data_pages"}
+_LINE_REGISTERS = {
+    "commands": "counts",
+    "command_page": "command_pages",
+    "data_page": "data_pages",
+    "result_page": "result_pages",
+}
 
 
 class RegisterFile(Component):
@@ -69,7 +75,7 @@ class RegisterFile(Component):
     while the device is done or stopped, if the host has enabled interrupts.
     """
 
-    def __init__(self, sizes: FabricSizes, page_bits: int) -> None:
+    def __init__(self, sizes: FabricSizes, page_bits: int, masters: int = 1) -> None:
         self.sizes = sizes
         shape = sizes.shape
         lines = shape.mesh_rows + shape.mesh_columns
@@ -81,18 +87,20 @@ class RegisterFile(Component):
                 "reduces": Out(1),
                 "walks": Out(1),
                 "edge_cycles": Out(bits_for(sizes.chunks)),
-                "result_page": Out(page_bits),
-                "result_pages": Out(page_bits),
+                "column_groups": Out(bits_for(shape.mesh_columns)),
+                "result_stride": Out(page_bits),
                 "counts": Out(data.ArrayLayout(COUNT_BITS, lines)),
                 "command_pages": Out(pages),
                 "data_pages": Out(pages),
+                "result_pages": Out(pages),
                 "counted_scu": Out(bits_for(shape.scus - 1)),
                 "is_done": In(1),
                 "is_busy": In(1),
                 "is_running": In(1),
                 "is_stopped": In(1),
                 "interrupt": Out(1),
-                **{name: In(1) for name in (*ERRORS, *COUNTS)},
+                **{name: In(1) for name in ERRORS},
+                **{name: In(bits_for(masters)) for name in COUNTS},
                 **{reason: In(COUNTER_BITS) for reason in (*REASONS, "idle")},
             }
         )
@@ -136,8 +144,8 @@ class RegisterFile(Component):
             "error": Cat(*errors.values()),
             "cycles": cycles,
             "edge_cycles": self.edge_cycles,
-            "result_page": self.result_page,
-            "result_pages": self.result_pages,
+            "column_groups": self.column_groups,
+            "result_stride": self.result_stride,
             "line": line,
             **{name: Array(getattr(self, table))[line] for name, table in _LINE_REGISTERS.items()},
             "counted_scu": self.counted_scu,

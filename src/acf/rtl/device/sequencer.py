@@ -20,20 +20,25 @@ class Phase(IntEnum):
     STOPPED = 5
 
 
+def settle_cycles(sizes: FabricSizes) -> int:
+    """Cycles after which every pipeline of a fabric that is done must be empty."""
+    shape = sizes.shape
+    hops = shape.hop_cycles * (shape.mesh_rows + shape.mesh_columns + 2)
+    pipelines = sizes.datapath_delay + hops + 2 * shape.result_flit_cycles + 2 * shape.sum_flit_cycles
+    return pipelines + 2 * sizes.tile_flits + 16
+
+
 class Sequencer(Component):
     """``start`` begins a program unless one runs; ``is_done`` holds from its end to the next start.
 
-    ``settle_cycles``: after as many cycles every pipeline is empty. ``bus_is_idle``: no burst is in flight. ``stop``: a
+    After `settle_cycles` every pipeline is empty. ``bus_is_idle``: no burst is in flight. ``stop``: a
     command could not be read and the program is abandoned; only ``start`` leaves that state. In the state COUNTS
-    ``place`` runs over the lines and over the result streams, one a cycle.
+    ``place`` runs over the lines and over the result streams of every line, one a cycle.
     """
 
     def __init__(self, sizes: FabricSizes) -> None:
-        shape = sizes.shape
-        hops = shape.hop_cycles * (shape.mesh_rows + shape.mesh_columns + 2)
-        pipelines = sizes.datapath_delay + hops + 2 * shape.result_flit_cycles + 2 * shape.sum_flit_cycles
-        self.settle_cycles = 1 << (pipelines + 2 * sizes.tile_flits + 16).bit_length()
-        self.places = max(shape.mesh_rows + shape.mesh_columns, shape.clusters)
+        self.settle_cycles = settle_cycles(sizes)
+        self.places = sizes.shape.mesh_rows + sizes.shape.mesh_columns
         super().__init__(
             {
                 "start": In(1),

@@ -3,10 +3,12 @@
 from dataclasses import dataclass
 from typing import Any
 
-from amaranth.hdl import Module, Mux, Signal
+from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib.wiring import In
 
+from acf.errors import RtlError
 from acf.lowering.descriptor import FIELDS
+from acf.rtl.design.axi.spec import AxiSpec
 from acf.rtl.design.fabric.sizes import FabricSizes
 from acf.rtl.design.index.index_controller import IndexController, IndexSizes
 from acf.rtl.design.primitives.bits import all_of
@@ -22,6 +24,14 @@ class WalkerOption:
     blocks: int = 4096
     column_tiles: int = 256
     depths: int = 64
+
+    def check_bus(self, axi: AxiSpec) -> None:
+        """Refuse several masters: the index names one place for the operands of all lines."""
+        if axi.masters > 1:
+            raise RtlError(
+                f"a device that walks reads its operands through one master, not {axi.masters}; use masters=1, or "
+                "leave walker out"
+            )
 
     def sizes(self, fabric: FabricSizes) -> IndexSizes:
         """The limits of the controller."""
@@ -45,6 +55,12 @@ class Walking:
         )
         self.edge_cycles = Signal(8, name="walking_edge_cycles")
         self.memory: IndexMemory | None = None
+        self._shape = sizes.shape
+
+    def first_page(self, line: int) -> Value:
+        """The page of a line's first result stream; a mesh column has none."""
+        row = line if line < self._shape.mesh_rows else 0
+        return self.result_page + row * self._shape.mesh_columns * self.result_pages
 
     def share_bus(self, m: Module, outer: Any, fetcher: Any) -> None:
         """The read channels of the bus: the index memory's while it loads, else the fetcher's."""
@@ -65,7 +81,7 @@ class Walking:
 def place_walking(m: Module, device: Any, registers: Any, sequencer: Any) -> Walking:
     """Add index memory and controller to a device that was built with a walker."""
     option: WalkerOption | None = device.walker
-    sizes, page_bits = device.sizes, len(registers.result_page)
+    sizes, page_bits = device.sizes, len(registers.result_stride)
     limits = (option or WalkerOption()).sizes(sizes)
     walking = Walking(sizes, limits.command_bits, page_bits)
     if option is None:

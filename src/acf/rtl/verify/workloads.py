@@ -33,6 +33,32 @@ class Layer:
 
 
 @dataclass(frozen=True)
+class DeviceMemory:
+    """The memory of a device in simulation: AXI4 masters, its latency, and the depth of the command memories."""
+
+    masters: int = option(1, "AXI4 masters; must divide mesh rows and columns.", min=1)
+    latency: int = option(50, "Cycles of memory until the first beat.", min=0, max=65535)
+    command_depth: int = option(64, "Commands that a controller holds at a time.", min=2)
+
+
+@dataclass(frozen=True)
+class LayerSizes:
+    """Sizes of the layers, whose weight blocks have a tile's size.
+
+    The linear layer takes ``tokens`` rows; the convolution ``images`` of ``side x side`` pixels, padded by one.
+    """
+
+    tokens: int = option(128, "Rows of the linear layer and of its gradient.", min=1)
+    features: int = option(512, "Inputs and outputs of the linear layer.", min=1)
+    images: int = option(1, "Images of the convolution.", min=1)
+    side: int = option(14, "Height and width of an image.", min=1)
+    channels: int = option(128, "Input and output channels of the convolution.", min=1)
+    zeros: float = option(0.5, "Share of zeros in the activations; gradients have none.", min=0.0, max=1.0)
+    sparsity: float = option(0.9, "Share of absent weight blocks.", min=0.0, max=1.0)
+    seed: int = option(0, "Seed of the operands.", min=0)
+
+
+@dataclass(frozen=True)
 class PowerWorkload:
     """What runs while toggles are counted: a component for ``cycles``, or a fabric for a square product."""
 

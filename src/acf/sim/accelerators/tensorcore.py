@@ -31,6 +31,7 @@ from acf.lowering import Gemm
 from acf.sim.accelerator import AcceleratorSpec, ComputeCount
 from acf.sim.accelerators.supply import Supply
 from acf.sim.accelerators.tiles import TileWork, pooled_cycles
+from acf.sim.memory import DramTraffic
 from acf.trace import BitTensor
 
 TECHNOLOGY_NODES = tuple(node for node in LOGIC_ENERGY if node >= 22)
@@ -141,9 +142,9 @@ class TensorCore(AcceleratorSpec):
 
     def count(self, gemm: Gemm) -> ComputeCount:
         """Cycles, slots and compute energy of one matrix product."""
-        return self.count_batch([gemm], 0)
+        return self.count_batch([gemm], DramTraffic())
 
-    def count_batch(self, gemms: Iterable[Gemm], dram_bytes: int) -> ComputeCount:
+    def count_batch(self, gemms: Iterable[Gemm], traffic: DramTraffic) -> ComputeCount:
         """Independent products side by side: a core that has done its tile takes the next one, of whichever product."""
         works = [self.tile_work(gemm) for gemm in gemms]
         cycles = pooled_cycles(works, self.cores)

@@ -11,14 +11,24 @@ import numpy as np
 
 from acf.lowering import Gemm
 
-GROUP = 64
-"""Products side by side: with 64 of 32 x 64 x 32, `acf-512` multiplies in 89 % of its slots; with one, in 11 %."""
+GROUP, LARGEST_GROUP = 64, 256
+"""Products side by side: with 64 of 32 x 64 x 32, `acf-512` multiplies in 89 % of its slots; with one, in 11 %. Larger
+meshes take as many as they have clusters, up to the largest group: the matrix of a group grows with its square."""
 
 
-def groups(gemms: Iterable[Gemm]) -> Iterator[list[Gemm]]:
-    """At most `GROUP` products at a time."""
+def group_size(clusters: int) -> int:
+    """Products that a mesh of so many clusters runs side by side.
+
+    >>> group_size(16), group_size(256), group_size(1024)
+    (64, 256, 256)
+    """
+    return min(max(GROUP, clusters), LARGEST_GROUP)
+
+
+def groups(gemms: Iterable[Gemm], size: int = GROUP) -> Iterator[list[Gemm]]:
+    """At most ``size`` products at a time."""
     remaining = iter(gemms)
-    while group := list(islice(remaining, GROUP)):
+    while group := list(islice(remaining, size)):
         yield group
 
 

@@ -10,16 +10,56 @@ if TYPE_CHECKING:
 SYNTHESISED_TILE, SYNTHESISED_LINK_BYTES = 16, 32
 """The shape that `CONTROL_UNITS` were synthesised for; others are scaled by structure."""
 
+WIDE_LANES, WIDE_LINK_BYTES = 16, 64
+"""The same for the units of `acf-512-wide`."""
+
+WORKING_UNITS = ("scu", "lane", "wide scu")
+"""Units that switch only in cycles in which an SCU works; others switch in every cycle of a product."""
+
+SYNTHESISED_CLUSTERS = 64
+"""Clusters that the index controller was synthesised for; it has registers for each cluster of its mesh rows."""
+
+INDEX_CONTROLLER_BYTES = 65_536 + 23_072
+"""Memories of an index controller in gates: an index buffer of 16,384 words (`acf.rtl.device.WalkerOption`), and its
+tables of addresses and owners."""
+
 
 def control_units(spec: "AdaptiveFabric") -> dict[str, float]:
     """How many of each of `CONTROL_UNITS` a fabric has, as multiples of the unit that was synthesised.
 
-    With zeros of both operands skipped only SCUs of one lane were synthesised; more lanes are charged as one.
+    With zeros of both operands skipped only SCUs of one lane were synthesised; more lanes are charged as one. With sums
+    in registers and one operand skipped, units are those of `acf-512-wide`.
     An SCU's registers hold rows of a tile, a port's bitmaps of whole tiles, a router's flits; each grows accordingly.
     """
+    lines = spec.mesh_rows + spec.mesh_columns
+    units = _wide_units(spec, lines) if _is_wide(spec) else _narrow_units(spec, lines)
+    share = spec.clusters / spec.walking_controllers / SYNTHESISED_CLUSTERS
+    controllers = {"index controller": spec.index_controllers * max(1.0, share)}
+    return units | controllers | {"index walker": lines, "prefix sum": lines, "route planner": 1, "sorter": 1}
+
+
+def _is_wide(spec: "AdaptiveFabric") -> bool:
+    """Whether a fabric is built as `acf-512-wide` is, whose units were synthesised with sums in registers."""
+    return spec.skip == "serial" and spec.accumulate_in == "registers"
+
+
+def _wide_units(spec: "AdaptiveFabric", lines: int) -> dict[str, float]:
     tiles = spec.tile / SYNTHESISED_TILE
     ports = -(-spec.scus_per_cluster // spec.scus_per_port)
-    lines = spec.mesh_rows + spec.mesh_columns
+    return {
+        "wide scu": spec.macs_per_cycle / WIDE_LANES * tiles,
+        "wide port": spec.clusters * ports * tiles**2,
+        "wide cluster": spec.clusters * tiles**2,
+        "wide router": spec.clusters * spec.link_bytes / WIDE_LINK_BYTES,
+        "wide row controller": spec.mesh_rows,
+        "wide column controller": spec.mesh_columns,
+        "wide device": lines,
+    }
+
+
+def _narrow_units(spec: "AdaptiveFabric", lines: int) -> dict[str, float]:
+    tiles = spec.tile / SYNTHESISED_TILE
+    ports = -(-spec.scus_per_cluster // spec.scus_per_port)
     if spec.skip == "serial":
         scus = {"scu-serial": spec.scus * tiles, "lane-serial": float(spec.macs_per_cycle)}
     else:
@@ -31,10 +71,6 @@ def control_units(spec: "AdaptiveFabric") -> dict[str, float]:
         "row controller": spec.mesh_rows,
         "column controller": spec.mesh_columns,
         "device": lines,
-        "index walker": lines,
-        "prefix sum": lines,
-        "route planner": 1,
-        "sorter": 1,
     }
 
 
@@ -51,7 +87,7 @@ def control_j(spec: "AdaptiveFabric", cycles: int, work_cycles: int) -> dict[str
     for name, count in control_units(spec).items():
         unit = CONTROL_UNITS[name]
         clock_pj += count * unit.clock_pj(gated)
-        busy = work_cycles / spec.scus if name.startswith(("scu", "lane")) else cycles
+        busy = work_cycles / spec.scus if name.startswith(WORKING_UNITS) else cycles
         switching_pj += count * unit.switching_pj * busy
     return {"control": switching_pj * scale, "clock": clock_pj * cycles * scale}
 
@@ -61,5 +97,6 @@ def control_mm2(spec: "AdaptiveFabric") -> float:
     if spec.control_energy == "none":
         return 0.0
     units = sum(count * CONTROL_UNITS[name].area_mm2 for name, count in control_units(spec).items())
-    held = spec.held_rows * spec.tile * spec.scus if spec.accumulate_in == "registers" else 0
+    is_assumed = spec.accumulate_in == "registers" and not _is_wide(spec)
+    held = spec.held_rows * spec.tile * spec.scus if is_assumed else 0
     return units + gates_mm2(held * HELD_SUM_GATES)

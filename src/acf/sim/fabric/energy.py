@@ -2,8 +2,9 @@
 
 Per MAC slot: a MAC, its sum, and a value of a parallel tile for every row of sums that is held. Sums are in registers,
 and go in and out of the accumulators per row and parallel tile, or every MAC reads and writes an accumulator bank
-(``accumulate_in``). Per packet: a read of on-chip memory, every hop, and a write in every destination. Results leave
-the accumulators, travel, and are written on chip. Control and clock are those of `acf.sim.fabric.control`.
+(``accumulate_in``). The registers are part of control where that is charged and was synthesised with them. Per packet:
+a read of on-chip memory, every hop, and a write in every destination. Results leave the accumulators, travel, and are
+written on chip. Control and clock are those of `acf.sim.fabric.control`.
 """
 
 from typing import TYPE_CHECKING
@@ -53,7 +54,8 @@ def _compute_pj(spec: "AdaptiveFabric", program: Program, slots: int, read_share
     in_registers = spec.accumulate_in == "registers"
     sums_pj = (pairs * spec.tile**2 if in_registers else slots) * SUM_BYTES * accumulator_pj
     values_pj = slots * read_share * spec.value_bytes * _sram_pj(spec, spec.store_bytes)
-    registers_pj = 2 * SUM_BYTES * REGISTER_65NM_PJ_PER_BYTE.value if in_registers else 0.0
+    in_control = spec.control_energy != "none" and spec.skip == "serial"  # synthesised registers of sums are there
+    registers_pj = 2 * SUM_BYTES * REGISTER_65NM_PJ_PER_BYTE.value if in_registers and not in_control else 0.0
     return {
         "mac": slots * (MAC_65NM_PJ.value + registers_pj),
         "sram": sums_pj + values_pj,

@@ -2,7 +2,8 @@
 
 Every link has one sender, every queue is served in order, and a packet leaves its controller only when all its
 destinations have room. So each event is the latest of a few earlier ones, and one pass over the packets in order
-gives exact times. `acf.sim.fabric.stepper` is the same machine cycle by cycle; the two agree to the cycle.
+gives exact times. `acf.sim.fabric.stepper` is the same machine cycle by cycle; the two agree to the cycle, except where
+controllers share a memory: there a request can be visited before an earlier one, and they agree to a few percent.
 """
 
 from typing import NamedTuple
@@ -13,7 +14,9 @@ from acf.sim.fabric.components.cluster import LatestTiles
 from acf.sim.fabric.components.controller import Controllers, request, window_place
 from acf.sim.fabric.components.credit import Credits, credit_at, give_back
 from acf.sim.fabric.components.line import Lines, arrival, hops, occupy_link
-from acf.sim.fabric.components.scu import Scus, begin_tile, close_accounts
+from acf.sim.fabric.components.scu import Scus, begin_tile, close_accounts, wait_for_memory
+from acf.sim.fabric.components.shared_dram import SharedDram, request_shared, write_back
+from acf.sim.fabric.components.sram_banks import SramBanks
 from acf.sim.fabric.recorder import Recorder, is_on, record_send, record_tiles
 from acf.sim.fabric.traffic import DRAIN, FILL, IMBALANCE, MESH, Int64s, Timing, Traffic
 
@@ -28,6 +31,8 @@ class EventMachine(NamedTuple):
     clusters: LatestTiles
     scus: Scus
     banks: Banks
+    sram: SramBanks
+    dram: SharedDram
 
     @classmethod
     def new(cls, traffic: Traffic, timing: Timing, scu_cycles: Int64s) -> "EventMachine":
@@ -41,6 +46,8 @@ class EventMachine(NamedTuple):
             clusters=LatestTiles.new(clusters),
             scus=Scus.new(clusters, traffic.item_cycles.shape[1], scu_cycles),
             banks=Banks.new(clusters),
+            sram=SramBanks.new(traffic),
+            dram=SharedDram.new(traffic, timing),
         )
 
 
@@ -53,33 +60,55 @@ def play_program(traffic: Traffic, timing: Timing, scu_cycles: Int64s) -> int:
 def visit_packets(traffic: Traffic, timing: Timing, machine: EventMachine, recorder: Recorder) -> int:
     """Send and deliver all packets, k-step by k-step; returns the cycles of the program."""
     k_steps, end = traffic.round_of_k_step.size, 0
+    fill_windows(traffic, timing, machine)
     for k_step in range(k_steps):
         for index in range(traffic.k_step_first[k_step], traffic.k_step_first[k_step + 1]):
             packet = traffic.order[index]
             link_free = machine.lines.link_free[traffic.line[packet]]
+            ready = machine.controllers.ready_at[traffic.line[packet], window_place(traffic, timing, packet)]
             sent, reason = send(traffic, timing, machine, packet)
             if traffic.serial[packet]:
                 deliver_serial(traffic, timing, machine, packet, sent, reason)
             else:
                 deliver_parallel(traffic, timing, machine, packet, sent, reason)
             if is_on(recorder):
-                record_send(traffic, timing, machine.controllers, recorder, packet, link_free, sent, reason)
+                record_send(traffic, timing, recorder, packet, ready, link_free, sent, reason)
                 if traffic.serial[packet]:
                     record_tiles(traffic, machine.scus, recorder, packet)
         close_k_step(traffic, timing, machine)
         number = traffic.round_of_k_step[k_step]
         if k_step + 1 == k_steps or traffic.round_of_k_step[k_step + 1] != number:
             end = max(end, close_round(traffic, timing, machine, number))
-    return close_accounts(machine.scus, end)
+    end = close_accounts(machine.scus, end)
+    if is_on(recorder):
+        recorder.counts[2] = end
+    return wait_for_memory(machine.scus, end, machine.dram.end[0])
+
+
+@compiled
+def fill_windows(traffic: Traffic, timing: Timing, machine: EventMachine) -> None:
+    """Request the first packets of every controller, as many as it prefetches, one per cycle and controller."""
+    for place in range(timing.prefetch_packets):
+        for line in range(traffic.first.size - 1):
+            fetch(traffic, timing, machine, line, traffic.first[line] + place, 0)
+
+
+@inlined
+def fetch(traffic: Traffic, timing: Timing, machine: EventMachine, line: int, packet: int, earliest: int) -> None:
+    """Request a packet of a line, if it has that many, a cycle after the one before it or at ``earliest``."""
+    if packet < traffic.first[line + 1]:
+        controllers = machine.controllers
+        requested = max(controllers.next_request[line], earliest)
+        controllers.next_request[line] = requested + 1
+        request(traffic, timing, controllers, machine.sram, packet, requested)
+        if traffic.load.read_ticks.size > 0:
+            request_shared(traffic, timing, controllers, machine.dram, packet, requested)
 
 
 @inlined
 def send(traffic: Traffic, timing: Timing, machine: EventMachine, packet: int) -> tuple[int, int]:
     """When a packet leaves its controller, and what it waited for last."""
     controllers, line, place = machine.controllers, traffic.line[packet], window_place(traffic, timing, packet)
-    requested = max(controllers.next_request[line], controllers.sent_at[line, place])
-    controllers.next_request[line] = requested + 1
-    request(traffic, timing, controllers, packet, requested)
     time, reason = controllers.ready_at[line, place], controllers.ready_reason[line, place]
     if machine.lines.link_free[line] > time:
         time, reason = machine.lines.link_free[line], MESH
@@ -88,8 +117,9 @@ def send(traffic: Traffic, timing: Timing, machine: EventMachine, packet: int) -
         back_at = credit_at(credits, traffic.copy_cluster[copy])
         if back_at > time:
             time, reason = back_at, IMBALANCE
-    controllers.sent_at[line, place] = time
     occupy_link(traffic, timing, machine.lines, packet, time)
+    fetch(traffic, timing, machine, line, packet + timing.prefetch_packets, time)
+    write_back(traffic, machine.dram, packet, time)
     return time, reason
 
 

@@ -41,6 +41,10 @@ def play(
     program: Program, shape: FabricShape, dram: DramPort | None = None, dram_bytes: int = 0, engine: str = "fast"
 ) -> Played:
     """Play ``program`` on a fabric; ``dram_bytes`` come from DRAM, in proportion to the size of the row packets."""
+    if shape.interconnect == "packet":
+        raise ArchitectureError(
+            'play knows lines, not interconnect "packet"; use acf.simulate, or acf.sim.fabric.packet_stepper'
+        )
     if engine not in ENGINES:
         raise ArchitectureError(f"engine {engine!r} is not one of {', '.join(ENGINES)}; use one of these names")
     scu_cycles = np.zeros((shape.scus, len(REASONS)), dtype=np.int64)

@@ -8,9 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from acf.errors import ArchitectureError
-from acf.sim.fabric.batch import groups, pattern
+from acf.sim.accelerator import ComputeCount
+from acf.sim.fabric.batch import group_size, groups, pattern
 from acf.sim.fabric.record_program import Recording, Sampling, record_program
-from acf.sim.fabric.runner import LoweredProduct, controller_cycles
+from acf.sim.fabric.runner import LoweredProduct, lead_cycles
+from acf.sim.fabric.timed_memory import TimedProduct
+from acf.sim.memory import DramTraffic
 from acf.sim.observer import PlayedOp
 
 if TYPE_CHECKING:
@@ -41,51 +44,71 @@ def sampled_scus(spec: "AdaptiveFabric", tracks: int) -> NDArray[np.int64]:
     return np.unique(np.linspace(0, spec.scus - 1, min(tracks, spec.scus)).astype(np.int64))
 
 
+def has_events(spec: "AdaptiveFabric") -> bool:
+    """Whether the event engine gives the figures of ``spec``, so that what it records is what was simulated."""
+    return spec.interconnect != "packet" and (spec.engine == "fast" or spec.memory_model == "rate")
+
+
 def record_op(spec: "AdaptiveFabric", played: PlayedOp, sampling: Sampling) -> list[RecordedProduct]:
     """Every product of ``played``; events stop at ``sampling.limit`` for all of them together, bins do not.
 
     The products are played again, so the cycles must be those of the simulation: anything else is refused.
     """
     recorded: list[RecordedProduct] = []
-    start, room = 0, sampling.limit
-    for lowered, dram_bytes, known in _lowered_products(spec, played):
-        recording = _record(spec, lowered, dram_bytes, replace(sampling, limit=room)) if known is None else None
-        if recording is None:
-            assert known is not None
+    counts: list[ComputeCount] = []
+    total, room = ComputeCount(0, 0, 0), sampling.limit
+    for lowered, traffic, known in _lowered_products(spec, played):
+        counts.append(lowered.run(spec, traffic) if known is None else counts[known])
+        if known is None:
+            product = TimedProduct(lowered.program, lowered.gemm, traffic)
+            recording = record_program(spec, product, counts[-1].cycles, replace(sampling, limit=room))
+        else:
             recording = recorded[known].recording.without_events()
-        waits = controller_cycles(spec, lowered.index, recording.cycles)
-        recorded.append(RecordedProduct(start, min(waits, _set_up_cycles(spec, lowered)), recording))
-        start += recording.cycles + waits
+        hidden = counts[-1].cycles - counts[-1].after(total).cycles
+        lead = lead_cycles(spec, lowered.index)
+        _check(played, recording.cycles + _waits(lowered, lead, recording.cycles), counts[-1].cycles)
+        recorded.append(RecordedProduct(total.cycles, lead - hidden, recording))
+        total += counts[-1]
         room = max(0, room - max(len(recording.states), len(recording.sends)))
-    if start != played.compute_cycles:
+    return _hide(recorded, total.cycles - played.compute_cycles, played)
+
+
+def _waits(lowered: LoweredProduct, lead: int, played_cycles: int) -> int:
+    """Cycles before the first command, and those by which a walk outlasts the packets, as `run_product` has them."""
+    return lead + max(0, lowered.index.walk_cycles - lowered.index.set_up_cycles - played_cycles)
+
+
+def _check(played: PlayedOp, recorded_cycles: int, simulated_cycles: int) -> None:
+    if recorded_cycles != simulated_cycles:
         raise ArchitectureError(
-            f"{played.result.name} {played.result.phase}: {start} cycles recorded and {played.compute_cycles} "
+            f"{played.result.name} {played.result.phase}: {recorded_cycles} cycles recorded and {simulated_cycles} "
             "simulated; the recorder is wrong, report it with this trace"
         )
-    return recorded
 
 
-def _lowered_products(spec: "AdaptiveFabric", played: PlayedOp) -> Iterator[tuple[LoweredProduct, int, int | None]]:
-    """Each product, the bytes from DRAM meanwhile, and which earlier one it repeats; batched ones in groups."""
+def _hide(recorded: list[RecordedProduct], hidden: int, played: PlayedOp) -> list[RecordedProduct]:
+    """The products when the operation before has hidden so many cycles of the first one's set-up."""
+    if not recorded:
+        return []
+    first = recorded[0]
+    _check(played, min(max(0, hidden), first.set_up_cycles), hidden)
+    later = [replace(each, start=each.start - hidden) for each in recorded[1:]]
+    return [replace(first, set_up_cycles=first.set_up_cycles - hidden), *later]
+
+
+def _lowered_products(
+    spec: "AdaptiveFabric", played: PlayedOp
+) -> Iterator[tuple[LoweredProduct, DramTraffic, int | None]]:
+    """Each product, its DRAM traffic, and which earlier one it repeats; batched ones in groups."""
     gemms = (gemm for gemm in played.products if gemm.dense_macs)
     if not played.batched:
         for gemm in gemms:
-            yield spec.lowered(gemm), played.dram_bytes, None
+            yield spec.lowered(gemm), played.traffic, None
         return
     seen: dict[tuple[int | bytes, ...], tuple[int, LoweredProduct]] = {}
-    for place, group in enumerate(groups(gemms)):
+    for place, group in enumerate(groups(gemms, group_size(spec.clusters))):
         key = pattern(group)
         repeats = seen[key][0] if key in seen else None
         if repeats is None:
             seen[key] = place, spec.lowered_group(group)
-        yield seen[key][1], played.dram_bytes * len(group), repeats
-
-
-def _record(spec: "AdaptiveFabric", lowered: LoweredProduct, dram_bytes: int, sampling: Sampling) -> Recording:
-    fetched = dram_bytes + lowered.index.fetched_bytes
-    return record_program(lowered.program, spec, spec.dram_port, fetched, sampling)
-
-
-def _set_up_cycles(spec: "AdaptiveFabric", lowered: LoweredProduct) -> int:
-    """Cycles before the first command, as `controller_cycles` has them."""
-    return 2 * spec.dram_port.latency_cycles + lowered.index.set_up_cycles
+        yield seen[key][1], played.traffic.times(len(group)), repeats

@@ -1,15 +1,21 @@
 """Playing a program and recording it: what sampled SCUs, controllers, links and DRAM did, and totals over time."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from acf.lowering import FabricShape, Program
+from acf.lowering import FabricShape
 from acf.sim.fabric.engine import EventMachine, visit_packets
-from acf.sim.fabric.play import DramPort, dram_ticks, play
+from acf.sim.fabric.play import dram_ticks
 from acf.sim.fabric.recorder import NO_TRACK, Recorder
-from acf.sim.fabric.traffic import DRAIN, IMBALANCE, REASONS, Int64s, Timing, Traffic
+from acf.sim.fabric.timed_memory import TimedProduct, event_traffic
+from acf.sim.fabric.traffic import DRAIN, IMBALANCE, MEMORY, REASONS, Int64s, Timing, Traffic
+
+if TYPE_CHECKING:
+    from acf.sim.fabric.spec import AdaptiveFabric
 
 
 @dataclass(frozen=True)
@@ -45,21 +51,17 @@ class Recording:
         return replace(self, until=0, states=self.states[:0], sends=self.sends[:0])
 
 
-def record_program(
-    program: Program, shape: FabricShape, dram: DramPort, dram_bytes: int, sampling: Sampling
-) -> Recording:
-    """Play ``program`` twice: for its length, and to record it."""
-    cycles = play(program, shape, dram, dram_bytes).cycles
-    traffic = Traffic.of(program, dram_ticks(program, dram, dram_bytes))
-    timing = Timing.of(shape, dram.latency_cycles)
-    recorder = _new_recorder(traffic, shape, cycles, sampling)
-    machine = EventMachine.new(traffic, timing, np.zeros((shape.scus, len(REASONS)), dtype=np.int64))
+def record_program(spec: "AdaptiveFabric", product: TimedProduct, most_cycles: int, sampling: Sampling) -> Recording:
+    """Play a product, which takes at most ``most_cycles``, on the event engine and record it."""
+    traffic, timing = EVENT_TRAFFIC[spec.memory_model](spec, product)
+    recorder = _new_recorder(traffic, spec, most_cycles, sampling)
+    machine = EventMachine.new(traffic, timing, np.zeros((spec.scus, len(REASONS)), dtype=np.int64))
     played = int(visit_packets(traffic, timing, machine, recorder))
     states, sends = (
-        rows[:count] for rows, count in zip((recorder.states, recorder.sends), recorder.counts, strict=True)
+        rows[:count] for rows, count in zip((recorder.states, recorder.sends), recorder.counts, strict=False)
     )
     until = min(played, int(recorder.cut[0]))
-    states = np.concatenate((states, _final_waits(machine, sampling.scus, played)))
+    states = np.concatenate((states, _final_waits(machine, sampling.scus, int(recorder.counts[2]), played)))
     return Recording(
         cycles=played,
         until=until,
@@ -74,6 +76,20 @@ def record_program(
     )
 
 
+def rate_traffic(spec: "AdaptiveFabric", product: TimedProduct) -> tuple[Traffic, Timing]:
+    """What the event engine plays where DRAM is one rate and one latency."""
+    program, port = product.program, spec.dram_port
+    traffic = Traffic.of(program, dram_ticks(program, port, product.traffic.total_bytes))
+    return traffic, Timing.of(spec, port.latency_cycles)
+
+
+EVENT_TRAFFIC: dict[str, Callable[["AdaptiveFabric", TimedProduct], tuple[Traffic, Timing]]] = {
+    "timed": event_traffic,
+    "rate": rate_traffic,
+}
+"""By memory model, what the event engine plays of a product."""
+
+
 def _new_recorder(traffic: Traffic, shape: FabricShape, cycles: int, sampling: Sampling) -> Recorder:
     track = np.full(shape.scus, NO_TRACK, dtype=np.int64)
     track[sampling.scus] = np.arange(sampling.scus.size)
@@ -83,8 +99,8 @@ def _new_recorder(traffic: Traffic, shape: FabricShape, cycles: int, sampling: S
         track=track,
         latest=np.full(sampling.scus.size, -1, dtype=np.int64),
         states=np.zeros((sampling.limit, 5), dtype=np.int64),
-        sends=np.zeros((sampling.limit, 7), dtype=np.int64),
-        counts=np.zeros(2, dtype=np.int64),
+        sends=np.zeros((sampling.limit, 8), dtype=np.int64),
+        counts=np.zeros(3, dtype=np.int64),
         cut=np.full(1, np.iinfo(np.int64).max, dtype=np.int64),
         bin_cycles=np.full(1, bin_cycles, dtype=np.int64),
         busy=np.zeros((bins, shape.clusters), dtype=np.int64),
@@ -94,12 +110,16 @@ def _new_recorder(traffic: Traffic, shape: FabricShape, cycles: int, sampling: S
     )
 
 
-def _final_waits(machine: EventMachine, scus: NDArray[np.int64], cycles: int) -> Int64s:
-    """What sampled SCUs wait for after their last tile, as `close_accounts` charges it: rows of ``states``."""
+def _final_waits(machine: EventMachine, scus: NDArray[np.int64], results_at: int, cycles: int) -> Int64s:
+    """What sampled SCUs wait for after their last tile, as the engine charges it: rows of ``states``."""
     ended = machine.scus.busy_until.reshape(-1)
     latest, rows = int(ended.max()), []
     for track, scu in enumerate(scus.tolist()):
-        for reason, start, end in ((IMBALANCE, int(ended[scu]), latest), (DRAIN, latest, cycles)):
+        for reason, start, end in (
+            (IMBALANCE, int(ended[scu]), latest),
+            (DRAIN, latest, results_at),
+            (MEMORY, results_at, cycles),
+        ):
             if end > start:
                 rows.append((track, reason, start, end, 0))
     return np.array(rows, dtype=np.int64).reshape(-1, 5)

@@ -5,9 +5,8 @@ from typing import NamedTuple
 import numpy as np
 
 from acf.jit import compiled, inlined
-from acf.sim.fabric.components.controller import Controllers
 from acf.sim.fabric.components.scu import Scus
-from acf.sim.fabric.traffic import DRAIN, FILL, SCAN, WORK, Int64s, Timing, Traffic
+from acf.sim.fabric.traffic import DRAIN, FILL, FRACTION_BITS, SCAN, WORK, Int64s, Timing, Traffic
 
 NO_TRACK = -1
 """This SCU is not sampled."""
@@ -18,9 +17,10 @@ class Recorder(NamedTuple):
 
     ``track [scus]``: the track of every SCU, `NO_TRACK` where it is not sampled; ``latest [tracks]``: the row of
     ``states`` that was written last for it. ``states [limit, 5]``: track, reason, start, end and tiles of what a
-    sampled SCU did. ``sends [limit, 7]``: line, packet, cycle since which the link was free, cycle of sending, reason
-    of the wait between the two, start and end of the DRAM transfer in 1/65536 cycles (0, 0: on chip). ``counts [2]``:
-    rows of both so far; ``cut [1]``: the earliest start that found no room.
+    sampled SCU did. ``sends [limit, 8]``: line, packet, cycle since which the link was free, cycle of sending, reason
+    of the wait between the two, start and end of the DRAM transfer in 1/65536 cycles (0, 0: on chip) and its channel.
+    ``counts [3]``: rows of both so far, and at the end the cycle at which the last results were at the edge;
+    ``cut [1]``: the earliest start that found no room.
 
     Totals over bins of ``bin_cycles [1]`` each (0: nothing is recorded): ``busy [bins, clusters]``, SCU cycles of
     work, and ``carried [bins, lines]``, cycles in which the first link of a line carries a flit. ``seen_until [scus]``
@@ -57,9 +57,9 @@ def is_on(recorder: Recorder) -> bool:
 def record_send(
     traffic: Traffic,
     timing: Timing,
-    controllers: Controllers,
     recorder: Recorder,
     packet: int,
+    ready: int,
     free: int,
     sent: int,
     reason: int,
@@ -72,11 +72,14 @@ def record_send(
     if row == recorder.sends.shape[0]:
         recorder.cut[0] = min(recorder.cut[0], sent)
     else:
-        ticks, dram_end = traffic.dram_ticks[packet], controllers.dram_free[line]
         values = recorder.sends[row]
         values[0], values[1], values[2], values[3], values[4] = line, packet, min(free, sent), sent, reason
+        ticks, channel = traffic.dram_ticks[packet], line
+        if traffic.load.read_ticks.size > 0:
+            ticks, channel = traffic.load.read_ticks[packet], traffic.load.read_channel[packet]
         if ticks > 0:
-            values[5], values[6] = dram_end - ticks, dram_end
+            dram_end = (ready - timing.dram_cycles) << FRACTION_BITS
+            values[5], values[6], values[7] = max(0, dram_end - ticks), dram_end, channel
         recorder.counts[1] += 1
 
 

@@ -1,5 +1,6 @@
 """Running one matrix product on the fabric: cycles, MAC slots by what became of them, energy."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil
 from typing import TYPE_CHECKING
@@ -10,15 +11,30 @@ from numpy.typing import NDArray
 from acf.lowering import Gemm, Program
 from acf.lowering.tiled_product import TiledProduct
 from acf.lowering.tiles import TiledRows
-from acf.sim.accelerator import ComputeCount
+from acf.sim.accelerator import ComputeCount, SetUp
 from acf.sim.fabric.control import control_j
 from acf.sim.fabric.energy import index_j, product_j, topology_update_j
 from acf.sim.fabric.index_traffic import NO_INDEX, IndexTraffic
 from acf.sim.fabric.play import Played, play
+from acf.sim.fabric.timed_memory import TimedProduct, play_timed
 from acf.sim.fabric.topology_update import topology_update_cycles
+from acf.sim.memory import DramTraffic
 
 if TYPE_CHECKING:
     from acf.sim.fabric.spec import AdaptiveFabric
+
+
+def play_at_rate(spec: "AdaptiveFabric", product: TimedProduct) -> Played:
+    """Play a product with DRAM as one rate and one latency, the same for every mesh row."""
+    return play(product.program, spec, spec.dram_port, product.traffic.total_bytes, spec.engine)
+
+
+MEMORY_MODELS: dict[str, Callable[["AdaptiveFabric", TimedProduct], Played]] = {
+    "timed": play_timed,
+    "rate": play_at_rate,
+}
+"""timed: both operands wait for DRAM as `acf.sim.dram` times it, and banks conflict; rate: serial tiles wait for their
+share of the sustained rate."""
 
 
 @dataclass(frozen=True)
@@ -30,9 +46,9 @@ class LoweredProduct:
     program: Program
     index: IndexTraffic
 
-    def run(self, spec: "AdaptiveFabric", dram_bytes: int) -> ComputeCount:
-        """Counts on ``spec`` while ``dram_bytes`` cross the pins."""
-        return run_product(spec, self.gemm, self.product, self.program, dram_bytes, self.index)
+    def run(self, spec: "AdaptiveFabric", traffic: DramTraffic) -> ComputeCount:
+        """Counts on ``spec`` while ``traffic`` crosses the pins."""
+        return run_product(spec, self.gemm, self.product, self.program, traffic, self.index)
 
 
 def run_product(
@@ -40,17 +56,18 @@ def run_product(
     gemm: Gemm,
     product: TiledProduct,
     program: Program,
-    dram_bytes: int,
+    traffic: DramTraffic,
     index: IndexTraffic | None = None,
 ) -> ComputeCount:
     """Counts of ``gemm``, cut into the tiles of ``product`` and lowered to ``program``, whatever its mapping.
 
-    ``dram_bytes`` cross the pins meanwhile. ``index``: what walking the index takes; None: commands come from nowhere
+    ``traffic`` crosses the pins meanwhile. ``index``: what walking the index takes; None: commands come from nowhere
     at no cost.
     """
     index = index or NO_INDEX
-    played = play(program, spec, spec.dram_port, dram_bytes + index.fetched_bytes, spec.engine)
-    waits = controller_cycles(spec, index, played.cycles)
+    played = MEMORY_MODELS[spec.memory_model](spec, TimedProduct(program, gemm, traffic))
+    lead = lead_cycles(spec, index)
+    waits = lead + max(0, index.walk_cycles - index.set_up_cycles - played.cycles)
     effectual = gemm.effectual_macs()
     multiplied = _multiplied_slots(spec, product, effectual)
     update_cycles = topology_update_cycles(spec, product, program.reduces)
@@ -66,6 +83,7 @@ def run_product(
         energy_j=energy_j,
         streamed_bytes=index.fetched_bytes,
         other_cycles=ceil(update_cycles / spec.topology_every_steps),
+        set_up=_set_up(spec, index, lead, played.cycles + waits),
     )
 
 
@@ -115,16 +133,27 @@ def held_row_reads(serial: TiledRows, scus: int, held_rows: int) -> NDArray[np.i
     return reads
 
 
-def controller_cycles(spec: "AdaptiveFabric", index: IndexTraffic, played_cycles: int) -> int:
-    """Cycles before the first command, and those by which a walk outlasts the packets.
+def lead_cycles(spec: "AdaptiveFabric", index: IndexTraffic) -> int:
+    """Cycles before the first command.
 
-    Descriptor and index are read one after the other, each after the latency of DRAM; nothing overlaps with the
-    product before.
+    Descriptor and mapping are read one after the other at the sustained rate, each after the latency of DRAM.
     """
     if not index.fetched_bytes:
         return 0
-    set_up = 2 * spec.dram_port.latency_cycles + index.set_up_cycles
-    return set_up + max(0, index.walk_cycles - index.set_up_cycles - played_cycles)
+    transfer = ceil(index.fetched_bytes / spec.dram_sustained_bytes_per_s * spec.clock_hz)
+    return 2 * spec.dram_port.latency_cycles + transfer + index.set_up_cycles
+
+
+def _set_up(spec: "AdaptiveFabric", index: IndexTraffic, lead: int, cycles: int) -> SetUp:
+    """What the product before can hide of ``lead``, and when a controller is free for the product behind.
+
+    A lone controller walks until the last packet, so it hides nothing. Of several, half are free throughout; where a
+    batch occupies more, only when the batch is walked.
+    """
+    if spec.index_controllers == 1:
+        return SetUp()
+    walking = index.walk_cycles if index.controllers > spec.walking_controllers else 0
+    return SetUp(lead, control_j(spec, lead, 0), max(0, cycles - walking))
 
 
 def _lost_slots(spec: "AdaptiveFabric", played: Played, multiplied: int, effectual: int, waits: int) -> dict[str, int]:

@@ -14,15 +14,16 @@ from acf.lowering.packing import lower_product
 from acf.lowering.tiled_product import tile_product
 from acf.sim.accelerator import AcceleratorSpec, ComputeCount
 from acf.sim.fabric import area
-from acf.sim.fabric.batch import block_diagonal, groups, pattern
+from acf.sim.fabric.batch import block_diagonal, group_size, groups, pattern
 from acf.sim.fabric.index_traffic import index_traffic
 from acf.sim.fabric.play import ENGINES, DramPort
-from acf.sim.fabric.runner import LoweredProduct
+from acf.sim.fabric.runner import MEMORY_MODELS, LoweredProduct
 from acf.sim.fabric.storage import tensor_bytes
+from acf.sim.fabric.timed_memory import timed_dram_spec
+from acf.sim.memory import DramTraffic
 from acf.trace import BitTensor
 
 CLOCK_GATING = ("none", "enables")
-ACCUMULATE_IN = ("banks", "registers")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,26 +35,32 @@ class AdaptiveFabric(FabricShape, AcceleratorSpec):
     its rows and multiplies it with ``lanes`` values per cycle of the matching row of a parallel tile.
     ``docs/fabric.md`` describes the machine in full.
 
-    On-chip memory has banks of ``bank_bytes``. The topology is updated every ``topology_every_steps`` optimizer steps.
-    ``engine`` "exact" steps every queue in every cycle and gives the same figures, slowly.
+    ``index_controllers`` walk the indices of products and make the packets' commands, each with descriptor, tables and
+    an index buffer of its own. With one, as the gates have it, a product's packets wait until its index is set up. Of
+    more, half share the mesh rows of the present product while the other half set up the next; the products of a batch
+    are walked by all of them, each one product at a time.
+
+    On-chip memory has banks of ``bank_bytes``. ``memory_model`` "timed" plays the addresses of both operands and of
+    write-backs on `acf.sim.dram`, and a bank gives one flit per cycle; "rate" lets serial tiles come at the sustained
+    rate, parallel tiles at once, and banks never conflict. A read from an idle DRAM takes ``dram_latency_s``.
+    The topology is updated every ``topology_every_steps`` optimizer steps.
+    ``engine`` "exact" steps every queue, router and DRAM channel in every cycle, slowly.
 
     Energy and area: ``control_energy`` "synthesised" charges control logic and clock by our own synthesis, "calibrated"
     the same brought to the published MAC (`acf.cost.control`), "none" published MACs, memories and links alone.
     ``clock_gating`` "enables" stops registers that are not loaded, "none" clocks all of them in every cycle.
-    ``accumulate_in`` "banks": every MAC reads and writes an accumulator bank; "registers": an SCU holds the sums of
-    ``held_rows`` of its rows, and a row of a parallel tile that it has read serves all of them.
     """
 
     kind: ClassVar[str] = "fabric"
 
+    memory_model: str
     dram_latency_s: float
     bank_bytes: int
+    index_controllers: int
     topology_every_steps: int
     engine: str
     control_energy: str
     clock_gating: str
-    accumulate_in: str
-    held_rows: int
 
     def __post_init__(self) -> None:
         FabricShape.__post_init__(self)
@@ -66,26 +73,24 @@ class AdaptiveFabric(FabricShape, AcceleratorSpec):
         for name, choices in (
             ("balancer", BALANCERS),
             ("engine", ENGINES),
+            ("memory_model", MEMORY_MODELS),
             ("control_energy", CONTROL_ENERGY),
             ("clock_gating", CLOCK_GATING),
-            ("accumulate_in", ACCUMULATE_IN),
         ):
             if getattr(self, name) not in choices:
                 raise ArchitectureError(
                     f"{name} {getattr(self, name)!r} is not one of {', '.join(choices)}; use one of these names"
                 )
-        self._check_held_rows()
+        self._check_memory()
 
-    def _check_held_rows(self) -> None:
-        if self.held_rows > 1 and self.accumulate_in == "banks":
+    def _check_memory(self) -> None:
+        if self.interconnect == "packet" and self.memory_model != "timed":
             raise ArchitectureError(
-                f"held_rows {self.held_rows} needs sums in registers; set accumulate_in to registers, or held_rows to 1"
+                f'interconnect "packet" with memory_model {self.memory_model!r}: packets on a mesh are timed with '
+                'their memory; use memory_model = "timed"'
             )
-        if self.held_rows > 1 and (self.tile // self.scus_per_cluster) % self.held_rows:
-            raise ArchitectureError(
-                f"held_rows {self.held_rows} does not divide the {self.tile // self.scus_per_cluster} rows of a tile "
-                f"that an SCU owns; use a divisor, or fewer scus_per_cluster than {self.scus_per_cluster}"
-            )
+        if self.memory_model == "timed":
+            timed_dram_spec(self.dram_kind, self.dram_pin_bytes_per_s)
 
     @property
     def macs_per_cycle(self) -> int:
@@ -103,6 +108,11 @@ class AdaptiveFabric(FabricShape, AcceleratorSpec):
             f"{self.vector_lanes} vector lanes for what is no product, overlapped with products; "
             f"blocks move every {self.topology_every_steps} steps.",
         )
+
+    @property
+    def walking_controllers(self) -> int:
+        """Index controllers that share the mesh rows of a product; the others set up the next."""
+        return max(1, self.index_controllers // 2)
 
     @property
     def queue_bytes(self) -> int:
@@ -125,50 +135,57 @@ class AdaptiveFabric(FabricShape, AcceleratorSpec):
         bytes_per_cycle = self.dram_sustained_bytes_per_s / self.clock_hz / self.mesh_rows
         return DramPort(bytes_per_cycle, ceil(self.dram_latency_s * self.clock_hz))
 
+    @property
+    def on_chip_banks(self) -> int:
+        """Banks of the on-chip memory, at least one for each controller."""
+        return max(self.mesh_rows + self.mesh_columns, self.on_chip_bytes // self.bank_bytes)
+
     def dram_cycles(self, dram_bytes: int) -> int:
-        """The fewest cycles at the pins' peak rate: the sustained rate and its stalls are part of `count_with_dram`."""
+        """A lower bound, at the pins' peak rate: the cycles of `count_with_traffic` include every wait for DRAM."""
         return ceil(dram_bytes / self.dram_pin_bytes_per_s * self.clock_hz)
 
     def count(self, gemm: Gemm) -> ComputeCount:
         """Cycles, slots and compute energy of one matrix product whose operands are on chip."""
-        return self.count_with_dram(gemm, 0)
+        return self.count_with_traffic(gemm, DramTraffic())
 
-    def count_with_dram(self, gemm: Gemm, dram_bytes: int) -> ComputeCount:
-        """The same when ``dram_bytes`` cross the pins meanwhile."""
-        return self.lowered(gemm).run(self, dram_bytes)
+    def count_with_traffic(self, gemm: Gemm, traffic: DramTraffic) -> ComputeCount:
+        """The same when ``traffic`` crosses the pins meanwhile."""
+        return self.lowered(gemm).run(self, traffic)
 
     def lowered(self, gemm: Gemm) -> LoweredProduct:
         """One matrix product as the fabric runs it."""
         product = tile_product(gemm, self)
         mapping = choose_mapping(product, self)
         program = lower_product(product, self, mapping)
-        return LoweredProduct(gemm, product, program, index_traffic(mapping, product, program, self))
+        index = index_traffic(mapping, product, program, self, self.walking_controllers)
+        return LoweredProduct(gemm, product, program, index)
 
     def stored_bytes(self, bits: BitTensor, role: str) -> int:
         """Bytes of a tensor in memory: weights as block-CSR with their index, others with the sizes of their tiles."""
         return tensor_bytes(self, bits, role, super().stored_bytes(bits, role))
 
-    def count_batch(self, gemms: Iterable[Gemm], dram_bytes: int) -> ComputeCount:
+    def count_batch(self, gemms: Iterable[Gemm], traffic: DramTraffic) -> ComputeCount:
         """Independent products of one shape, side by side on the fabric; groups that are alike are played once."""
         counts: dict[tuple[int | bytes, ...], ComputeCount] = {}
         total = ComputeCount(0, 0, 0)
-        for group in groups(gemms):
+        for group in groups(gemms, group_size(self.clusters)):
             key = pattern(group)
             if key not in counts:
-                counts[key] = self._count_group(group, dram_bytes * len(group))
+                counts[key] = self._count_group(group, traffic.times(len(group)))
             total += counts[key]
         return total
 
-    def _count_group(self, group: Sequence[Gemm], dram_bytes: int) -> ComputeCount:
-        played = self.lowered_group(group).run(self, dram_bytes)
+    def _count_group(self, group: Sequence[Gemm], traffic: DramTraffic) -> ComputeCount:
+        played = self.lowered_group(group).run(self, traffic)
         dense_macs = sum(gemm.dense_macs for gemm in group)
         return replace(played, dense_macs=dense_macs, other_cycles=0)  # no topology that could change
 
     def lowered_group(self, group: Sequence[Gemm]) -> LoweredProduct:
-        """Products side by side; each has a descriptor and an index of its own, walked one after the other."""
+        """Products side by side; each has a descriptor and an index of its own, walked by the next free controller."""
         member = tile_product(group[0], self)
         mapping = choose_mapping(member, self)
-        index = index_traffic(mapping, member, lower_product(member, self, mapping), self).times(len(group))
+        alone = index_traffic(mapping, member, lower_product(member, self, mapping), self)
+        index = alone.times(len(group), self.index_controllers)
         together = block_diagonal(group)
         product = tile_product(together, self)
         return LoweredProduct(together, product, lower_product(product, self), index)

@@ -12,7 +12,9 @@ from acf.sim.fabric.components.cluster import Arrivals, Progress, expect, first_
 from acf.sim.fabric.components.controller import Controllers, request, window_place
 from acf.sim.fabric.components.credit import NEVER, Credits, credit_at, give_back
 from acf.sim.fabric.components.line import Lines, arrival, hops, occupy_link
-from acf.sim.fabric.components.scu import Scus, begin_tile, close_accounts
+from acf.sim.fabric.components.scu import Scus, begin_tile, close_accounts, wait_for_memory
+from acf.sim.fabric.components.sram_banks import SramBanks
+from acf.sim.fabric.components.timed_dram import TimedDram, all_written, release, release_writes, run_memory, written_at
 from acf.sim.fabric.event_log import EventLog
 from acf.sim.fabric.plan import Plan
 from acf.sim.fabric.traffic import DRAIN, FILL, IMBALANCE, MESH, Int64s, Timing, Traffic
@@ -33,10 +35,12 @@ class SteppedMachine(NamedTuple):
     progress: Progress
     scus: Scus
     drains: Drains
+    sram: SramBanks
+    dram: TimedDram
 
     @classmethod
-    def new(cls, traffic: Traffic, timing: Timing, plan: Plan, scu_cycles: Int64s) -> "SteppedMachine":
-        """An idle fabric that accounts in ``scu_cycles``."""
+    def new(cls, traffic: Traffic, timing: Timing, plan: Plan, scu_cycles: Int64s, dram: TimedDram) -> "SteppedMachine":
+        """An idle fabric beside ``dram`` that accounts in ``scu_cycles``."""
         clusters, items = plan.item_of.shape
         return cls(
             controllers=Controllers.new(traffic, timing),
@@ -48,6 +52,8 @@ class SteppedMachine(NamedTuple):
             progress=Progress.new(clusters),
             scus=Scus.new(clusters, traffic.item_cycles.shape[1], scu_cycles),
             drains=Drains.new(clusters),
+            sram=SramBanks.new(traffic),
+            dram=dram,
         )
 
 
@@ -56,10 +62,18 @@ def step_program(traffic: Traffic, timing: Timing, scu_cycles: Int64s) -> int:
     return step_and_log(traffic, timing, scu_cycles, EventLog.off())
 
 
+def step_with_dram(traffic: Traffic, timing: Timing, scu_cycles: Int64s, dram: TimedDram) -> int:
+    """As `step_program`, with every burst of DRAM simulated beside the fabric."""
+    plan = Plan.of(traffic, timing)
+    machine = SteppedMachine.new(traffic, timing, plan, scu_cycles, dram)
+    return step_to_end(traffic, timing, plan, machine, EventLog.off())
+
+
 def step_and_log(traffic: Traffic, timing: Timing, scu_cycles: Int64s, log: EventLog) -> int:
     """As `step_program`, and writes into ``log`` when everything happened."""
     plan = Plan.of(traffic, timing)
-    return step_to_end(traffic, timing, plan, SteppedMachine.new(traffic, timing, plan, scu_cycles), log)
+    machine = SteppedMachine.new(traffic, timing, plan, scu_cycles, TimedDram.off(traffic))
+    return step_to_end(traffic, timing, plan, machine, log)
 
 
 @compiled
@@ -72,12 +86,15 @@ def step_to_end(traffic: Traffic, timing: Timing, plan: Plan, machine: SteppedMa
         end = max(end, drain_results(traffic, timing, plan, progress, drains, time, log))
         send_packets(traffic, timing, machine, time, log)
         begin_tiles(traffic, timing, plan, machine, time, log)
+        if machine.dram.ratio > 0:
+            run_memory(traffic, timing, controllers, machine.dram, time)
         if (
             (controllers.head == traffic.first[1:]).all()
             and (progress.serial_done == plan.item_count).all()
             and (drains.round == traffic.round_flits.shape[0]).all()
+            and all_written(machine.dram)
         ):
-            return close_accounts(machine.scus, end)
+            return wait_for_memory(machine.scus, close_accounts(machine.scus, end), written_at(machine.dram))
         time += 1
 
 
@@ -198,13 +215,16 @@ def send_packets(traffic: Traffic, timing: Timing, machine: SteppedMachine, time
             deliver(traffic, timing, machine, packet, time, reason)
             occupy_link(traffic, timing, lines, packet, time)
             controllers.head[line] += 1
+            release_writes(machine.dram, packet)
             if log.sent_at.size > 0:
                 log.sent_at[packet] = time
             if not timing.ideal_links:
                 break
         wanted = controllers.requested[line]
         if wanted < traffic.first[line + 1] and wanted - controllers.head[line] < timing.prefetch_packets:
-            request(traffic, timing, controllers, wanted, time)
+            request(traffic, timing, controllers, machine.sram, wanted, time)
+            if machine.dram.ratio > 0:
+                release(traffic, timing, controllers, machine.dram, wanted)
             controllers.requested[line] += 1
 
 

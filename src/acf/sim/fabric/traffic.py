@@ -13,15 +13,36 @@ Int64s = NDArray[np.int64]
 REASONS = ("work", "scan", "fill", "memory", "mesh", "imbalance", "drain")
 """What an SCU does with a cycle: it computes (work), passes over a tile without work for it (scan), or stalls.
 
-fill: for the first packets; memory: for DRAM; mesh: for a link that carries other packets; imbalance: head-of-line
-blocking by a slower cluster whose queue is full, and at the end the wait for the last SCU; drain: for an accumulator
-bank to empty.
+fill: for the first packets; memory: for DRAM or for a bank of on-chip memory; mesh: for a link that carries other
+packets; imbalance: head-of-line blocking by a slower cluster whose queue is full, and at the end the wait for the last
+SCU; drain: for an accumulator bank to empty.
 """
 
 WORK, SCAN, FILL, MEMORY, MESH, IMBALANCE, DRAIN = range(len(REASONS))
 
 FRACTION_BITS = 16
 """DRAM time is counted in 1/65536 cycles, so that a packet's share of a cycle is not rounded away."""
+
+
+class MemoryLoad(NamedTuple):
+    """What packets ask of memories that all controllers share; arrays without entries: of none.
+
+    By packet: ``read_ticks`` and ``write_ticks``, service of a DRAM channel for the packet and for the write-backs that
+    make room when it has left, in 1/65536 cycles, and ``read_channel`` and ``write_channel``, which channel; ``bank``:
+    the bank of on-chip memory that has its tile, -1: it comes from DRAM.
+    """
+
+    read_ticks: Int64s
+    write_ticks: Int64s
+    read_channel: Int64s
+    write_channel: Int64s
+    bank: NDArray[np.int32]
+
+    @classmethod
+    def none(cls) -> "MemoryLoad":
+        """No shared memory: a tile on chip is there ``sram_cycles`` after its request."""
+        nothing = np.zeros(0, dtype=np.int64)
+        return cls(nothing, nothing, nothing, nothing, np.zeros(0, dtype=np.int32))
 
 
 class Traffic(NamedTuple):
@@ -36,6 +57,7 @@ class Traffic(NamedTuple):
     ``order`` lists all packets by k-step: those of step ``k`` lie from ``k_step_first[k]`` to ``k_step_first[k + 1]``,
     column controllers first, so that parallel tiles come before the serial ones that meet them. ``round_flits
     [rounds, clusters]`` leave a cluster after a round; with ``reduces`` they are partial sums, added down the column.
+    ``load``: what packets ask of shared memories.
     """
 
     first: Int64s
@@ -53,10 +75,11 @@ class Traffic(NamedTuple):
     round_of_k_step: NDArray[np.int32]
     round_flits: NDArray[np.int32]
     reduces: bool
+    load: MemoryLoad
 
     @classmethod
     def of(cls, program: Program, dram_ticks: Int64s) -> "Traffic":
-        """The traffic of a program; ``dram_ticks [row packets]``."""
+        """The traffic of a program; ``dram_ticks [row packets]``: DRAM time on the channel of each row's own."""
         rows, columns = program.rows, program.columns
         rounds, mesh_rows, mesh_columns = program.round_flits.shape
         first = np.concatenate((rows.first, columns.first[1:] + rows.packets))
@@ -80,6 +103,7 @@ class Traffic(NamedTuple):
             round_of_k_step=program.round_of_k_step,
             round_flits=program.round_flits.reshape(rounds, mesh_rows * mesh_columns),
             reduces=program.reduces,
+            load=MemoryLoad.none(),
         )
 
 

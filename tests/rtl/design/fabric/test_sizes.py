@@ -31,6 +31,8 @@ SMALL = acf.sim.spec(
         ({"scus_per_cluster": 3}, "scus_per_cluster 3 must divide the tile 8"),
         ({"link_bytes": 8}, "link_bytes 8 must be a power of two from a row of values, 16, to a tile, 128"),
         ({"sum_adders": 3}, "sum_adders 3 must be a power of two"),
+        ({"accumulate_in": "registers"}, "accumulate_in 'registers' with skip 'both'"),
+        ({"accumulate_in": "registers", "skip": "serial"}, "held_rows 1 is the simulator's alone; build with all 4"),
         ({"sram_cycles": 2}, "sram_cycles 2 must be at least 3"),
         ({"hop_cycles": 3}, "with hop_cycles 3 results of two clusters meet"),
     ],

@@ -13,9 +13,9 @@ from acf.rtl.design.primitives.fifo import BoundedFifo
 class BurstReader(Component):
     """Accepts a transfer by ``valid`` and ``ready``: ``beats`` from beat ``address`` on, for the requester ``tag``.
 
-    The requester has room for the whole transfer, so there is no back-pressure: every beat is passed on to ``beat`` in
-    the cycle in which it arrives, with its ``beat_tag``; ``beat_last`` ends a transfer. All bursts have one AXI id, so
-    data come in order. ``failed`` is 1 with a beat whose response is an error.
+    The requester has room for the whole transfer: every beat is passed on to ``beat`` in the cycle in which it arrives,
+    with its ``beat_tag``; ``beat_last`` ends a transfer. While ``stall`` is 1 no beat is taken from the bus. All bursts
+    have one AXI id, so data come in order. ``failed`` is 1 with a beat whose response is an error.
     """
 
     def __init__(self, spec: AxiSpec, beats_bits: int, tag_bits: int) -> None:
@@ -27,6 +27,7 @@ class BurstReader(Component):
                 "address": In(spec.beat_address_bits),
                 "beats": In(beats_bits),
                 "tag": In(tag_bits),
+                "stall": In(1),
                 "beat_valid": Out(1),
                 "beat": Out(spec.data_bits),
                 "beat_tag": Out(tag_bits),
@@ -67,14 +68,14 @@ class BurstReader(Component):
         with m.Elif(asks):
             m.d.sync += [active.eq(~is_final), address.eq(address + burst), left.eq(left - burst)]
         m.d.comb += [
-            self.bus.rready.eq(1),
-            self.beat_valid.eq(self.bus.rvalid),
+            self.bus.rready.eq(~self.stall),
+            self.beat_valid.eq(self.bus.rvalid & ~self.stall),
             oldest.eq(under_way.read_data),
             self.beat.eq(self.bus.rdata),
             self.beat_tag.eq(oldest.tag),
             self.beat_last.eq(self.bus.rlast & oldest.last),
-            self.failed.eq(self.bus.rvalid & self.bus.rresp[1]),
-            under_way.read_ready.eq(self.bus.rvalid & self.bus.rlast),
+            self.failed.eq(self.beat_valid & self.bus.rresp[1]),
+            under_way.read_ready.eq(self.beat_valid & self.bus.rlast),
             self.is_idle.eq(~active & (under_way.level == 0)),
         ]
         return m

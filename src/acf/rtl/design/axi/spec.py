@@ -1,4 +1,4 @@
-"""Parameters of an AXI4 master: widths, burst length, outstanding transactions."""
+"""Parameters of the AXI4 masters: how many, widths, burst length, outstanding transactions."""
 
 from dataclasses import dataclass
 
@@ -13,13 +13,18 @@ INCREMENTING = 1
 
 @dataclass(frozen=True)
 class AxiSpec:
-    """At most ``burst_beats`` per burst, and ``outstanding_reads`` and ``outstanding_writes`` bursts in flight."""
+    """``masters`` equal ports to memory; a master has bursts of at most ``burst_beats``.
+
+    ``outstanding_reads`` and ``outstanding_writes`` bursts of a master are in flight at most. Behind every master there
+    is a memory channel of its own, as an HBM pseudo-channel is.
+    """
 
     data_bits: int = 256
     address_bits: int = 40
     burst_beats: int = 16
     outstanding_reads: int = 16
     outstanding_writes: int = 8
+    masters: int = 1
 
     def __post_init__(self) -> None:
         rules = (
@@ -40,6 +45,7 @@ class AxiSpec:
                 self.outstanding_reads >= 1 and self.outstanding_writes >= 1,
                 "at least one burst must be allowed under way each way; give 1 or more",
             ),
+            (self.masters >= 1, f"masters {self.masters} leave no way to memory; give 1 or more"),
         )
         for holds, message in rules:
             if not holds:

@@ -14,8 +14,9 @@ class BurstWriter(Component):
     """Writes the bursts that ``senders`` offer: ``words`` words of ``word_bits`` from beat ``address`` on.
 
     Senders guarantee that a burst does not cross a page. ``granted`` accepts a sender's offer; from the next cycle on
-    the sender holds its current word at ``word`` and advances after each ``next``. ``failed`` is 1 with a response that
-    is an error; ``is_idle``: no burst is in flight and no response outstanding.
+    the sender holds its current word at ``word`` and advances after each ``next``. The address of a burst is sent
+    beside its words, and the next burst is granted with the last word, so that bursts follow each other without a gap.
+    ``failed`` is 1 with a response that is an error; ``is_idle``: no burst is in flight and no response outstanding.
     """
 
     def __init__(self, spec: AxiSpec, senders: int, words: int, word_bits: int) -> None:
@@ -35,27 +36,29 @@ class BurstWriter(Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """Address first, then the words, beat by beat."""
+        """Address and words side by side; a new burst begins once both are through."""
         m, spec = Module(), self.spec
         beats_of_word = self.word_bits // spec.data_bits
         places = range(self.senders)
         turn, sender = Signal(range(max(2, self.senders))), Signal(self.senders)
         awaited = Signal(range(spec.outstanding_writes + 1))
-        state = Signal(2)  # 0: none, 1: the address, 2: the words
+        has_address, has_words = Signal(), Signal()
         address, left = Signal(spec.beat_address_bits), Signal.like(self.words[0])
+        length = Signal(8)
         beat = Signal(range(max(2, beats_of_word)))
         chosen = first_from(m, self.offers, turn, "chosen")
-        starts, word_ends, ends = Signal(), Signal(), Signal()
+        starts, word_ends, ends, is_free = Signal(), Signal(), Signal(), Signal()
         m.d.comb += [
-            starts.eq(((state == 0) | ends) & self.offers.any() & (awaited != spec.outstanding_writes)),
+            is_free.eq((~has_address | self.bus.awready) & (~has_words | ends)),
+            starts.eq(is_free & self.offers.any() & (awaited != spec.outstanding_writes)),
             self.granted.eq(Mux(starts, chosen, 0)),
-            self.bus.awvalid.eq(state == 1),
+            self.bus.awvalid.eq(has_address),
             self.bus.awaddr.eq(address << spec.size_code),
-            self.bus.awlen.eq(left * beats_of_word - 1),
+            self.bus.awlen.eq(length),
             self.bus.awsize.eq(spec.size_code),
             self.bus.awburst.eq(INCREMENTING),
             self.bus.awcache.eq(0b0011),
-            self.bus.wvalid.eq(state == 2),
+            self.bus.wvalid.eq(has_words),
             self.bus.wdata.eq(select(sender, [self.word[place] for place in places]).word_select(beat, spec.data_bits)),
             self.bus.wstrb.eq(-1),
             self.bus.wlast.eq((left == 1) & (beat == beats_of_word - 1)),
@@ -64,23 +67,26 @@ class BurstWriter(Component):
             self.next.eq(Mux(word_ends, sender, 0)),
             self.bus.bready.eq(1),
             self.failed.eq(self.bus.bvalid & self.bus.bresp[1]),
-            self.is_idle.eq((state == 0) & (awaited == 0)),
+            self.is_idle.eq(~has_address & ~has_words & (awaited == 0)),
         ]
         m.d.sync += awaited.eq(awaited + starts - self.bus.bvalid)
+        with m.If(self.bus.awready):
+            m.d.sync += has_address.eq(0)
         with m.If(ends):
-            m.d.sync += state.eq(0)
+            m.d.sync += has_words.eq(0)
+        words = select(chosen, [self.words[place] for place in places])
         with m.If(starts):
             m.d.sync += [
-                state.eq(1),
+                has_address.eq(1),
+                has_words.eq(1),
                 sender.eq(chosen),
                 turn.eq(after(chosen)),
                 address.eq(select(chosen, [self.addresses[place] for place in places])),
-                left.eq(select(chosen, [self.words[place] for place in places])),
+                length.eq(words * beats_of_word - 1),
+                left.eq(words),
             ]
-        with m.If(self.bus.awvalid & self.bus.awready):
-            m.d.sync += state.eq(2)
+        with m.Elif(word_ends):
+            m.d.sync += left.eq(left - 1)
         with m.If(self.bus.wvalid & self.bus.wready):
             m.d.sync += beat.eq(Mux(beat == beats_of_word - 1, 0, beat + 1))
-        with m.If(word_ends & ~starts):
-            m.d.sync += left.eq(left - 1)
         return m

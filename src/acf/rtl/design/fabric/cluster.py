@@ -8,6 +8,7 @@ from amaranth.utils import bits_for
 
 from acf.rtl.design.fabric.counters import COUNTER_BITS, REASON_NUMBER_BITS, StallCounters
 from acf.rtl.design.fabric.datapath import SumDatapath
+from acf.rtl.design.fabric.held_datapath import HeldSumDatapath
 from acf.rtl.design.fabric.receiver import TileReceiver
 from acf.rtl.design.fabric.results import FlitGatherer, SumChain, SumReader, rounded_bf16
 from acf.rtl.design.fabric.sizes import REASON_BITS, ROUND_BITS, FabricSizes
@@ -15,6 +16,9 @@ from acf.rtl.design.fabric.store_port import StorePort
 from acf.rtl.design.fabric.walker import Walker
 from acf.rtl.design.primitives.bits import all_of, delayed, masked, wrapped
 from acf.rtl.design.primitives.shared_modules import place
+
+DATAPATHS: dict[str, type[SumDatapath]] = {"banks": SumDatapath, "registers": HeldSumDatapath}
+"""Datapaths of an SCU by where it accumulates (`acf.lowering.FabricShape`)."""
 
 
 class Cluster(Component):
@@ -75,7 +79,7 @@ class Cluster(Component):
         m, sizes, shape = Module(), self.sizes, self.sizes.shape
         scus = shape.scus_per_cluster
         walkers = [Walker(sizes) for _ in range(scus)]
-        paths = [SumDatapath(sizes) for _ in range(scus)]
+        paths = [DATAPATHS[shape.accumulate_in](sizes) for _ in range(scus)]
         ports = [StorePort(sizes) for _ in range(sizes.ports)]
         for scu, (walker, path) in enumerate(zip(walkers, paths, strict=True)):
             place(m, f"walker_{scu}", walker, "walker")

@@ -77,6 +77,7 @@ class Controller(Component):
             self.memory.ask.eq(asks),
             self.memory.address.eq(ask_port.data.address),
             self.memory.flits.eq(ask_port.data.flits),
+            self.memory.transposed.eq(ask_port.data.transposed),
         ]
         has_command = Signal()
         m.d.comb += has_command.eq(self.run & (to_send != 0))

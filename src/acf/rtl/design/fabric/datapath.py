@@ -42,8 +42,7 @@ class SumDatapath(Component):
         m, sizes = Module(), self.sizes
         lanes = sizes.shape.lanes
         buffer = Signal(sizes.fetched)
-        with m.If(self.fetched_valid):
-            m.d.sync += buffer.eq(self.fetched)
+        self._load_buffer(m, buffer)
         loads = delayed(m, self.operation, sizes.datapath_delay - 1, "operation")
         multiplies = Signal(sizes.operation)
         m.d.sync += multiplies.eq(loads)
@@ -54,17 +53,28 @@ class SumDatapath(Component):
             m.d.comb += meets.address.eq(Cat(column, multiplies.address[len(column) :]))
         adds = Signal(sizes.operation)
         m.d.sync += adds.eq(meets)
-        sums, totals, effectual = self._lanes(m, meets, value, factors)
-        banks = [self._bank(m, index, meets, adds, totals, effectual) for index in (0, 1)]
+        banks = self._accumulate(m, meets, adds, value, factors)
         drained_bank, drained = Signal(), Signal(self.word)
         m.d.sync += drained_bank.eq(self.drain_bank)
         m.d.comb += drained.eq(Mux(drained_bank, banks[1], banks[0]))
         m.d.comb += self.drained.eq(Cat(*(packed(m, drained[lane], f"drained_{lane}") for lane in range(lanes))))
+        return m
+
+    def _load_buffer(self, m: Module, buffer: Any) -> None:
+        """Load what the port answers."""
+        with m.If(self.fetched_valid):
+            m.d.sync += buffer.eq(self.fetched)
+
+    def _accumulate(self, m: Module, meets: Any, adds: Any, value: Value, factors: Value) -> tuple[Any, Any]:
+        """Multiply, add, and write every sum back to its bank; returns the words that both banks give."""
+        sizes, lanes = self.sizes, self.sizes.shape.lanes
+        sums, totals, effectual = self._lanes(m, meets, value, factors)
+        banks = [self._bank(m, index, meets, adds, totals, effectual) for index in (0, 1)]
         read = Signal(self.word)
         m.d.comb += read.eq(Mux(adds.bank, banks[1], banks[0]))
         if not sizes.skips_both and sizes.shape.scus_per_port > 1:
             m.d.comb += sums.eq(read)  # no forwarding: the same word returns after two cycles at the earliest
-            return m
+            return banks[0], banks[1]
         latest, latest_address, latest_bank = Signal(self.word), Signal.like(adds.address), Signal()
         latest_effectual, again = Signal(lanes), Signal()
         m.d.sync += [
@@ -76,7 +86,7 @@ class SumDatapath(Component):
         m.d.comb += again.eq((latest_address == adds.address) & (latest_bank == adds.bank))
         for lane in range(lanes):
             m.d.comb += sums[lane].eq(Mux(again & latest_effectual[lane], latest[lane], read[lane]))
-        return m
+        return banks[0], banks[1]
 
     def _operands(self, m: Module, loads: Any, buffer: Any) -> tuple[Value, Value, Value, Value]:
         """The serial value, the ``lanes`` block values to multiply it by, the column of the first, their validity.
@@ -91,7 +101,9 @@ class SumDatapath(Component):
             with m.If(loads.valid):
                 m.d.sync += chunk.eq(chunk + 1)
                 with m.If(loads.start):
-                    m.d.sync += [value.eq(buffer.value), row.eq(buffer.row), chunk.eq(0)]
+                    m.d.sync += [value.eq(buffer.value), chunk.eq(0)]
+                with m.If(loads.start & (loads.fresh if sizes.holds_sums else 1)):
+                    m.d.sync += row.eq(buffer.row)
             return value, word_of(row, chunk, 16 * lanes), Const(0), Const(1)
         mask, packed_row = Signal(sizes.shape.tile), Signal()
         number, column = Signal(range(sizes.shape.tile)), Signal(range(sizes.shape.tile))

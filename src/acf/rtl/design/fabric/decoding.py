@@ -1,6 +1,6 @@
 """From streams of results, as they leave the fabric, to the output of a program. `encoding` is the way in."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,33 +34,88 @@ def stream_flits(encoded: EncodedProgram) -> list[int]:
 
 
 def assemble_output(encoded: EncodedProgram, streams: Sequence[Values]) -> NDArray[np.uint32]:
-    """Float32 bits of the output ``[m, n]`` out of the values of all result streams."""
-    program, sizes = encoded.program, encoded.sizes
-    output = np.zeros(encoded.output_shape, dtype=np.float32)
-    value_bytes = 4 if program.reduces else 2
+    """Float32 bits of the output ``[m, n]`` out of the values of all result streams, as they leave the fabric."""
+    banks: dict[tuple[int, int], Values] = {}
     for index, values in enumerate(streams):
-        taken = 0
-        for number in encoded.work[index].rounds:
-            flits = _round_flits(program, number, *divmod(index, sizes.shape.mesh_columns))
-            count = flits * sizes.shape.link_bytes // value_bytes
-            bank = _bank(sizes, values[taken : taken + count])
-            taken += count
-            scatter_tiles(encoded, output, (index, number), bank)
-    return oriented(program, output)
+        banks |= _banks(encoded, values, index, encoded.work[index].rounds)
+    return assemble_banks(encoded, add_groups(encoded, banks) if encoded.program.reduces else banks)
 
 
-def scatter_tiles(encoded: EncodedProgram, output: Values, key: tuple[int, int], bank: Values) -> None:
-    """Put the tiles of a bank where they belong in the output; ``key`` is (cluster or mesh column, round).
+def assemble_added(encoded: EncodedProgram, streams: Sequence[Values]) -> NDArray[np.uint32]:
+    """As `assemble_output` where groups of mesh columns have been added: a stream for every column of a group."""
+    banks: dict[tuple[int, int], Values] = {}
+    for index, values in enumerate(streams):
+        banks |= _banks(encoded, values, index, chain_rounds(encoded, index))
+    return assemble_banks(encoded, banks)
 
-    Where a reduction is split over groups of mesh columns, the later groups add to what the first one wrote.
+
+def assemble_banks(encoded: EncodedProgram, banks: Mapping[tuple[int, int], Values]) -> NDArray[np.uint32]:
+    """Float32 bits of the output out of accumulator banks by (cluster or mesh column of the first group, round)."""
+    output = np.zeros(encoded.output_shape, dtype=np.float32)
+    for (place, number), bank in banks.items():
+        _scatter_tiles(encoded, output, place, number, bank)
+    return oriented(encoded.program, output)
+
+
+def add_groups(encoded: EncodedProgram, banks: Mapping[tuple[int, int], Values]) -> dict[tuple[int, int], Values]:
+    """Add partial sums of groups of mesh columns, the first group first; ``banks`` by (mesh column, round).
+
+    A column that has no part in a round adds zeros.
     """
+    shape = encoded.sizes.shape
+    empty = np.zeros((1, shape.tile, shape.tile), dtype=np.float32)
+    added = {}
+    for column in range(shape.mesh_columns // encoded.program.split):
+        for number in chain_rounds(encoded, column):
+            total, *others = (banks.get((each, number), empty) for each in _chain(encoded, column))
+            for bank in others:
+                total = add_flushed(total, bank)
+            added[column, number] = total
+    return added
+
+
+def chain_rounds(encoded: EncodedProgram, column: int) -> list[int]:
+    """Rounds in which a mesh column of the first group, or the column at its place in another group, takes part."""
+    return sorted({number for each in _chain(encoded, column) for number in encoded.work[each].rounds})
+
+
+def chain_flits(encoded: EncodedProgram) -> list[int]:
+    """Flits of partial sums of every mesh column of a group, once the groups have been added."""
+    width = encoded.sizes.shape.mesh_columns // encoded.program.split
+    return [
+        sum(_round_flits(encoded.program, number, 0, column) for number in chain_rounds(encoded, column))
+        for column in range(width)
+    ]
+
+
+def _chain(encoded: EncodedProgram, column: int) -> range:
+    """The mesh columns whose partial sums belong to the same outputs, one of every group."""
+    columns = encoded.sizes.shape.mesh_columns
+    return range(column, columns, columns // encoded.program.split)
+
+
+def _banks(encoded: EncodedProgram, values: Values, index: int, rounds: Sequence[int]) -> dict[tuple[int, int], Values]:
+    """The accumulator banks of a stream by (``index``, round)."""
+    program, sizes = encoded.program, encoded.sizes
+    value_bytes = 4 if program.reduces else 2
+    banks, taken = {}, 0
+    for number in rounds:
+        flits = _round_flits(program, number, *divmod(index, sizes.shape.mesh_columns))
+        count = flits * sizes.shape.link_bytes // value_bytes
+        banks[index, number] = _bank(sizes, values[taken : taken + count])
+        taken += count
+    return banks
+
+
+def _scatter_tiles(encoded: EncodedProgram, output: Values, place: int, number: int, bank: Values) -> None:
+    """Put the tiles of a bank where they belong in the output."""
     program, tile = encoded.program, encoded.sizes.shape.tile
-    adds = program.reduces and key[0] >= encoded.sizes.shape.mesh_columns // program.split
-    for index, (serial_tile, column) in enumerate(encoded.tiles[key]):
+    places = _chain(encoded, place) if program.reduces else [place]
+    tiles = next(encoded.tiles[each, number] for each in places if (each, number) in encoded.tiles)
+    for index, (serial_tile, column) in enumerate(tiles):
         first, rows = int(program.tile_first_row[serial_tile]), int(program.tile_rows[serial_tile])
         target = output[first : first + rows, column * tile : (column + 1) * tile]
-        values = bank[index, : target.shape[0], : target.shape[1]]
-        target[...] = add_flushed(target, values) if adds else values
+        target[...] = bank[index, : target.shape[0], : target.shape[1]]
 
 
 def oriented(program: Program, output: Values) -> NDArray[np.uint32]:

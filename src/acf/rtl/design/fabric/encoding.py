@@ -166,15 +166,19 @@ class _Encoder:
     def _number_tiles(self, blocks: list[dict[int, list[int]]]) -> TileNumbers:
         """Number the tiles of every bank so that the blocks of a k_step arrive in the order of the tiles they add to.
 
-        Clusters of a mesh column whose partial sums are added share the numbers.
+        Clusters whose partial sums are added share the numbers: those of a mesh column, and of the columns at the same
+        place in other groups of columns.
         """
         rows = self.program.rows
+        columns, group_columns = self.shape.mesh_columns, self.shape.mesh_columns // self.program.split
+        took_part: set[tuple[int, int]] = set()
         pairs: dict[tuple[int, int], set[tuple[int, int]]] = defaultdict(set)
         follows: dict[tuple[int, int], TopologicalSorter[int]] = defaultdict(TopologicalSorter)
         for cluster in range(self.shape.clusters):
-            scope = cluster % self.shape.mesh_columns if self.program.reduces else cluster
+            scope = cluster % group_columns if self.program.reduces else cluster
             for packet in self._packets(cluster):
                 key = scope, int(rows.round[packet])
+                took_part.add((cluster % columns, key[1]))
                 met = self._met(packet, cluster, blocks[cluster])
                 pairs[key] |= {(int(rows.row_tile[packet]), column) for _, column in met}
                 for (_, before), (_, after) in pairwise(met):
@@ -187,10 +191,9 @@ class _Encoder:
                 raise RtlError(f"{len(found)} output tiles do not fit in a bank; lower the program for this shape")
         if not self.program.reduces:
             return numbered
-        columns = self.shape.mesh_columns
         return {
-            (row * columns + column, number): pairs
-            for (column, number), pairs in numbered.items()
+            (row * columns + column, number): numbered[column % group_columns, number]
+            for column, number in sorted(took_part)
             for row in range(self.shape.mesh_rows)
         }
 
@@ -330,7 +333,10 @@ class _Encoder:
         return [int.from_bytes(payload[at : at + size], "little") for at in range(0, len(payload), size)], int(packed)
 
     def _sum_commands(self, column: int, work: list[ClusterWork]) -> list[int]:
-        """One command per round of a mesh column: the clusters that take part, and their flits of partial sums."""
+        """One command per round of a mesh column: the clusters that take part, and their flits of partial sums.
+
+        ``address``: flits of rounds since the column's last one in which only other groups of columns take part.
+        """
         shape, program = self.shape, self.program
         layout = self.sizes.command(shape.mesh_rows, serial=False)
         clusters = [row * shape.mesh_columns + column for row in range(shape.mesh_rows)]
@@ -339,16 +345,23 @@ class _Encoder:
             for item in work[cluster].items:
                 has_items[int(program.rows.round[item.packet])] |= 1 << row
         words = []
-        stride = shape.sum_flit_cycles * program.split
-        for number in sorted(has_items):
+        stride, gap = shape.sum_flit_cycles * program.split, 0
+        group_columns = shape.mesh_columns // program.split
+        chain = range(column % group_columns, shape.mesh_columns, group_columns)
+        for number in sorted({number for other in chain for number in work[other].rounds}):
             flits = int(program.round_flits[number, 0, column]) // program.split
+            if number not in has_items:
+                gap += flits
+                continue
             fields: dict[str, Any] = {
+                "address": gap,
                 "destinations": has_items[number],
                 "sum_flits": flits,
                 "sum_stride": stride,
                 "sum_cycles": shape.hop_cycles * shape.mesh_rows + flits * stride,
             }
             words.append(pack_fields(layout, fields))
+            gap = 0
         return words
 
 

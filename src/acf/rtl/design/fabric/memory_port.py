@@ -9,7 +9,8 @@ from acf.rtl.design.fabric.sizes import FabricSizes
 def memory_port(sizes: FabricSizes) -> Signature:
     """Requests for packets and their flits, both in order, seen from the controller; there is no back-pressure.
 
-    ``ask`` requests the packet of ``flits`` flits at flit ``address``. Each flit comes with ``valid`` in ``data``, the
+    ``ask`` requests the packet of ``flits`` flits at flit ``address``; with ``transposed``, the transpose of the dense
+    tile there. Each flit comes with ``valid`` in ``data``, the
     first one with ``first``. With it ``late`` tells that the packet waited behind another one's flits, ``outside`` that
     it came from outside the chip; counters attribute stalls by them.
     """
@@ -18,6 +19,7 @@ def memory_port(sizes: FabricSizes) -> Signature:
             "ask": Out(1),
             "address": Out(bits_for(sizes.memory_flits - 1)),
             "flits": Out(bits_for(sizes.tile_flits)),
+            "transposed": Out(1),
             "valid": In(1),
             "first": In(1),
             "late": In(1),

@@ -57,6 +57,14 @@ class FabricSizes:
                 f"sum_adders {shape.sum_adders} must be a power of two and not fewer than the lanes {shape.lanes}, "
                 "whose sums lie in one word; use such a number",
             ),
+            (
+                shape.accumulate_in == "banks" or shape.skip == "serial",
+                f"accumulate_in 'registers' with skip {shape.skip!r} is the simulator's alone; build with serial",
+            ),
+            (
+                shape.accumulate_in == "banks" or shape.held_rows == self.scu_rows,
+                f"held_rows {shape.held_rows} is the simulator's alone; build with all {self.scu_rows} rows of an SCU",
+            ),
             (shape.sram_cycles >= 3, f"sram_cycles {shape.sram_cycles} must be at least 3 to be built; give more"),
             (
                 shape.mesh_columns == 1 or gcd(1 + shape.hop_cycles, shape.result_period_cycles) == 1,
@@ -126,6 +134,16 @@ class FabricSizes:
         return self.shape.skip == "both"
 
     @property
+    def holds_sums(self) -> bool:
+        """Whether an SCU holds the sums of all its rows in registers while it walks a block."""
+        return self.shape.accumulate_in == "registers"
+
+    @property
+    def held_words(self) -> int:
+        """Words of ``lanes`` sums that an SCU holds."""
+        return self.scu_rows * self.chunks
+
+    @property
     def datapath_delay(self) -> int:
         """Cycles from the walker to the multiplier: a turn at the port, the fetch, the load of the row."""
         return self.shape.scus_per_port + FETCH_CYCLES + 1
@@ -176,19 +194,30 @@ class FabricSizes:
 
     @cached_property
     def operation(self) -> data.StructLayout:
-        """One cycle of an SCU, in the pipeline from the walker to the adder."""
-        return data.StructLayout({"valid": 1, "start": 1, "bank": 1, "address": bits_for(self.sum_words - 1)})
+        """One cycle of an SCU, in the pipeline from the walker to the adder.
+
+        Where sums are held: ``first`` and ``last`` value of its row in this block, and whether the row of the block is
+        another one than before (``fresh``).
+        """
+        held = {"first": 1, "last": 1, "fresh": 1} if self.holds_sums else {}
+        return data.StructLayout({"valid": 1, "start": 1, "bank": 1, "address": bits_for(self.sum_words - 1), **held})
 
     @cached_property
     def request(self) -> data.StructLayout:
-        """An SCU's request to its port: a value of a queued tile, and the row of a block at the same k."""
+        """An SCU's request to its port: a value of a queued tile, and the row of a block at the same k.
+
+        Where sums are held, the port keeps what it has: the row of the block unless ``fresh``, bitmaps of tile and
+        block unless ``opens`` (the first value of a pair of tile and block).
+        """
         shape = self.shape
+        held = {"valid": 1, "fresh": 1, "opens": 1} if self.holds_sums else {}
         return data.StructLayout(
             {
                 "place": bits_for(shape.queue_packets - 1),
                 "row": bits_for(shape.tile - 1),
                 "k": bits_for(shape.tile - 1),
                 "slot": bits_for(shape.parallel_slots - 1),
+                **held,
             }
         )
 
@@ -199,8 +228,9 @@ class FabricSizes:
         Where zeros of blocks are skipped, the row is rotated: it begins at place ``first`` and wraps around.
         """
         tile = self.shape.tile
+        held = {"fresh": 1} if self.holds_sums else {}
         return data.StructLayout(
-            {"value": 16, "row": 16 * tile, "mask": tile, "packed": 1, "first": bits_for(tile - 1)}
+            {**held, "value": 16, "row": 16 * tile, "mask": tile, "packed": 1, "first": bits_for(tile - 1)}
         )
 
     def link(self, places: int, serial: bool) -> data.StructLayout:
@@ -254,6 +284,7 @@ class FabricSizes:
             members["sum_flits"] = bits_for(self.most_sum_flits)
             members["sum_stride"] = bits_for(self.most_sum_stride)
             members["sum_cycles"] = bits_for(self.most_sum_cycles)
+        members["transposed"] = 1
         return data.StructLayout(members)
 
 

@@ -7,7 +7,7 @@ from amaranth.lib.wiring import Component, In, Out
 from amaranth.utils import bits_for
 
 from acf.rtl.design.fabric.sizes import FabricSizes
-from acf.rtl.design.primitives.bits import below, count_ones, delayed, word_of
+from acf.rtl.design.primitives.bits import ALWAYS, below, count_ones, delayed, delayed_when, masked, word_of
 from acf.rtl.design.primitives.popcount import CountOnes
 
 
@@ -48,30 +48,70 @@ class StorePort(Component):
         chosen = self._turn(m)
         serial_bitmap, serial_packed = self._bitmaps(m, "serial", shape.queue_packets, chosen.place)
         block_bitmap, block_packed = self._bitmaps(m, "parallel", shape.parallel_slots, chosen.slot)
-        row_bitmap = Signal(tile)
-        m.d.comb += row_bitmap.eq(word_of(block_bitmap, chosen.k, tile))
-        count, least = count_ones(row_bitmap), shape.scus_per_port
-        m.d.comb += self.last_cycle.eq(Mux(count > least, count - 1, least - 1))
         asked = delayed(m, chosen, 1, "asked")
-        mask = delayed(m, row_bitmap if sizes.skips_both else Mux(block_packed, row_bitmap, ~0), 4, "mask")
-        kept_block, kept_packed = delayed(m, block_bitmap, 1, "block"), delayed(m, block_packed, 1, "block_packed")
-        kept_serial, serial_is_packed = delayed(m, serial_bitmap, 1, "tile"), delayed(m, serial_packed, 1, "packed")
-        serial_at = self._start(m, kept_serial, serial_is_packed, asked.row, asked.k, "value")
-        block_at = self._start(m, kept_block, kept_packed, asked.k, None, "row")
+        opens, fresh = self._held_stages(m, chosen)
+        kept_block = delayed_when(m, block_bitmap, [opens], "block")
+        kept_packed = delayed_when(m, block_packed, [opens], "packing")
+        kept_serial = delayed_when(m, serial_bitmap, [opens], "tile")
+        serial_is_packed = delayed_when(m, serial_packed, [opens], "packed")
+        mask = self._mask(m, chosen, asked, (block_bitmap, block_packed), (kept_block, kept_packed), fresh)
+        value_start = self._start(m, kept_serial, serial_is_packed, asked.row, asked.k, "value")
+        row_start = self._start(m, kept_block, kept_packed, asked.k, None, "row")
+        serial_at, block_at = delayed(m, value_start, 1, "value_at"), delayed_when(m, row_start, fresh[1:2], "row_at")
         located = delayed(m, asked, 1, "located")
-        row = self._row(m, located, block_at)
-        lane_of_row = delayed(m, block_at[: bits_for(sizes.flit_values - 1)], 2, "lane_of_row")
+        row = self._row(m, located, block_at, fresh)
+        lane_of_row = delayed_when(m, block_at[: bits_for(sizes.flit_values - 1)], fresh[2:], "lane_of_row")
         if not sizes.skips_both:
             row = _expanded(_rotated(row, lane_of_row, tile), mask, tile)
         m.d.comb += [
             self.fetched.row.eq(row),
             self.fetched.first.eq(lane_of_row),
             self.fetched.mask.eq(mask),
-            self.fetched.packed.eq(delayed(m, kept_packed, 3, "packed_row")),
+            self.fetched.packed.eq(delayed_when(m, kept_packed, fresh[1:], "packed_row")),
             self.fetched.value.eq(self._value(m, located, serial_at)),
-            self.fetched_valid.eq(delayed(m, self.turns, 4, "scu")),
+            self.fetched_valid.eq(delayed(m, self._served(chosen), 4, "scu")),
         ]
+        if sizes.holds_sums:
+            m.d.comb += self.fetched.fresh.eq(delayed(m, fresh[0], 4, "fetched_fresh"))
         return m
+
+    def _held_stages(self, m: Module, chosen: data.View) -> tuple[Value, list[Value]]:
+        """Whether bitmaps are loaded, and whether each of the stages loads what belongs to the row of a block.
+
+        Where SCUs hold rows, both are only loaded when an SCU asks for others. An SCU holds no bitmap, so a port that
+        several SCUs share loads bitmaps for every one of them.
+        """
+        if not self.sizes.holds_sums:
+            return ALWAYS, [ALWAYS] * 4
+        fresh = [chosen.valid & chosen.fresh]
+        for stage in range(3):
+            fresh.append(delayed(m, fresh[-1], 1, f"fresh_{stage}"))
+        is_shared = self.sizes.shape.scus_per_port > 1
+        return chosen.valid & (is_shared | chosen.opens), fresh
+
+    def _served(self, chosen: data.View) -> Value:
+        """The SCU that gets an answer; where SCUs hold rows, only one that asks."""
+        return masked(self.turns, chosen.valid) if self.sizes.holds_sums else self.turns
+
+    def _mask(
+        self,
+        m: Module,
+        chosen: data.View,
+        asked: data.View,
+        read: tuple[Value, Value],
+        kept: tuple[Value, Value],
+        fresh: list[Value],
+    ) -> Value:
+        """Columns of the values in the row of the block, four cycles after the request; and the length of the pair."""
+        sizes, tile = self.sizes, self.sizes.shape.tile
+        row_bitmap = Signal(tile)
+        if sizes.holds_sums:
+            m.d.comb += row_bitmap.eq(word_of(kept[0], asked.k, tile))
+            return delayed_when(m, Mux(kept[1], row_bitmap, ~0), fresh[1:], "mask")
+        m.d.comb += row_bitmap.eq(word_of(read[0], chosen.k, tile))
+        count, least = count_ones(row_bitmap), sizes.shape.scus_per_port
+        m.d.comb += self.last_cycle.eq(Mux(count > least, count - 1, least - 1))
+        return delayed(m, row_bitmap if sizes.skips_both else Mux(read[1], row_bitmap, ~0), 4, "mask")
 
     def _turn(self, m: Module) -> data.View:
         """The request of the SCU whose turn it is."""
@@ -97,7 +137,7 @@ class StorePort(Component):
         return read.data[:values], read.data[values]
 
     def _start(self, m: Module, bitmap: Value, packed: Value, row: Value, k: Value | None, name: str) -> Signal:
-        """Offset in its stored tile of the value at ``k`` of a row, or of the row's first value, one cycle later.
+        """Offset in its stored tile of the value at ``k`` of a row, or of the row's first value.
 
         In a packed tile it is the size of the bitmap plus the number of non-zeros before it.
         """
@@ -108,12 +148,12 @@ class StorePort(Component):
             counter.add(bitmap[index * tile : (index + 1) * tile], rows_before[index])
         if k is not None:
             counter.add(word_of(bitmap, row, tile) & below(k, tile))
-        at = Signal(range(sizes.tile_values + sizes.bitmap_values), name=f"{name}_at")
+        start = Signal(range(sizes.tile_values + sizes.bitmap_values), name=f"{name}_start")
         index = Cat(Const(0, bits_for(tile - 1)) if k is None else k, row)
-        m.d.sync += at.eq(Mux(packed, sizes.bitmap_values + counter.total(), index))
-        return at
+        m.d.comb += start.eq(Mux(packed, sizes.bitmap_values + counter.total(), index))
+        return start
 
-    def _value(self, m: Module, located: data.View, at: Signal) -> Signal:
+    def _value(self, m: Module, located: data.View, at: Value) -> Signal:
         """The value, two cycles after its offset is known."""
         sizes = self.sizes
         depth = sizes.shape.queue_packets * sizes.tile_flits
@@ -126,12 +166,13 @@ class StorePort(Component):
             write.addr.eq(self.serial_word),
             write.data.eq(self.serial_data),
             read.addr.eq(Cat(at[lane_bits:][: sizes.flit_number_bits], located.place)),
+            read.en.eq(located.valid if sizes.holds_sums else 1),
         ]
         lane = delayed(m, at[:lane_bits], 1, "lane_of_value")
         m.d.sync += value.eq(word_of(read.data, lane, 16))
         return value
 
-    def _row(self, m: Module, located: data.View, at: Signal) -> Signal:
+    def _row(self, m: Module, located: data.View, at: Value, fresh: list[Value]) -> Value:
         """``tile`` values from an offset on, two cycles after it is known.
 
         Each lane of the flits is a memory of its own, and the lanes before the offset read the following flit. So value
@@ -152,17 +193,18 @@ class StorePort(Component):
                 write.addr.eq(self.parallel_word),
                 write.data.eq(self.parallel_data[16 * index : 16 * index + 16]),
                 read.addr.eq(Cat(Mux(takes_following[index], following, flit), located.slot)),
+                read.en.eq(fresh[2]),
             ]
             values.append(read.data)
         # Of the lanes that are a tile apart, one holds the value of the row.
-        came = delayed(m, lane, 1, "lane_of_words")
-        row, bits = Signal(16 * tile), bits_for(tile - 1)
+        came = delayed_when(m, lane, fresh[2:3], "lane_of_words")
+        chosen, bits = Signal(16 * tile), bits_for(tile - 1)
         came_before = below(came[:bits], tile)
         for place in range(tile):
             lanes = Cat(*values[place::tile])
             part = (came[bits:] + came_before[place])[: len(came) - bits]
-            m.d.sync += row[16 * place : 16 * place + 16].eq(word_of(lanes, part, 16))
-        return row
+            m.d.comb += chosen[16 * place : 16 * place + 16].eq(word_of(lanes, part, 16))
+        return delayed_when(m, chosen, fresh[3:], "row")
 
 
 def _rotated(row: Value, first: Value, tile: int) -> Value:

@@ -26,7 +26,7 @@ COUNTERS_CYCLES = len(REASONS) + 2
 class Fabric(Component):
     """A mesh of clusters with a controller at the left of each row and at the top of each column.
 
-    Lines are numbered rows first, then columns. Commands are loaded by line; every line has a memory port of its own.
+    Lines are numbered rows first, then columns. Every line has its own port for commands and its own to memory.
     With ``refill`` command memories are rings, see `Controller`. Results of rows (bf16) and of columns (fp32 partial
     sums) leave at the edges. ``hold`` of a line is back-pressure: no more of its results leave their clusters, those in
     flight still arrive. One bit per line, cluster or SCU reports the events of every cycle. With ``counts`` SCUs count
@@ -47,7 +47,7 @@ class Fabric(Component):
             "load": In(lines),
             "load_count": In(lines),
             "load_address": In(COUNT_BITS),
-            "load_word": In(self.command_bits),
+            "load_words": In(data.ArrayLayout(self.command_bits, lines)),
             "refill": In(1),
             "takes": Out(lines),
             "hold": In(lines),
@@ -145,7 +145,7 @@ class Fabric(Component):
             controller.reduces.eq(self.reduces),
             controller.load.eq(self.load[line]),
             controller.load_address.eq(self.load_address),
-            controller.load_word.eq(self.load_word[: controller.command.size]),
+            controller.load_word.eq(self.load_words[line][: controller.command.size]),
             controller.load_count.eq(self.load_count[line]),
             controller.count.eq(self.load_address),
             controller.refill.eq(self.refill),

@@ -1,6 +1,6 @@
 """The control of an SCU: walks the non-zeros of its rows, without a cycle for a zero."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib.memory import Memory
@@ -8,11 +8,14 @@ from amaranth.lib.wiring import Component, In, Out
 from amaranth.utils import bits_for
 
 from acf.rtl.design.fabric.sizes import ROUND_BITS, FabricSizes
-from acf.rtl.design.primitives.bits import from_place, search, word_of, wrapped
+from acf.rtl.design.primitives.bits import below, from_place, search, word_of, wrapped
 
 
 class Walker(Component):
     """Walks the queued tiles in order: row by row, non-zero by non-zero, block by block, then along the block's row.
+
+    Where the SCU holds the sums of its rows: block by block, k by k, non-zero by non-zero of a k. Either order takes
+    the same cycles and adds to a sum in the same order.
 
     A tile begins when it and all blocks of its k_step have arrived (``arrived`` counts them) and its bank is empty
     (``emptied`` counts those). ``begins`` is 1 in its first cycle, ``ends`` in its last. ``request`` names the current
@@ -76,13 +79,15 @@ class Walker(Component):
             self.works.eq(active & ~empty),
             self.scans.eq(active & empty),
         ]
-        chunk, pair_is_over, value_is_over = Signal(range(max(2, sizes.chunks))), Signal(), Signal()
-        row, k, is_last_value = self._walk_values(m, item.bitmap, self.works & value_is_over)
-        block, tile_of_sums, is_last_block = self._walk_blocks(m, item, self.works & pair_is_over)
+        chunk, pair_is_over = Signal(range(max(2, sizes.chunks))), Signal()
+        next_value, next_block = Signal(), Signal()
+        row, k, is_last_value = self._walk_values(m, item.bitmap, next_value)
+        block, tile_of_sums, is_last_block = self._walk_blocks(m, item, next_block)
         m.d.comb += [
             pair_is_over.eq(chunk == self._last_cycle(m, item, block)),
-            value_is_over.eq(pair_is_over & is_last_block),
-            self.ends.eq(active & (empty | (value_is_over & is_last_value))),
+            next_value.eq(self.works & pair_is_over & (is_last_block | sizes.holds_sums)),
+            next_block.eq(self.works & pair_is_over & (is_last_value | (not sizes.holds_sums))),
+            self.ends.eq(active & (empty | (pair_is_over & is_last_block & is_last_value))),
         ]
         m.d.sync += available.eq(available + self.write - self.ends)
         with m.If(active):
@@ -109,19 +114,23 @@ class Walker(Component):
     def _walk_values(self, m: Module, bitmap: Value, moves: Value) -> tuple[Value, Value, Value]:
         """Row and k of the current non-zero, and whether it is the tile's last."""
         sizes, tile = self.sizes, self.sizes.shape.tile
-        row, k = Signal(range(max(1, sizes.scu_rows))), Signal(range(tile))
-        first_row, first_k = Signal.like(row), Signal.like(k)
-        has_values = Cat(*(bitmap[start : start + tile].any() for start in range(0, len(bitmap), tile)))
-        rows = search(from_place(has_values, first_row))
-        row_bits = Signal(tile)
-        m.d.comb += [row.eq(rows.lowest), row_bits.eq(from_place(word_of(bitmap, row, tile), first_k))]
-        values = search(row_bits)
-        m.d.comb += k.eq(values.lowest)
-        with m.If(moves):
-            m.d.sync += [first_k.eq(k + 1), first_row.eq(row)]
-            with m.If(~values.several):
-                m.d.sync += [first_k.eq(0), first_row.eq(Mux(rows.several, row + 1, 0))]
-        return row, k, ~(values.several | rows.several)
+        if not sizes.holds_sums:
+            walked = _walk_lines(m, bitmap, tile, moves)
+            return walked.line, walked.place, walked.is_last
+        by_k = Signal(len(bitmap))
+        m.d.comb += by_k.eq(Cat(*(bitmap[k::tile] for k in range(tile))))
+        walked = _walk_lines(m, by_k, sizes.scu_rows, moves)
+        k, row, row_bits = walked.line, walked.place, Signal(tile)
+        m.d.comb += [
+            row_bits.eq(word_of(bitmap, row, tile)),
+            self.operation.first.eq(~(row_bits & below(k, tile)).any()),
+            self.operation.last.eq(~search(from_place(row_bits, k)).several),
+            self.operation.fresh.eq(walked.begins_line),
+            self.request.valid.eq(self.works),
+            self.request.fresh.eq(walked.begins_line),
+            self.request.opens.eq(walked.begins),
+        ]
+        return row, k, walked.is_last
 
     def _walk_blocks(self, m: Module, item: Any, moves: Value) -> tuple[Value, Value, Value]:
         """The current block, the tile of the bank that it adds to, and whether it is the value's last."""
@@ -146,3 +155,32 @@ class Walker(Component):
         with m.If(self.turn):
             m.d.sync += last.eq(self.last_cycle)
         return Mux(self.turn, self.last_cycle, last)
+
+
+class Walked(NamedTuple):
+    """Line and place of the current bit; whether it is the last, the first of its line, the first of all."""
+
+    line: Value
+    place: Value
+    is_last: Value
+    begins_line: Value
+    begins: Value
+
+
+def _walk_lines(m: Module, bitmap: Value, length: int, moves: Value) -> Walked:
+    """Walk the set bits of ``bitmap``, lines of ``length`` bits, line by line, and begin again after the last."""
+    line, place = Signal(range(max(1, len(bitmap) // length))), Signal(range(length))
+    first_line, first_place = Signal.like(line), Signal.like(place)
+    has_bits, line_bits = Signal(len(bitmap) // length), Signal(length)
+    any_bits = Cat(*(bitmap[start : start + length].any() for start in range(0, len(bitmap), length)))
+    m.d.comb += has_bits.eq(from_place(any_bits, first_line))
+    lines = search(has_bits)
+    m.d.comb += [line.eq(lines.lowest), line_bits.eq(from_place(word_of(bitmap, line, length), first_place))]
+    places = search(line_bits)
+    m.d.comb += place.eq(places.lowest)
+    with m.If(moves):
+        m.d.sync += [first_place.eq(place + 1), first_line.eq(line)]
+        with m.If(~places.several):
+            m.d.sync += [first_place.eq(0), first_line.eq(Mux(lines.several, line + 1, 0))]
+    begins_line = first_place == 0
+    return Walked(line, place, ~(places.several | lines.several), begins_line, begins_line & (first_line == 0))

@@ -89,6 +89,23 @@ def delayed(m: Module, value: Value, cycles: int, name: str) -> Value:
     return value
 
 
+ALWAYS = Const(1, 1)
+"""The enable of a register that is loaded in every cycle."""
+
+
+def delayed_when(m: Module, value: Value, enables: Sequence[Value], name: str) -> Value:
+    """``value`` through a register for each of ``enables``, loaded where that is 1, so that its clock can be gated."""
+    for place, enable in enumerate(enables):
+        stage = Signal.like(value, name=f"{name}_{place}", reset_less=True)
+        if enable is ALWAYS:
+            m.d.sync += stage.eq(value)
+        else:
+            with m.If(enable):
+                m.d.sync += stage.eq(value)
+        value = stage
+    return value
+
+
 def delayed_flit(m: Module, flit: Any, cycles: int, name: str) -> Any:
     """``flit`` as it was ``cycles`` ago; a structure with a field ``valid``.
 

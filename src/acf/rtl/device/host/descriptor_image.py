@@ -8,7 +8,7 @@ from acf.errors import RtlError
 from acf.rtl.design.axi.spec import PAGE_BYTES, AxiSpec
 from acf.rtl.design.fabric.decoding import stream_flits
 from acf.rtl.design.index.indexed_program import IndexedProgram
-from acf.rtl.device.host.image import INTERRUPTS, START, MemoryImage
+from acf.rtl.device.host.image import INTERRUPTS, START, MemoryImage, Segment
 from acf.rtl.device.registers import REGISTERS
 
 WALKS = 8
@@ -39,12 +39,15 @@ def lay_out_indexed(indexed: IndexedProgram, axi: AxiSpec, base: int = 0, interr
     content = b"".join(part + bytes(-len(part) % PAGE_BYTES) for part in (descriptor, *parts))
     settings = {"line": 0, "command_page": base // PAGE_BYTES, "control": START | WALKS | INTERRUPTS * interrupts}
     registers = [(REGISTERS[name][0], value) for name, value in settings.items()]
-    image = MemoryImage(base, content, page * PAGE_BYTES, stride, streams, registers)
-    if image.end > 1 << axi.address_bits:
+    segment = Segment(base, content, page * PAGE_BYTES + stride * len(streams))
+    if segment.end > 1 << axi.address_bits:
         raise RtlError(
-            f"the product ends at byte {image.end:#x}, beyond the {axi.address_bits} bits of the bus; give a lower base"
+            f"the product ends at byte {segment.end:#x}, beyond the {axi.address_bits} bits of the bus; give a lower "
+            "base"
         )
-    return image
+    return MemoryImage(
+        [segment], [(segment.results + number * stride, flits) for number, flits in enumerate(streams)], registers
+    )
 
 
 def _flits(words: Sequence[int], size: int) -> bytes:

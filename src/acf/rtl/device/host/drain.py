@@ -3,7 +3,7 @@
 from acf.rtl.design.axi.spec import AxiSpec
 from acf.rtl.design.fabric.encoding import pack_fields
 from acf.rtl.design.fabric.sizes import FabricSizes
-from acf.rtl.device.host.image import REDUCES, START, MemoryImage, lay_out_lines
+from acf.rtl.device.host.image import REDUCES, START, LineWords, MemoryImage, lay_out_lines
 
 
 def lay_out_cleaning(sizes: FabricSizes, axi: AxiSpec, base: int = 0) -> MemoryImage:
@@ -22,5 +22,6 @@ def lay_out_cleaning(sizes: FabricSizes, axi: AxiSpec, base: int = 0) -> MemoryI
     round_of_sums = pack_fields(sizes.command(shape.mesh_rows, serial=False), fields)
     commands: list[list[int]] = [[]] * shape.mesh_rows + [[round_of_sums] * 2] * shape.mesh_columns
     nothing: list[list[int]] = [[]] * len(commands)
-    settings = {"edge_cycles": 0, "control": START | REDUCES}
-    return lay_out_lines(commands, nothing, [2 * flits] * shape.mesh_columns, settings, sizes, axi, base)
+    streams: list[list[int]] = [[]] * shape.mesh_rows + [[2 * flits]] * shape.mesh_columns
+    settings = {"edge_cycles": 0, "column_groups": 1, "control": START | REDUCES}
+    return lay_out_lines(LineWords(commands, nothing, streams, settings), sizes, axi, base)

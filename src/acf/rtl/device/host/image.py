@@ -9,92 +9,158 @@ from numpy.typing import NDArray
 from acf.errors import RtlError
 from acf.rtl.design.axi.spec import PAGE_BYTES, AxiSpec
 from acf.rtl.design.fabric.controller import COUNT_BITS
-from acf.rtl.design.fabric.decoding import assemble_output, result_values, stream_flits, sum_values
+from acf.rtl.design.fabric.decoding import (
+    assemble_added,
+    assemble_output,
+    chain_flits,
+    result_values,
+    stream_flits,
+    sum_values,
+)
 from acf.rtl.design.fabric.encoding import EncodedProgram
 from acf.rtl.design.fabric.sizes import FabricSizes
 from acf.rtl.device.fetcher import Slots
 from acf.rtl.device.registers import REGISTERS
+from acf.sim.fabric.memory_ports import lines_of_masters
 
 START, REDUCES, INTERRUPTS = 1, 2, 4
 """Bits of the register `control`."""
 
 
 @dataclass(frozen=True, eq=False)
+class LineWords:
+    """By line: command words, flits, and the flits of each of its result streams; ``settings``: other registers."""
+
+    commands: Sequence[Sequence[int]]
+    flits: Sequence[Sequence[int]]
+    streams: Sequence[Sequence[int]]
+    settings: Mapping[str, int]
+
+
+@dataclass(frozen=True, eq=False)
+class Segment:
+    """What one master reads and writes, addresses in bytes: ``content`` from ``base`` on, results up to ``end``."""
+
+    base: int
+    content: bytes
+    end: int
+
+    @property
+    def results(self) -> int:
+        """The first byte of the results."""
+        return self.base + len(self.content)
+
+
+@dataclass(frozen=True, eq=False)
 class MemoryImage:
-    """Addresses in bytes: ``content`` from ``base`` on, result streams from ``results`` on, ``result_stride`` apart.
+    """``segments``: by master. ``streams``: address in bytes and flits of every result stream, in order of lines.
 
     ``registers`` are (offset, value) to write in this order; the last write starts the program.
     """
 
-    base: int
-    content: bytes
-    results: int
-    result_stride: int
-    streams: Sequence[int]
+    segments: Sequence[Segment]
+    streams: Sequence[tuple[int, int]]
     registers: Sequence[tuple[int, int]]
 
     @property
     def end(self) -> int:
-        """The first byte after the image."""
-        return self.results + len(self.streams) * self.result_stride
+        """The byte behind the last of all masters."""
+        return max(segment.end for segment in self.segments)
 
 
-def lay_out(encoded: EncodedProgram, axi: AxiSpec, base: int = 0, interrupts: bool = False) -> MemoryImage:
-    """The image of a program from byte ``base`` on: every line's commands and flits, each from a page on, then results.
+def lay_out(
+    encoded: EncodedProgram,
+    axi: AxiSpec,
+    base: int = 0,
+    channel_bytes: int | None = None,
+    interrupts: bool = False,
+) -> MemoryImage:
+    """The image of a program from byte ``base`` on: for every line its commands and flits, then its results.
 
-    Raises `RtlError` where ``base`` is not a page's first byte, or the program is more than the device can address.
+    A master's part begins ``channel_bytes`` after that of the master before; without it, right behind. Raises
+    `RtlError` where ``base`` is not a page's first byte, or the program is more than the device can address.
     """
-    control = START | REDUCES * encoded.program.reduces | INTERRUPTS * interrupts
-    settings = {"edge_cycles": encoded.edge_cycles, "control": control}
-    streams = stream_flits(encoded)
-    return lay_out_lines(encoded.commands, encoded.flits, streams, settings, encoded.sizes, axi, base)
+    return lay_out_lines(line_words(encoded, interrupts), encoded.sizes, axi, base, channel_bytes)
+
+
+def line_words(encoded: EncodedProgram, interrupts: bool = False) -> LineWords:
+    """The words, result streams and settings of a program."""
+    program, shape = encoded.program, encoded.sizes.shape
+    control = START | REDUCES * program.reduces | INTERRUPTS * interrupts
+    streams: list[list[int]] = [[] for _ in encoded.commands]
+    if program.reduces:
+        added = chain_flits(encoded)
+        streams[len(streams) - len(added) :] = [[flits] for flits in added]  # the last group writes the sums of all
+    else:
+        flits, columns = stream_flits(encoded), shape.mesh_columns
+        streams[: shape.mesh_rows] = [flits[row * columns : (row + 1) * columns] for row in range(shape.mesh_rows)]
+    settings = {"edge_cycles": encoded.edge_cycles, "column_groups": program.split, "control": control}
+    return LineWords(encoded.commands, encoded.flits, streams, settings)
 
 
 def lay_out_lines(
-    commands: Sequence[Sequence[int]],
-    flits: Sequence[Sequence[int]],
-    streams: Sequence[int],
-    settings: Mapping[str, int],
-    sizes: FabricSizes,
-    axi: AxiSpec,
-    base: int = 0,
+    words: LineWords, sizes: FabricSizes, axi: AxiSpec, base: int = 0, channel_bytes: int | None = None
 ) -> MemoryImage:
-    """The image of commands and flits by line and of ``streams`` of so many flits; ``settings`` are written last."""
+    """The image of commands and flits by line, see `lay_out`; ``settings`` are written last."""
     if base % PAGE_BYTES:
         raise RtlError(f"base {base:#x} is not a multiple of {PAGE_BYTES}, where pages begin; give one that is")
-    slots, rows = Slots(sizes, axi), sizes.shape.mesh_rows
-    content = bytearray()
-    registers = []
-    for line in range(len(commands)):
-        _check_line(line, commands[line], flits[line], sizes)
-        slot = (slots.row if line < rows else slots.column) * axi.beat_bytes
-        registers += [
-            ("line", line),
-            ("commands", len(commands[line])),
-            ("command_page", _append(content, base, commands[line], slot)),
-            ("data_page", _append(content, base, flits[line], sizes.shape.link_bytes)),
-        ]
-    results = base + len(content)
-    stride = max(1, -(-max(streams) * sizes.shape.link_bytes // PAGE_BYTES)) * PAGE_BYTES
-    registers += [("result_page", results // PAGE_BYTES), ("result_pages", stride // PAGE_BYTES), *settings.items()]
-    offsets = [(REGISTERS[name][0], value) for name, value in registers]
-    image = MemoryImage(base, bytes(content), results, stride, streams, offsets)
-    if image.end > 1 << axi.address_bits:
+    most = max((flits for streams in words.streams for flits in streams), default=0)
+    stride = max(1, -(-most * sizes.shape.link_bytes // PAGE_BYTES)) * PAGE_BYTES
+    segments: list[Segment] = []
+    registers: list[tuple[str, int]] = []
+    streams: dict[int, list[tuple[int, int]]] = {}
+    for master, lines in enumerate(lines_of_masters(sizes.shape, axi.masters)):
+        begin = base + master * channel_bytes if channel_bytes else segments[-1].end if segments else base
+        segment, written, places = _lay_out_master(words, lines, sizes, axi, begin, stride)
+        if channel_bytes and segment.end > (begin // channel_bytes + 1) * channel_bytes:
+            raise RtlError(
+                f"master {master} has {segment.end - begin} bytes of this program, more than its channel's "
+                f"{channel_bytes}; give larger channels, or cut the product"
+            )
+        segments.append(segment)
+        registers += written
+        streams |= places
+    registers += [("result_stride", stride // PAGE_BYTES), *words.settings.items()]
+    end = max(segment.end for segment in segments)
+    if end > 1 << axi.address_bits:
         raise RtlError(
-            f"the program ends at byte {image.end:#x}, beyond the {axi.address_bits} bits of the bus; give a lower base"
+            f"the program ends at byte {end:#x}, beyond the {axi.address_bits} bits of the bus; give a lower base"
         )
-    return image
+    offsets = [(REGISTERS[name][0], value) for name, value in registers]
+    return MemoryImage(segments, [stream for line in sorted(streams) for stream in streams[line]], offsets)
 
 
 def read_output(image: MemoryImage, encoded: EncodedProgram, read: Callable[[int, int], bytes]) -> NDArray[np.uint32]:
     """Float32 bits of the output ``[m, n]``, from memory as ``read(address, size)`` returns it."""
-    values = sum_values if encoded.program.reduces else result_values
     flit_bytes = encoded.sizes.shape.link_bytes
-    streams = [
-        values(read(image.results + index * image.result_stride, flits * flit_bytes))
-        for index, flits in enumerate(image.streams)
-    ]
-    return assemble_output(encoded, streams)
+    contents = [read(address, flits * flit_bytes) for address, flits in image.streams]
+    if encoded.program.reduces:
+        return assemble_added(encoded, [sum_values(content) for content in contents])
+    return assemble_output(encoded, [result_values(content) for content in contents])
+
+
+def _lay_out_master(
+    words: LineWords, lines: Sequence[int], sizes: FabricSizes, axi: AxiSpec, base: int, stride: int
+) -> tuple[Segment, list[tuple[str, int]], dict[int, list[tuple[int, int]]]]:
+    """The segment of one master from ``base`` on, the registers of its lines, and its result streams by line."""
+    slots, content = Slots(sizes, axi), bytearray()
+    registers: dict[int, list[tuple[str, int]]] = {}
+    for line in lines:
+        _check_line(line, words.commands[line], words.flits[line], sizes)
+        slot = (slots.row if line < sizes.shape.mesh_rows else slots.column) * axi.beat_bytes
+        registers[line] = [
+            ("line", line),
+            ("commands", len(words.commands[line])),
+            ("command_page", _append(content, base, words.commands[line], slot)),
+            ("data_page", _append(content, base, words.flits[line], sizes.shape.link_bytes)),
+        ]
+    end = base + len(content)
+    streams: dict[int, list[tuple[int, int]]] = {}
+    for line in lines:
+        registers[line].append(("result_page", end // PAGE_BYTES))
+        streams[line] = [(end + place * stride, flits) for place, flits in enumerate(words.streams[line])]
+        end += len(words.streams[line]) * stride
+    return Segment(base, bytes(content), end), [write for line in lines for write in registers[line]], streams
 
 
 def _check_line(line: int, commands: Sequence[int], flits: Sequence[int], sizes: FabricSizes) -> None:

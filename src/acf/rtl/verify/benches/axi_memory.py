@@ -77,20 +77,26 @@ class AxiMemory(Component):
             m.d.sync += beat.eq(Mux(beat == oldest.length, 0, beat + 1))
 
     def _write(self, m: Module, port: Any) -> None:
-        """A burst at a time; its answer follows its last beat."""
-        address, is_open = Signal(self.peek_address.shape()), Signal()
-        takes = Signal()
+        """Addresses are queued, so that bursts follow each other without a gap; an answer follows a last beat."""
+        m.submodules.writes = queue = BoundedFifo(len(self.peek_address), self.spec.outstanding_writes)
+        asked, address, beat = Signal(len(self.peek_address)), Signal(len(self.peek_address)), Signal(8)
+        takes, ends, has_address = Signal(), Signal(), Signal()
         m.d.comb += [
-            self.bus.awready.eq(~is_open),
-            self.bus.wready.eq(is_open & (~self.bus.bvalid | self.bus.bready)),
+            asked.eq(self.bus.awaddr >> self.spec.size_code),
+            self.bus.awready.eq(queue.write_ready),
+            queue.write_valid.eq(self.bus.awvalid & (queue.read_valid | ~ends)),
+            queue.write_data.eq(asked),
+            has_address.eq(queue.read_valid | (self.bus.awvalid & self.bus.awready)),
+            self.bus.wready.eq(has_address & (~self.bus.bvalid | self.bus.bready)),
             takes.eq(self.bus.wvalid & self.bus.wready),
+            ends.eq(takes & self.bus.wlast),
+            queue.read_ready.eq(ends),
+            address.eq(Mux(queue.read_valid, queue.read_data, asked) + beat),
             port.en.eq(takes | self.load),
             port.addr.eq(Mux(takes, address, self.load_address)),
             port.data.eq(Mux(takes, self.bus.wdata, self.load_data)),
         ]
-        with m.If(self.bus.awvalid & self.bus.awready):
-            m.d.sync += [address.eq(self.bus.awaddr >> self.spec.size_code), is_open.eq(1)]
         with m.If(takes):
-            m.d.sync += [address.eq(address + 1), is_open.eq(~self.bus.wlast), self.bus.bvalid.eq(self.bus.wlast)]
+            m.d.sync += [beat.eq(Mux(self.bus.wlast, 0, beat + 1)), self.bus.bvalid.eq(self.bus.wlast)]
         with m.Elif(self.bus.bready):
             m.d.sync += self.bus.bvalid.eq(0)

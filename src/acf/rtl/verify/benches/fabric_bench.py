@@ -10,9 +10,12 @@ from acf.rtl.design.primitives.shared_modules import place
 from acf.rtl.design.primitives.wires import forward
 from acf.rtl.verify.benches.flit_memory import FlitMemory
 
+_BENCH_PORTS = ("memories", "load_address", "load_words")
+"""Ports of the fabric that the bench drives itself."""
+
 
 class FabricBench(Component):
-    """All ports of `Fabric` but those of its memories.
+    """All ports of `Fabric` but those of its memories; ``load_word`` goes to all lines.
 
     ``load_flit`` and ``load_ticks`` choose lines whose memory takes ``load_data`` at ``load_address``.
     """
@@ -21,15 +24,12 @@ class FabricBench(Component):
         self.sizes, self._fabric = sizes, Fabric(sizes, counts)
         shape = sizes.shape
         lines = shape.mesh_rows + shape.mesh_columns
-        members = {
-            name: member
-            for name, member in self._fabric.signature.members.items()
-            if name not in ("memories", "load_address")
-        }
+        members = {name: member for name, member in self._fabric.signature.members.items() if name not in _BENCH_PORTS}
         address = max(bits_for(sizes.command_depth), bits_for(sizes.memory_flits - 1))
         super().__init__(
             {
                 **members,
+                "load_word": In(self._fabric.command_bits),
                 "load_address": In(address),
                 "load_flit": In(lines),
                 "load_ticks": In(lines),
@@ -46,6 +46,7 @@ class FabricBench(Component):
             memory = place(m, f"memory_{line}", FlitMemory(self.sizes), "flit_memory")
             m.d.comb += [
                 memory.run.eq(self.run),
+                fabric.load_words[line].eq(self.load_word),
                 memory.load.eq(self.load_flit[line]),
                 memory.load_ticks.eq(self.load_ticks[line]),
                 memory.load_address.eq(self.load_address),
@@ -53,5 +54,6 @@ class FabricBench(Component):
                 memory.outside_cycles.eq(self.outside_cycles),
             ]
             connect(m, fabric.memories[line], memory.port)
-        forward(m, self, fabric, [name for name in fabric.signature.members if name != "memories"])
+        m.d.comb += fabric.load_address.eq(self.load_address)
+        forward(m, self, fabric, [name for name in fabric.signature.members if name not in _BENCH_PORTS])
         return m

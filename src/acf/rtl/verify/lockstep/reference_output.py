@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 
 from acf.jit import compiled
 from acf.rtl.design.arithmetic.model import add_flushed, bf16_bits, bf16_values
-from acf.rtl.design.fabric.decoding import oriented, scatter_tiles
+from acf.rtl.design.fabric.decoding import add_groups, assemble_banks
 from acf.rtl.design.fabric.encoding import EncodedProgram
 from acf.rtl.design.fabric.sizes import FabricSizes
 
@@ -17,22 +17,20 @@ def ordered_output(encoded: EncodedProgram) -> NDArray[np.uint32]:
 
     Every sum begins at zero and accumulates the products of its cluster k_step by k_step, within a k_step by rising k,
     each rounded to the nearest. Then it is rounded to bf16; or, where the reduction is spread over mesh rows, the sums
-    of a mesh column are added from the first row down, and groups of columns in their order.
+    of a mesh column are added from the first row down, and groups of columns in their order (`add_groups`).
     """
-    program, sizes = encoded.program, encoded.sizes
-    banks, output = _fill_banks(encoded), np.zeros(encoded.output_shape, dtype=np.float32)
-    if not program.reduces:
-        for key, bank in banks.items():
-            scatter_tiles(encoded, output, key, bf16_values(bf16_bits(bank)))
-        return oriented(program, output)
+    sizes, banks = encoded.sizes, _fill_banks(encoded)
+    if not encoded.program.reduces:
+        return assemble_banks(encoded, {key: bf16_values(bf16_bits(bank)) for key, bank in banks.items()})
     rows, columns = sizes.shape.mesh_rows, sizes.shape.mesh_columns
+    sums = {}
     for column in range(columns):
         for number in encoded.work[column].rounds:
             total = banks.get((column, number), _empty_bank(sizes))
             for row in range(1, rows):
                 total = add_flushed(total, banks.get((row * columns + column, number), _empty_bank(sizes)))
-            scatter_tiles(encoded, output, (column, number), total)
-    return oriented(program, output)
+            sums[column, number] = total
+    return assemble_banks(encoded, add_groups(encoded, sums))
 
 
 def _empty_bank(sizes: FabricSizes) -> Bank:

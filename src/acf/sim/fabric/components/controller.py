@@ -6,6 +6,7 @@ import numpy as np
 
 from acf.jit import inlined
 from acf.sim.fabric.components.credit import NEVER
+from acf.sim.fabric.components.sram_banks import SramBanks, read_bank
 from acf.sim.fabric.traffic import FILL, FRACTION_BITS, MEMORY, Int64s, Timing, Traffic
 
 
@@ -14,7 +15,7 @@ class Controllers(NamedTuple):
     earliest cycle; ``dram_free``, when the DRAM channel is next free, in 1/65536 cycles.
 
     Of the prefetch window, ``[lines, prefetch_packets]``: ``ready_at`` and ``ready_reason``, when memory answers and
-    what the answer waited for; ``sent_at``, when the last packet that had this place was sent.
+    what the answer waited for.
     """
 
     head: Int64s
@@ -23,7 +24,6 @@ class Controllers(NamedTuple):
     dram_free: Int64s
     ready_at: Int64s
     ready_reason: Int64s
-    sent_at: Int64s
 
     @classmethod
     def new(cls, traffic: Traffic, timing: Timing) -> "Controllers":
@@ -37,7 +37,6 @@ class Controllers(NamedTuple):
             dram_free=np.zeros(lines, dtype=np.int64),
             ready_at=np.full(window, NEVER, dtype=np.int64),
             ready_reason=np.full(window, FILL, dtype=np.int64),
-            sent_at=np.zeros(window, dtype=np.int64),
         )
 
 
@@ -48,10 +47,16 @@ def window_place(traffic: Traffic, timing: Timing, packet: int) -> int:
 
 
 @inlined
-def request(traffic: Traffic, timing: Timing, controllers: Controllers, packet: int, time: int) -> None:
+def request(
+    traffic: Traffic, timing: Timing, controllers: Controllers, banks: SramBanks, packet: int, time: int
+) -> None:
     """Ask memory for a packet at ``time``: on-chip memory, or DRAM, whose channel serves one packet after another."""
     line, place = traffic.line[packet], window_place(traffic, timing, packet)
-    controllers.ready_at[line, place], controllers.ready_reason[line, place] = time + timing.sram_cycles, FILL
+    begin, reason = time, FILL
+    if traffic.load.bank.size > 0 and traffic.load.bank[packet] >= 0:
+        begin = read_bank(banks, traffic.load.bank[packet], time, traffic.flits[packet])
+        reason = MEMORY if begin > time else FILL
+    controllers.ready_at[line, place], controllers.ready_reason[line, place] = begin + timing.sram_cycles, reason
     if traffic.dram_ticks[packet] > 0:
         free = max(controllers.dram_free[line], time << FRACTION_BITS) + traffic.dram_ticks[packet]
         whole_cycles = (free + (1 << FRACTION_BITS) - 1) >> FRACTION_BITS

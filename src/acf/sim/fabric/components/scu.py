@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from acf.jit import inlined
-from acf.sim.fabric.traffic import DRAIN, IMBALANCE, SCAN, WORK, Int64s
+from acf.sim.fabric.traffic import DRAIN, IMBALANCE, MEMORY, SCAN, WORK, Int64s
 
 
 class Scus(NamedTuple):
@@ -47,3 +47,13 @@ def close_accounts(scus: Scus, end: int) -> int:
         scus.cycles[who, IMBALANCE] += latest - scus.busy_until[who // per_cluster, who % per_cluster]
         scus.cycles[who, DRAIN] += end - latest
     return int(end)
+
+
+@inlined
+def wait_for_memory(scus: Scus, end: int, memory_end: int) -> int:
+    """Charge the wait for the last write-backs; returns the cycles of the program with them."""
+    if memory_end <= end:
+        return end
+    for who in range(scus.cycles.shape[0]):
+        scus.cycles[who, MEMORY] += memory_end - end
+    return memory_end

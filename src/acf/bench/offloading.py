@@ -1,0 +1,249 @@
+"""`acf bench offload`: training on a device beside training on the host, and the speed of an offloaded step."""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from acf.bench import OnProgress
+from acf.errors import DataError
+from acf.masks import BlockDST
+from acf.nn import BlockSparsity, sparsify_
+from acf.offloading import StepUsage, offload
+from acf.options import option
+from acf.runtime import Device, RtlSpec
+from acf.sim import simulate
+from acf.sim.registry import spec as architecture
+from acf.trace import capture
+from acf.train import attach
+from acf.zoo.networks import NETWORKS
+from acf.zoo.networks.gpt import Gpt, GptSpec
+
+Batch = tuple[Tensor, Tensor]
+LAST = 10
+"""Losses at the end of a run whose mean is compared."""
+
+
+@dataclass(frozen=True)
+class OffloadSpec:
+    """What to train, how long, and on what."""
+
+    workload: str = option("cnn", "cnn or transformer: losses; resnet18: speed of a step; mlp: bits of rtl and sim.")
+    steps: int = option(100, "Training steps; of resnet18 and mlp a few do.", min=1)
+    architecture: str = option("acf-512", "What the device models.")
+    sparsity: float = option(0.5, "Share of blocks of 16 to train without; blocks move every 10 steps.")
+    batch: int = option(16, "Examples of a step.", min=1)
+    seed: int = option(0, "Seed of weights and batches.")
+
+
+@dataclass(frozen=True)
+class Workload:
+    """How to build a model, make its batches, and what its loss is."""
+
+    build: Callable[[], nn.Module]
+    batch: Callable[[int, torch.Generator], Batch]
+    loss: Callable[[Tensor, Tensor], Tensor]
+
+
+def _images(count: int, generator: torch.Generator) -> Batch:
+    """Noise with a bright stripe, whose place is the class."""
+    labels = torch.randint(0, 10, (count,), generator=generator)
+    images = torch.randn(count, 3, 32, 32, generator=generator)
+    for image, label in zip(images, labels.tolist(), strict=True):
+        image[:, 3 * label : 3 * label + 3] += 2
+    return images, labels
+
+
+def _sequences(count: int, generator: torch.Generator) -> Batch:
+    """Tokens that count up by a step of their own, modulo 64; the label is the next token."""
+    first = torch.randint(0, 64, (count, 1), generator=generator)
+    strides = torch.randint(1, 4, (count, 1), generator=generator)
+    tokens = (first + strides * torch.arange(17)) % 64
+    return tokens[:, :-1], tokens[:, 1:]
+
+
+WORKLOADS: dict[str, Workload] = {
+    "cnn": Workload(lambda: NETWORKS["small-cnn"].build(width=16), _images, F.cross_entropy),
+    "transformer": Workload(
+        lambda: Gpt(GptSpec(vocabulary=64, context=16, width=128, layers=1)),
+        _sequences,
+        lambda logits, labels: F.cross_entropy(logits.flatten(0, 1), labels.flatten()),
+    ),
+}
+"""Models that train in seconds on the host, by name."""
+
+
+@dataclass(frozen=True)
+class OffloadComparison:
+    """Losses of the same run on the host and on a device, and the device's last step."""
+
+    workload: str
+    host_losses: tuple[float, ...]
+    device_losses: tuple[float, ...]
+    last_step: StepUsage
+    table: str
+
+    @property
+    def final_losses(self) -> tuple[float, float]:
+        """Mean of the last losses, on the host and on the device."""
+        host, device = (sum(each[-LAST:]) / len(each[-LAST:]) for each in (self.host_losses, self.device_losses))
+        return host, device
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        host, device = self.final_losses
+        return asdict(self) | {"final_host_loss": host, "final_device_loss": device}
+
+
+def train_losses(model: nn.Module, workload: Workload, spec: OffloadSpec) -> Iterator[float]:
+    """Train with AdamW, blocks moving every 10 steps, and give the loss of every step."""
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+    moving = bool(spec.sparsity)
+    policy = BlockDST(total_steps=max(20, spec.steps), every=10, fraction=0.3)
+    topology = attach(model, optimizer, policy) if moving else None
+    generator = torch.Generator().manual_seed(spec.seed)
+    for _ in range(spec.steps):
+        inputs, labels = workload.batch(spec.batch, generator)
+        optimizer.zero_grad()
+        loss = workload.loss(model(inputs), labels)
+        torch.autograd.backward(loss)
+        optimizer.step()
+        yield loss.item()
+    if topology is not None:
+        topology.detach()
+
+
+def _model(workload: Workload, spec: OffloadSpec) -> nn.Module:
+    torch.manual_seed(spec.seed)
+    model = workload.build()
+    if spec.sparsity:
+        sparsify_(model, BlockSparsity(sparsity=spec.sparsity, block=16))
+    return model
+
+
+def compare_training(spec: OffloadSpec, on_progress: OnProgress) -> OffloadComparison:
+    """Train once on the host and once on the simulated device, with the same weights, batches and moves."""
+    if spec.workload not in WORKLOADS:
+        raise DataError(f"workload {spec.workload!r} is not one of {', '.join(WORKLOADS)}; use one of these names")
+    workload = WORKLOADS[spec.workload]
+    host = tuple(train_losses(_model(workload, spec), workload, spec))
+    model, losses = _model(workload, spec), []
+    with offload(model, Device("sim", spec.architecture)) as run:
+        for loss in train_losses(model, workload, spec):
+            losses.append(loss)
+            on_progress(f"step {len(losses)}, loss {loss:.3f}", len(losses) / spec.steps)
+    return OffloadComparison(spec.workload, host, tuple(losses), run.steps[-1], run.table())
+
+
+@dataclass(frozen=True)
+class StepSpeed:
+    """Seconds of this machine: to simulate a captured step, and to run steps offloaded, the first of which compiles."""
+
+    simulate_s: float
+    offload_s: tuple[float, ...]
+
+    @property
+    def ratio(self) -> float:
+        """The last offloaded step over the simulation of the same step."""
+        return self.offload_s[-1] / self.simulate_s
+
+
+def measure_step(spec: OffloadSpec, on_progress: OnProgress) -> StepSpeed:
+    """Steps of ResNet-18 on ``spec.batch`` CIFAR-sized images: simulated from its trace, and offloaded."""
+    torch.manual_seed(spec.seed)
+    model = NETWORKS["resnet18-cifar"].build(classes=10)
+    if spec.sparsity:
+        sparsify_(model, BlockSparsity(sparsity=spec.sparsity, block=16))
+    images, labels = _images(spec.batch, torch.Generator().manual_seed(spec.seed))
+    on_progress("capturing", 0.0)
+    with capture(model) as trace:
+        torch.autograd.backward(F.cross_entropy(model(images), labels))
+    on_progress("simulating the trace", 0.1)
+    simulated = [_seconds(lambda: simulate(trace, spec.architecture)) for _ in range(2)][-1]  # the first one compiles
+
+    def step() -> None:
+        torch.autograd.backward(F.cross_entropy(model(images), labels))
+
+    offloaded = []
+    with offload(model, Device("sim", spec.architecture)):
+        for number in range(spec.steps):
+            on_progress(f"offloaded step {number}", 0.3 + 0.7 * number / spec.steps)
+            offloaded.append(_seconds(step))
+    return StepSpeed(simulated, tuple(offloaded))
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
+
+
+SMALL_FABRIC = {
+    "mesh_rows": 2,
+    "mesh_columns": 2,
+    "scus_per_cluster": 1,
+    "tile": 8,
+    "link_bytes": 16,
+    "queue_packets": 2,
+    "parallel_slots": 4,
+    "accumulator_tiles": 2,
+    "prefetch_packets": 2,
+}
+"""A fabric in gates that simulates a small product in seconds."""
+
+
+@dataclass(frozen=True)
+class BitComparison:
+    """A two-layer MLP trained in gates and on the simulator: losses, and whether every weight has the same bits."""
+
+    rtl_losses: tuple[float, ...]
+    sim_losses: tuple[float, ...]
+    is_equal: bool
+
+
+def compare_bits(steps: int, seed: int = 0, rtl: RtlSpec | None = None) -> BitComparison:
+    """Train a sparse two-layer MLP on "rtl", which walks its own index, and on "sim" with the same programs."""
+    rtl = rtl or RtlSpec(architecture("acf-512", **SMALL_FABRIC))
+    devices = Device("rtl", rtl), Device("sim", rtl.fabric, walked=True)
+    models, losses = [], []
+    for device in devices:
+        torch.manual_seed(seed)
+        model = nn.Sequential(nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 8))
+        sparsify_(model, BlockSparsity(sparsity=0.5, block=8))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        generator = torch.Generator().manual_seed(seed)
+        with offload(model, device):
+            losses.append(tuple(_mlp_step(model, optimizer, generator) for _ in range(steps)))
+        models.append(model)
+    pairs = zip(*(model.state_dict().values() for model in models), strict=True)
+    return BitComparison(losses[0], losses[1], all(torch.equal(one, other) for one, other in pairs))
+
+
+def _mlp_step(model: nn.Module, optimizer: torch.optim.Optimizer, generator: torch.Generator) -> float:
+    x, target = torch.randn(4, 16, generator=generator), torch.randn(4, 8, generator=generator)
+    optimizer.zero_grad()
+    loss = F.mse_loss(model(x), target)
+    torch.autograd.backward(loss)
+    optimizer.step()
+    return loss.item()
+
+
+def run_offload_bench(spec: OffloadSpec, on_progress: OnProgress) -> tuple[dict[str, Any], str]:
+    """The figures of a workload as plain values, and as text."""
+    if spec.workload == "resnet18":
+        speed = measure_step(spec, on_progress)
+        steps = ", ".join(f"{each:.1f} s" for each in speed.offload_s)
+        text = f"trace simulated in {speed.simulate_s:.1f} s; offloaded steps: {steps}; last {speed.ratio:.2f}x"
+        return asdict(speed) | {"ratio": speed.ratio}, text
+    if spec.workload == "mlp":
+        bits = compare_bits(spec.steps, spec.seed)
+        verdict = "the same bits" if bits.is_equal else "DIFFERENT bits"
+        return asdict(bits), f"{spec.steps} steps in gates and on the simulator: {verdict}; losses {bits.rtl_losses}"
+    compared = compare_training(spec, on_progress)
+    host, device = compared.final_losses
+    losses = f"mean of the last {LAST} losses: {host:.4f} on the host, {device:.4f} on {spec.architecture}"
+    return compared.to_dict(), f"{compared.table}\n{losses}, from {compared.host_losses[0]:.4f}"

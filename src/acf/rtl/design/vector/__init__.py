@@ -1,0 +1,1 @@
+"""The vector unit: normalisation, activations, residual additions and optimizer updates beside the products."""

@@ -1,0 +1,78 @@
+"""What the vector unit computes, by NumPy's floats: rounded after every operation, subnormals flushed to zero."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from acf.rtl.design.arithmetic.model import QUIET_NAN, add_flushed, bf16_bits, bf16_values, multiply_flushed
+from acf.rtl.design.vector.programs import PROGRAMS
+
+Floats = NDArray[np.float32]
+
+
+@dataclass(frozen=True, eq=False)
+class VectorInputs:
+    """Inputs of a pass: ``x`` and ``y`` ``[takes, lanes]`` in order of taking, ``mask`` ``[takes, lanes]``.
+
+    ``constants [5, lanes]``: of each lane.
+    """
+
+    x: Floats
+    y: Floats
+    mask: NDArray[np.bool_]
+    constants: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class VectorOutputs:
+    """Results of a pass: ``out`` float32 bits and ``mask`` ``[emits, lanes]``, sums ``[lanes]``, and ``cycles``."""
+
+    out: NDArray[np.uint32]
+    mask: NDArray[np.bool_]
+    first_sums: NDArray[np.uint32]
+    second_sums: NDArray[np.uint32]
+    cycles: int
+
+
+def run_pass(key: tuple[str, str, int], inputs: VectorInputs, vectors: int) -> VectorOutputs:
+    """A pass of `PROGRAMS` over ``vectors`` vectors; an operation of all lanes takes a cycle."""
+    lanes = inputs.x.shape[1]
+    held = {name: np.zeros(lanes, dtype=np.float32) for name in ("result", "first_sum", "second_sum", "x", "y")}
+    held |= {"one": np.ones(lanes, dtype=np.float32)}
+    held |= {f"constant_{number}": _flushed(each) for number, each in enumerate(inputs.constants)}
+    out: list[NDArray[np.uint32]] = []
+    masks: list[NDArray[np.bool_]] = []
+    taken = 0
+    for operation in PROGRAMS[key] * vectors:
+        for name in operation.takes:
+            held[name] = _flushed(getattr(inputs, name)[taken])
+        mask = inputs.mask[min(taken, len(inputs.mask) - 1)]
+        taken += bool(operation.takes)
+        if operation.keeps:
+            kept = mask if operation.keeps == "mask" else (held["x"] > 0) | np.isnan(held["x"])
+            value = np.where(kept, held["x"], np.float32(0))
+        else:
+            product = multiply_flushed(held[operation.left], held[operation.right])
+            value = product if operation.addend == "nothing" else add_flushed(product, held[operation.addend])
+        held[operation.to] = value
+        if operation.emits:
+            out.append(_bits(bf16_values(bf16_bits(value)) if operation.rounds else value))
+            masks.append(held["x"] > 0)
+    return VectorOutputs(
+        out=np.array(out, dtype=np.uint32).reshape(-1, lanes),
+        mask=np.array(masks, dtype=bool).reshape(-1, lanes),
+        first_sums=_bits(held["first_sum"]),
+        second_sums=_bits(held["second_sum"]),
+        cycles=len(PROGRAMS[key]) * vectors,
+    )
+
+
+def _flushed(values: Floats) -> Floats:
+    return np.where(np.abs(values) < np.finfo(np.float32).tiny, np.copysign(np.float32(0), values), values)
+
+
+def _bits(values: Floats) -> NDArray[np.uint32]:
+    """Float32 bits, every NaN the quiet one."""
+    bits = np.ascontiguousarray(values, dtype=np.float32).view(np.uint32)
+    return np.where(np.isnan(values), np.uint32(QUIET_NAN), bits)

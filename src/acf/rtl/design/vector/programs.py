@@ -1,0 +1,101 @@
+"""What a lane of the vector unit does in every cycle of a pass; Amaranth is not needed to read it.
+
+A pass has as many operations per value as the simulator charges (`acf.sim.vector.PASSES`), one a cycle.
+"""
+
+from dataclasses import dataclass
+
+from acf.errors import RtlError
+from acf.sim.vector import PASSES
+
+CONSTANTS = 5
+"""Constants that a lane holds: the numbers of its channel, or of the optimizer."""
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One operation of a lane: ``left * right + addend`` goes to a register, or a comparison keeps ``x`` or makes it 0.
+
+    Operands: ``x`` and ``y``, the inputs taken last; ``result``; ``first_sum`` and ``second_sum``; ``one``;
+    ``constant_0`` to ``constant_4``; and as addend ``nothing``. ``takes``: the inputs that are taken in this cycle,
+    ``""``, ``"x"`` or ``"xy"``. ``keeps``: empty, or what decides a comparison, ``positive`` (x > 0; NaN stays) or
+    ``mask``. ``emits``: the value leaves, with ``rounds`` as bf16.
+    """
+
+    left: str = "x"
+    right: str = "one"
+    addend: str = "nothing"
+    to: str = "result"
+    takes: str = ""
+    keeps: str = ""
+    emits: bool = False
+    rounds: bool = False
+
+
+def _x_hat(takes: str) -> Operation:
+    """``(x - mean) / deviation``: constant 0 is 1 / deviation, constant 1 is -mean / deviation."""
+    return Operation("x", "constant_0", "constant_1", takes=takes)
+
+
+PROGRAMS: dict[tuple[str, str, int], tuple[Operation, ...]] = {
+    # Sum and sum of squares of each lane's channel.
+    ("batch_norm", "forward", 0): (
+        Operation("x", "one", "first_sum", to="first_sum", takes="x"),
+        Operation("x", "x", "second_sum", to="second_sum"),
+    ),
+    # Scale and shift.
+    ("batch_norm", "forward", 1): (Operation("x", "constant_0", "constant_1", takes="x", emits=True, rounds=True),),
+    # x: the saved input, y: dy. Sums of dy and of dy * x_hat.
+    ("batch_norm", "backward", 0): (
+        _x_hat("xy"),
+        Operation("y", "one", "first_sum", to="first_sum"),
+        Operation("y", "result", "second_sum", to="second_sum"),
+    ),
+    # dx = constant 4 * dy + (constant 2 * x_hat + constant 3).
+    ("batch_norm", "backward", 1): (
+        _x_hat("xy"),
+        Operation("result", "constant_2", "constant_3"),
+        Operation("y", "constant_4", "result", emits=True, rounds=True),
+    ),
+    ("relu", "forward", 0): (Operation(takes="x", keeps="positive", emits=True, rounds=True),),
+    ("relu", "backward", 0): (Operation(takes="x", keeps="mask", emits=True, rounds=True),),
+    ("add", "forward", 0): (Operation("x", "one", "y", takes="xy", emits=True, rounds=True),),
+    ("add", "backward", 0): (Operation("x", "one", "y", takes="xy", emits=True, rounds=True),),
+    # x: gradient, then momentum; y: master weight. Constants: weight decay, momentum, minus the learning rate.
+    ("sgd", "update", 0): (
+        Operation("y", "constant_0", "x", takes="xy"),
+        Operation("x", "constant_1", "result", takes="x", emits=True),
+        Operation("result", "constant_2", "y", emits=True),
+        Operation("result", "one", "nothing", emits=True, rounds=True),
+    ),
+}
+"""Operations per value, by kind, phase and number of the pass."""
+
+OPERANDS: dict[str, tuple[str, ...]] = {
+    field: tuple(dict.fromkeys(getattr(each, field) for program in PROGRAMS.values() for each in program))
+    for field in ("left", "right", "addend", "to")
+}
+"""What each operand of the programs can be, in the order of its code in gates."""
+
+
+def program_number(kind: str, phase: str, number: int = 0) -> int:
+    """The code of a pass at the port ``program``; refuses a pass that the unit cannot run.
+
+    >>> program_number("batch_norm", "forward", 1)
+    1
+    """
+    if (kind, phase, number) not in PROGRAMS:
+        known = ", ".join(f"{kind} {phase} {number}" for kind, phase, number in PROGRAMS)
+        raise RtlError(f"pass {kind} {phase} {number} is not one of {known}; use one of these")
+    return list(PROGRAMS).index((kind, phase, number))
+
+
+def check_programs() -> None:
+    """Refuse programs that do not take the cycles of the simulator's passes."""
+    for (kind, phase, number), program in PROGRAMS.items():
+        charged = PASSES[kind, phase][number].operations
+        if len(program) != charged:
+            raise RtlError(
+                f"{kind} {phase} {number} has {len(program)} operations in gates, and the simulator charges {charged}; "
+                "change one of the two"
+            )
