@@ -12,8 +12,8 @@ import pytest
 
 import acf
 from acf.errors import ArchitectureError, ReportError
-from acf.report.reason_colours import REASON_COLOURS, TRACE_COLOURS
 from acf.report.timeline import Timeline, fair_shares
+from acf.report.timeline.colours import TRACE_COLOURS
 from acf.report.timeline.fabric_tracks import CHANNELS, IMCS, LINKS, SCUS
 from acf.report.timeline.occupancy import occupancy_of
 from acf.report.timeline.step_tracks import BREAKDOWN, DRAM, PRODUCTS, VECTOR
@@ -133,11 +133,10 @@ def test_tracks_of_a_fabric_follow_packets_and_dram(tmp_path: Path) -> None:
 
 
 def test_stalls_have_the_colour_of_their_reason_and_every_reason_has_one(tmp_path: Path) -> None:
-    assert set(REASON_COLOURS) == set(TRACE_COLOURS)
     reasons = {
         reason for name in ARCHITECTURES for op in acf.simulate(small_step(), name).ops for reason in op.lost_slots
     }
-    assert reasons | set(REASONS) | {"effectual"} <= set(REASON_COLOURS)
+    assert reasons | set(REASONS) | {"effectual"} <= set(TRACE_COLOURS)
     for event in slices(saved(recorded("acf-512"), tmp_path), BREAKDOWN.process, BREAKDOWN.thread):
         assert event["cname"] == TRACE_COLOURS[event["name"]]
 

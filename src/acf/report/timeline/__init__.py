@@ -18,7 +18,7 @@ __all__ = ["SavedTimeline", "Timeline"]
 EVENT_BYTES = 140
 """What an event takes in the file, about."""
 
-NOT_MODELLED = "host copies: no machine models them, so they have no track"
+NOT_MODELLED = "host copies: a simulated step begins with its operands in DRAM, so they have no track"
 
 
 @dataclass(frozen=True)

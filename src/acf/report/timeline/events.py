@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from acf.report.reason_colours import TRACE_COLOURS
+from acf.report.timeline.colours import TRACE_COLOURS
 
 Event = dict[str, Any]
 """One trace event: ``ph`` is "X" (a slice), "C" (a counter) or "M" (a name); ``ts`` and ``dur`` are microseconds."""
