@@ -62,7 +62,9 @@ def test_every_loop_gives_the_same_bits(density: float) -> None:
         expected += left[:, k : k + 1] * right[k]
     np.testing.assert_array_equal(ordered_product(left, right, order, tile=1), expected)
     flushing, everywhere = np.zeros_like(expected), np.ones((70, 70), dtype=bool)
-    add_tiles_flushed(left, right, 1, order, everywhere[:50], everywhere[:, :37], everywhere[:50, :37], flushing)
+    add_tiles_flushed(
+        left.reshape(-1), (70, 1), right, 1, order, everywhere[:50], everywhere[:, :37], everywhere[:50, :37], flushing
+    )
     np.testing.assert_array_equal(flushing, expected)
 
 

@@ -65,7 +65,7 @@ class ProductEngine:
         return matrix
 
     def program(self, key: Hashable, product: Product) -> Program:
-        """The program of a product, compiled once for every ``key`` and sent to the device."""
+        """The program of a product, compiled once for every ``key``."""
         if key in self._programs:
             self._programs.move_to_end(key)
             return self._programs[key]

@@ -132,8 +132,7 @@ class _BlockSparse(LayerForm):
         return WeightBlocks(layout.rows, layout.cols, module.block_shape, *coordinates)
 
     def topology_key(self, module: Any) -> Hashable:
-        rows, columns = module.block_rows, module.block_cols
-        return id(rows), rows._version, id(columns), columns._version
+        return tuple(each.cpu().numpy().tobytes() for each in (module.block_rows, module.block_cols))
 
     def packed(self, module: Any) -> Tensor:
         return cast(Tensor, module.weight.detach())

@@ -54,10 +54,10 @@ class _Tiled:
 
     @classmethod
     def of(cls, values: Values, tile: int, present: NDArray[np.bool_] | None = None) -> "_Tiled":
-        """``values``, in which subnormal numbers are zero already, row-major, and its tiles, where they are known."""
-        values = _row_major(values)
+        """``values``, in which subnormal numbers are zero already, and its tiles, where they are known."""
         if present is not None:
             return cls(values, tile, np.ascontiguousarray(present))
+        values = _row_major(values)
         rows, columns = (-(-size // tile) for size in values.shape)
         present = np.zeros((rows, columns), dtype=bool)
         mark_tiles(values, tile, present)
@@ -66,7 +66,7 @@ class _Tiled:
     @cached_property
     def magnitudes(self) -> tuple[float, float]:
         """The least non-zero magnitude, 1 where all are zero, and the greatest, NaN where one is."""
-        least, greatest = (np.uint32(min(bits, int(QUIET_NAN))) for bits in magnitude_range(self.values.reshape(-1)))
+        least, greatest = (np.uint32(min(bits, int(QUIET_NAN))) for bits in magnitude_range(_memory(self.values)[0]))
         is_zero = greatest == 0
         return 1.0 if is_zero else float(least.view(np.float32)), float(greatest.view(np.float32))
 
@@ -79,7 +79,7 @@ def fabric_values(a: Values, b: Values, product: TiledProduct, mapping: Mapping,
     """
     left, right = (b.T, a.T) if product.swapped else (a, b)
     serial = _Tiled.of(left, shape.tile, product.serial.tile_nonzeros > 0)
-    parallel = _Tiled.of(right, shape.tile, product.present.T)
+    parallel = _Tiled.of(_row_major(right), shape.tile, product.present.T)
     output = _COMPUTE[type(mapping)](serial, parallel, product, mapping, shape)
     output = np.where(np.isnan(output), QUIET_NAN.view(np.float32), output)
     return np.ascontiguousarray(output.T if product.swapped else output)
@@ -105,6 +105,13 @@ def flushed(values: Values) -> Values:
     return result
 
 
+def _memory(values: Values) -> tuple[Values, tuple[int, int]]:
+    """The numbers of a matrix as they lie in memory, and how far apart its rows and its columns are in it."""
+    if values.flags.f_contiguous:
+        return values.T.reshape(-1), (1, values.shape[0])
+    return _row_major(values).reshape(-1), (values.shape[1], 1)
+
+
 def _row_major(values: Values) -> Values:
     """``values`` itself, or a copy of a matrix that is transposed in memory."""
     if values.flags.c_contiguous:
@@ -118,9 +125,11 @@ def _accumulate(left: _Tiled, right: _Tiled, k_tiles: Order, kept: NDArray[np.bo
     """Add ``left @ right`` to the ``kept`` tiles of ``output``, in the order of ``k_tiles`` and by rising k in each."""
     multiply = add_tiles if _needs_no_flush(left, right) else add_tiles_flushed
 
+    memory, strides = _memory(left.values)
+
     def work(tiles: slice) -> None:
         rows = slice(tiles.start * left.tile, tiles.stop * left.tile)
-        part = left.values[rows], right.values, left.tile, k_tiles
+        part = memory[rows.start * strides[0] :], strides, right.values, left.tile, k_tiles
         multiply(*part, left.present[tiles], right.present, kept[tiles], output[rows])
 
     _in_threads(work, left, k_tiles.size * left.tile * output.size)

@@ -86,6 +86,7 @@ def _find_runs(right_tiles, kept_tiles, tile, columns, first, runs):  # type: ig
 @compiled
 def add_tiles(
     left: Values,
+    strides: tuple[int, int],
     right: Values,
     tile: int,
     k_tiles: Order,
@@ -96,6 +97,7 @@ def add_tiles(
 ) -> None:
     """``output += left @ right`` where nothing is flushed; products of bf16 are exact in float32.
 
+    ``left`` is the memory of a matrix in either order, as a vector with the ``strides`` of its rows and columns.
     ``left_present``, ``right_present`` and ``kept`` mark tiles of the operands and of the output; every sum takes the
     ``k_tiles`` in this order, and rising k in each.
     """
@@ -108,9 +110,9 @@ def add_tiles(
                 count = _find_runs(right_present[k_tile], kept[row_tile], tile, output.shape[1], first, runs)
                 if not count:
                     continue
-                for k in range(k_tile * tile, min((k_tile + 1) * tile, left.shape[1])):
-                    for row in range(row_tile * tile, min((row_tile + 1) * tile, left.shape[0])):
-                        value = left[row, k]
+                for k in range(k_tile * tile, min((k_tile + 1) * tile, right.shape[0])):
+                    for row in range(row_tile * tile, min((row_tile + 1) * tile, output.shape[0])):
+                        value = left[row * strides[0] + k * strides[1]]
                         if value == np.float32(0):
                             continue
                         for run in range(count):
@@ -127,6 +129,7 @@ def _flushed(value):  # type: ignore[no-untyped-def]
 @compiled
 def add_tiles_flushed(
     left: Values,
+    strides: tuple[int, int],
     right: Values,
     tile: int,
     k_tiles: Order,
@@ -143,9 +146,9 @@ def add_tiles_flushed(
                 if not left_present[row_tile, k_tile]:
                     continue
                 count = _find_runs(right_present[k_tile], kept[row_tile], tile, output.shape[1], first, runs)
-                for row in range(row_tile * tile, min((row_tile + 1) * tile, left.shape[0])):
-                    for k in range(k_tile * tile, min((k_tile + 1) * tile, left.shape[1])):
-                        value = left[row, k]
+                for row in range(row_tile * tile, min((row_tile + 1) * tile, output.shape[0])):
+                    for k in range(k_tile * tile, min((k_tile + 1) * tile, right.shape[0])):
+                        value = left[row * strides[0] + k * strides[1]]
                         if value == np.float32(0):
                             continue
                         for run in range(count):
