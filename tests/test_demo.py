@@ -7,6 +7,7 @@ import pytest
 
 import acf
 from acf.demo import DemoOutcome, DemoSpec, run_demo
+from acf.metrics.run_history import RunReader
 
 pytest.importorskip("sklearn", reason="the digits come with scikit-learn: pip install 'adaptive-compute-fabric[demo]'")
 
@@ -70,9 +71,9 @@ def test_the_report_shows_both_runs(outcome: DemoOutcome) -> None:
     assert "tensordash" in page
 
 
-def test_the_same_seed_gives_the_same_step(folder: Path) -> None:
+def test_the_same_seed_gives_the_same_step(tmp_path: Path) -> None:
     spec = DemoSpec(steps=4, every=2, architectures=("acf-512",))
-    first, again, other = (run_demo(each, folder) for each in (spec, spec, replace(spec, seed=1)))
+    first, again, other = (run_demo(each, tmp_path) for each in (spec, spec, replace(spec, seed=1)))
     assert first.results == again.results
     assert first.records[1].losses == again.records[1].losses
     assert first.records[1].losses != other.records[1].losses
@@ -81,3 +82,10 @@ def test_the_same_seed_gives_the_same_step(folder: Path) -> None:
 def test_a_short_demo_moves_blocks_too() -> None:
     policy = DemoSpec(steps=20).policy
     assert any(policy.moves_at(step) for step in range(1, 21))
+
+
+def test_both_runs_can_be_watched(outcome: DemoOutcome, folder: Path) -> None:
+    dense, sparse = (RunReader(folder / "runs" / name).update() for name in ("dense", "sparse-90"))
+    assert (dense.state, sparse.state, sparse.step) == ("finished", "finished", 60)
+    assert sparse.steps[-1].measured["accuracy"] == outcome.records[1].test_accuracy
+    assert [move.step for move in sparse.moves] == [0, 10, 20, 30, 40]

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from acf.masks import BlockDST as BlockDST
     from acf.masks import GradualPruning as GradualPruning
     from acf.masks import StaticTopology as StaticTopology
+    from acf.metrics import RunLog as RunLog
     from acf.metrics import TopologyStore as TopologyStore
     from acf.metrics import TrainingRecord as TrainingRecord
     from acf.metrics.meters import EnergyMeter as EnergyMeter
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from acf.nn.tensor_parallel import RowwiseBlockParallel as RowwiseBlockParallel
     from acf.offloading import offload as offload
     from acf.report import report as report
+    from acf.report.timeline import Timeline as Timeline
     from acf.sim import Result as Result
     from acf.sim import architectures as architectures
     from acf.sim import spec as spec
@@ -86,9 +88,11 @@ _HOME_OF = {
     "PlanOptions": "acf.nn.plan",
     "Result": "acf.sim",
     "RowwiseBlockParallel": "acf.nn.tensor_parallel",
+    "RunLog": "acf.metrics",
     "SET": "acf.masks",
     "SparsityPlan": "acf.nn.plan",
     "StaticTopology": "acf.masks",
+    "Timeline": "acf.report.timeline",
     "TopologyStore": "acf.metrics",
     "Trace": "acf.trace",
     "TrainingRecord": "acf.metrics",

@@ -13,7 +13,7 @@ from torch import nn
 
 from acf.bench import OnProgress
 from acf.masks import BlockDST
-from acf.metrics import MaskSnapshot, TrainingRecord
+from acf.metrics import MaskSnapshot, RunLog, TrainingRecord
 from acf.nn import BlockSparseLayer, BlockSparsity, sparsify_, weight_sparsity
 from acf.options import option
 from acf.report import report
@@ -81,10 +81,12 @@ def _run(spec: DemoSpec, data: Digits, folder: Path, on_progress: OnProgress) ->
             on_progress(what, (index + share) / len(labels))
 
         model = build_model(spec, sparse=index > 0)
-        records.append(train(model, data, spec, label, on_part))
+        stem = label.replace(" ", "-").replace("%", "")
+        with RunLog(folder / "runs" / stem, model, spec.steps) as log:
+            records.append(train(model, data, spec, label, on_part, log))
         first = data.train_images[: spec.batch_size], data.train_labels[: spec.batch_size]
         trace = capture_step(model, first, spec.steps, label).trace
-        trace.save(folder / f"{label.replace(' ', '-').replace('%', '')}.safetensors")
+        trace.save(folder / f"{stem}.safetensors")
         for name in spec.architectures:
             on_part(f"simulate {label} on {name}", 0.95)
             results.append(simulate(trace, name))
@@ -113,11 +115,13 @@ def build_model(spec: DemoSpec, sparse: bool) -> nn.Module:
     return model
 
 
-def train(model: nn.Module, data: Digits, spec: DemoSpec, label: str, on_progress: OnProgress) -> TrainingRecord:
+def train(
+    model: nn.Module, data: Digits, spec: DemoSpec, label: str, on_progress: OnProgress, log: RunLog
+) -> TrainingRecord:
     """Train ``model`` with AdamW and a one-cycle rate; the topology of a sparse one moves by Algorithm 1."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=spec.learning_rate, weight_decay=1e-2)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, spec.learning_rate, total_steps=spec.steps)
-    topology = attach(model, optimizer, spec.policy) if weight_sparsity(model) > 0 else None
+    topology = attach(model, optimizer, spec.policy, on_move=log) if weight_sparsity(model) > 0 else None
     batches = shuffled_batches(len(data.train_images), spec.batch_size, torch.Generator().manual_seed(spec.seed))
     losses: list[float] = []
     accuracies: list[tuple[int, float]] = []
@@ -132,6 +136,9 @@ def train(model: nn.Module, data: Digits, spec: DemoSpec, label: str, on_progres
             correct = count_correct(model, [(data.test_images, data.test_labels)])
             accuracies.append((step, correct / len(data.test_labels)))
             masks += masks_of(model, step)
+            log.step(step, losses[-1], accuracy=accuracies[-1][1])
+        else:
+            log.step(step, losses[-1])
         on_progress(f"train {label}", 0.9 * step / spec.steps)
     moved: Counter[int] = Counter()
     for change in topology.changes if topology else ():

@@ -111,9 +111,31 @@ def test_tensorboard_itself_takes_the_figures(tmp_path):
     assert any(path.stat().st_size > 0 for path in tmp_path.iterdir())
 
 
-def test_the_terminal_gets_a_line_per_layer(capsys):
+def test_tensorboard_gets_a_picture_of_every_mask():
+    pictures = []
+    writer = SimpleNamespace(
+        add_scalar=lambda *scalar: None,
+        add_image=lambda tag, pixels, step, dataformats: pictures.append((tag, pixels.clone(), step, dataformats)),
+    )
     model = sparse_model()
-    train(model, attached(model, on_move=print_figures()), steps=2)
+    train(model, attached(model, on_move=write_scalars(writer, masks_of=model)), steps=2)
+    assert [(tag, step, order) for tag, _, step, order in pictures] == [("mask/0", 2, "HW"), ("mask/2", 2, "HW")]
+    assert torch.equal(pictures[0][1] == 255, model[0].mask())
+
+
+def test_the_terminal_gets_one_line_per_move(capsys):
+    model = sparse_model()
+    train(model, attached(model, on_move=print_figures()), steps=4)
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(",")[0] for line in lines] == [
+        "step 2  mean of 2 layers: density 0.25",
+        "step 4  mean of 2 layers: density 0.25",
+    ]
+
+
+def test_the_terminal_gets_a_line_per_layer_where_it_is_asked_for(capsys):
+    model = sparse_model()
+    train(model, attached(model, on_move=print_figures(per_layer=True)), steps=2)
     lines = capsys.readouterr().out.splitlines()
     assert [line.split(",")[0] for line in lines] == ["step 2  0: density 0.25", "step 2  2: density 0.25"]
 
@@ -125,8 +147,10 @@ def test_thresholds_go_where_the_figures_of_a_topology_go(capsys):
     first, second = gradient_figures(torch.compile(model, backend="eager"), step=7)
     assert (first.step, first.layer, first.target, first.threshold) == (7, "0", 0.5, 0.25)
     assert first.sparsity > 0.0
-    print_figures()(7, [first, second])
+    print_figures(per_layer=True)(7, [first, second])
     assert capsys.readouterr().out.splitlines()[1] == "step 7  2: target 0.5, sparsity 0, threshold 0.25"
+    print_figures()(7, [first, second])
+    assert capsys.readouterr().out.startswith("step 7  mean of 2 layers' gradients: target 0.5, sparsity ")
     written = []
     write_scalars(SimpleNamespace(add_scalar=lambda *scalar: written.append(scalar)))(7, [first])
     assert written == [

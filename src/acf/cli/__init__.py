@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from acf import __version__
-from acf.cli import architectures, bench, capture, demo, doctor, report, reproduce, simulate, sweep
+from acf.cli import architectures, bench, capture, demo, doctor, report, reproduce, simulate, sweep, watch
 from acf.cli.groups import AcfGroup
 from acf.cli.rtl import app as rtl
 from acf.errors import AcfError
@@ -21,7 +21,7 @@ app = typer.Typer(
     cls=AcfGroup,
     pretty_exceptions_enable=False,
 )
-for group in (demo, simulate, architectures, sweep, capture, report, reproduce, doctor):
+for group in (demo, simulate, architectures, sweep, capture, report, reproduce, doctor, watch):
     app.add_typer(group.app)  # without a name: the commands stand at the top
 app.add_typer(bench.app, name="bench")
 app.add_typer(rtl, name="rtl")

@@ -10,6 +10,7 @@ from acf.cli.options import Csv, Json, print_outcome, save_json, split_list
 from acf.errors import ArchitectureError
 
 if TYPE_CHECKING:
+    from acf.report.timeline import Timeline
     from acf.sim import Comparison
 
 app = typer.Typer()
@@ -25,9 +26,21 @@ def simulate(
     exact: Annotated[bool, typer.Option("--exact", help="Fabrics: step every queue in every cycle.")] = False,
     dump: Annotated[str, typer.Option(help="Only print a lowering of the trace: products, or program (fabrics).")] = "",
     out: OutFile = None,
+    timeline: Annotated[
+        Path | None,
+        typer.Option(
+            "--timeline", help="Write trace events for Perfetto or chrome://tracing; fabrics: and a heat map, .svg."
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Simulate a trace on one architecture and show every operation."""
+    """Simulate a trace on one architecture and show every operation.
+
+    \b
+    acf simulate step.safetensors --on acf-512
+    acf simulate step.safetensors --on acf-512 --timeline step.json
+    """
+    from acf.report.timeline import Timeline
     from acf.sim import simulate as play
     from acf.sim.exact import exact_engine
     from acf.tables import result_table
@@ -40,9 +53,20 @@ def simulate(
 
         typer.echo(dump_lowering(loaded, dump, find_architecture(on)[1]))
         return
-    result = play(loaded, exact_engine(on) if exact else on)
+    recorded = Timeline() if timeline is not None else None
+    result = play(loaded, exact_engine(on) if exact else on, timeline=recorded)
     save_json([result.to_dict()], out)
     print_outcome(result.to_dict(), result_table(result), as_json)
+    if recorded is not None and timeline is not None:
+        _save_timeline(recorded, timeline)
+
+
+def _save_timeline(recorded: "Timeline", path: Path) -> None:
+    """Write the timeline, and a fabric's heat map beside it; stdout stays a table or JSON, so stderr says what."""
+    written = recorded.save(path)
+    typer.echo(f"timeline: {path} ({written.sentence}); open it at ui.perfetto.dev", err=True)
+    if recorded.fabric is not None:
+        typer.echo(f"heat map: {recorded.save_heat_map(path.with_suffix('.svg'))}", err=True)
 
 
 @app.command()

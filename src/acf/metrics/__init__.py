@@ -2,6 +2,7 @@
 
 from acf.metrics.ablation import MEASURES, AblationPoint, AblationRecord, AblationRow, Measure, Spread
 from acf.metrics.record import MaskSnapshot, TrainingRecord
+from acf.metrics.run_log import RunLog
 from acf.metrics.store import TopologyStore
 
 __all__ = [
@@ -11,6 +12,7 @@ __all__ = [
     "AblationRow",
     "MaskSnapshot",
     "Measure",
+    "RunLog",
     "Spread",
     "TopologyStore",
     "TrainingRecord",

@@ -12,6 +12,7 @@ from acf.lowering import Gemm, matrix_products
 from acf.lowering.products import MatrixProducts
 from acf.sim.accelerator import AcceleratorSpec, ComputeCount
 from acf.sim.memory import DramTraffic, OnChipMemory
+from acf.sim.observer import PlayedOp, StepObserver
 from acf.sim.registry import find_architecture
 from acf.sim.result import OpResult, Result
 from acf.sim.whole_step import WholeStep
@@ -22,14 +23,16 @@ FORWARD_ONLY = (
 )
 
 
-def simulate(trace: Trace | str | Path, architecture: str | Path | AcceleratorSpec) -> Result:
+def simulate(
+    trace: Trace | str | Path, architecture: str | Path | AcceleratorSpec, *, timeline: StepObserver | None = None
+) -> Result:
     """Play ``trace``, or the trace file of that path, on ``architecture``.
 
     ``architecture`` is a name such as those of `acf.architectures()`, a TOML file, or a Spec.
 
     Matrix products run one after another. Within one, DRAM traffic overlaps with compute and the slower of the two
     decides; the cycles in which compute waits are the stall "memory". Vector work of the trace overlaps with products
-    as `acf.sim.vector.schedule` says.
+    as `acf.sim.vector.schedule` says. ``timeline``, an `acf.Timeline`, records when everything happened.
     """
     if isinstance(trace, str | Path):
         trace = Trace.load(trace)
@@ -43,7 +46,7 @@ def simulate(trace: Trace | str | Path, architecture: str | Path | AcceleratorSp
             f"trace {trace.label!r} has no operations, so there is nothing to simulate; call the model and "
             "backward() inside `with acf.capture(model)`"
         )
-    return simulate_parts([trace], architecture)
+    return simulate_parts([trace], architecture, timeline=timeline)
 
 
 ProductsOf = Callable[[Trace, TracedOp], MatrixProducts | list[Gemm]]
@@ -51,7 +54,10 @@ ProductsOf = Callable[[Trace, TracedOp], MatrixProducts | list[Gemm]]
 
 
 def simulate_parts(
-    traces: Iterable[Trace], architecture: str | Path | AcceleratorSpec, products_of: ProductsOf = matrix_products
+    traces: Iterable[Trace],
+    architecture: str | Path | AcceleratorSpec,
+    products_of: ProductsOf = matrix_products,
+    timeline: StepObserver | None = None,
 ) -> Result:
     """Play a step that comes as several traces, in order, with one on-chip memory; each may be freed once played."""
     name, spec = find_architecture(architecture)
@@ -61,17 +67,23 @@ def simulate_parts(
     previous = ComputeCount(0, 0, 0)
     label = ""
     for trace in traces:
+        if timeline is not None:
+            timeline.begin(spec, len(trace.ops))
         for place, op in enumerate(trace.ops):
             step.add_vector_ops(trace.vector_ops_after(place))
             traffic = _touch_operands(trace, op, spec, memory) if spec.keeps_tensors else DramTraffic()
             previous = _count(op, products_of(trace, op), spec, traffic).after(previous)
             ops.append(replace(_result(op, spec, previous, traffic), shape=_shape(trace, op)))
             step.add_product(op, ops[-1])
+            if timeline is not None:
+                products = matrix_products(trace, op)
+                share = traffic.divided(len(products))
+                timeline.add_product(PlayedOp(products, op.batched, share, previous.cycles, ops[-1]))
             for key in _last_used(trace, place):
                 memory.discard(key)
         step.add_vector_ops(trace.vector_ops_after(len(trace.ops)))
         label = trace.label
-    return Result(
+    result = Result(
         architecture=name,
         workload=label,
         clock_hz=spec.clock_hz,
@@ -84,6 +96,9 @@ def simulate_parts(
         step=step.time(sum(op.cycles for op in ops)),
         dram_bytes_per_s=spec.dram_sustained_bytes_per_s,
     )
+    if timeline is not None:
+        timeline.end(result, step.placed)
+    return result
 
 
 def _count(

@@ -2,11 +2,13 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TextIO
+from typing import Any, Protocol, TextIO, overload
 
+import torch
 from torch import nn
 
 from acf.gradients import tracking
+from acf.nn import block_sparse_layers
 from acf.train.distributed import unwrapped
 
 
@@ -62,31 +64,68 @@ class ScalarWriter(Protocol):
         """Write one value of one curve."""
 
 
-def write_scalars(writer: ScalarWriter) -> FigureSink:
-    """An ``on_move`` that writes each figure to ``writer``: ``topology/LAYER/FIGURE`` or ``gradient/LAYER/FIGURE``."""
+class ImageWriter(ScalarWriter, Protocol):
+    """The same with images, for the masks."""
+
+    def add_image(self, tag: str, img_tensor: Any, global_step: int, *, dataformats: str) -> Any:
+        """Write one picture of one series."""
+
+
+@overload
+def write_scalars(writer: ScalarWriter) -> FigureSink: ...
+@overload
+def write_scalars(writer: ImageWriter, masks_of: nn.Module) -> FigureSink: ...
+def write_scalars(writer: Any, masks_of: nn.Module | None = None) -> FigureSink:
+    """An ``on_move`` that writes each figure to ``writer``: ``topology/LAYER/FIGURE`` or ``gradient/LAYER/FIGURE``.
+
+    With ``masks_of``, the model, the mask of every block-sparse layer is written too, as the image ``mask/LAYER``: one
+    pixel per block, white where it is present.
+    """
+    layers = {} if masks_of is None else block_sparse_layers(unwrapped(masks_of))
 
     def sink(step: int, figures: Sequence[LayerFigures | GradientFigures]) -> None:
         for each in figures:
             kind = "topology" if isinstance(each, LayerFigures) else "gradient"
             for name, value in _values(each).items():
                 writer.add_scalar(f"{kind}/{each.layer}/{name}", value, step)
+        for layer_name, layer in layers.items():
+            pixels = layer.mask().to("cpu", torch.uint8) * 255
+            writer.add_image(f"mask/{layer_name}", pixels, step, dataformats="HW")
 
     return sink
 
 
-def print_figures(stream: TextIO | None = None) -> FigureSink:
-    """An ``on_move`` that prints a line per layer, to the terminal or to ``stream``.
+def print_figures(stream: TextIO | None = None, per_layer: bool = False) -> FigureSink:
+    """An ``on_move`` that prints one line, the means over all layers, to the terminal or to ``stream``.
 
-    >>> print_figures()(100, [LayerFigures(100, "fc1", density=0.1, flip_rate=0.3, explored=0.13)])
+    ``per_layer`` prints a line for each layer instead.
+
+    >>> figures = [LayerFigures(100, name, density=0.1, flip_rate=0.3, explored=0.13) for name in ("fc1", "fc2")]
+    >>> print_figures()(100, figures)
+    step 100  mean of 2 layers: density 0.1, flip_rate 0.3, explored 0.13
+    >>> print_figures(per_layer=True)(100, figures[:1])
     step 100  fc1: density 0.1, flip_rate 0.3, explored 0.13
     """
 
     def sink(step: int, figures: Sequence[LayerFigures | GradientFigures]) -> None:
-        for each in figures:
-            values = ", ".join(f"{name} {value:.4g}" for name, value in _values(each).items())
-            print(f"step {step}  {each.layer}: {values}", file=stream, flush=True)
+        lines = {each.layer: _values(each) for each in figures} if per_layer else _means(figures)
+        for label, figures_of in lines.items():
+            values = ", ".join(f"{name} {value:.4g}" for name, value in figures_of.items())
+            print(f"step {step}  {label}: {values}", file=stream, flush=True)
 
     return sink
+
+
+def _means(figures: Sequence[LayerFigures | GradientFigures]) -> dict[str, dict[str, float]]:
+    """Means over layers by their number, once for topologies and once for gradients where both are given."""
+    lines = {}
+    for kind, of_what in ((LayerFigures, ""), (GradientFigures, "'s gradients")):
+        values = [_values(each) for each in figures if type(each) is kind]
+        if values:
+            count = f"mean of {len(values)} layers" if len(values) > 1 else "1 layer"
+            label = count + (of_what if len(values) == 1 else of_what.replace("'s", "'"))
+            lines[label] = {name: sum(each[name] for each in values) / len(values) for name in values[0]}
+    return lines
 
 
 def _values(figures: LayerFigures | GradientFigures) -> dict[str, float]:

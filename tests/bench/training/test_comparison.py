@@ -32,7 +32,14 @@ def silent(what: str, share: float) -> None:
 def quick(monkeypatch: pytest.MonkeyPatch, make_run: MakeRun) -> None:
     """Nothing is trained; quality is best at a learning rate of 0.4, and held-out data is a point easier."""
 
-    def made(task: ImageTask, variant: Variant, seed: int, length: RunLength, on_step: OnStep = print) -> TrainingRun:
+    def made(
+        task: ImageTask,
+        variant: Variant,
+        seed: int,
+        length: RunLength,
+        on_step: OnStep = print,
+        log_folder: Path | None = None,
+    ) -> TrainingRun:
         sizes = variant.sizes(task.spec)
         if on_step is not print:
             on_step(1.0)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +12,7 @@ from acf.bench.training.run import RunLength
 from acf.bench.training.task import Task
 from acf.bench.training.variant import Variant
 from acf.metrics import meters
+from acf.metrics.run_history import RunReader
 
 
 @dataclass
@@ -45,6 +47,18 @@ def test_the_curve_has_seconds_joules_and_quality_without_the_time_of_measuring(
     assert (run.seconds, run.joules, run.step_ms, run.idle_watts) == (4.0, 400.0, 1e3, 100.0)
     assert (run.warm_up_seconds, run.compile_seconds) == (1.0, 0.0)
     assert run.curve[-1].quality < run.curve[0].quality
+
+
+def test_a_run_can_be_watched_at_its_measurements_and_its_clock_does_not_notice(
+    text_task: Task, tmp_path: Path
+) -> None:
+    length = RunLength(steps=5, measurements=2)
+    run = train_variant(text_task, Variant.parse("dense"), 0, length, log_folder=tmp_path)
+    history = RunReader(tmp_path).update()
+    assert [(point.step, point.measured["quality"]) for point in history.steps] == [
+        (point.step, point.quality) for point in run.curve
+    ]
+    assert (history.state, run.seconds) == ("finished", 4.0)
 
 
 def test_a_run_of_fixed_time_ends_with_it(text_task: Task, monkeypatch: pytest.MonkeyPatch) -> None:

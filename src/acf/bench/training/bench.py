@@ -20,7 +20,7 @@ from acf.files import cache_directory, write_whole
 from acf.options import option
 
 DEFAULT_VARIANTS = "dense,static-90/block=64/distribution=cost,rigl-90/block=64/distribution=cost/moves=33"
-NOT_IN_COMMAND = ("data", "out", "plot", "render")
+NOT_IN_COMMAND = ("data", "logs", "out", "plot", "render")
 """Options that are paths of one machine, and say nothing about the runs."""
 
 
@@ -47,6 +47,7 @@ class TrainingOptions:
         None, "Folder of the image sets, or the corpus of a GPT.", environment="ACF_DATA"
     )
     out: Path | None = option(None, "JSON of the runs; runs in it are not repeated.")  # noqa: RUF009
+    logs: Path | None = option(None, "Folder of logs for `acf watch`, one for each run.")  # noqa: RUF009
     plot: Path | None = option(None, "SVG of the curves and of the frontier.")  # noqa: RUF009
     render: tuple[Path, ...] = option((), "Records to show together, separated by commas; nothing is trained.")
 
@@ -110,7 +111,7 @@ def _trained(options: TrainingOptions, on_progress: OnProgress) -> TrainingCompa
     for name in names:
         Variant.parse(name).sizes(spec)  # refuse a bad name before the data is read
     tuning = TuningOptions(options.tune_rates, options.tune_decays, options.tune_share)
-    comparison = ComparisonOptions(names, options.seeds, options.out, tuning, options.command)
+    comparison = ComparisonOptions(names, options.seeds, options.out, tuning, options.command, options.logs)
     device = torch.device(choose_device(options.device))
     torch.backends.cudnn.benchmark = True  # the best dense version there is
     task = load_task(spec, options.data, cache_directory() / "tokens", device)

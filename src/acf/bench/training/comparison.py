@@ -22,7 +22,8 @@ from acf.bench.training.variant import Variant
 class ComparisonOptions:
     """Which variants and seeds to run, and the file that keeps them; runs in it are not made again.
 
-    ``tuning`` says which learning rates are tried first; ``command`` is kept in the record.
+    ``tuning`` says which learning rates are tried first; ``command`` is kept in the record. ``logs``: a folder in which
+    every run has one for `acf watch`.
     """
 
     variants: tuple[str, ...]
@@ -30,6 +31,7 @@ class ComparisonOptions:
     out: Path | None = None
     tuning: TuningOptions = field(default_factory=TuningOptions)
     command: str = ""
+    logs: Path | None = None
 
 
 def compare_variants(
@@ -88,7 +90,8 @@ class _Runner:
         """The run of that seed, unless the record has it."""
         if self.comparison.find(variant.name, seed) is None:
             what = f"{variant.name}, seed {seed}"
-            run = train_variant(self.task, variant, seed, self.length, lambda share: self._tell(what, share))
+            folder = self.options.logs and self.options.logs / f"{variant.name.replace('/', '_')}-{seed}"
+            run = train_variant(self.task, variant, seed, self.length, lambda share: self._tell(what, share), folder)
             self.comparison.runs.append(replace(run, session=self.session))
             self._save()
         self.done += 1

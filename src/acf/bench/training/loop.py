@@ -3,10 +3,13 @@
 import gc
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from pathlib import Path
 
 import torch
+from torch import Tensor
 
 import acf
 from acf.bench.training.run import CurvePoint, RunLength, TrainingRun
@@ -14,6 +17,7 @@ from acf.bench.training.schedule import ClockSchedule, Schedule, StepSchedule
 from acf.bench.training.session import TrainingSession
 from acf.bench.training.task import Task
 from acf.bench.training.variant import Variant
+from acf.metrics import RunLog
 from acf.metrics.meters import EnergyMeter
 
 CALIBRATION_STEPS = 30
@@ -21,18 +25,26 @@ CALIBRATION_STEPS = 30
 
 
 def train_variant(
-    task: Task, variant: Variant, seed: int, length: RunLength, on_step: Callable[[float], None] = lambda share: None
+    task: Task,
+    variant: Variant,
+    seed: int,
+    length: RunLength,
+    on_step: Callable[[float], None] = lambda share: None,
+    log_folder: Path | None = None,
 ) -> TrainingRun:
-    """Train ``variant`` from ``seed`` and measure the run; ``on_step`` hears the share that is done."""
+    """Train ``variant`` from ``seed`` and measure the run; ``on_step`` hears the share that is done.
+
+    ``log_folder``: for `acf watch`. The log is written at measurements of quality alone, with the clock stopped.
+    """
     _free_memory()
     schedule, calibration = _schedule(task, variant, length)
     session = TrainingSession(task, variant, seed, schedule)
-    try:
+    with closing(session), _run_log(log_folder, session) as log:
         warm_up_seconds = session.warm_up()
         if session.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats()
         with EnergyMeter(session.device.type, synchronize=session.synchronize) as meter:
-            curve = _train(session, meter, length.measurements, on_step)
+            curve = _train(session, meter, length.measurements, on_step, log)
         end = curve[-1]
         step_seconds = end.seconds / max(1, session.step - session.warm_up_steps)
         own_compile_seconds = session.compile_seconds(warm_up_seconds, step_seconds)
@@ -56,8 +68,10 @@ def train_variant(
             rate=session.sizes.rate,
             weight_decay=session.sizes.weight_decay,
         )
-    finally:
-        session.close()
+
+
+def _run_log(folder: Path | None, session: TrainingSession) -> AbstractContextManager[RunLog | None]:
+    return nullcontext() if folder is None else RunLog(folder, session.model, session.schedule.total_steps)
 
 
 class TrainingClock:
@@ -94,7 +108,11 @@ class TrainingClock:
 
 
 def _train(
-    session: TrainingSession, meter: EnergyMeter, measurements: int, on_step: Callable[[float], None]
+    session: TrainingSession,
+    meter: EnergyMeter,
+    measurements: int,
+    on_step: Callable[[float], None],
+    log: RunLog | None,
 ) -> list[CurvePoint]:
     """Train to the end; quality on the way, with the clock stopped while it is measured."""
     clock, schedule = TrainingClock(session, meter), session.schedule
@@ -105,13 +123,21 @@ def _train(
         clock.start()
         while (steps := schedule.steps_until(part, session.step)) > 0:
             for _ in range(steps):
-                session.train_step()
+                loss = session.train_step()
             schedule.read_clock(session.step, clock.read())
         clock.stop()
         if session.step > before:
             curve.append(CurvePoint(session.step, clock.seconds, session.measure(), clock.joules))
+            if log is not None:
+                _write_log(log, session, loss, curve[-1].quality)
         on_step(float(part))
     return curve
+
+
+def _write_log(log: RunLog, session: TrainingSession, loss: Tensor, quality: float) -> None:
+    log.step(session.step, loss, quality=quality)
+    if session.topology is not None:
+        log(session.step, session.topology.figures())
 
 
 @dataclass(frozen=True)

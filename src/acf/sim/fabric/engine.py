@@ -17,6 +17,7 @@ from acf.sim.fabric.components.line import Lines, arrival, hops, occupy_link
 from acf.sim.fabric.components.scu import Scus, begin_tile, close_accounts, wait_for_memory
 from acf.sim.fabric.components.shared_dram import SharedDram, request_shared, write_back
 from acf.sim.fabric.components.sram_banks import SramBanks
+from acf.sim.fabric.recorder import Recorder, is_on, record_send, record_tiles
 from acf.sim.fabric.traffic import DRAIN, FILL, IMBALANCE, MESH, Int64s, Timing, Traffic
 
 
@@ -52,27 +53,36 @@ class EventMachine(NamedTuple):
 
 def play_program(traffic: Traffic, timing: Timing, scu_cycles: Int64s) -> int:
     """Cycles of a program; adds to ``scu_cycles [clusters * scus, reasons]``."""
-    return visit_packets(traffic, timing, EventMachine.new(traffic, timing, scu_cycles))
+    return visit_packets(traffic, timing, EventMachine.new(traffic, timing, scu_cycles), Recorder.off())
 
 
 @compiled
-def visit_packets(traffic: Traffic, timing: Timing, machine: EventMachine) -> int:
+def visit_packets(traffic: Traffic, timing: Timing, machine: EventMachine, recorder: Recorder) -> int:
     """Send and deliver all packets, k-step by k-step; returns the cycles of the program."""
     k_steps, end = traffic.round_of_k_step.size, 0
     fill_windows(traffic, timing, machine)
     for k_step in range(k_steps):
         for index in range(traffic.k_step_first[k_step], traffic.k_step_first[k_step + 1]):
             packet = traffic.order[index]
+            link_free = machine.lines.link_free[traffic.line[packet]]
+            ready = machine.controllers.ready_at[traffic.line[packet], window_place(traffic, timing, packet)]
             sent, reason = send(traffic, timing, machine, packet)
             if traffic.serial[packet]:
                 deliver_serial(traffic, timing, machine, packet, sent, reason)
             else:
                 deliver_parallel(traffic, timing, machine, packet, sent, reason)
+            if is_on(recorder):
+                record_send(traffic, timing, recorder, packet, ready, link_free, sent, reason)
+                if traffic.serial[packet]:
+                    record_tiles(traffic, machine.scus, recorder, packet)
         close_k_step(traffic, timing, machine)
         number = traffic.round_of_k_step[k_step]
         if k_step + 1 == k_steps or traffic.round_of_k_step[k_step + 1] != number:
             end = max(end, close_round(traffic, timing, machine, number))
-    return wait_for_memory(machine.scus, close_accounts(machine.scus, end), machine.dram.end[0])
+    end = close_accounts(machine.scus, end)
+    if is_on(recorder):
+        recorder.counts[2] = end
+    return wait_for_memory(machine.scus, end, machine.dram.end[0])
 
 
 @compiled

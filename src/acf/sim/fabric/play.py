@@ -48,13 +48,13 @@ def play(
     if engine not in ENGINES:
         raise ArchitectureError(f"engine {engine!r} is not one of {', '.join(ENGINES)}; use one of these names")
     scu_cycles = np.zeros((shape.scus, len(REASONS)), dtype=np.int64)
-    traffic = Traffic.of(program, _dram_ticks(program, dram, dram_bytes))
+    traffic = Traffic.of(program, dram_ticks(program, dram, dram_bytes))
     timing = Timing.of(shape, dram.latency_cycles if dram else 0)
     cycles = ENGINES[engine](traffic, timing, scu_cycles)
     return Played(int(cycles), scu_cycles)
 
 
-def _dram_ticks(program: Program, dram: DramPort | None, dram_bytes: int) -> NDArray[np.int64]:
+def dram_ticks(program: Program, dram: DramPort | None, dram_bytes: int) -> NDArray[np.int64]:
     """DRAM time of every row packet in units of 2**-FRACTION_BITS cycles, int64 ``[packets]``."""
     flits = program.rows.flits.astype(np.int64)
     if dram is None or not dram_bytes or not flits.size:

@@ -1,6 +1,7 @@
 """Running one matrix product on the fabric: cycles, MAC slots by what became of them, energy."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from math import ceil
 from typing import TYPE_CHECKING
 
@@ -36,6 +37,20 @@ MEMORY_MODELS: dict[str, Callable[["AdaptiveFabric", TimedProduct], Played]] = {
 share of the sustained rate."""
 
 
+@dataclass(frozen=True)
+class LoweredProduct:
+    """``gemm``, cut into the tiles of ``product`` and lowered to ``program``; ``index``: what walking it takes."""
+
+    gemm: Gemm
+    product: TiledProduct
+    program: Program
+    index: IndexTraffic
+
+    def run(self, spec: "AdaptiveFabric", traffic: DramTraffic) -> ComputeCount:
+        """Counts on ``spec`` while ``traffic`` crosses the pins."""
+        return run_product(spec, self.gemm, self.product, self.program, traffic, self.index)
+
+
 def run_product(
     spec: "AdaptiveFabric",
     gemm: Gemm,
@@ -51,7 +66,7 @@ def run_product(
     """
     index = index or NO_INDEX
     played = MEMORY_MODELS[spec.memory_model](spec, TimedProduct(program, gemm, traffic))
-    lead = _lead_cycles(spec, index)
+    lead = lead_cycles(spec, index)
     waits = lead + max(0, index.walk_cycles - index.set_up_cycles - played.cycles)
     effectual = gemm.effectual_macs()
     multiplied = _multiplied_slots(spec, product, effectual)
@@ -118,7 +133,7 @@ def held_row_reads(serial: TiledRows, scus: int, held_rows: int) -> NDArray[np.i
     return reads
 
 
-def _lead_cycles(spec: "AdaptiveFabric", index: IndexTraffic) -> int:
+def lead_cycles(spec: "AdaptiveFabric", index: IndexTraffic) -> int:
     """Cycles before the first command.
 
     Descriptor and mapping are read one after the other at the sustained rate, each after the latency of DRAM.

@@ -18,7 +18,7 @@ from acf.sim.fabric import area
 from acf.sim.fabric.batch import block_diagonal, group_size, groups, pattern
 from acf.sim.fabric.index_traffic import index_traffic
 from acf.sim.fabric.play import ENGINES, DramPort
-from acf.sim.fabric.runner import MEMORY_MODELS, run_product
+from acf.sim.fabric.runner import MEMORY_MODELS, LoweredProduct
 from acf.sim.fabric.storage import tensor_bytes
 from acf.sim.fabric.timed_memory import timed_dram_spec
 from acf.sim.memory import DramTraffic
@@ -156,9 +156,13 @@ class AdaptiveFabric(FabricShape, AcceleratorSpec):
 
     def count_with_traffic(self, gemm: Gemm, traffic: DramTraffic) -> ComputeCount:
         """The same when ``traffic`` crosses the pins meanwhile."""
+        return self.lowered(gemm).run(self, traffic)
+
+    def lowered(self, gemm: Gemm) -> LoweredProduct:
+        """One matrix product as the fabric runs it."""
         product, mapping, program = self._lowered(gemm)
         index = index_traffic(mapping, product, program, self, self.walking_controllers)
-        return run_product(self, gemm, product, program, traffic, index)
+        return LoweredProduct(gemm, product, program, index)
 
     def _lowered(self, gemm: Gemm) -> tuple[TiledProduct, Mapping, Program]:
         """The last three stages of lowering; kept with the product while fabrics lower it alike."""
@@ -187,6 +191,11 @@ class AdaptiveFabric(FabricShape, AcceleratorSpec):
         return total
 
     def _count_group(self, group: Sequence[Gemm], traffic: DramTraffic) -> ComputeCount:
+        played = self.lowered_group(group).run(self, traffic)
+        dense_macs = sum(gemm.dense_macs for gemm in group)
+        return replace(played, dense_macs=dense_macs, other_cycles=0)  # no topology that could change
+
+    def lowered_group(self, group: Sequence[Gemm]) -> LoweredProduct:
         """Products side by side; each has a descriptor and an index of its own, walked by the next free controller."""
         member = tile_product(group[0], self)
         mapping = choose_mapping(member, self)
@@ -194,9 +203,7 @@ class AdaptiveFabric(FabricShape, AcceleratorSpec):
         index = alone.times(len(group), self.index_controllers)
         together = block_diagonal(group)
         product = tile_product(together, self)
-        played = run_product(self, together, product, lower_product(product, self), traffic, index)
-        dense_macs = sum(gemm.dense_macs for gemm in group)
-        return replace(played, dense_macs=dense_macs, other_cycles=0)  # no topology that could change
+        return LoweredProduct(together, product, lower_product(product, self), index)
 
     @property
     def area_mm2(self) -> dict[str, float]:

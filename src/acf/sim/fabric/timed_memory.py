@@ -5,6 +5,7 @@ from math import ceil
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from acf.errors import ArchitectureError
 from acf.lowering import Gemm, Program
@@ -52,43 +53,68 @@ def timed_dram_spec(dram_kind: str, pin_bytes_per_s: float) -> DramSpec:
     return replace(spec, cycle_ns=spec.cycle_ns * spec.peak_bytes_per_s / pin_bytes_per_s)
 
 
+@dataclass(frozen=True, eq=False)
+class _Prepared:
+    """A product's packets, the DRAM and its address stream, and the bank of every packet's tile, -1: from DRAM."""
+
+    traffic: Traffic
+    sent: Sent
+    dram: DramSpec
+    stream: DramStream
+    bank: NDArray[np.int32]
+
+    @classmethod
+    def of(cls, spec: "AdaptiveFabric", product: TimedProduct) -> "_Prepared":
+        program = product.program
+        traffic = Traffic.of(program, np.zeros(program.rows.packets, dtype=np.int64))
+        places = TilePlaces.of(program, product.gemm, spec.tile)
+        sent = Sent(traffic.order, traffic.line, traffic.flits)
+        dram = timed_dram_spec(spec.dram_kind, spec.dram_pin_bytes_per_s)
+        stream = dram_stream(places, sent, product.traffic, dram.burst_bytes)
+        bank = np.where(np.diff(stream.first) > 0, -1, places.banks(spec.on_chip_banks)).astype(np.int32)
+        return cls(traffic, sent, dram, stream, bank)
+
+
 def play_timed(spec: "AdaptiveFabric", product: TimedProduct) -> Played:
     """Play a product: with engine "exact" every burst beside the fabric, else at the rate of its own address stream.
 
     On a packet-switched mesh engine "exact" also steps every router, else a part of the product is played there.
     """
     scu_cycles = np.zeros((spec.scus, len(REASONS)), dtype=np.int64)
-    program = product.program
-    traffic = Traffic.of(program, np.zeros(program.rows.packets, dtype=np.int64))
-    places = TilePlaces.of(program, product.gemm, spec.tile)
-    sent = Sent(traffic.order, traffic.line, traffic.flits)
-    dram = timed_dram_spec(spec.dram_kind, spec.dram_pin_bytes_per_s)
-    stream = dram_stream(places, sent, product.traffic, dram.burst_bytes)
-    reads = np.diff(stream.first)
-    bank = np.where(reads > 0, -1, places.banks(spec.on_chip_banks)).astype(np.int32)
-    latency = ceil(spec.dram_latency_s * spec.clock_hz)
     if spec.engine == "exact":
-        traffic = traffic._replace(load=MemoryLoad.none()._replace(bank=bank))
-        ratio = 1e9 / spec.clock_hz / dram.cycle_ns
-        path = max(0, latency - ceil(idle_read_cycles(dram) / ratio))
-        beside = TimedDram.new(traffic, stream, dram, ratio)
-        if spec.interconnect == "packet":
-            cycles = step_packets(traffic, Timing.of(spec, path), scu_cycles, spec, beside)
-        else:
-            cycles = step_with_dram(traffic, Timing.of(spec, path), scu_cycles, beside)
-    else:
-        cycles_per_burst = ns_per_burst(dram, stream, sent) * spec.clock_hz * 1e-9
-        load = MemoryLoad(
-            read_ticks=_ticks(reads, cycles_per_burst),
-            write_ticks=_ticks(stream.write_counts, cycles_per_burst),
-            read_channel=_channels(dram, _first_bursts(stream)),
-            write_channel=_channels(dram, stream.write_starts),
-            bank=bank,
-        )
-        cycles = play_program(traffic._replace(load=load), Timing.of(spec, latency), scu_cycles)
-        if spec.interconnect == "packet":
-            return scaled_to_packets(spec, traffic, Played(int(cycles), scu_cycles))
-    return Played(int(cycles), scu_cycles)
+        return Played(int(_step_beside_dram(spec, product, scu_cycles)), scu_cycles)
+    traffic, timing = event_traffic(spec, product)
+    played = Played(int(play_program(traffic, timing, scu_cycles)), scu_cycles)
+    if spec.interconnect == "packet":
+        return scaled_to_packets(spec, traffic._replace(load=MemoryLoad.none()), played)
+    return played
+
+
+def event_traffic(spec: "AdaptiveFabric", product: TimedProduct) -> tuple[Traffic, Timing]:
+    """What the event engine plays: every packet with the service that it asks of DRAM and of on-chip memory."""
+    prepared = _Prepared.of(spec, product)
+    dram, stream = prepared.dram, prepared.stream
+    cycles_per_burst = ns_per_burst(dram, stream, prepared.sent) * spec.clock_hz * 1e-9
+    load = MemoryLoad(
+        read_ticks=_ticks(np.diff(stream.first), cycles_per_burst),
+        write_ticks=_ticks(stream.write_counts, cycles_per_burst),
+        read_channel=_channels(dram, _first_bursts(stream)),
+        write_channel=_channels(dram, stream.write_starts),
+        bank=prepared.bank,
+    )
+    return prepared.traffic._replace(load=load), Timing.of(spec, ceil(spec.dram_latency_s * spec.clock_hz))
+
+
+def _step_beside_dram(spec: "AdaptiveFabric", product: TimedProduct, scu_cycles: Int64s) -> int:
+    """Step every cycle of the fabric and every burst of the memory; returns the cycles."""
+    prepared = _Prepared.of(spec, product)
+    traffic = prepared.traffic._replace(load=MemoryLoad.none()._replace(bank=prepared.bank))
+    ratio = 1e9 / spec.clock_hz / prepared.dram.cycle_ns
+    path = max(0, ceil(spec.dram_latency_s * spec.clock_hz) - ceil(idle_read_cycles(prepared.dram) / ratio))
+    beside = TimedDram.new(traffic, prepared.stream, prepared.dram, ratio)
+    if spec.interconnect == "packet":
+        return step_packets(traffic, Timing.of(spec, path), scu_cycles, spec, beside)
+    return step_with_dram(traffic, Timing.of(spec, path), scu_cycles, beside)
 
 
 def _first_bursts(stream: DramStream) -> Int64s:
