@@ -34,7 +34,7 @@ def test_every_row_has_its_label_and_misses_only_what_is_known_to_miss(name: str
     assert RESTS_ON.get(name, "") in row.rests_on
     recorded = {check["what"]: check["ours"] for check in RECORD[name]["checks"]}
     ours = {check.what: check.ours for check in row.checks}
-    assert ours == pytest.approx(recorded, rel=1e-3), "run: acf reproduce --save docs/results/reproduce.json"
+    assert ours == pytest.approx(recorded, rel=1e-3), "run: acf reproduce --out docs/results/reproduce.json"
     missed = [check.what for check in row.checks if not check.within]
     count, words = KNOWN_MISSES.get(name, (0, ""))
     assert len(missed) == count, missed

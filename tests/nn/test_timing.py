@@ -35,6 +35,12 @@ def test_every_layer_is_measured_or_says_why_not():
     assert before == {name: id(module) for name, module in model.named_modules()}
 
 
+def test_a_measured_layer_says_how_far_its_runs_spread():
+    (timing,) = time_layers(nn.Sequential(nn.Linear(64, 64)), torch.randn(8, 64), SPEC, rounds=3)
+    assert timing.spread is not None
+    assert timing.spread >= 0
+
+
 def test_the_filter_takes_exactly_the_layers_that_pay(monkeypatch):
     model, example = model_and_example()
     seconds = iter(

@@ -140,3 +140,33 @@ def test_a_result_survives_json() -> None:
 def test_a_foreign_dictionary_is_no_result() -> None:
     with pytest.raises(acf.AcfError, match="not a saved result"):
         Result.from_dict({"cycles": 3})
+
+
+def test_the_path_of_a_trace_file_is_played_like_the_trace(tmp_path):
+    trace = random_trace(0, 16, 16, 16, (0.5, 0.5))
+    trace.save(tmp_path / "step.safetensors")
+    assert acf.simulate(str(tmp_path / "step.safetensors"), "tensordash") == acf.simulate(trace, "tensordash")
+
+
+def test_a_list_of_traces_is_answered_with_the_loop_to_write():
+    with pytest.raises(
+        acf.AcfError, match=r"not a list; for several traces: \[acf.simulate\(trace, architecture\) for"
+    ):
+        acf.simulate([random_trace(0, 8, 8, 8, (1, 1))], "tensordash")
+
+
+def test_an_empty_trace_is_refused_with_what_to_call():
+    with pytest.raises(acf.AcfError, match=r"has no operations, .*call the model and backward\(\) inside"):
+        acf.simulate(acf.Trace.from_matmuls([], label="nothing"), "tensordash")
+
+
+def test_a_result_of_forward_products_alone_says_that_it_is_inference():
+    forward, both = (random_trace(0, 8, 8, 8, (1, 1), phase) for phase in ("forward", "weight_grad"))
+    assert "forward products only" in acf.simulate(forward, "tensordash").notes[-1]
+    assert not any("forward products only" in note for note in acf.simulate(both, "tensordash").notes)
+
+
+def test_kind_and_shapes_of_an_operation_and_the_rate_of_dram_are_in_the_result():
+    result = acf.simulate(random_trace(0, 8, 16, 4, (1, 1)), "tensordash")
+    assert result.ops[0].shape == "linear, 8x16, 16x4"
+    assert result.dram_bytes_per_s == acf.sim.spec("tensordash").dram_sustained_bytes_per_s
