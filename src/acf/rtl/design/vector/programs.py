@@ -35,14 +35,14 @@ class Operation:
 
 
 SEED = 0x5EF759DF
-"""``SEED - (bits >> 1)`` are the bits of a float32 within 4 % of 1 / sqrt(2 * value), bits those of a positive value."""
+"""``SEED - (bits >> 1)`` are the bits of a float32 within 4 % of 1 / sqrt(2 * value), whose own are ``bits``."""
 
 _NEWTON = (
     Operation("first_sum", "first_sum"),
     Operation("result", "second_sum", "constant_4"),
     Operation("first_sum", "result", to="first_sum"),
 )
-"""One iteration towards 1 / sqrt(v): first_sum *= 1.5 - v / 2 * first_sum^2; second_sum is -v / 2, constant 4 is 1.5."""
+"""An iteration towards 1 / sqrt(v): first_sum *= 1.5 - v / 2 * first_sum^2; second_sum is -v / 2, constant 4 is 1.5."""
 
 
 def _x_hat(takes: str) -> Operation:
@@ -111,7 +111,7 @@ CHANNEL_PROGRAMS: dict[tuple[str, str, int], tuple[Operation, ...]] = {
         Operation("one", "constant_1", emits=True),
     ),
 }
-"""Work on one vector of numbers per channel, between the passes of a batch normalisation; the simulator leaves it out."""
+"""Work on a vector of numbers per channel between the passes of a batch normalisation; the simulator leaves it out."""
 
 ALL_PROGRAMS = PROGRAMS | CHANNEL_PROGRAMS
 """Every program, in the order of its number."""
