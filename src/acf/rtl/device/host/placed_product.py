@@ -12,8 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from acf.errors import RtlError
-from acf.lowering import SERIAL, Gemm, lower_product, tile_product
+from acf.lowering import SERIAL, Gemm
 from acf.lowering.output_stationary import OutputStationaryMapping
+from acf.lowering.packing import lower_product
+from acf.lowering.tiled_product import tile_product
 from acf.rtl.design.axi.spec import PAGE_BYTES, AxiSpec
 from acf.rtl.design.fabric.decoding import stream_flits
 from acf.rtl.design.fabric.encoding import Bits, EncodedProgram, encode
@@ -38,7 +40,9 @@ class PlacedMatrix:
         return PlacedMatrix({(column, row): at for (row, column), at in self.tiles.items()}, not self.transposed)
 
 
-def encode_dense(a: NDArray[np.bool_], b: NDArray[np.bool_], needed: NDArray[np.bool_] | None, sizes: FabricSizes) -> EncodedProgram:
+def encode_dense(
+    a: NDArray[np.bool_], b: NDArray[np.bool_], needed: NDArray[np.bool_] | None, sizes: FabricSizes
+) -> EncodedProgram:
     """The output-stationary program of ``a [m, k] @ b [k, n]``, non-zero where they are True, the left one streamed."""
     tile = sizes.shape.tile
     if any(size % tile for size in (*a.shape, *b.shape)):
@@ -81,10 +85,11 @@ def placed_results(encoded: EncodedProgram, image: MemoryImage) -> dict[tuple[in
     found: dict[tuple[int, int], int] = {}
     for cluster, (address, _) in enumerate(image.streams[: len(stream_flits(encoded))]):
         flit = address // shape.link_bytes
+        row, column = divmod(cluster, shape.mesh_columns)
         for number in encoded.work[cluster].rounds:
-            for pair in encoded.tiles[cluster, number]:
-                found[pair] = flit
-                flit += tile_flits
+            for place, pair in enumerate(encoded.tiles[cluster, number]):
+                found[pair] = flit + place * tile_flits
+            flit += int(encoded.program.round_flits[number, row, column])
     return dict(sorted(found.items(), key=lambda item: item[1]))
 
 

@@ -166,6 +166,16 @@ class DeviceSimulation:
         """Write a register by its name."""
         self._write(REGISTERS[name][0], value)
 
+    def write_registers(self, writes: Sequence[tuple[int, int]]) -> None:
+        """Write registers by their offsets, in order."""
+        for offset, value in writes:
+            self._write(offset, value)
+
+    @property
+    def cycles(self) -> int:
+        """Cycles that the registers and `run_for` took since they were last forgotten."""
+        return sum(map(len, self._moved))
+
     def read_register(self, name: str) -> int:
         """Read a register by its name."""
         return self._read(REGISTERS[name][0])
