@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from acf.errors import RtlError
-from acf.lowering import SERIAL, Gemm
+from acf.lowering import SERIAL, Gemm, Program
 from acf.lowering.output_stationary import OutputStationaryMapping
 from acf.lowering.packing import lower_product
 from acf.lowering.tiled_product import tile_product
@@ -50,7 +50,16 @@ def encode_dense(
     product = tile_product(Gemm(a, b, needed), sizes.shape, swapped=False)
     columns = [count for count in range(1, sizes.shape.mesh_columns + 1) if sizes.shape.mesh_columns % count == 0]
     mappings = [OutputStationaryMapping.balanced(product, sizes.shape, count) for count in columns]
-    program = lower_product(product, sizes.shape, min(mappings, key=lambda each: each.estimated_cycles))
+    programs = (
+        lower_product(product, sizes.shape, mapping)
+        for mapping in sorted(mappings, key=lambda each: each.estimated_cycles)
+    )
+    program = next((each for each in programs if _is_aligned(each, tile)), None)
+    if program is None:
+        raise RtlError(
+            f"{a.shape[0]} rows, shared by {sizes.shape.mesh_rows} mesh rows, are no whole tiles of {tile} each; use a "
+            f"multiple of {sizes.shape.mesh_rows * sizes.shape.mesh_columns * tile}"
+        )
     values = [np.where(each, np.uint16(ONE), np.uint16(0)) for each in (a, b)]
     return encode(program, sizes, *values)
 
@@ -65,7 +74,8 @@ def lay_out_placed(encoded: EncodedProgram, a: PlacedMatrix, b: PlacedMatrix, ax
     words = line_words(encoded)
     commands = [list(line) for line in words.commands]
     for line, index, kind, tile, k_tile in _packets(encoded):
-        matrix, place = (a, (tile, k_tile)) if kind == SERIAL else (b, (k_tile, tile))
+        row_tile = int(encoded.program.tile_first_row[tile]) // encoded.sizes.shape.tile if kind == SERIAL else 0
+        matrix, place = (a, (row_tile, k_tile)) if kind == SERIAL else (b, (k_tile, tile))
         fields = {"packed": 0, "address": matrix.tiles[place], "transposed": int(matrix.transposed)}
         if matrix.tiles[place] >= encoded.sizes.memory_flits:
             raise RtlError(
@@ -87,10 +97,16 @@ def placed_results(encoded: EncodedProgram, image: MemoryImage) -> dict[tuple[in
         flit = address // shape.link_bytes
         row, column = divmod(cluster, shape.mesh_columns)
         for number in encoded.work[cluster].rounds:
-            for place, pair in enumerate(encoded.tiles[cluster, number]):
-                found[pair] = flit + place * tile_flits
+            for place, (tile, column_tile) in enumerate(encoded.tiles[cluster, number]):
+                row_tile = int(encoded.program.tile_first_row[tile]) // shape.tile
+                found[row_tile, column_tile] = flit + place * tile_flits
             flit += int(encoded.program.round_flits[number, row, column])
     return dict(sorted(found.items(), key=lambda item: item[1]))
+
+
+def _is_aligned(program: Program, tile: int) -> bool:
+    """Whether the serial tiles of a program are whole tiles of its operand."""
+    return bool((program.tile_rows == tile).all() and (program.tile_first_row % tile == 0).all())
 
 
 def _packets(encoded: EncodedProgram) -> Iterator[tuple[int, int, int, int, int]]:

@@ -8,6 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from acf.errors import RtlError
+from acf.rtl.design.axi.spec import AxiSpec
+from acf.rtl.design.vector.programs import ALL_PROGRAMS
 from acf.rtl.device.host.simulation import DeviceSimulation
 from acf.rtl.device.registers import ERRORS
 from acf.rtl.device.step.layer import StepSizes, StepState
@@ -19,13 +21,40 @@ _DONE, _VECTOR_WORK = 1, 8
 
 @dataclass(frozen=True, eq=False)
 class StepRun:
-    """``cycles`` from the start until all is in memory; ``product_cycles``: of both products, ``vector_cycles``: in
-    which lanes worked; and what lies in memory then."""
+    """``cycles`` from the first register write until all is in memory, and what lies there then.
+
+    ``product_cycles``: of both products. ``vector_cycles``: those in which the vector unit's lanes worked.
+    """
 
     cycles: int
     product_cycles: tuple[int, int]
     vector_cycles: int
     result: StepResult
+
+    def record(self, plan: StepPlan) -> dict[str, Any]:
+        """The figures as plain values."""
+        names = ("cycles", "product_cycles", "vector_cycles")
+        operations = [len(ALL_PROGRAMS[each.program]) * each.vectors * each.runs for each in plan.descriptors]
+        counts = {"descriptors": len(plan.descriptors), "commands": _commands(plan), "operations": operations}
+        return {name: getattr(self, name) for name in names} | counts
+
+
+def step_text(run: StepRun, plan: StepPlan) -> str:
+    """The run in a sentence."""
+    return (
+        f"{run.cycles} cycles: products {' and '.join(map(str, run.product_cycles))}, lanes work in "
+        f"{run.vector_cycles}; {_commands(plan)} commands, {len(plan.descriptors)} vector descriptors"
+    )
+
+
+def _commands(plan: StepPlan) -> int:
+    return sum(len(line) for each in (plan.forward, plan.weight_gradient) for line in each.commands)
+
+
+def device_for_step(plan: StepPlan, axi: AxiSpec, latency_cycles: int = 50, backend: str = "auto") -> DeviceSimulation:
+    """A device with a vector unit, and memory that holds the step."""
+    beats = 1 << (plan.end // axi.beat_bytes - 1).bit_length()
+    return DeviceSimulation.of(plan.sizes, axi, beats, latency_cycles, backend, vector=True)
 
 
 def run_step(device: DeviceSimulation, plan: StepPlan, state: StepState, sizes: StepSizes) -> StepRun:
