@@ -199,7 +199,8 @@ def step(
     state = random_step(sizes, shape.tile)
     plan = plan_step(state, depths, axi)
     built = device_for_step(plan, axi, memory.latency, backend)
-    run, model = run_step(built, plan, state, sizes), model_step(plan, built)
+    run = run_step(built, plan, state, sizes)
+    model = model_step(plan, built, state, run.result)
     differences = run.result.differences(reference_step(state, sizes, plan))
     if as_json:
         facts = {"config": config, "sizes": asdict(sizes), "memory": asdict(memory), "model": asdict(model)}

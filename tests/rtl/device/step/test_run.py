@@ -8,31 +8,32 @@ import torch
 
 from acf.errors import RtlError
 from acf.rtl.design.arithmetic.model import bf16_values
-from acf.rtl.design.axi.spec import AxiSpec
+from acf.rtl.design.fabric.sizes import FabricSizes
+from acf.rtl.device.host.simulation import DeviceSimulation
 from acf.rtl.device.step.layer import StepSizes, StepState, random_step
 from acf.rtl.device.step.model import model_step
 from acf.rtl.device.step.plan import StepPlan, plan_step
 from acf.rtl.device.step.reference import StepResult, reference_step
-from acf.rtl.device.step.run import device_for_step, run_step
-from tests.rtl.device.programs import ONE_SCU, SIZES
+from acf.rtl.device.step.run import run_step
+from tests.rtl.device.programs import SIZES, VECTOR_AXI, VECTOR_SIZES
 
-AXI = AxiSpec(data_bits=128, address_bits=20)
-SMALL = StepSizes(tokens=8, inputs=16, outputs=8)
+SMALL = StepSizes(tokens=16, inputs=16, outputs=16)
 LARGER = StepSizes(tokens=64, inputs=32, outputs=32)
 
 
-def planned(sizes: StepSizes, fabric=ONE_SCU) -> tuple[StepState, StepPlan]:
+def planned(sizes: StepSizes, fabric: FabricSizes = VECTOR_SIZES) -> tuple[StepState, StepPlan]:
     state = random_step(sizes, fabric.shape.tile)
-    return state, plan_step(state, replace(fabric, memory_flits=1 << 16, command_depth=8), AXI)
+    return state, plan_step(state, replace(fabric, memory_flits=1 << 14), VECTOR_AXI)
 
 
-def test_a_step_leaves_the_bits_of_the_reference_in_memory() -> None:
+def test_a_step_leaves_the_bits_of_the_reference_in_memory(vector_device: DeviceSimulation) -> None:
     state, plan = planned(SMALL)
-    device = device_for_step(plan, AXI, 5, "pysim")
-    run, model = run_step(device, plan, state, SMALL), model_step(plan, device)
+    run = run_step(vector_device, plan, state, SMALL)
     assert run.result.differences(reference_step(state, SMALL, plan)) == []
-    assert max(run.product_cycles) < run.cycles < 2 * model.memory_cycles
-    assert model.cycles < model.memory_cycles < run.cycles
+    model = model_step(plan, vector_device, state, run.result)
+    for found, expected in zip(run.product_cycles, model.product_cycles, strict=True):
+        assert found == pytest.approx(expected, rel=0.1)
+    assert model.cycles < model.memory_cycles < run.cycles < 1.5 * model.memory_cycles
     assert run.vector_cycles == sum(run.record(plan)["operations"])
 
 
@@ -67,5 +68,5 @@ def test_a_wrong_bit_is_named() -> None:
 def test_steps_of_ragged_tiles_are_refused() -> None:
     with pytest.raises(RtlError, match="tokens 12 is not a multiple of the tile of 8"):
         random_step(replace(SMALL, tokens=12), 8)
-    with pytest.raises(RtlError, match="16 rows, shared by 2 mesh rows, are no whole tiles of 8 each"):
-        planned(StepSizes(tokens=16, inputs=16, outputs=16), SIZES)
+    with pytest.raises(RtlError, match="8 rows, shared by 2 mesh rows, are no whole tiles of 8 each"):
+        planned(replace(SMALL, tokens=8), SIZES)

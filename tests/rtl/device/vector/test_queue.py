@@ -7,24 +7,23 @@ import pytest
 
 from acf.errors import RtlError
 from acf.rtl.design.arithmetic.model import bf16_bits, bf16_values
-from acf.rtl.design.axi.spec import AxiSpec
 from acf.rtl.design.vector.model import VectorInputs, run_pass
 from acf.rtl.device.host.simulation import DeviceSimulation
 from acf.rtl.device.registers import ERRORS
 from acf.rtl.device.vector.connect import check_vector
 from acf.rtl.device.vector.descriptor import VectorDescriptor
-from tests.rtl.device.programs import ONE_SCU, SIZES
+from tests.rtl.device.programs import AXI, SIZES
 
-AXI = AxiSpec(data_bits=64, address_bits=20, burst_beats=8, outstanding_reads=4, outstanding_writes=2)
 LANES, FLIT = 8, 16
 LIST_PAGE = 15
 NO_MASK = np.zeros((1, LANES), dtype=bool)
 NO_CONSTANTS = np.zeros((5, LANES), dtype=np.float32)
 
 
-@pytest.fixture(scope="module")
-def device() -> DeviceSimulation:
-    return DeviceSimulation.of(ONE_SCU, AXI, 1 << 13, 5, "pysim", vector=True)
+@pytest.fixture
+def device(vector_device: DeviceSimulation) -> DeviceSimulation:
+    vector_device.simulation.restart()
+    return vector_device
 
 
 def normal(seed: int, *shape: int) -> np.ndarray:
@@ -48,26 +47,74 @@ def run_list(device: DeviceSimulation, descriptors: list[VectorDescriptor], most
 
 
 def test_runs_with_gaps_are_read_added_and_written(device: DeviceSimulation) -> None:
-    device.simulation.restart()
-    x, y = normal(0, 2, 9, LANES), normal(1, 2, 9, LANES)
-    for run in range(2):  # x has 2 flits between runs, y none, results 5
-        device.load(FLIT * (100 + 11 * run), narrow(x[run]))
+    x, y = normal(0, 3, 10, LANES), normal(1, 3, 10, LANES)
+    for run in range(3):  # x has 2 flits between runs, y none, results 5
+        device.load(FLIT * (100 + 12 * run), narrow(x[run]))
     device.load(FLIT * 240, narrow(y))
     descriptor = VectorDescriptor(
-        ("add", "forward", 0), vectors=9, runs=2, x=100, y=240, output_0=300, x_skip=2, output_skip=5
+        ("add", "forward", 0), vectors=10, runs=3, x=100, y=240, output_0=300, x_skip=2, output_skip=5
     )
     assert run_list(device, [descriptor]) == 0
     inputs = VectorInputs(*(bf16_values(bf16_bits(each)).reshape(-1, LANES) for each in (x, y)), NO_MASK, NO_CONSTANTS)
-    expected = run_pass(descriptor.program, inputs, 18).out.view(np.float32).reshape(2, 9, LANES)
-    for run in range(2):
-        assert device.peek(FLIT * (300 + 14 * run), FLIT * 9) == narrow(expected[run])
-    assert device.peek(FLIT * 309, FLIT * 5) == bytes(FLIT * 5)
+    expected = run_pass(descriptor.program, inputs, 30).out.view(np.float32).reshape(3, 10, LANES)
+    for run in range(3):
+        assert device.peek(FLIT * (300 + 15 * run), FLIT * 10) == narrow(expected[run])
+    assert device.peek(FLIT * 310, FLIT * 5) == bytes(FLIT * 5)
     assert device.read_register("vectors_done") == 1
-    assert device.read_register("vector_cycles") == 18
+    assert device.read_register("vector_cycles") == 30
+
+
+def test_an_update_reads_and_writes_its_state_in_place(device: DeviceSimulation) -> None:
+    gradient, weight, momentum, constants = (
+        normal(2, 9, LANES),
+        normal(3, 9, LANES),
+        normal(4, 9, LANES),
+        normal(5, 5, LANES),
+    )
+    for flit, content in (
+        (0, narrow(gradient)),
+        (100, momentum.tobytes()),
+        (200, weight.tobytes()),
+        (300, constants.tobytes()),
+    ):
+        device.load(FLIT * flit, content)
+    places = {"x": 0, "second_x": 100, "y": 200, "output_0": 100, "output_1": 200, "output_2": 400, "constants": 300}
+    key = ("sgd", "update", 0)
+    assert run_list(device, [VectorDescriptor(key, vectors=9, y_is_wide=True, loads_constants=True, **places)]) == 0
+    x = np.stack([bf16_values(bf16_bits(gradient)), momentum], axis=1).reshape(-1, LANES)
+    expected = run_pass(key, VectorInputs(x, np.repeat(weight, 2, axis=0), NO_MASK, constants), 9).out.reshape(
+        9, 3, LANES
+    )
+    assert device.peek(FLIT * 100, 2 * FLIT * 9) == expected[:, 0].tobytes()
+    assert device.peek(FLIT * 200, 2 * FLIT * 9) == expected[:, 1].tobytes()
+    assert device.peek(FLIT * 400, FLIT * 9) == narrow(expected[:, 2].view(np.float32))
+
+
+def test_sums_go_on_over_descriptors_and_a_barrier_lets_the_next_one_read_them(device: DeviceSimulation) -> None:
+    values, constants = normal(6, 16, LANES), np.abs(normal(7, 5, LANES))
+    constants[0], constants[4] = -1 / 32, 1.5
+    device.load(0, narrow(values))
+    device.load(FLIT * 300, constants.tobytes())
+    sums, statistics = ("batch_norm", "forward", 0), ("batch_norm", "statistics", 0)
+    wide = {"x_is_wide": True, "y_is_wide": True, "loads_constants": True, "barrier": True}
+    error = run_list(
+        device,
+        [
+            VectorDescriptor(sums, vectors=8),
+            VectorDescriptor(sums, vectors=8, x=8, keeps_sums=True, stores_sums=True, output_0=200),
+            VectorDescriptor(statistics, vectors=1, x=200, y=202, output_0=400, constants=300, **wide),
+        ],
+    )
+    assert error == 0
+    inputs = VectorInputs(bf16_values(bf16_bits(values)), np.zeros_like(values), NO_MASK, NO_CONSTANTS)
+    found = run_pass(sums, inputs, 16)
+    assert device.peek(FLIT * 200, 4 * FLIT) == found.first_sums.tobytes() + found.second_sums.tobytes()
+    x, y = (each.view(np.float32)[None] for each in (found.first_sums, found.second_sums))
+    expected = run_pass(statistics, VectorInputs(x, y, NO_MASK, constants), 1)
+    assert device.peek(FLIT * 400, 8 * FLIT) == expected.out.tobytes()
 
 
 def test_the_mask_of_a_relu_is_where_its_output_was_positive(device: DeviceSimulation) -> None:
-    device.simulation.restart()
     gradient, output = normal(8, 4, LANES), np.maximum(normal(9, 4, LANES), 0)
     output[0, :3] = np.nan, np.inf, -0.0
     device.load(0, narrow(gradient))
@@ -77,14 +124,12 @@ def test_the_mask_of_a_relu_is_where_its_output_was_positive(device: DeviceSimul
 
 
 def test_a_descriptor_waits_for_the_products_that_it_names(device: DeviceSimulation) -> None:
-    device.simulation.restart()
     with pytest.raises(AssertionError, match="still busy"):
         run_list(device, [VectorDescriptor(("relu", "forward", 0), vectors=1, after_products=1)], 150)
     assert device.read_register("vectors_done") == 0
 
 
 def test_a_list_that_cannot_run_sets_its_bit(device: DeviceSimulation) -> None:
-    device.simulation.restart()
     failed = 1 << list(ERRORS).index("vector_failed")
     device.load(LIST_PAGE * 4096, bytes([255]) + bytes(63))
     device.write_register("vector_page", LIST_PAGE)

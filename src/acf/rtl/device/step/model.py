@@ -2,11 +2,17 @@
 
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from acf.errors import RtlError
+from acf.rtl.design.arithmetic.model import bf16_values
 from acf.rtl.design.vector.programs import ALL_PROGRAMS, program_number
 from acf.rtl.device.host.layer_runs import memory_ports
+from acf.rtl.device.host.placed_product import encode_dense
 from acf.rtl.device.host.simulation import DeviceSimulation
+from acf.rtl.device.step.layer import StepState
 from acf.rtl.device.step.plan import StepPlan
+from acf.rtl.device.step.reference import StepResult
 from acf.rtl.device.vector.traits import ALL_TRAITS
 from acf.sim.fabric import AdaptiveFabric
 from acf.sim.fabric.memory_ports import play_through_ports
@@ -31,13 +37,14 @@ class ModelledStep:
     memory_cycles: int
 
 
-def model_step(plan: StepPlan, device: DeviceSimulation) -> ModelledStep:
-    """The step on the simulator, its vector unit as wide as the device's."""
+def model_step(plan: StepPlan, device: DeviceSimulation, state: StepState, result: StepResult) -> ModelledStep:
+    """The step on the simulator, its vector unit as wide as the device's, over the zeros of its operands."""
     shape = plan.sizes.shape
     ports = memory_ports(plan.sizes, device.axi, device.latency_cycles)
-    forward, weight_gradient = (
-        play_through_ports(each.program, shape, ports).cycles for each in (plan.forward, plan.weight_gradient)
-    )
+    x, dz = (bf16_values(each) != 0 for each in (state.x, result.dz))
+    present = np.kron(state.kept, np.ones((shape.tile, shape.tile), dtype=bool))
+    programs = (encode_dense(x, present, None, plan.sizes), encode_dense(x.T.copy(), dz, present, plan.sizes))
+    forward, weight_gradient = (play_through_ports(each.program, shape, ports).cycles for each in programs)
     return ModelledStep(
         product_cycles=(forward, weight_gradient),
         cycles=_scheduled(plan, forward, weight_gradient),
