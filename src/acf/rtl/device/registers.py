@@ -153,7 +153,7 @@ class RegisterFile(Component):
         errors = {name: Signal(name=f"seen_{name}") for name in ERRORS}
         counts = {name: Signal(32, name=f"count_{name}") for name in COUNTS}
         cycles, vector_cycles = Signal(32), Signal(32)
-        clears = dict.fromkeys(ERRORS, self.start) | {"vector_failed": self.vector_start}
+        clears: dict[str, Any] = dict.fromkeys(ERRORS, self.start) | {"vector_failed": self.vector_start}
         m.d.sync += [
             *(seen.eq(~clears[name] & (seen | getattr(self, name))) for name, seen in errors.items()),
             vector_cycles.eq(Mux(self.vector_start, 0, vector_cycles + self.vector_works)),

@@ -60,8 +60,8 @@ def encode_dense(
             f"{a.shape[0]} rows, shared by {sizes.shape.mesh_rows} mesh rows, are no whole tiles of {tile} each; use a "
             f"multiple of {sizes.shape.mesh_rows * sizes.shape.mesh_columns * tile}"
         )
-    values = [np.where(each, np.uint16(ONE), np.uint16(0)) for each in (a, b)]
-    return encode(program, sizes, *values)
+    serial, parallel = (np.where(each, np.uint16(ONE), np.uint16(0)) for each in (a, b))
+    return encode(program, sizes, serial, parallel)
 
 
 def with_operands(encoded: EncodedProgram, a: Bits, b: Bits) -> EncodedProgram:

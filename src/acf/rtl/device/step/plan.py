@@ -251,9 +251,9 @@ class _Planner:
         """Runs of blocks whose gradients are equally far apart."""
         first = 0
         for run in _runs([(at, number) for number, at in enumerate(gradients)], self.tile):
-            places = (self.regions[name][first] for name in ("master", "momentum"))
             yield self._update(
-                *places,
+                self.regions["master"][first],
+                self.regions["momentum"][first],
                 run.flit,
                 self.regions["weight"][first],
                 vectors=self.tile,

@@ -36,7 +36,7 @@ class StepResult:
 def update_constants(sizes: StepSizes, lanes: int) -> Floats:
     """Constants of an SGD update, for every lane."""
     values = [sizes.weight_decay, sizes.momentum, -sizes.learning_rate, 0.0, 0.0]
-    return np.repeat(np.float32(values)[:, None], lanes, axis=1)
+    return np.repeat(np.array(values, dtype=np.float32)[:, None], lanes, axis=1)
 
 
 def input_constants(sizes: StepSizes, gamma: Floats, beta: Floats) -> Floats:
