@@ -1,3 +1,16 @@
-"""The tests inside the simulator are run by it alone."""
+"""The tests inside the simulator are run by it alone; a device with a vector unit is built once for all tests of it."""
+
+import pytest
+
+from acf.rtl.device.host.simulation import DeviceSimulation
+from tests.rtl.conftest import skip_without_verilator
+from tests.rtl.device.programs import VECTOR_AXI, VECTOR_SIZES
 
 collect_ignore = ["bus_bench.py"]
+
+
+@pytest.fixture(scope="session")
+def vector_device() -> DeviceSimulation:
+    """One SCU and a vector unit, with 128 KiB of memory; Amaranth's simulator would take minutes."""
+    skip_without_verilator()
+    return DeviceSimulation.of(VECTOR_SIZES, VECTOR_AXI, 1 << 14, 5, "verilator", vector=True)

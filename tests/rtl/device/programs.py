@@ -35,6 +35,9 @@ ONE_SCU = replace(SIZES, shape=replace(SIZES.shape, mesh_rows=1, mesh_columns=1)
 TWO_SCUS = replace(SIZES.shape, scus_per_cluster=2)
 AXI = AxiSpec(data_bits=32, address_bits=24, burst_beats=8, outstanding_reads=4, outstanding_writes=2)
 
+VECTOR_SIZES = replace(ONE_SCU, memory_flits=1 << 14, command_depth=8)
+VECTOR_AXI = AxiSpec(data_bits=64, address_bits=20, burst_beats=8, outstanding_reads=4, outstanding_writes=2)
+
 
 @dataclass(frozen=True, eq=False)
 class Prepared:

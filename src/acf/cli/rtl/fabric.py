@@ -11,6 +11,7 @@ from acf.cli.specs import spec_command
 from acf.rtl.tools.requirements import require
 
 if TYPE_CHECKING:
+    from acf.rtl.device.step.layer import StepSizes
     from acf.rtl.verify.workloads import DeviceMemory, Layer, LayerSizes
 
 app = typer.Typer()
@@ -24,6 +25,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 LAYER = "acf.rtl.verify.workloads:Layer"
 LAYER_SIZES = "acf.rtl.verify.workloads:LayerSizes"
 MEMORY = "acf.rtl.verify.workloads:DeviceMemory"
+STEP_SIZES = "acf.rtl.device.step.layer:StepSizes"
 
 
 @app.command()
@@ -169,6 +171,48 @@ def layers(
         typer.echo(layer_table(runs))
     if not all(each.run.is_equal for each in runs):
         typer.echo("an output differs from the reference", err=True)
+        raise typer.Exit(1)
+
+
+@spec_command(app, sizes=STEP_SIZES, memory=MEMORY)
+def step(
+    sizes: "StepSizes",
+    memory: "DeviceMemory",
+    config: FabricName = None,
+    backend: Backend = "auto",
+    as_json: Json = False,
+) -> None:
+    """Run a whole training step of a layer on the device: products, batch norm, ReLU, loss, SGD; exit 1 if wrong."""
+    require("amaranth")
+    from acf.rtl.design.axi.spec import AxiSpec
+    from acf.rtl.design.fabric.shapes import find_shape
+    from acf.rtl.device.device import device_sizes
+    from acf.rtl.device.step.layer import random_step
+    from acf.rtl.device.step.model import model_step
+    from acf.rtl.device.step.plan import plan_step
+    from acf.rtl.device.step.reference import reference_step
+    from acf.rtl.device.step.run import device_for_step, run_step, step_text
+
+    shape = find_shape(config)
+    depths = device_sizes(shape, memory.command_depth)
+    axi = AxiSpec(data_bits=min(256, depths.flit_bits), masters=memory.masters)
+    state = random_step(sizes, shape.tile)
+    plan = plan_step(state, depths, axi)
+    built = device_for_step(plan, axi, memory.latency, backend)
+    run = run_step(built, plan, state, sizes)
+    model = model_step(plan, built, state, run.result)
+    differences = run.result.differences(reference_step(state, sizes, plan))
+    if as_json:
+        facts = {"config": config, "sizes": asdict(sizes), "memory": asdict(memory), "model": asdict(model)}
+        typer.echo(json.dumps(facts | run.record(plan) | {"differences": differences}))
+    else:
+        typer.echo(step_text(run, plan))
+        typer.echo(
+            f"model: products {' and '.join(map(str, model.product_cycles))}, the same order {model.memory_cycles}, "
+            f"activations on chip and passes fused {model.cycles}"
+        )
+        typer.echo("every bit is the reference's" if not differences else f"differs in {', '.join(differences)}")
+    if differences:
         raise typer.Exit(1)
 
 

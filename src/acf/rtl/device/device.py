@@ -19,6 +19,7 @@ from acf.rtl.device.edges import Edges
 from acf.rtl.device.fetcher import Fetcher, Slots
 from acf.rtl.device.registers import ADDRESS_BITS, RegisterFile
 from acf.rtl.device.sequencer import Sequencer
+from acf.rtl.device.vector.connect import VectorWork, check_vector, place_vector
 from acf.rtl.device.walking import WalkerOption, Walking, place_walking
 from acf.sim.fabric.memory_ports import lines_of_masters
 from acf.sim.fabric.traffic import REASONS
@@ -43,13 +44,22 @@ class Device(Component):
     Registers are at ``s_axi`` (AXI4-Lite slave), memory at ``m_axi``, or at ``m_axi_0``, ``m_axi_1``, ... where
     ``axi`` has several masters; each serves lines of its own (`lines_of_masters`). ``interrupt_request`` is 1 while the
     device is done or stopped, if the host has enabled interrupts. With ``walker`` it also runs products from a
-    descriptor: it walks their index and makes the commands itself.
+    descriptor: it walks their index and makes the commands itself. With ``vector`` it has a vector unit, which runs
+    lists of vector descriptors beside the products.
     """
 
-    def __init__(self, sizes: FabricSizes, axi: AxiSpec | None = None, walker: WalkerOption | None = None) -> None:
-        self.sizes, self.walker = sizes, walker
+    def __init__(
+        self,
+        sizes: FabricSizes,
+        axi: AxiSpec | None = None,
+        walker: WalkerOption | None = None,
+        vector: bool = False,
+    ) -> None:
+        self.sizes, self.walker, self.vector = sizes, walker, vector
         self.axi = axi if axi is not None else AxiSpec(data_bits=min(256, sizes.flit_bits))
         Slots(sizes, self.axi)  # refuses a bus that does not fit
+        if vector:
+            check_vector(sizes, self.axi, walker)
         self.groups = lines_of_masters(sizes.shape, self.axi.masters)
         super().__init__(
             {
@@ -76,6 +86,7 @@ class Device(Component):
         m.submodules.registers = registers = RegisterFile(sizes, fetchers[0].page_bits, axi.masters)
         forward(m, self.s_axi, registers.bus)
         walking = place_walking(m, self, registers, sequencer)
+        work = place_vector(m, self, registers, sequencer, walking.start_product)
         m.d.comb += [
             fabric.reduces.eq(registers.reduces & ~walking.active),
             fabric.edge_cycles.eq(Mux(walking.active, walking.edge_cycles, registers.edge_cycles)),
@@ -87,13 +98,14 @@ class Device(Component):
         failed = [any_of([getattr(each, name) for each in fetchers]) for name in ("operand_failed", "command_failed")]
         m.d.comb += [
             self.interrupt_request.eq(registers.interrupt),
+            sequencer.start.eq(work.start),
             sequencer.is_ready.eq(~walking.active | walking.is_loaded),
             sequencer.stop.eq(registers.command_failed | registers.product_refused),
             sequencer.fabric_is_done.eq(Mux(walking.active, walking.is_done & fabric.is_quiet, fabric.is_done)),
-            registers.is_done.eq(sequencer.is_done & ~walking.busy),
-            registers.is_busy.eq(sequencer.is_busy | walking.busy),
+            registers.is_done.eq(sequencer.is_done & ~walking.busy & ~work.waits),
+            registers.is_busy.eq(sequencer.is_busy | walking.busy | work.pending),
             registers.is_running.eq(sequencer.run | sequencer.flush),
-            registers.is_stopped.eq(sequencer.is_stopped & ~walking.busy),
+            registers.is_stopped.eq(sequencer.is_stopped & ~walking.busy & ~work.waits),
             registers.operand_failed.eq(failed[0]),
             registers.command_failed.eq(failed[1] | walking.failed),
             registers.product_refused.eq(walking.is_refused),
@@ -101,7 +113,7 @@ class Device(Component):
             registers.is_full.eq(walking.is_full),
             registers.busy_cycles.eq(registers.is_busy),
             registers.read_beats.eq(
-                count_ones(Cat(*(fetcher.beat_valid for fetcher in fetchers))) + walking.beat_valid
+                count_ones(Cat(*(fetcher.beat_valid for fetcher in fetchers))) + walking.beat_valid + work.beat_valid
             ),
             fabric.run.eq(sequencer.run),
             fabric.refill.eq(1),
@@ -112,18 +124,19 @@ class Device(Component):
                 m.d.comb += [fabric.load_count[line].eq(1), fabric.load_address.eq(count)]
         for index, fetcher in enumerate(fetchers):
             m.d.comb += [fetcher.start.eq(sequencer.begins), fetcher.enable.eq(sequencer.run)]
-            self._feed(m, index, fabric, fetcher, registers, walking)
-        self._write_back(m, fabric, fetchers, registers, sequencer, walking)
+            bus = work.reads_beside(m, self.buses[0]) if index == 0 else self.buses[index]
+            self._feed(m, index, bus, fabric, fetcher, registers, walking)
+        self._write_back(m, fabric, fetchers, registers, sequencer, walking, work)
         return m
 
     def _feed(
-        self, m: Module, index: int, fabric: Any, fetcher: Any, registers: RegisterFile, walking: Walking
+        self, m: Module, index: int, bus: Any, fabric: Any, fetcher: Any, registers: RegisterFile, walking: Walking
     ) -> None:
         """Connect the commands and packets of a master's lines."""
         if index == 0:
-            walking.share_bus(m, self.buses[index], fetcher)
+            walking.share_bus(m, bus, fetcher)
         else:
-            forward(m, self.buses[index], fetcher.bus)
+            forward(m, bus, fetcher.bus)
         walks = walking.active
         for place_in_master, line in enumerate(self.groups[index]):
             page = walking.operand_page(line, index)
@@ -145,6 +158,7 @@ class Device(Component):
         registers: RegisterFile,
         sequencer: Sequencer,
         walking: Walking,
+        work: VectorWork,
     ) -> None:
         """A collector at every edge and a writer for those of a master; a line's streams lie a stride apart."""
         axi, sizes = self.axi, self.sizes
@@ -156,8 +170,11 @@ class Device(Component):
         writers = []
         for index, lines in enumerate(self.groups):
             burst = edges.collectors[0].burst
-            writer = place(m, f"writer_{index}", BurstWriter(axi, len(lines), burst, sizes.flit_bits), "writer")
+            senders = len(lines) + (work.senders if index == 0 else 0)
+            writer = place(m, f"writer_{index}", BurstWriter(axi, senders, burst, sizes.flit_bits), "writer")
             forward(m, self.buses[index], writer.bus)
+            if index == 0:
+                work.write_through(m, writer, len(lines), sizes.flit_bits // axi.data_bits)
             for sender, line in enumerate(lines):
                 collector = edges.collectors[line]
                 first = Mux(walking.active, walking.first_page(line, index), registers.result_pages[line])

@@ -11,6 +11,7 @@ from acf.rtl.design.axi.signatures import axi4_lite
 from acf.rtl.design.fabric.controller import COUNT_BITS
 from acf.rtl.design.fabric.counters import COUNTER_BITS
 from acf.rtl.design.fabric.sizes import FabricSizes
+from acf.rtl.device.vector.reads import COUNT_BITS as VECTOR_COUNT_BITS
 from acf.sim.fabric.traffic import REASONS
 
 IDENTITY = 0x0ACF0003
@@ -22,6 +23,8 @@ ERRORS: dict[str, str] = {
     "overflowed": "a result was lost in the device: a defect of the design",
     "product_refused": "the descriptor is of a product that the device cannot walk: the product was stopped",
     "start_lost": "a product was started while no walker was free: it was not taken",
+    "vector_failed": "vector work could not be read, begun or run: its list was given up, or its results are wrong; "
+    "cleared by the next list",
 }
 """Bits of the register `error`, lowest first."""
 
@@ -46,7 +49,7 @@ _ORDER: tuple[tuple[str, str, str], ...] = (
         "status",
         _READ,
         "bit 0: done, all results are in memory; bit 1: busy; bit 2: stopped by an error; "
-        "bit 3: no product can be started",
+        "bit 3: no product can be started; bit 4: vector work is left",
     ),
     ("error", _READ, "; ".join(f"bit {bit}: {text}" for bit, text in enumerate(ERRORS.values()))),
     ("cycles", _READ, "cycles from the first fetch until the last result is in memory"),
@@ -61,6 +64,12 @@ _ORDER: tuple[tuple[str, str, str], ...] = (
     ("counted_scu", _BOTH, "the SCU whose counters are read"),
     *((reason, _READ, f"cycles of that SCU: {reason}") for reason in (*REASONS, "idle")),
     *((name, _READ, text) for name, text in COUNTS.items()),
+    ("vector_page", _BOTH, "page where a list of vector descriptors begins"),
+    ("vector_count", _BOTH, f"descriptors of the list, below 2^{VECTOR_COUNT_BITS}; writing it starts the list"),
+    ("after_vectors", _BOTH, "a product that is started begins when so many descriptors are done since the reset"),
+    ("vectors_done", _READ, "vector descriptors whose results are in memory, since the reset"),
+    ("products_done", _READ, "products whose results are in memory, since the reset"),
+    ("vector_cycles", _READ, "cycles since the list's start in which the vector unit's lanes worked"),
 )
 
 REGISTERS: dict[str, tuple[int, str, str]] = {
@@ -103,6 +112,14 @@ class RegisterFile(Component):
                 "data_pages": Out(pages),
                 "result_pages": Out(pages),
                 "counted_scu": Out(bits_for(shape.scus - 1)),
+                "vector_start": Out(1),
+                "vector_page": Out(page_bits),
+                "vector_count": Out(VECTOR_COUNT_BITS),
+                "after_vectors": Out(32),
+                "vectors_done": In(32),
+                "products_done": In(32),
+                "vector_works": In(1),
+                "vector_is_busy": In(1),
                 "is_done": In(1),
                 "is_busy": In(1),
                 "is_running": In(1),
@@ -141,17 +158,19 @@ class RegisterFile(Component):
         m.d.comb += self.interrupt.eq(interrupts & (self.is_done | self.is_stopped))
         errors = {name: Signal(name=f"seen_{name}") for name in ERRORS}
         counts = {name: Signal(32, name=f"count_{name}") for name in COUNTS}
-        cycles, begins = Signal(32), Signal()
+        cycles, vector_cycles, begins = Signal(32), Signal(32), Signal()
         m.d.comb += begins.eq(self.start & ~self.is_busy)
+        clears = dict.fromkeys(ERRORS, begins) | {"vector_failed": self.vector_start}
         m.d.sync += [
-            *(seen.eq(~begins & (seen | getattr(self, name))) for name, seen in errors.items()),
+            *(seen.eq(~clears[name] & (seen | getattr(self, name))) for name, seen in errors.items()),
+            vector_cycles.eq(Mux(self.vector_start, 0, vector_cycles + self.vector_works)),
             *(count.eq(Mux(begins, 0, count + getattr(self, name))) for name, count in counts.items()),
             cycles.eq(Mux(begins, 0, cycles + self.is_running)),
         ]
         return {
             "identity": IDENTITY,
             "control": Cat(Signal(name="no_start"), self.reduces, interrupts, self.walks),
-            "status": Cat(self.is_done, self.is_busy, self.is_stopped, self.is_full),
+            "status": Cat(self.is_done, self.is_busy, self.is_stopped, self.is_full, self.vector_is_busy),
             "error": Cat(*errors.values()),
             "cycles": cycles,
             "edge_cycles": self.edge_cycles,
@@ -162,11 +181,18 @@ class RegisterFile(Component):
             "counted_scu": self.counted_scu,
             **{reason: getattr(self, reason) for reason in (*REASONS, "idle")},
             **counts,
+            **{name: getattr(self, name) for name in ("vector_page", "vector_count", "after_vectors")},
+            "vectors_done": self.vectors_done,
+            "products_done": self.products_done,
+            "vector_cycles": vector_cycles,
         }
 
     def _write(self, m: Module, writes: Any, registers: dict[str, Any]) -> None:
         place, value = self.bus.awaddr, self.bus.wdata
-        m.d.sync += self.start.eq(writes & (place == REGISTERS["control"][0]) & value[0])
+        m.d.sync += [
+            self.start.eq(writes & (place == REGISTERS["control"][0]) & value[0]),
+            self.vector_start.eq(writes & (place == REGISTERS["vector_count"][0])),
+        ]
         with m.If(writes):
             for name, (offset, access, _) in REGISTERS.items():
                 if access == _READ:

@@ -48,8 +48,9 @@ class WalkerOption:
 class Walking:
     """What a device takes from its walkers; of a device without one everything is 0, and a product to walk fails.
 
-    ``active``: the program that runs, or ran last, is walked. ``start`` begins the next one; ``is_loaded``: its index
-    is on chip. ``busy``: a product is under way; ``is_full``: no more can be started, and ``loses`` one that is.
+    ``active``: the program that runs, or ran last, is walked. ``start`` begins the next one, and ``start_product`` that
+    or one that the host commands; ``is_loaded``: its index is on chip. ``busy``: a product is under way; ``is_full``:
+    no more can be started, and ``loses`` one that is.
     """
 
     def __init__(self, sizes: FabricSizes, command_bits: int, page_bits: int) -> None:
@@ -57,6 +58,7 @@ class Walking:
         self.active, self.start, self.busy, self.is_loaded, self.is_done = (
             Signal(name=f"walking_{name}") for name in ("active", "start", "busy", "is_loaded", "is_done")
         )
+        self.start_product = Signal(name="start_product")
         self.failed, self.is_refused, self.is_full, self.loses, self.beat_valid = (
             Signal(name=f"walking_{name}") for name in ("failed", "is_refused", "is_full", "loses", "beat_valid")
         )
@@ -101,7 +103,7 @@ def place_walking(m: Module, device: Any, registers: Any, sequencer: Any) -> Wal
         m.d.sync += walking.active.eq(1)
     with m.Elif(commanded):
         m.d.sync += walking.active.eq(0)
-    m.d.comb += sequencer.start.eq(walking.start | commanded)
+    m.d.comb += walking.start_product.eq(walking.start | commanded)
     if option is None:
         m.d.comb += [
             walking.start.eq(registers.start & registers.walks & ~sequencer.is_busy),

@@ -6,7 +6,7 @@ import pytest
 from acf.errors import RtlError
 from acf.rtl.design.arithmetic.model import bf16_bits, bf16_values
 from acf.rtl.design.vector.model import VectorInputs, VectorOutputs, run_pass
-from acf.rtl.design.vector.programs import CONSTANTS, PROGRAMS, program_number
+from acf.rtl.design.vector.programs import ALL_PROGRAMS, CHANNEL_PROGRAMS, CONSTANTS, PROGRAMS, program_number
 from acf.rtl.design.vector.unit import VectorSpec, VectorUnit
 from acf.rtl.tools.port_arrays import join_bits, split_bits
 from acf.rtl.tools.simulation import Simulation
@@ -27,7 +27,7 @@ def unit() -> Simulation:
 def inputs_of(key: tuple[str, str, int], vectors: int, seed: int) -> VectorInputs:
     """Random inputs, bf16 but for the optimizer's state, with a few special values among them."""
     rng = np.random.default_rng(seed)
-    takes = vectors * sum(bool(each.takes) for each in PROGRAMS[key])
+    takes = vectors * sum(bool(each.takes) for each in ALL_PROGRAMS[key])
     x, y = rng.standard_normal((2, takes, LANES)).astype(np.float32)
     x = np.where(rng.random(x.shape) < 0.2, rng.choice(SPECIAL, x.shape), x)
     if key[0] != "sgd":
@@ -84,6 +84,41 @@ def test_a_pass_has_the_bits_of_the_model_and_the_cycles_of_the_simulator(unit: 
     assert busy == found.cycles == passes[number].cycles
 
 
+@pytest.mark.parametrize("key", list(CHANNEL_PROGRAMS), ids=lambda key: "-".join(map(str, key)))
+def test_work_between_passes_has_the_bits_of_the_model(unit: Simulation, key) -> None:
+    inputs = inputs_of(key, 3, seed=5)
+    found, _ = run_unit(unit, key, inputs, 3)
+    assert_equal(found, run_pass(key, inputs, 3), compares=False)
+
+
+def test_statistics_give_scale_and_shift_of_a_batch_normalisation() -> None:
+    values = np.random.default_rng(6).normal(2.0, 3.0, (64, LANES)).astype(np.float32)
+    gamma, beta, eps = np.float32([1.5, -0.5]), np.float32([0.25, 3.0]), 1e-5
+    sums = np.stack([values.sum(0), (values**2).sum(0)])
+    constants = np.float32([[-1 / 128] * 2, [-eps / 2] * 2, gamma, beta, [1.5] * 2])
+    inputs = VectorInputs(sums[:1], sums[1:], np.zeros((1, LANES), dtype=bool), constants)
+    scale, shift, inverse, offset = run_pass(("batch_norm", "statistics", 0), inputs, 1).out.view(np.float32)
+    mean, deviation = values.mean(0), np.sqrt(values.var(0) + eps)
+    np.testing.assert_allclose(scale, gamma / deviation, rtol=1e-5)
+    np.testing.assert_allclose(shift, beta - gamma * mean / deviation, rtol=1e-4)
+    np.testing.assert_allclose(inverse, 1 / deviation, rtol=1e-5)
+    np.testing.assert_allclose(offset, -mean / deviation, rtol=1e-5)
+
+
+def test_sums_go_on_where_a_start_keeps_them(unit: Simulation) -> None:
+    key = ("batch_norm", "forward", 0)
+    inputs = inputs_of(key, 4, seed=7)
+    unit.restart()
+    for first in (0, 2):
+        unit.run({"start": [1], "program": [program_number(*key)], "vectors": [2], "keeps_sums": [int(first > 0)]})
+        for row in (first, first, first + 1, first + 1):
+            seen = unit.run({"x": words(inputs.x[row : row + 1]), "in_valid": [1]})
+    seen = unit.run({"in_valid": [0]})
+    expected = run_pass(key, inputs, 4)
+    np.testing.assert_array_equal(split_bits(seen["first_sums"], 32, LANES)[0], expected.first_sums)
+    np.testing.assert_array_equal(split_bits(seen["second_sums"], 32, LANES)[0], expected.second_sums)
+
+
 @pytest.mark.parametrize("key", [("sgd", "update", 0), ("relu", "forward", 0)])
 def test_waiting_for_memory_changes_cycles_and_nothing_else(unit: Simulation, key) -> None:
     inputs = inputs_of(key, 3, seed=2)
@@ -108,7 +143,7 @@ def test_an_update_follows_the_rule_of_sgd(unit: Simulation) -> None:
 
 def test_a_start_that_cannot_run_is_refused(unit: Simulation) -> None:
     unit.restart()
-    seen = unit.run({"start": [1, 1, 1, 1], "program": [len(PROGRAMS), 0, 0, 0], "vectors": [1, 0, 1, 1]})
+    seen = unit.run({"start": [1, 1, 1, 1], "program": [len(ALL_PROGRAMS), 0, 0, 0], "vectors": [1, 0, 1, 1]})
     assert seen["refused"].tolist() == [1, 1, 0, 1]
     assert seen["busy"].tolist() == [0, 0, 0, 1]
 

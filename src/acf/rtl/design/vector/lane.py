@@ -11,11 +11,11 @@ from acf.rtl.design.arithmetic.add import NumberAdder
 from acf.rtl.design.arithmetic.multiply_fp32 import Fp32NumberMultiplier
 from acf.rtl.design.arithmetic.number import FINITE, INFINITE, NOT_A_NUMBER, NUMBER, ZERO, packed, unpacked
 from acf.rtl.design.fabric.results import rounded_bf16
-from acf.rtl.design.vector.programs import CONSTANTS, OPERANDS, Operation
+from acf.rtl.design.vector.programs import CONSTANTS, OPERANDS, SEED, Operation
 
 OPERATION = data.StructLayout(
     {field: bits_for(len(names) - 1) for field, names in OPERANDS.items()}
-    | dict.fromkeys(("takes_x", "takes_y", "compares", "by_mask", "emits", "rounds", "last"), 1)
+    | dict.fromkeys(("takes_x", "takes_y", "compares", "by_mask", "emits", "rounds", "seeds", "last"), 1)
 )
 """An `Operation` in gates; ``last``: the last of its program."""
 
@@ -32,6 +32,7 @@ def operation_word(operation: Operation, last: bool) -> int:
         "by_mask": operation.keeps == "mask",
         "emits": operation.emits,
         "rounds": operation.rounds,
+        "seeds": operation.seeds,
         "last": last,
     }
     word = 0
@@ -80,12 +81,15 @@ class VectorLane(Component):
             adder.x.eq(multiplier.product),
             adder.y.eq(_chosen(operation.addend, "addend", sources)),
         ]
-        x, value = sources["x"], Signal(NUMBER)
+        x, value, seed = sources["x"], Signal(NUMBER), Signal(NUMBER)
         is_positive, kept = Signal(), Signal()
+        left = multiplier.x
+        seed_bits = (SEED - Cat(left.fraction, left.exponent)[1:])[:31]
         m.d.comb += [
             is_positive.eq(~x.sign & ((x.kind == FINITE) | (x.kind == INFINITE))),
             kept.eq(Mux(operation.by_mask, self.mask, is_positive | (x.kind == NOT_A_NUMBER))),
-            value.eq(Mux(operation.compares, Mux(kept, x, 0), adder.total)),
+            seed.eq(Cat(seed_bits, Const(0, 1), Mux(left.kind == FINITE, FINITE, NOT_A_NUMBER))),
+            value.eq(Mux(operation.compares, Mux(kept, x, 0), Mux(operation.seeds, seed, adder.total))),
         ]
         for code, name in enumerate(OPERANDS["to"]):
             with m.If(self.active & (operation.to == code)):

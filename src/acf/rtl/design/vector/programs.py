@@ -19,7 +19,8 @@ class Operation:
     Operands: ``x`` and ``y``, the inputs taken last; ``result``; ``first_sum`` and ``second_sum``; ``one``;
     ``constant_0`` to ``constant_4``; and as addend ``nothing``. ``takes``: the inputs that are taken in this cycle,
     ``""``, ``"x"`` or ``"xy"``. ``keeps``: empty, or what decides a comparison, ``positive`` (x > 0; NaN stays) or
-    ``mask``. ``emits``: the value leaves, with ``rounds`` as bf16.
+    ``mask``. ``emits``: the value leaves, with ``rounds`` as bf16. ``seeds``: in place of the sum, a first guess at
+    ``1 / sqrt(2 * left)`` (`SEED`), the sign of ``left`` ignored.
     """
 
     left: str = "x"
@@ -30,6 +31,18 @@ class Operation:
     keeps: str = ""
     emits: bool = False
     rounds: bool = False
+    seeds: bool = False
+
+
+SEED = 0x5EF759DF
+"""``SEED - (bits >> 1)`` are the bits of a float32 within 4 % of 1 / sqrt(2 * value), whose own are ``bits``."""
+
+_NEWTON = (
+    Operation("first_sum", "first_sum"),
+    Operation("result", "second_sum", "constant_4"),
+    Operation("first_sum", "result", to="first_sum"),
+)
+"""An iteration towards 1 / sqrt(v): first_sum *= 1.5 - v / 2 * first_sum^2; second_sum is -v / 2, constant 4 is 1.5."""
 
 
 def _x_hat(takes: str) -> Operation:
@@ -71,8 +84,40 @@ PROGRAMS: dict[tuple[str, str, int], tuple[Operation, ...]] = {
 }
 """Operations per value, by kind, phase and number of the pass."""
 
+CHANNEL_PROGRAMS: dict[tuple[str, str, int], tuple[Operation, ...]] = {
+    # x, y: sum and sum of squares over n values. Constants: -1 / 2n, -eps / 2, gamma, beta, 1.5. Emits scale, shift,
+    # 1 / deviation and -mean / deviation; first_sum becomes 1 / deviation, second_sum minus the mean.
+    ("batch_norm", "statistics", 0): (
+        Operation("x", "constant_0", to="first_sum", takes="xy"),
+        Operation("first_sum", "first_sum"),
+        Operation("first_sum", "first_sum", "result"),
+        Operation("y", "constant_0", "result"),
+        Operation("result", "one", "constant_1", to="second_sum"),
+        Operation("second_sum", to="first_sum", seeds=True),
+        *(3 * _NEWTON),
+        Operation("first_sum", "constant_2", emits=True),
+        Operation("x", "constant_0", to="second_sum"),
+        Operation("second_sum", "one", "second_sum", to="second_sum"),
+        Operation("second_sum", "result", "constant_3", emits=True),
+        Operation("first_sum", "one", emits=True),
+        Operation("second_sum", "first_sum", emits=True),
+    ),
+    # x, y: sums of dy and of dy * x_hat. Constants: -1 / n, scale. Emits constants 2, 3 and 4 of the backward pass.
+    ("batch_norm", "gradients", 0): (
+        Operation("y", "constant_0", takes="xy"),
+        Operation("result", "constant_1", emits=True),
+        Operation("x", "constant_0"),
+        Operation("result", "constant_1", emits=True),
+        Operation("one", "constant_1", emits=True),
+    ),
+}
+"""Work on a vector of numbers per channel between the passes of a batch normalisation; the simulator leaves it out."""
+
+ALL_PROGRAMS = PROGRAMS | CHANNEL_PROGRAMS
+"""Every program, in the order of its number."""
+
 OPERANDS: dict[str, tuple[str, ...]] = {
-    field: tuple(dict.fromkeys(getattr(each, field) for program in PROGRAMS.values() for each in program))
+    field: tuple(dict.fromkeys(getattr(each, field) for program in ALL_PROGRAMS.values() for each in program))
     for field in ("left", "right", "addend", "to")
 }
 """What each operand of the programs can be, in the order of its code in gates."""
@@ -84,10 +129,10 @@ def program_number(kind: str, phase: str, number: int = 0) -> int:
     >>> program_number("batch_norm", "forward", 1)
     1
     """
-    if (kind, phase, number) not in PROGRAMS:
-        known = ", ".join(f"{kind} {phase} {number}" for kind, phase, number in PROGRAMS)
+    if (kind, phase, number) not in ALL_PROGRAMS:
+        known = ", ".join(f"{kind} {phase} {number}" for kind, phase, number in ALL_PROGRAMS)
         raise RtlError(f"pass {kind} {phase} {number} is not one of {known}; use one of these")
-    return list(PROGRAMS).index((kind, phase, number))
+    return list(ALL_PROGRAMS).index((kind, phase, number))
 
 
 def check_programs() -> None:

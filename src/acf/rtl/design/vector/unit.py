@@ -10,7 +10,7 @@ from amaranth.utils import bits_for
 from acf.errors import RtlError
 from acf.rtl.design.primitives.shared_modules import place
 from acf.rtl.design.vector.lane import OPERATION, VectorLane, operation_word
-from acf.rtl.design.vector.programs import CONSTANTS, PROGRAMS, check_programs
+from acf.rtl.design.vector.programs import ALL_PROGRAMS, CONSTANTS, check_programs
 
 COUNT_BITS = 24
 """Bits of the number of vectors of a pass."""
@@ -36,7 +36,8 @@ class VectorUnit(Component):
     needs inputs that are not there (``in_valid``) or an output register that was not read (``out_ready``). ``x``, ``y``
     and ``out`` are float32 bits by lane, bf16 in the upper half. ``in_mask`` and ``out_mask``: which outputs of a ReLU
     were positive. ``first_sums`` and ``second_sums`` are those of the latest pass, from the cycle after its last
-    operation until the next start. ``load_constant`` makes ``x`` the constants number ``constant`` of all lanes.
+    operation until the next start, which clears them unless it comes with ``keeps_sums``. ``load_constant`` makes ``x``
+    the constants number ``constant`` of all lanes.
     """
 
     def __init__(self, spec: VectorSpec | None = None) -> None:
@@ -45,8 +46,9 @@ class VectorUnit(Component):
         super().__init__(
             {
                 "start": In(1),
-                "program": In(bits_for(len(PROGRAMS) - 1)),
+                "program": In(bits_for(len(ALL_PROGRAMS) - 1)),
                 "vectors": In(COUNT_BITS),
+                "keeps_sums": In(1),
                 "refused": Out(1),
                 "busy": Out(1),
                 "works": Out(1),
@@ -76,7 +78,7 @@ class VectorUnit(Component):
             m.d.comb += [
                 lane.operation.eq(operation),
                 lane.active.eq(self.works),
-                lane.clear.eq(begins),
+                lane.clear.eq(begins & ~self.keeps_sums),
                 lane.x.eq(self.x[number]),
                 lane.y.eq(self.y[number]),
                 lane.mask.eq(self.in_mask[number]),
@@ -91,12 +93,14 @@ class VectorUnit(Component):
 
     def _sequence(self, m: Module, begins: Signal, operation: Signal) -> None:
         """Step through the program's operations for every vector."""
-        words = [operation_word(each, each is program[-1]) for program in PROGRAMS.values() for each in program]
-        firsts = [sum(len(each) for each in list(PROGRAMS.values())[:number]) for number in range(len(PROGRAMS))]
+        words = [operation_word(each, each is program[-1]) for program in ALL_PROGRAMS.values() for each in program]
+        firsts = [
+            sum(len(each) for each in list(ALL_PROGRAMS.values())[:number]) for number in range(len(ALL_PROGRAMS))
+        ]
         place_bits = bits_for(len(words) - 1)
         at, first, left = Signal(place_bits), Signal(place_bits), Signal(COUNT_BITS)
         chosen = Array(Const(place, place_bits) for place in firsts)[self.program]
-        is_known = (self.program < len(PROGRAMS)) & (self.vectors != 0)
+        is_known = (self.program < len(ALL_PROGRAMS)) & (self.vectors != 0)
         m.d.comb += [
             begins.eq(self.start & ~self.busy & is_known),
             self.refused.eq(self.start & ~begins),

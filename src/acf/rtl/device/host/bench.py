@@ -23,8 +23,10 @@ class DeviceBench(Component):
     ``writing`` are 1 for the masters whose bus moves a beat in this cycle.
     """
 
-    def __init__(self, sizes: FabricSizes, axi: AxiSpec, beats: int, walker: WalkerOption | None = None) -> None:
-        self._device = Device(sizes, axi, walker)
+    def __init__(
+        self, sizes: FabricSizes, axi: AxiSpec, beats: int, walker: WalkerOption | None = None, vector: bool = False
+    ) -> None:
+        self._device = Device(sizes, axi, walker, vector)
         self._memories = [AxiMemory(axi, beats) for _ in range(axi.masters)]
         device, memory = self._device.signature.members, self._memories[0].signature.members
         super().__init__(

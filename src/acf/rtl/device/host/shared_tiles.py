@@ -45,10 +45,10 @@ def lay_out_transposed(
             for index, (address, is_shared) in places[line].items():
                 absolute = address if is_shared else own[line] + address * link
                 fields = {"address": (absolute - begins[master]) // link, "transposed": int(is_shared)}
-                commands[line][index] = _with_fields(commands[line][index], _layout(encoded.sizes, line), fields)
+                commands[line][index] = with_fields(commands[line][index], command_layout(encoded.sizes, line), fields)
     laid = lay_out_lines(replace(words, commands=commands), encoded.sizes, axi, base, channel_bytes)
     pages = {line: begins[master] // PAGE_BYTES for master, lines in enumerate(masters) for line in lines}
-    return replace(laid, registers=_with_data_pages(laid, pages))
+    return replace(laid, registers=with_data_pages(laid, pages))
 
 
 def transposed_commands(image: MemoryImage, encoded: EncodedProgram, axi: AxiSpec) -> int:
@@ -60,7 +60,7 @@ def transposed_commands(image: MemoryImage, encoded: EncodedProgram, axi: AxiSpe
         segment = image.segments[master]
         for line in lines:
             slot = (slots.row if line < sizes.shape.mesh_rows else slots.column) * axi.beat_bytes
-            bit = _layout(sizes, line)["transposed"].offset
+            bit = command_layout(sizes, line)["transposed"].offset
             at = _register(image, "command_page")[line] * PAGE_BYTES - segment.base
             for start in range(at, at + _register(image, "commands")[line] * slot, slot):
                 counted += int.from_bytes(segment.content[start : start + slot], "little") >> bit & 1
@@ -92,7 +92,7 @@ def _dense_tiles(encoded: EncodedProgram, lines: list[int], addresses: Mapping[i
     """Byte addresses of the dense tiles of a program's lines."""
     found: dict[Tile, int] = {}
     for line in lines:
-        layout = _layout(encoded.sizes, line)
+        layout = command_layout(encoded.sizes, line)
         for index, tile, is_packed in _tiles(encoded, line):
             if not is_packed:
                 flit = _field(encoded.commands[line][index], layout, "address")
@@ -104,7 +104,7 @@ def _tiles(encoded: EncodedProgram, line: int) -> Iterator[tuple[int, Tile, bool
     """Number of the command, flits and form of every packet of a line; rounds of partial sums are no packets."""
     if encoded.program.reduces and line >= encoded.sizes.shape.mesh_rows:
         return
-    layout = _layout(encoded.sizes, line)
+    layout = command_layout(encoded.sizes, line)
     for index, word in enumerate(encoded.commands[line]):
         address, count = _field(word, layout, "address"), _field(word, layout, "flits")
         yield index, tuple(encoded.flits[line][address : address + count]), bool(_field(word, layout, "packed"))
@@ -118,7 +118,8 @@ def _transpose(tile: Tile, sizes: FabricSizes) -> Tile:
     return tuple(int.from_bytes(turned[at : at + size], "little") for at in range(0, len(turned), size))
 
 
-def _layout(sizes: FabricSizes, line: int) -> data.StructLayout:
+def command_layout(sizes: FabricSizes, line: int) -> data.StructLayout:
+    """The layout of a line's command words."""
     rows = sizes.shape.mesh_rows
     return sizes.command(sizes.shape.mesh_columns if line < rows else rows, serial=line < rows)
 
@@ -128,7 +129,8 @@ def _field(word: int, layout: data.StructLayout, name: str) -> int:
     return int(word >> field.offset & ((1 << field.width) - 1))
 
 
-def _with_fields(word: int, layout: data.StructLayout, fields: Mapping[str, int]) -> int:
+def with_fields(word: int, layout: data.StructLayout, fields: Mapping[str, int]) -> int:
+    """A command word with other values of some fields."""
     for name, value in fields.items():
         field = layout[name]
         word = word & ~(((1 << field.width) - 1) << field.offset) | value << field.offset
@@ -151,7 +153,7 @@ def _data_addresses(image: MemoryImage) -> dict[int, int]:
     return {line: page * PAGE_BYTES for line, page in _register(image, "data_page").items()}
 
 
-def _with_data_pages(image: MemoryImage, pages: Mapping[int, int]) -> list[tuple[int, int]]:
+def with_data_pages(image: MemoryImage, pages: Mapping[int, int]) -> list[tuple[int, int]]:
     """An image's registers with other pages for the flits of every line."""
     line, written = 0, []
     for offset, value in image.registers:

@@ -14,7 +14,7 @@ from acf.rtl.design.index.indexed_program import IndexedProgram
 from acf.rtl.device.host.bench import DeviceBench
 from acf.rtl.device.host.bus_profile import BusProfile
 from acf.rtl.device.host.descriptor_image import lay_out_indexed
-from acf.rtl.device.host.image import MemoryImage, lay_out, read_output
+from acf.rtl.device.host.image import MemoryImage, Segment, lay_out, read_output
 from acf.rtl.device.registers import ERRORS, REGISTERS
 from acf.rtl.device.walking import WalkerOption
 from acf.rtl.tools.port_arrays import Words
@@ -105,9 +105,10 @@ class DeviceSimulation:
         latency_cycles: int = 50,
         backend: str = "auto",
         walker: WalkerOption | None = None,
+        vector: bool = False,
     ) -> "DeviceSimulation":
-        """Build the device for a backend of `Simulation`; with ``walker`` it also runs products from a descriptor."""
-        bench = DeviceBench(sizes, axi, beats, walker)
+        """Build the device for a backend of `Simulation`; ``walker`` and ``vector`` as in `Device`."""
+        bench = DeviceBench(sizes, axi, beats, walker, vector)
         simulation = Simulation(bench, backend, "-O0", cluster_blocks(sizes.shape))
         return cls(sizes, axi, beats, simulation, latency_cycles)
 
@@ -185,10 +186,43 @@ class DeviceSimulation:
             profile=BusProfile.of(moved[:, 0], moved[:, 1], counts["cycles"]),
         )
 
+    def load(self, address: int, content: bytes) -> None:
+        """Put bytes into the memory of the first master, from ``address`` on; both whole beats."""
+        self._load_segments([Segment(address, content, address + len(content))])
+
+    def peek(self, address: int, size: int) -> bytes:
+        """Bytes of memory; ``address`` and ``size`` are whole beats."""
+        return self._peek(address, size)
+
+    def write_register(self, name: str, value: int) -> None:
+        """Write a register by its name."""
+        self._write(REGISTERS[name][0], value)
+
+    def write_registers(self, writes: Sequence[tuple[int, int]]) -> None:
+        """Write registers by their offsets, in order."""
+        for offset, value in writes:
+            self._write(offset, value)
+
+    @property
+    def cycles(self) -> int:
+        """Cycles that the registers and `run_for` took since they were last forgotten."""
+        return sum(map(len, self._moved))
+
+    def read_register(self, name: str) -> int:
+        """Read a register by its name."""
+        return self._read(REGISTERS[name][0])
+
+    def run_for(self, cycles: int) -> None:
+        """Let the device run."""
+        self._transact(cycles)
+
     def _load(self, image: MemoryImage) -> None:
+        self._load_segments(image.segments)
+
+    def _load_segments(self, segments: Sequence[Segment]) -> None:
         """Write the non-zero beats; memory starts as zeros."""
         beat = self.axi.beat_bytes
-        for master, segment in enumerate(image.segments):
+        for master, segment in enumerate(segments):
             words = np.frombuffer(segment.content, dtype=np.uint8).reshape(-1, beat)
             places = np.flatnonzero(words.any(axis=1))
             if not places.size:

@@ -1,0 +1,1 @@
+"""One whole training step in gates, from memory to memory: products and vector work in their two queues."""

@@ -1,0 +1,100 @@
+"""The simulator's whole-step model of the same step: products and passes in its schedule."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from acf.errors import RtlError
+from acf.rtl.design.arithmetic.model import bf16_values
+from acf.rtl.design.vector.programs import ALL_PROGRAMS, program_number
+from acf.rtl.device.host.layer_runs import memory_ports
+from acf.rtl.device.host.placed_product import encode_dense
+from acf.rtl.device.host.simulation import DeviceSimulation
+from acf.rtl.device.step.layer import StepState
+from acf.rtl.device.step.plan import StepPlan
+from acf.rtl.device.step.reference import StepResult
+from acf.rtl.device.vector.traits import ALL_TRAITS
+from acf.sim.fabric import AdaptiveFabric
+from acf.sim.fabric.memory_ports import play_through_ports
+from acf.sim.memory import OnChipMemory
+from acf.sim.result import OpResult
+from acf.sim.vector import Job, StepSchedule
+from acf.sim.whole_step import WholeStep
+from acf.trace import TracedOp, VectorOp
+
+
+@dataclass(frozen=True)
+class ModelledStep:
+    """Cycles of the simulator: ``product_cycles`` of both products through the same port, and the whole step.
+
+    ``cycles``: as `acf.sim.whole_step` schedules it, activations on chip, passes fused and overlapped with products.
+    ``memory_cycles``: the device's own order, in which every pass reads and writes memory through the port, and begins
+    when the one before has ended.
+    """
+
+    product_cycles: tuple[int, int]
+    cycles: int
+    memory_cycles: int
+
+
+def model_step(plan: StepPlan, device: DeviceSimulation, state: StepState, result: StepResult) -> ModelledStep:
+    """The step on the simulator, its vector unit as wide as the device's, over the zeros of its operands."""
+    shape = plan.sizes.shape
+    ports = memory_ports(plan.sizes, device.axi, device.latency_cycles)
+    x, dz = (bf16_values(each) != 0 for each in (state.x, result.dz))
+    present = np.kron(state.kept, np.ones((shape.tile, shape.tile), dtype=bool))
+    programs = (encode_dense(x, present, None, plan.sizes), encode_dense(x.T.copy(), dz, present, plan.sizes))
+    forward, weight_gradient = (play_through_ports(each.program, shape, ports).cycles for each in programs)
+    return ModelledStep(
+        product_cycles=(forward, weight_gradient),
+        cycles=_scheduled(plan, forward, weight_gradient),
+        memory_cycles=_through_memory(plan, device, forward, weight_gradient),
+    )
+
+
+def _scheduled(plan: StepPlan, forward: int, weight_gradient: int) -> int:
+    """`WholeStep` over the same products and passes."""
+    shape = plan.sizes.shape
+    if not isinstance(shape, AdaptiveFabric):
+        raise RtlError("the shape of this device has neither clock nor memory; build it from a fabric of `acf.sim`")
+    step = WholeStep(replace(shape, vector_lanes=shape.tile), OnChipMemory(shape.on_chip_bytes))
+    outputs = plan.regions["y"].count * shape.tile**2
+    weights = len(plan.blocks) * shape.tile**2
+    step.add_product(TracedOp("layer", "forward", "x", "w"), _played("forward", forward))
+    for kind, phase in (("batch_norm", "forward"), ("relu", "forward"), ("add", "forward")):
+        step.add_vector_ops([VectorOp("layer", kind, phase, outputs, after=1)])
+    for kind in ("relu", "batch_norm"):
+        step.add_vector_ops([VectorOp("layer", kind, "backward", outputs, after=1)])
+    step.add_product(TracedOp("layer", "weight_grad", "dz", "x"), _played("weight_grad", weight_gradient))
+    step.add_vector_ops([VectorOp("layer", "sgd", "update", weights, after=2)])
+    time = step.time(forward + weight_gradient)
+    return 0 if time is None else time.cycles
+
+
+def _played(phase: str, cycles: int) -> OpResult:
+    return OpResult("layer", phase, cycles, 0, 0, {}, 0, {})
+
+
+def _through_memory(plan: StepPlan, device: DeviceSimulation, forward: int, weight_gradient: int) -> int:
+    """Passes in order, each as long as its operations or its beats; updates of channels beside the weight gradient."""
+    beats = plan.sizes.flit_bits // device.axi.data_bits
+    schedule = StepSchedule()
+    schedule.add(Job(forward, 0, is_product=True))
+    for number, each in enumerate(plan.descriptors):
+        if number == plan.first_descriptors:
+            schedule.add(Job(weight_gradient, 0, is_product=True, waits=True))
+        traits = ALL_TRAITS[program_number(*each.program)]
+        vectors = each.vectors * each.runs
+        read = vectors * (1 + each.x_is_wide + traits.reads_y * (1 + each.y_is_wide) + 2 * traits.has_second_x)
+        written = vectors * sum(traits.vector_flits)
+        schedule.add(
+            Job(
+                max(len(ALL_PROGRAMS[each.program]) * vectors, read * beats, written * beats),
+                0,
+                is_product=False,
+                waits=True,
+                feeds=number < plan.first_descriptors,
+                follows_product=each.after_products == 2,
+            )
+        )
+    return schedule.cycles

@@ -1,0 +1,153 @@
+"""A step on a device in simulation: load it, start both queues, and read back what it left."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from acf.errors import RtlError
+from acf.rtl.design.axi.spec import AxiSpec
+from acf.rtl.design.vector.programs import ALL_PROGRAMS
+from acf.rtl.device.host.simulation import DeviceSimulation
+from acf.rtl.device.registers import ERRORS
+from acf.rtl.device.step.layer import StepSizes, StepState
+from acf.rtl.device.step.plan import StepPlan
+from acf.rtl.device.step.reference import StepResult, input_constants, update_constants
+
+_DONE, _VECTOR_WORK = 1, 16
+
+
+@dataclass(frozen=True, eq=False)
+class StepRun:
+    """``cycles`` from the first register write until all is in memory, and what lies there then.
+
+    ``product_cycles``: of both products. ``vector_cycles``: those in which the vector unit's lanes worked.
+    """
+
+    cycles: int
+    product_cycles: tuple[int, int]
+    vector_cycles: int
+    result: StepResult
+
+    def record(self, plan: StepPlan) -> dict[str, Any]:
+        """The figures as plain values."""
+        names = ("cycles", "product_cycles", "vector_cycles")
+        operations = [len(ALL_PROGRAMS[each.program]) * each.vectors * each.runs for each in plan.descriptors]
+        counts = {"descriptors": len(plan.descriptors), "commands": _commands(plan), "operations": operations}
+        return {name: getattr(self, name) for name in names} | counts
+
+
+def step_text(run: StepRun, plan: StepPlan) -> str:
+    """The run in a sentence."""
+    return (
+        f"{run.cycles} cycles: products {' and '.join(map(str, run.product_cycles))}, lanes work in "
+        f"{run.vector_cycles}; {_commands(plan)} commands, {len(plan.descriptors)} vector descriptors"
+    )
+
+
+def _commands(plan: StepPlan) -> int:
+    return sum(len(line) for each in (plan.forward, plan.weight_gradient) for line in each.commands)
+
+
+def device_for_step(plan: StepPlan, axi: AxiSpec, latency_cycles: int = 50, backend: str = "auto") -> DeviceSimulation:
+    """A device with a vector unit, and memory that holds the step."""
+    beats = 1 << (plan.end // axi.beat_bytes - 1).bit_length()
+    return DeviceSimulation.of(plan.sizes, axi, beats, latency_cycles, backend, vector=True)
+
+
+def run_step(device: DeviceSimulation, plan: StepPlan, state: StepState, sizes: StepSizes) -> StepRun:
+    """Run a step from the device's initial state."""
+    device.simulation.restart()
+    _load(device, plan, state, sizes)
+    begin = device.cycles
+    device.write_register("vector_page", plan.list_page)
+    device.write_register("vector_count", len(plan.descriptors))
+    products = []
+    for number, image in enumerate(plan.images):
+        device.write_register("after_vectors", plan.first_descriptors if number else 0)
+        device.write_registers(image.registers)
+        _wait(device, lambda status: bool(status & _DONE))
+        products.append(device.read_register("cycles"))
+    _wait(device, lambda status: not status & _VECTOR_WORK)
+    cycles = device.cycles - begin
+    return StepRun(
+        cycles, (products[0], products[1]), device.read_register("vector_cycles"), _read(device, plan, state)
+    )
+
+
+def _wait(device: DeviceSimulation, is_over: Callable[[int], bool], most_cycles: int = 1_000_000) -> None:
+    """Poll the status."""
+    begin = device.cycles
+    while device.cycles - begin < most_cycles:
+        device.run_for(8)
+        error = device.read_register("error")
+        if error:
+            seen = [text for bit, text in enumerate(ERRORS.values()) if error >> bit & 1]
+            raise RtlError(f"the device reports: {'; '.join(seen)}; check the plan of the step")
+        if is_over(device.read_register("status")):
+            return
+    raise RtlError(f"the step is not done after {most_cycles} cycles; give it more, or look for a wait without an end")
+
+
+def _load(device: DeviceSimulation, plan: StepPlan, state: StepState, sizes: StepSizes) -> None:
+    """Operands, optimizer state, constants, commands and descriptors."""
+    tile, link = plan.sizes.shape.tile, plan.sizes.shape.link_bytes
+    target = state.target ^ np.uint16(0x8000)  # the loss's gradient is y - target
+    contents = {
+        "x": _tiled(state.x, tile).tobytes(),
+        "target": _tiled(target, tile).swapaxes(0, 1).tobytes(),
+        "update_constants": update_constants(sizes, tile).tobytes(),
+        "descriptors": b"".join(each.content() for each in plan.descriptors),
+    }
+    for name, values in (("weight", state.weight), ("master", state.master), ("momentum", state.momentum)):
+        blocks = _tiled(values, tile)
+        contents[name] = b"".join(blocks[place].tobytes() for place in plan.blocks)
+    groups = state.channels.reshape(4, -1, tile).swapaxes(0, 1)
+    contents["input_constants"] = b"".join(input_constants(sizes, *group[:2]).tobytes() for group in groups)
+    contents["channel_momentum"] = b"".join(group[2:].tobytes() for group in groups)
+    counts = np.zeros((len(groups), 8, tile), dtype=np.float32)
+    counts[:, 0] = -1 / sizes.tokens
+    contents["channel_constants"] = counts.tobytes()
+    for name, content in contents.items():
+        device.load(plan.regions[name].base * link, content)
+    for image in plan.images:
+        device.load(image.segments[0].base, image.segments[0].content)
+
+
+def _read(device: DeviceSimulation, plan: StepPlan, state: StepState) -> StepResult:
+    tile, link = plan.sizes.shape.tile, plan.sizes.shape.link_bytes
+
+    def region(name: str, kind: str) -> NDArray[Any]:
+        place = plan.regions[name]
+        content = device.peek(place.base * link, (place.end - place.base) * link)
+        return np.frombuffer(content, dtype=kind)
+
+    def activation(name: str) -> NDArray[Any]:
+        rows = state.x.shape[0] // tile
+        tiles = region(name, "<u2").reshape(-1, rows, tile, tile)  # column of tiles, row of tiles
+        return np.ascontiguousarray(tiles.transpose(1, 2, 0, 3)).reshape(rows * tile, -1)
+
+    def weights(name: str, kind: str) -> NDArray[Any]:
+        whole = np.zeros((state.kept.shape[0], tile, state.kept.shape[1], tile), dtype=kind)
+        for place, block in zip(plan.blocks, region(name, kind).reshape(-1, tile, tile), strict=True):
+            whole[place[0], :, place[1]] = block
+        return whole.reshape(state.master.shape)
+
+    values = region("input_constants", "<f4").reshape(-1, 5, tile)[:, 2:4]
+    momenta = region("channel_momentum", "<f4").reshape(-1, 2, tile)
+    channels = np.concatenate([values, momenta], axis=1).swapaxes(0, 1).reshape(4, -1)
+    return StepResult(
+        y=activation("y"),
+        dz=activation("dz"),
+        weight=weights("weight", "<u2"),
+        master=weights("master", "<f4"),
+        momentum=weights("momentum", "<f4"),
+        channels=np.ascontiguousarray(channels),
+    )
+
+
+def _tiled(values: NDArray[Any], tile: int) -> NDArray[Any]:
+    """``[row tiles, column tiles, tile, tile]`` of a matrix."""
+    return values.reshape(values.shape[0] // tile, tile, -1, tile).swapaxes(1, 2)

@@ -1,0 +1,163 @@
+"""The vector queue in a device: passes from memory to memory, their order, and what is refused."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from acf.errors import RtlError
+from acf.rtl.design.arithmetic.model import bf16_bits, bf16_values
+from acf.rtl.design.vector.model import VectorInputs, run_pass
+from acf.rtl.device.host.simulation import DeviceSimulation
+from acf.rtl.device.registers import ERRORS
+from acf.rtl.device.vector.connect import check_vector
+from acf.rtl.device.vector.descriptor import VectorDescriptor
+from acf.rtl.device.walking import WalkerOption
+from tests.rtl.device.programs import AXI, SIZES
+
+LANES, FLIT = 8, 16
+LIST_PAGE = 15
+VECTOR_WORK = 16  # a bit of the status
+NO_MASK = np.zeros((1, LANES), dtype=bool)
+NO_CONSTANTS = np.zeros((5, LANES), dtype=np.float32)
+
+
+@pytest.fixture
+def device(vector_device: DeviceSimulation) -> DeviceSimulation:
+    vector_device.simulation.restart()
+    return vector_device
+
+
+def normal(seed: int, *shape: int) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def narrow(values: np.ndarray) -> bytes:
+    return bf16_bits(values).astype("<u2").tobytes()
+
+
+def run_list(device: DeviceSimulation, descriptors: list[VectorDescriptor], most_cycles: int = 2000) -> int:
+    """Run a list; the bits of the register ``error``."""
+    device.load(LIST_PAGE * 4096, b"".join(each.content() for each in descriptors))
+    device.write_register("vector_page", LIST_PAGE)
+    device.write_register("vector_count", len(descriptors))
+    for _ in range(most_cycles // 50):
+        device.run_for(50)
+        if not device.read_register("status") & VECTOR_WORK:
+            return device.read_register("error")
+    raise AssertionError(f"still busy after {most_cycles} cycles")
+
+
+def test_runs_with_gaps_are_read_added_and_written(device: DeviceSimulation) -> None:
+    x, y = normal(0, 3, 10, LANES), normal(1, 3, 10, LANES)
+    for run in range(3):  # x has 2 flits between runs, y none, results 5
+        device.load(FLIT * (100 + 12 * run), narrow(x[run]))
+    device.load(FLIT * 240, narrow(y))
+    descriptor = VectorDescriptor(
+        ("add", "forward", 0), vectors=10, runs=3, x=100, y=240, output_0=300, x_skip=2, output_skip=5
+    )
+    assert run_list(device, [descriptor]) == 0
+    inputs = VectorInputs(*(bf16_values(bf16_bits(each)).reshape(-1, LANES) for each in (x, y)), NO_MASK, NO_CONSTANTS)
+    expected = run_pass(descriptor.program, inputs, 30).out.view(np.float32).reshape(3, 10, LANES)
+    for run in range(3):
+        assert device.peek(FLIT * (300 + 15 * run), FLIT * 10) == narrow(expected[run])
+    assert device.peek(FLIT * 310, FLIT * 5) == bytes(FLIT * 5)
+    assert device.read_register("vectors_done") == 1
+    assert device.read_register("vector_cycles") == 30
+
+
+def test_an_update_reads_and_writes_its_state_in_place(device: DeviceSimulation) -> None:
+    gradient, weight, momentum, constants = (
+        normal(2, 9, LANES),
+        normal(3, 9, LANES),
+        normal(4, 9, LANES),
+        normal(5, 5, LANES),
+    )
+    for flit, content in (
+        (0, narrow(gradient)),
+        (100, momentum.tobytes()),
+        (200, weight.tobytes()),
+        (300, constants.tobytes()),
+    ):
+        device.load(FLIT * flit, content)
+    places = {"x": 0, "second_x": 100, "y": 200, "output_0": 100, "output_1": 200, "output_2": 400, "constants": 300}
+    key = ("sgd", "update", 0)
+    assert run_list(device, [VectorDescriptor(key, vectors=9, y_is_wide=True, loads_constants=True, **places)]) == 0
+    x = np.stack([bf16_values(bf16_bits(gradient)), momentum], axis=1).reshape(-1, LANES)
+    expected = run_pass(key, VectorInputs(x, np.repeat(weight, 2, axis=0), NO_MASK, constants), 9).out.reshape(
+        9, 3, LANES
+    )
+    assert device.peek(FLIT * 100, 2 * FLIT * 9) == expected[:, 0].tobytes()
+    assert device.peek(FLIT * 200, 2 * FLIT * 9) == expected[:, 1].tobytes()
+    assert device.peek(FLIT * 400, FLIT * 9) == narrow(expected[:, 2].view(np.float32))
+
+
+def test_sums_go_on_over_descriptors_and_a_barrier_lets_the_next_one_read_them(device: DeviceSimulation) -> None:
+    values, constants = normal(6, 16, LANES), np.abs(normal(7, 5, LANES))
+    constants[0], constants[4] = -1 / 32, 1.5
+    device.load(0, narrow(values))
+    device.load(FLIT * 300, constants.tobytes())
+    sums, statistics = ("batch_norm", "forward", 0), ("batch_norm", "statistics", 0)
+    wide = {"x_is_wide": True, "y_is_wide": True, "loads_constants": True, "barrier": True}
+    error = run_list(
+        device,
+        [
+            VectorDescriptor(sums, vectors=8),
+            VectorDescriptor(sums, vectors=8, x=8, keeps_sums=True, stores_sums=True, output_0=200),
+            VectorDescriptor(statistics, vectors=1, x=200, y=202, output_0=400, constants=300, **wide),
+        ],
+    )
+    assert error == 0
+    inputs = VectorInputs(bf16_values(bf16_bits(values)), np.zeros_like(values), NO_MASK, NO_CONSTANTS)
+    found = run_pass(sums, inputs, 16)
+    assert device.peek(FLIT * 200, 4 * FLIT) == found.first_sums.tobytes() + found.second_sums.tobytes()
+    x, y = (each.view(np.float32)[None] for each in (found.first_sums, found.second_sums))
+    expected = run_pass(statistics, VectorInputs(x, y, NO_MASK, constants), 1)
+    assert device.peek(FLIT * 400, 8 * FLIT) == expected.out.tobytes()
+
+
+def test_the_mask_of_a_relu_is_where_its_output_was_positive(device: DeviceSimulation) -> None:
+    gradient, output = normal(8, 4, LANES), np.maximum(normal(9, 4, LANES), 0)
+    output[0, :3] = np.nan, np.inf, -0.0
+    device.load(0, narrow(gradient))
+    device.load(FLIT * 100, narrow(output))
+    assert run_list(device, [VectorDescriptor(("relu", "backward", 0), vectors=4, y=100, output_0=200)]) == 0
+    assert device.peek(FLIT * 200, FLIT * 4) == narrow(np.where(output > 0, gradient, 0))
+
+
+def test_a_descriptor_waits_for_the_products_that_it_names(device: DeviceSimulation) -> None:
+    with pytest.raises(AssertionError, match="still busy"):
+        run_list(device, [VectorDescriptor(("relu", "forward", 0), vectors=1, after_products=1)], 150)
+    assert device.read_register("vectors_done") == 0
+
+
+def test_a_list_that_cannot_run_sets_its_bit(device: DeviceSimulation) -> None:
+    failed = 1 << list(ERRORS).index("vector_failed")
+    device.load(LIST_PAGE * 4096, bytes([255]) + bytes(63))
+    device.write_register("vector_page", LIST_PAGE)
+    device.write_register("vector_count", 1)
+    device.run_for(100)
+    assert device.read_register("error") == failed
+    assert device.read_register("status") & 8 == 0
+    assert run_list(device, [VectorDescriptor(("relu", "forward", 0), vectors=1)]) == 0
+
+
+def test_descriptors_and_devices_that_cannot_be_are_refused() -> None:
+    relu = VectorDescriptor(("relu", "forward", 0), vectors=1)
+    for change, message in (
+        ({"vectors": 0}, "0 vectors does nothing"),
+        ({"x": 1 << 32}, "x 4294967296 does not fit in 32 bits"),
+        ({"vectors": 65535, "runs": 65535}, "more than the unit counts"),
+        ({"stores_sums": True}, "relu forward 0 writes results, so its sums cannot be stored"),
+        ({"program": ("gelu", "forward", 0)}, "pass gelu forward 0 is not one of"),
+    ):
+        with pytest.raises(RtlError, match=message):
+            replace(relu, **change)
+    with pytest.raises(RtlError, match="leave out the walker or vector"):
+        check_vector(SIZES, AXI, WalkerOption())
+    with pytest.raises(RtlError, match="through one master, not 2"):
+        check_vector(SIZES, replace(AXI, masters=2), None)
+    with pytest.raises(RtlError, match="link_bytes 32 is not the 16 bytes of a row"):
+        check_vector(replace(SIZES, shape=replace(SIZES.shape, link_bytes=32)), AXI, None)
+    with pytest.raises(RtlError, match="interleave the values of their rows"):
+        check_vector(replace(SIZES, shape=replace(SIZES.shape, scus_per_cluster=2)), AXI, None)
