@@ -16,7 +16,16 @@ from acf.report import report
 from acf.units import binary_bytes
 
 HOSTILE = '</script><script>alert("x")</script><img src=x onerror=alert(1)><a href="https://evil.example">&amp;\'%{x}'
-ALLOWED_IMPORTS = ("acf.columns", "acf.errors", "acf.files", "acf.units", "acf.metrics", "acf.sim.comparison", "acf.sim.result", "acf.report")
+ALLOWED_IMPORTS = (
+    "acf.columns",
+    "acf.errors",
+    "acf.files",
+    "acf.units",
+    "acf.metrics",
+    "acf.sim.comparison",
+    "acf.sim.result",
+    "acf.report",
+)
 
 
 class Page(HTMLParser):

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import Protocol
 
 import torch
 
@@ -60,6 +61,13 @@ def train_variant(
         session.close()
 
 
+class Synchronized(Protocol):
+    """Something that runs on a device and can be waited for."""
+
+    def synchronize(self) -> None:
+        """Wait for the device."""
+
+
 class TrainingClock:
     """Seconds and joules of the stretches between `start` and `stop`; what lies between stretches is not counted.
 
@@ -67,7 +75,7 @@ class TrainingClock:
     joules of low precision.
     """
 
-    def __init__(self, session: TrainingSession, meter: EnergyMeter) -> None:
+    def __init__(self, session: Synchronized, meter: EnergyMeter) -> None:
         self._session, self._meter = session, meter
         self.seconds = 0.0
         self.joules: float | None = 0.0
