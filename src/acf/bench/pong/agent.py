@@ -145,7 +145,7 @@ class DqnAgent:
         """Double DQN: the model chooses the next action, the target network values it."""
         with self._computing():
             best = self.model(batch.next_states).argmax(1, keepdim=True)
-            values = self.target(batch.next_states).float().gather(1, best)[:, 0]
+            values: Tensor = self.target(batch.next_states).float().gather(1, best)[:, 0]
         return batch.returns + batch.discounts * values
 
     @contextmanager

@@ -16,13 +16,14 @@ from acf.bench.pong.environment import AtariPong, VectorEnvironment
 from acf.bench.pong.loop import Harness, train_on_pong
 from acf.bench.pong.settings import DqnSettings
 from acf.bench.pong.store import PongStore, existing_store
-from acf.bench.pong.systems import SYSTEMS, simulate_missing
 from acf.bench.provenance import provenance
 from acf.errors import DataError, SparsityError
 from acf.options import option
-from acf.sim import spec
 
 DEFAULT_VARIANTS = "dense,static-90/block=32,rigl-90/block=32"
+DEFAULT_SYSTEMS = "tensorcore,tensordash,spartann,sat,acf-512,acf-h200,gpu-v100,gpu-h200"
+"""Machines that play the captured steps; `acf-h200` is the fabric of a GPU's size."""
+
 TRAINING_SHARE = 0.95
 """Part of the progress bar that training takes; the rest is simulation."""
 
@@ -38,7 +39,7 @@ class PongOptions:
     points: int = option(60, "How often score and checkpoint are written in a run.", min=1)
     captured: int = option(32, "Transitions of the steps captured at start, middle and end; 0: none.", min=0)
     systems: str = option(
-        ",".join(SYSTEMS), "Modelled machines that play the captured steps, with commas; none: no simulation."
+        DEFAULT_SYSTEMS, "Modelled machines that play the captured steps, with commas; none: no simulation."
     )
     evaluation: bool = option(True, "Play one episode in every game after training, with 1 % random actions.")
     out: Path = option(Path("runs/pong"), "Folder of the records; runs in it are continued, not repeated.")  # noqa: RUF009
@@ -49,8 +50,11 @@ class PongOptions:
             raise SparsityError("--variants names none; write such as dense,static-90/block=32")
         for name in self.names:
             pong_variant(name)
-        for machine in self.machines:
-            spec(machine)
+        if self.machines:
+            from acf.sim import spec  # only here and in `simulate_missing`: training needs torch and numpy alone
+
+            for machine in self.machines:
+                spec(machine)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -77,7 +81,10 @@ def run_pong_bench(
         store, begin = existing_store(options.out), 0.0
     else:
         store, begin = _trained(options, settings, on_progress, make), TRAINING_SHARE
-    simulate_missing(store, options.machines, lambda what, share: on_progress(what, begin + (1.0 - begin) * share))
+    if options.machines:
+        from acf.bench.pong.systems import simulate_missing
+
+        simulate_missing(store, options.machines, lambda what, share: on_progress(what, begin + (1.0 - begin) * share))
     on_progress("done", 1.0)
     return store
 

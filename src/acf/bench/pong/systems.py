@@ -10,9 +10,6 @@ from acf.bench.pong.store import PongStore
 from acf.sim import simulate
 from acf.trace import Trace
 
-SYSTEMS = ("tensorcore", "tensordash", "spartann", "sat", "acf-512", "acf-h200", "gpu-v100", "gpu-h200")
-"""Machines that play the captured steps unless others are named; `acf-h200` is the fabric of a GPU's size."""
-
 MOMENTS = ("start", "middle", "end")
 
 
