@@ -14,6 +14,8 @@ from acf.cli.bench import app
 from acf.errors import AcfError, ArchitectureError, MissingDependencyError
 from tests.bench.pong.conftest import BrightSide
 
+NO_SYSTEMS = ["--systems", "none"]
+
 
 def nothing(what: str, share: float) -> None:
     pass
@@ -42,12 +44,14 @@ def test_runs_are_trained_once_and_shown_again(small: DqnSettings, tmp_path: Pat
     assert again.to_dict()["runs"] == first["runs"]
     again.close()
 
-    shown = CliRunner().invoke(app, ["pong", "--render", "--out", str(options.out), "--systems", "gpu-h200"])
+    drawn = tmp_path / "pong.svg"
+    shown = CliRunner().invoke(app, ["pong", "--render", "--out", str(options.out), "--plot", str(drawn), *NO_SYSTEMS])
     assert shown.exit_code == 0
+    assert "score by frames" in drawn.read_text()
     assert "J/step" in shown.output
     assert "never" in shown.output
     assert "U middle" in shown.output
-    as_json = CliRunner().invoke(app, ["pong", "--render", "--out", str(options.out), "--systems", "none", "--json"])
+    as_json = CliRunner().invoke(app, ["pong", "--render", "--out", str(options.out), "--json", *NO_SYSTEMS])
     assert json.loads(as_json.output)["runs"] == first["runs"]
 
 
@@ -68,10 +72,11 @@ def test_a_missing_extra_gives_the_line_that_installs_it(
         ({"variants": " , "}, AcfError, "--variants names none"),
         ({"variants": "dense,statik-90"}, AcfError, "statik-90"),
         ({"systems": "acf-513"}, ArchitectureError, "acf-513"),
+        ({"plot": Path("pong.png")}, AcfError, r"pong\.png does not end in \.svg"),
     ],
 )
 def test_options_are_refused_before_anything_is_played(
-    wrong: dict[str, str], kind: type[AcfError], message: str
+    wrong: dict[str, object], kind: type[AcfError], message: str
 ) -> None:
     with pytest.raises(kind, match=message):
         PongOptions(**wrong)  # type: ignore[arg-type]

@@ -14,10 +14,12 @@ from acf.bench.machine import choose_device
 from acf.bench.pong.agent import pong_variant
 from acf.bench.pong.environment import AtariPong, VectorEnvironment
 from acf.bench.pong.loop import Harness, train_on_pong
+from acf.bench.pong.record import ScorePoint
 from acf.bench.pong.settings import DqnSettings
 from acf.bench.pong.store import PongStore, existing_store
 from acf.bench.provenance import provenance
-from acf.errors import DataError, SparsityError
+from acf.errors import DataError, FileError, SparsityError
+from acf.files import write_whole
 from acf.options import option
 
 DEFAULT_VARIANTS = "dense,static-90/block=32,rigl-90/block=32"
@@ -43,9 +45,12 @@ class PongOptions:
     )
     evaluation: bool = option(True, "Play one episode in every game after training, with 1 % random actions.")
     out: Path = option(Path("runs/pong"), "Folder of the records; runs in it are continued, not repeated.")  # noqa: RUF009
+    plot: Path | None = option(None, "SVG of the score by time and by frames.")  # noqa: RUF009
     render: bool = option(False, "Show the records of --out and simulate what is missing; nothing is trained.")
 
     def __post_init__(self) -> None:
+        if self.plot is not None and self.plot.suffix != ".svg":
+            raise FileError(f"--plot {self.plot} does not end in .svg, the format that is drawn; pass such as pong.svg")
         if not self.names:
             raise SparsityError("--variants names none; write such as dense,static-90/block=32")
         for name in self.names:
@@ -85,6 +90,10 @@ def run_pong_bench(
         from acf.bench.pong.systems import simulate_missing
 
         simulate_missing(store, options.machines, lambda what, share: on_progress(what, begin + (1.0 - begin) * share))
+    if options.plot is not None:
+        from acf.bench.pong.plot import pong_svg
+
+        write_whole(options.plot, pong_svg(store.rows(ScorePoint)).encode())
     on_progress("done", 1.0)
     return store
 
