@@ -56,12 +56,12 @@ def test_a_run_that_was_killed_fills_its_buffer_and_goes_on(harness: MakeHarness
     before = [point.seconds for point in store.rows(ScorePoint)]
 
     training = PongTraining(harness(small), variant, 1)
-    assert (training.round, training.buffer.filled, training.interruptions) == (15, 0, 1)
+    assert (training.vector_step, training.buffer.filled, training.interruptions) == (15, 0, 1)
     with EnergyMeter("cpu", idle_seconds=0.0) as meter:
         training.train(meter, lambda share, score: None)
     training.agent.close()
-    assert training.buffer.filled == small.warm_up_rounds + 5
-    assert (training.round, training.agent.step) == (20, 10)
+    assert training.buffer.filled == small.warm_up_vector_steps + 5
+    assert (training.vector_step, training.agent.step) == (20, 10)
     points = store.rows(ScorePoint)
     assert [point.frames for point in points] == [80, 160, 240, 320]
     assert [point.seconds for point in points[:3]] == before

@@ -6,16 +6,16 @@ from acf.bench.pong.settings import DqnSettings
 from acf.errors import DataError
 
 
-def test_frames_give_rounds_and_optimizer_steps() -> None:
+def test_frames_give_vector_steps_and_optimizer_steps() -> None:
     settings = DqnSettings(frames=1_000_000, games=50, update_every=10, warm_up=20_000)
-    assert (settings.rounds, settings.warm_up_rounds) == (5_000, 400)
+    assert (settings.vector_steps, settings.warm_up_vector_steps) == (5_000, 400)
     assert settings.steps == (5_000 - 400) * 5
-    assert settings.frames_after(settings.rounds) == 1_000_000
+    assert settings.frames_after(settings.vector_steps) == 1_000_000
 
 
 def test_exploration_falls_to_its_end_and_stays() -> None:
     settings = DqnSettings(frames=1_000_000, games=50, update_every=10, explore=0.5, epsilon=0.1)
-    rates = [settings.epsilon_at(round_) for round_ in (0, 1_250, 2_500, 4_999)]
+    rates = [settings.epsilon_at(vector_step) for vector_step in (0, 1_250, 2_500, 4_999)]
     assert rates == pytest.approx([1.0, 0.55, 0.1, 0.1])
 
 

@@ -13,7 +13,7 @@ from acf.bench import OnProgress
 from acf.bench.machine import choose_device
 from acf.bench.pong.agent import pong_variant
 from acf.bench.pong.environment import AtariPong, VectorEnvironment
-from acf.bench.pong.loop import Harness, train_on_pong
+from acf.bench.pong.loop import Harness, OnPoint, train_on_pong
 from acf.bench.pong.record import ScorePoint
 from acf.bench.pong.settings import DqnSettings
 from acf.bench.pong.store import PongStore, existing_store
@@ -130,20 +130,27 @@ def _train_all(harness: Harness, options: PongOptions, on_progress: OnProgress) 
     """Every variant with every seed, the variants taking turns; finished runs are left as they are."""
     wanted = [(name, seed) for seed in range(options.seeds) for name in options.names]
     for index, (name, seed) in enumerate(wanted):
+        if harness.store.find(name, seed) is not None:
+            continue
+        tell = _teller(on_progress, f"{name}, seed {seed}", index, len(wanted))
+        tell(0.0, None)
+        try:
+            train_on_pong(harness, name, seed, tell)
+        except torch.cuda.OutOfMemoryError as error:
+            raise DataError(
+                f"batch {harness.settings.batch} with a buffer of {harness.settings.capacity} does not fit the GPU's "
+                "memory; use a smaller --batch or --capacity with another --out"
+            ) from error
 
-        def tell(share: float, score: float | None, name: str = name, seed: int = seed, index: int = index) -> None:
-            text = "" if score is None else f", score {score:+.1f}"
-            on_progress(f"{name}, seed {seed}{text}", TRAINING_SHARE * (index + share) / len(wanted))
 
-        if harness.store.find(name, seed) is None:
-            tell(0.0, None)
-            try:
-                train_on_pong(harness, name, seed, tell)
-            except torch.cuda.OutOfMemoryError as error:
-                raise DataError(
-                    f"batch {harness.settings.batch} with a buffer of {harness.settings.capacity} does not fit the "
-                    "GPU's memory; use a smaller --batch or --capacity with another --out"
-                ) from error
+def _teller(on_progress: OnProgress, what: str, index: int, runs: int) -> OnPoint:
+    """Reports the progress of the run ``index`` of so many ``runs``, with its score."""
+
+    def tell(share: float, score: float | None) -> None:
+        text = "" if score is None else f", score {score:+.1f}"
+        on_progress(f"{what}{text}", TRAINING_SHARE * (index + share) / runs)
+
+    return tell
 
 
 def _facts(device: torch.device, environment: VectorEnvironment) -> dict[str, str]:

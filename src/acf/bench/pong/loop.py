@@ -14,7 +14,7 @@ from torch import Tensor
 
 import acf
 from acf.bench.pong.agent import DqnAgent, pong_variant
-from acf.bench.pong.environment import Played, VectorEnvironment
+from acf.bench.pong.environment import VectorEnvironment
 from acf.bench.pong.record import PongRun, ScorePoint
 from acf.bench.pong.replay import FrameStack, ReplayBuffer
 from acf.bench.pong.score import ScoreBoard
@@ -24,7 +24,7 @@ from acf.bench.training.loop import TrainingClock
 from acf.metrics.meters import EnergyMeter
 
 EVALUATION_EPSILON = 0.01
-EVALUATION_ROUNDS = 10_000
+EVALUATION_VECTOR_STEPS = 10_000
 """Steps after which a game that has not ended counts with the points it has: 40,000 frames, 11 minutes of play."""
 
 SEED_STRIDE = 100_003
@@ -51,11 +51,11 @@ class Harness:
     session: int = 0
 
 
-OnRound = Callable[[float, float | None], None]
+OnPoint = Callable[[float, float | None], None]
 """Called with the share of the run that is done, and the score."""
 
 
-def train_on_pong(harness: Harness, variant: str, seed: int, on_round: OnRound = lambda share, score: None) -> PongRun:
+def train_on_pong(harness: Harness, variant: str, seed: int, on_point: OnPoint = lambda share, score: None) -> PongRun:
     """Train ``variant`` from ``seed`` to the end, from its checkpoint where there is one; the run is in the store."""
     gc.collect()
     if harness.device.type == "cuda":
@@ -66,7 +66,7 @@ def train_on_pong(harness: Harness, variant: str, seed: int, on_round: OnRound =
         with EnergyMeter(
             harness.device.type, idle_seconds=harness.idle_seconds, synchronize=training.synchronize
         ) as meter:
-            training.train(meter, on_round)
+            training.train(meter, on_point)
         run = training.finished(meter)
         harness.store.add(run)
         harness.store.write_json()
@@ -89,7 +89,7 @@ class PongTraining:
         self.agent = DqnAgent(self.settings, pong_variant(variant), harness.environment.actions, seed, self.device)
         self.buffer = ReplayBuffer(self.settings.replay, self.device, seed)
         self.board = ScoreBoard(self.settings.games)
-        self.round = self.interruptions = 0
+        self.vector_step = self.interruptions = 0
         self.seconds, self.compile_seconds = 0.0, 0.0
         self.joules: float | None = 0.0
         self.loss: Tensor | None = None
@@ -99,22 +99,25 @@ class PongTraining:
         first = self._on_device(harness.environment.reset(self._game_seed()))
         self.frame, self.stack = first, FrameStack(first, self.settings.replay.stack)
 
-    def train(self, meter: EnergyMeter, on_round: OnRound) -> None:
+    def train(self, meter: EnergyMeter, on_point: OnPoint) -> None:
         """Warm up, then play and learn to the end, with a point and a checkpoint at every stop of the clock."""
-        if self.round >= self.settings.rounds:
+        if self.vector_step >= self.settings.vector_steps:
             return
         self._warm_up()
         clock = TrainingClock(self, meter)
         clock.seconds, clock.joules = self.seconds, self.joules
         for stop in self._stops():
             clock.start()
-            while self.round < stop:
-                self._play(self.settings.epsilon_at(self.round), learns=self.round >= self.settings.warm_up_rounds)
-                self.round += 1
+            while self.vector_step < stop:
+                self._play(
+                    self.settings.epsilon_at(self.vector_step),
+                    learns=self.vector_step >= self.settings.warm_up_vector_steps,
+                )
+                self.vector_step += 1
             clock.stop()
             self.seconds, self.joules = clock.seconds, clock.joules
             self._record()
-            on_round(self.round / self.settings.rounds, self.board.score)
+            on_point(self.vector_step / self.settings.vector_steps, self.board.score)
 
     def finished(self, meter: EnergyMeter) -> PongRun:
         """The record of the run, after its evaluation."""
@@ -123,7 +126,7 @@ class PongTraining:
         return PongRun(
             variant=self.variant,
             seed=self.seed,
-            frames=self.settings.frames_after(self.round),
+            frames=self.settings.frames_after(self.vector_step),
             steps=self.agent.step,
             seconds=self.seconds,
             joules=self.joules,
@@ -146,11 +149,11 @@ class PongTraining:
         if self.device.type == "cuda":
             torch.cuda.synchronize()
 
-    def _play(self, epsilon: float, learns: bool, counted: bool = True) -> Played:
+    def _play(self, epsilon: float, learns: bool, counted: bool = True) -> None:
         """One step of all games; the optimizer steps run while the games do."""
         chosen = self.agent.act(self.stack.frames, epsilon)
         self.harness.environment.send(chosen)
-        for _ in range(self.settings.steps_per_round if learns else 0):
+        for _ in range(self.settings.steps_per_vector_step if learns else 0):
             self.loss = self.agent.train_step(self.buffer.sample(self.settings.batch))
         played = self.harness.environment.receive()
         ended = self._on_device(played.ended)
@@ -158,7 +161,6 @@ class PongTraining:
         self.frame = self._on_device(played.frames)
         self.stack.push(self.frame, ended)
         self.board.add(played, counted)
-        return played
 
     def _warm_up(self) -> None:
         """Compile and capture; fill the buffer of a run that is continued. Outside of the clock."""
@@ -167,24 +169,24 @@ class PongTraining:
         self.agent.warm_up(self.buffer.at(nowhere, nowhere), self.stack.frames)
         self.synchronize()
         self.compile_seconds += time.perf_counter() - started
-        for _ in range(min(self.round, self.settings.warm_up_rounds)):
-            self._play(self.settings.epsilon_at(self.round), learns=False, counted=False)
+        for _ in range(min(self.vector_step, self.settings.warm_up_vector_steps)):
+            self._play(self.settings.epsilon_at(self.vector_step), learns=False, counted=False)
 
     def _stops(self) -> list[int]:
-        """The rounds, ascending, at which the clock stops: for points, and for the captured steps."""
-        rounds, points = self.settings.rounds, self.harness.points
-        stops = {round(index * rounds / points) for index in range(1, points + 1)} | set(self._moments())
-        return sorted(stop for stop in stops if stop > self.round)
+        """The vector steps, ascending, at which the clock stops: for points, and for the captured steps."""
+        last, points = self.settings.vector_steps, self.harness.points
+        stops = {round(index * last / points) for index in range(1, points + 1)} | set(self._moments())
+        return sorted(stop for stop in stops if stop > self.vector_step)
 
     def _moments(self) -> dict[int, str]:
-        """The rounds whose next step is captured: the first that learns, the middle one, and past the last."""
-        first, last = self.settings.warm_up_rounds, self.settings.rounds
+        """The vector steps whose next step is captured: the first that learns, the middle one, and past the last."""
+        first, last = self.settings.warm_up_vector_steps, self.settings.vector_steps
         return {first: "start", (first + last) // 2: "middle", last: "end"}
 
     def _record(self) -> None:
         """Write point, trace and checkpoint, in this order: what a checkpoint has passed is on the disk."""
         self.harness.store.add(self._point())
-        moment = self._moments().get(self.round)
+        moment = self._moments().get(self.vector_step)
         if moment is not None and self.harness.captured:
             label = f"dqn {self.variant}, seed {self.seed}, {moment}: {self.harness.captured} transitions"
             path = self.harness.store.trace(self.variant, self.seed, moment)
@@ -197,20 +199,20 @@ class PongTraining:
         return ScorePoint(
             self.variant,
             self.seed,
-            self.settings.frames_after(self.round),
+            self.settings.frames_after(self.vector_step),
             self.agent.step,
             self.seconds,
             self.joules,
             self.board.score,
             self.board.episodes,
-            self.settings.epsilon_at(self.round),
+            self.settings.epsilon_at(self.vector_step),
             loss if loss is not None and isfinite(loss) else None,
         )
 
     def _state(self) -> dict[str, Any]:
         """The counters of a checkpoint."""
         return {
-            "round": self.round,
+            "vector_step": self.vector_step,
             "seconds": self.seconds,
             "joules": self.joules,
             "last": list(self.board.last),
@@ -222,7 +224,11 @@ class PongTraining:
 
     def _continue(self, parts: dict[str, Any]) -> None:
         state = parts["run"]
-        self.round, self.seconds, self.joules = int(state["round"]), float(state["seconds"]), state["joules"]
+        self.vector_step, self.seconds, self.joules = (
+            int(state["vector_step"]),
+            float(state["seconds"]),
+            state["joules"],
+        )
         self.board.last.extend(state["last"])
         self.board.episodes = int(state["episodes"])
         self.interruptions, self.compile_seconds = int(state["interruptions"]) + 1, float(state["compile_seconds"])
@@ -235,7 +241,7 @@ class PongTraining:
         stack = FrameStack(first, self.settings.replay.stack)
         points = np.zeros(self.settings.games)
         playing = np.ones(self.settings.games, dtype=bool)
-        for _ in range(EVALUATION_ROUNDS):
+        for _ in range(EVALUATION_VECTOR_STEPS):
             environment.send(self.agent.act(stack.frames, EVALUATION_EPSILON))
             played = environment.receive()
             points[playing] += played.rewards[playing]

@@ -1,6 +1,6 @@
 """The settings of the learner: sizes and rates that dense and sparse runs share."""
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from math import ceil
 from typing import Any
 
@@ -16,8 +16,9 @@ PRECISIONS = ("tf32", "bf16")
 class DqnSettings:
     """Double DQN with n-step returns and Adam, on many games at a time.
 
-    A step of all games is ``games`` transitions. After ``warm_up`` transitions there is one optimizer step for every
-    ``update_every`` transitions. Exploration falls from 1 to ``epsilon`` over the first ``explore`` of the frames.
+    A vector step is one step of all ``games``, as many transitions. After ``warm_up`` transitions there is one
+    optimizer step for every ``update_every`` transitions. Exploration falls from 1 to ``epsilon`` over the first
+    ``explore`` of the frames.
     """
 
     frames: int = option(8_000_000, "Emulator frames of a run, 4 for each action.", min=1)
@@ -43,56 +44,53 @@ class DqnSettings:
             raise DataError(f"rate {self.rate:g} is not above 0; use such as 2.5e-4")
         if self.steps < 1:
             raise DataError(
-                f"{self.frames} frames are {self.rounds * self.games} transitions, which end within the warm-up of "
-                f"{self.warm_up}; use more frames or a shorter warm-up"
+                f"{self.frames} frames are {self.vector_steps * self.games} transitions, which end within the "
+                f"warm-up of {self.warm_up}; use more frames or a shorter warm-up"
             )
         self.replay  # noqa: B018  # refuses a capacity that is too small
-        if self.replay.slots < self.warm_up_rounds:
+        if self.replay.slots < self.warm_up_vector_steps:
             raise DataError(
                 f"warm_up {self.warm_up} is more than the capacity {self.capacity} holds; use a shorter warm-up"
             )
 
     @property
-    def rounds(self) -> int:
-        """Steps of all games in a run."""
+    def vector_steps(self) -> int:
+        """Vector steps of a run."""
         return self.frames // (FRAME_SKIP * self.games)
 
     @property
-    def warm_up_rounds(self) -> int:
-        """Steps of all games before the first optimizer step."""
+    def warm_up_vector_steps(self) -> int:
+        """Vector steps before the first optimizer step."""
         return max(ceil(self.warm_up / self.games), self.replay.stack + self.replay.n_step)
 
     @property
-    def steps_per_round(self) -> int:
-        """Optimizer steps for each step of all games."""
+    def steps_per_vector_step(self) -> int:
+        """Optimizer steps for each vector step."""
         return self.games // self.update_every
 
     @property
     def steps(self) -> int:
         """Optimizer steps of a run."""
-        return (self.rounds - self.warm_up_rounds) * self.steps_per_round
+        return (self.vector_steps - self.warm_up_vector_steps) * self.steps_per_vector_step
 
     @property
     def replay(self) -> ReplaySpec:
         """The buffer."""
         return ReplaySpec(self.capacity, self.games, n_step=self.n_step, discount=self.discount)
 
-    def frames_after(self, rounds: int) -> int:
-        """Emulator frames of so many steps of all games."""
-        return rounds * self.games * FRAME_SKIP
+    def frames_after(self, vector_steps: int) -> int:
+        """Emulator frames of so many vector steps."""
+        return vector_steps * self.games * FRAME_SKIP
 
-    def epsilon_at(self, round_: int) -> float:
-        """Share of random actions in this step of all games, counted from 0.
+    def epsilon_at(self, vector_step: int) -> float:
+        """Share of random actions in this vector step, counted from 0.
 
         >>> DqnSettings(frames=1_000_000, explore=0.5).epsilon_at(0)
         1.0
         """
-        falling = max(1, round(self.explore * self.rounds))
-        return max(self.epsilon, 1.0 - (1.0 - self.epsilon) * round_ / falling)
+        falling = max(1, round(self.explore * self.vector_steps))
+        return max(self.epsilon, 1.0 - (1.0 - self.epsilon) * vector_step / falling)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
         return asdict(self)
-
-
-SETTINGS = tuple(each.name for each in fields(DqnSettings))
