@@ -36,6 +36,7 @@ PARAMETERS = {
     "wrn28-10-cifar": 36_479_194,
     "small-cnn": 131_754,
     "digits-cnn": 225_386,
+    "dqn": 1_687_206,  # 77,984 in three convolutions, 1,606,144 in the hidden layer, 3,078 for six actions
 }
 OUTPUTS = {
     "image": (2, 1000),
@@ -46,6 +47,7 @@ OUTPUTS = {
     "pair": (2,),
     "translation": (2, 64, 37_000),
     "text": (2, 64, 16_384),
+    "screen": (2, 6),
 }
 
 

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from acf.bench.fabric.comparison import ComparisonSpec
     from acf.bench.kernels.bench import CpuOptions
     from acf.bench.offloading import OffloadSpec
+    from acf.bench.pong.bench import PongOptions
+    from acf.bench.pong.settings import DqnSettings
     from acf.bench.tracking.recording import TrackingSpec
     from acf.bench.training.bench import TrainingOptions
     from acf.bench.zeros.measure import ZerosSpec
@@ -69,6 +71,23 @@ def training(options: "TrainingOptions", as_json: Json = False) -> None:
         return
     for table in training_tables(comparison):
         show(table)
+
+
+@spec_command(app, options="acf.bench.pong.bench:PongOptions", settings="acf.bench.pong.settings:DqnSettings")
+def pong(options: "PongOptions", settings: "DqnSettings", as_json: Json = False) -> None:
+    """Train DQN on Atari Pong, dense and block-sparse, or show such runs: frames per second, score, joules and U."""
+    from acf.bench.pong.bench import run_pong_bench
+    from acf.bench.pong.tables import pong_tables
+    from acf.terminal import progress, show
+
+    with progress(visible=not as_json) as on_progress:
+        store = run_pong_bench(options, settings, on_progress)
+    if as_json:
+        print_json(store.to_dict())
+    else:
+        for table in pong_tables(store):
+            show(table)
+    store.close()
 
 
 @spec_command(app, spec="acf.bench.tracking.recording:TrackingSpec")

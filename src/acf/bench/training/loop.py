@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -74,6 +75,13 @@ def _run_log(folder: Path | None, session: TrainingSession) -> AbstractContextMa
     return nullcontext() if folder is None else RunLog(folder, session.model, session.schedule.total_steps)
 
 
+class Synchronized(Protocol):
+    """Something that runs on a device and can be waited for."""
+
+    def synchronize(self) -> None:
+        """Wait for the device."""
+
+
 class TrainingClock:
     """Seconds and joules of the stretches between `start` and `stop`; what lies between stretches is not counted.
 
@@ -81,7 +89,7 @@ class TrainingClock:
     joules of low precision.
     """
 
-    def __init__(self, session: TrainingSession, meter: EnergyMeter) -> None:
+    def __init__(self, session: Synchronized, meter: EnergyMeter) -> None:
         self._session, self._meter = session, meter
         self.seconds = 0.0
         self.joules: float | None = 0.0

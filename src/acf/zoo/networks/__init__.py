@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from acf.zoo.networks.alexnet import AlexNet
 from acf.zoo.networks.bert import BertBase
+from acf.zoo.networks.dqn import SCREEN, NatureDqn
 from acf.zoo.networks.googlenet import GoogLeNet
 from acf.zoo.networks.gpt import Gpt
 from acf.zoo.networks.mixer import MixerS16
@@ -37,6 +38,7 @@ _EXAMPLES: dict[str, tuple[tuple[int, ...], ...]] = {
     "pair": ((2,),),
     "translation": ((64,), (64,)),
     "text": ((64,),),
+    "screen": (SCREEN,),
 }
 
 
@@ -47,7 +49,8 @@ class Network:
     "image": ``[batch, 3, 224, 224]``; "large image": ``[batch, 3, 256, 256]``; "small image":
     ``[batch, 3, 32, 32]``; "digit": ``[batch, 1, 8, 8]``; "sentence": token numbers ``[batch, tokens]``; "pair":
     numbers of a user and an item ``[batch, 2]``; "translation": token numbers of source and target, two inputs;
-    "text": token numbers ``[batch, tokens]``, for a prediction at every position.
+    "text": token numbers ``[batch, tokens]``, for a prediction at every position; "screen": the last four grey frames
+    of a game, ``[batch, 4, 84, 84]``.
     """
 
     build: Callable[..., nn.Module]
@@ -80,5 +83,6 @@ NETWORKS: dict[str, Network] = {
     "wrn28-10-cifar": Network(wide_resnet, "small image"),
     "small-cnn": Network(small_cnn, "small image"),
     "digits-cnn": Network(digits_cnn, "digit"),
+    "dqn": Network(NatureDqn, "screen"),
 }
 """Every network by name, with the classifier of its publication unless ``build`` is told otherwise."""

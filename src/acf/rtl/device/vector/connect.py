@@ -31,8 +31,8 @@ def check_vector(sizes: FabricSizes, axi: AxiSpec, walker: object | None) -> Non
 class VectorWork:
     """What a device takes from its vector queue; a device without one refuses a list of descriptors.
 
-    ``start`` starts a product, once the descriptors that it waits for are done; ``waits``: it still does, from the cycle
-    in which it is asked for; ``pending``: from the next cycle on.
+    ``start`` starts a product, once the descriptors that it waits for are done; ``waits``: it still does, from the
+    cycle in which it is asked for; ``pending``: from the next cycle on.
     """
 
     def __init__(self, queue: Any | None, mux: Any | None) -> None:

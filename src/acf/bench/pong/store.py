@@ -1,0 +1,142 @@
+"""The records of a comparison in one folder: SQLite while it runs, JSON for readers, checkpoints and traces."""
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, astuple, fields
+from pathlib import Path
+from typing import Any, TypeVar
+
+from acf.bench.pong.record import PongRun, PongSummary, ScorePoint, SystemFigures, summarize
+from acf.errors import DataError, FileError
+from acf.files import write_whole
+
+Row = TypeVar("Row", ScorePoint, PongRun, SystemFigures)
+
+KEYS: dict[type, tuple[str, ...]] = {
+    ScorePoint: ("variant", "seed", "frames"),
+    PongRun: ("variant", "seed"),
+    SystemFigures: ("variant", "seed", "moment", "machine"),
+}
+"""Every kind of row with the columns that name one; a row that is written again replaces the old one."""
+
+TABLES: dict[type, str] = {ScorePoint: "points", PongRun: "runs", SystemFigures: "systems"}
+
+
+class PongStore:
+    """The folder ``runs/<name>``: ``pong.sqlite``, ``pong.json``, and a checkpoint and three traces for every run."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.path = folder, folder / "pong.sqlite"
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise FileError(f"{folder} cannot be made ({error.strerror}); pass another folder with --out") from error
+        with self._reporting():
+            self._connection = sqlite3.connect(self.path)
+            with self._connection as connection:
+                connection.execute("CREATE TABLE IF NOT EXISTS settings (name TEXT PRIMARY KEY, value TEXT)")
+                connection.execute("CREATE TABLE IF NOT EXISTS sessions (number INTEGER PRIMARY KEY, facts TEXT)")
+                for kind, table in TABLES.items():
+                    columns = ", ".join(each.name for each in fields(kind))
+                    keys = ", ".join(KEYS[kind])
+                    connection.execute(f"CREATE TABLE IF NOT EXISTS {table} ({columns}, PRIMARY KEY ({keys}))")
+
+    def require_settings(self, settings: dict[str, Any]) -> None:
+        """Keep the settings of the first call; refuse, by name, a later call with others."""
+        with self._reporting(), self._connection as connection:
+            found = {name: json.loads(value) for name, value in connection.execute("SELECT * FROM settings")}
+            for name, value in found.items():
+                if settings.get(name, value) != value:
+                    raise DataError(
+                        f"{self.folder} has {name} {value}, and this comparison {settings[name]}; use the same, or "
+                        "another folder for --out"
+                    )
+            missing = [(name, json.dumps(value)) for name, value in settings.items() if name not in found]
+            connection.executemany("INSERT INTO settings VALUES (?, ?)", missing)
+
+    def add_session(self, facts: dict[str, str]) -> int:
+        """The number of the session with these ``facts``, which is added if it is new."""
+        text = json.dumps(facts)
+        with self._reporting(), self._connection as connection:
+            known = connection.execute("SELECT number FROM sessions WHERE facts = ?", (text,)).fetchone()
+            if known is not None:
+                return int(known[0])
+            return int(connection.execute("INSERT INTO sessions (facts) VALUES (?)", (text,)).lastrowid or 0)
+
+    def add(self, row: ScorePoint | PongRun | SystemFigures) -> None:
+        """Write a row; it is on the disk when this returns."""
+        places = ", ".join("?" for _ in fields(row))
+        with self._reporting(), self._connection as connection:
+            connection.execute(f"INSERT OR REPLACE INTO {TABLES[type(row)]} VALUES ({places})", astuple(row))
+
+    def rows(self, kind: type[Row]) -> list[Row]:
+        """Every row of that kind, in the order of writing."""
+        with self._reporting():
+            found = self._connection.execute(f"SELECT * FROM {TABLES[kind]} ORDER BY rowid").fetchall()
+        return [kind(*values) for values in found]
+
+    def find(self, variant: str, seed: int) -> PongRun | None:
+        """The finished run of that variant and seed."""
+        return next((run for run in self.rows(PongRun) if (run.variant, run.seed) == (variant, seed)), None)
+
+    def checkpoint(self, variant: str, seed: int) -> Path:
+        """The file that a run is continued from."""
+        return self.folder / f"{_file_name(variant, seed)}.pt"
+
+    def trace(self, variant: str, seed: int, moment: str) -> Path:
+        """The file of a captured step."""
+        return self.folder / "traces" / f"{_file_name(variant, seed)}-{moment}.safetensors"
+
+    def summaries(self) -> list[PongSummary]:
+        """One row for each variant, in the order of their first runs."""
+        runs, points = self.rows(PongRun), self.rows(ScorePoint)
+        return [
+            summarize(
+                [run for run in runs if run.variant == name], [point for point in points if point.variant == name]
+            )
+            for name in dict.fromkeys(run.variant for run in runs)
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, as plain values."""
+        with self._reporting():
+            settings = self._connection.execute("SELECT * FROM settings").fetchall()
+            sessions = self._connection.execute("SELECT * FROM sessions").fetchall()
+        return {
+            "settings": {name: json.loads(value) for name, value in settings},
+            "sessions": {str(number): json.loads(facts) for number, facts in sessions},
+            "summaries": [asdict(summary) for summary in self.summaries()],
+            "runs": [run.to_dict() for run in self.rows(PongRun)],
+            "points": [asdict(point) for point in self.rows(ScorePoint)],
+            "systems": [asdict(each) for each in self.rows(SystemFigures)],
+        }
+
+    def write_json(self) -> None:
+        """Write ``pong.json`` anew."""
+        write_whole(self.folder / "pong.json", json.dumps(self.to_dict(), indent=1, allow_nan=False).encode())
+
+    def close(self) -> None:
+        """Close the file."""
+        self._connection.close()
+
+    @contextmanager
+    def _reporting(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise FileError(
+                f"{self.path} cannot be used as the record ({error}); free space, or pass another folder with --out"
+            ) from error
+
+
+def existing_store(folder: Path) -> PongStore:
+    """The store of a folder that has one."""
+    if not (folder / "pong.sqlite").exists():
+        raise FileError(f"{folder} has no pong.sqlite; pass a folder that acf bench pong has written")
+    return PongStore(folder)
+
+
+def _file_name(variant: str, seed: int) -> str:
+    return f"{variant.replace('/', '_').replace('=', '')}-seed{seed}"
