@@ -12,6 +12,7 @@ from acf.cli.specs import spec_command
 if TYPE_CHECKING:
     from acf.bench.accuracy.bench import AccuracyOptions
     from acf.bench.accuracy.training import TrainingSpec
+    from acf.bench.evaluation.bench import EvaluationOptions, ResNet50Options, TransformerOptions
     from acf.bench.fabric.ablation_runs import AblationOptions
     from acf.bench.fabric.comparison import ComparisonSpec
     from acf.bench.kernels.bench import CpuOptions
@@ -67,6 +68,33 @@ def training(options: "TrainingOptions", as_json: Json = False) -> None:
         return
     for table in training_tables(comparison):
         show(table)
+
+
+@spec_command(app, options="acf.bench.evaluation.bench:ResNet50Options")
+def resnet50(options: "ResNet50Options", as_json: Json = False) -> None:
+    """ResNet-50, dense and sparse: throughput, time to accuracy, energy, top-1/2/5, and its steps on other machines."""
+    _evaluate(options, as_json)
+
+
+@spec_command(app, options="acf.bench.evaluation.bench:TransformerOptions")
+def transformer(options: "TransformerOptions", as_json: Json = False) -> None:
+    """Transformer-Base, dense and sparse: throughput, time to quality, energy, BLEU, and its steps on other machines."""
+    _evaluate(options, as_json)
+
+
+def _evaluate(options: "EvaluationOptions", as_json: bool) -> None:
+    import shlex
+    import sys
+    from dataclasses import asdict
+
+    from acf.bench.evaluation.bench import run_evaluation
+    from acf.bench.evaluation.columns import evaluation_terminal
+    from acf.terminal import progress
+
+    command = shlex.join(["acf", *sys.argv[1:]])
+    with progress(visible=not as_json and not options.render) as on_progress:
+        table = run_evaluation(options, on_progress, command)
+    print_outcome(asdict(table), evaluation_terminal(table), as_json)
 
 
 @spec_command(app, spec="acf.bench.tracking.recording:TrackingSpec")

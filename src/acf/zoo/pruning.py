@@ -77,7 +77,9 @@ class WeightPruning:
         """Take over what `state_dict` gave, in place."""
         shapes = [list(mask.shape) for mask in self.masks.values()]
         if shapes != [list(mask.shape) for mask in state["masks"]]:
-            raise SparsityError("the saved masks are those of another model; load them into the model they were saved of")
+            raise SparsityError(
+                "the saved masks are those of another model; load them into the model they were saved of"
+            )
         for mask, saved in zip(self.masks.values(), state["masks"], strict=True):
             mask.copy_(saved)
         self.generator.set_state(state["random"])

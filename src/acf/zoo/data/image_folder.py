@@ -16,7 +16,10 @@ from acf.errors import DataError, MissingDependencyError
 
 SUFFIXES = (".jpeg", ".jpg", ".png", ".webp")
 TEST_FOLDERS = ("val", "validation", "test")
-MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet's pixels in [0, 1], as torchvision has them
+MEAN, DEVIATION = (
+    (0.485, 0.456, 0.406),
+    (0.229, 0.224, 0.225),
+)  # of ImageNet's pixels in [0, 1], as torchvision has them
 _LEAST_AREA, _RATIOS, _TRIES = 0.08, (3 / 4, 4 / 3), 10  # the random crop: Szegedy et al., 2015, section 6
 
 
@@ -81,9 +84,9 @@ class FolderImages:
                 for index, crop in zip(key, crops, strict=True)
             ]
 
-    def train_batch(self, indices: Tensor, seed: int) -> tuple[Tensor, Tensor]:
-        """The training images at ``indices [batch]``, augmented, and their labels."""
-        self.prefetch(indices, seed)
+    def train_batch(self, indices: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """The training images at ``indices [batch]``, augmented as the seed of ``generator`` says, and their labels."""
+        self.prefetch(indices, generator.initial_seed())
         waiting = self._ahead.pop(tuple(indices.tolist()))
         images = [each.result() for each in waiting]
         return self._normalise(images), self.train_labels[indices.to(self.device)]
