@@ -72,13 +72,13 @@ def training(options: "TrainingOptions", as_json: Json = False) -> None:
 
 @spec_command(app, options="acf.bench.evaluation.bench:ResNet50Options")
 def resnet50(options: "ResNet50Options", as_json: Json = False) -> None:
-    """ResNet-50, dense and sparse: throughput, time to accuracy, energy, top-1/2/5, and its steps on other machines."""
+    """ResNet-50, dense and sparse: throughput, time to accuracy, energy, top-1/2/5, its steps on other machines."""
     _evaluate(options, as_json)
 
 
 @spec_command(app, options="acf.bench.evaluation.bench:TransformerOptions")
 def transformer(options: "TransformerOptions", as_json: Json = False) -> None:
-    """Transformer-Base, dense and sparse: throughput, time to quality, energy, BLEU, and its steps on other machines."""
+    """Transformer-Base, dense and sparse: throughput, time to quality, energy, BLEU, its steps on other machines."""
     _evaluate(options, as_json)
 
 

@@ -169,8 +169,8 @@ class DynamicReparameterization(WeightPruning):
 class Rigl(WeightPruning):
     """Prune each layer's smallest weights and regrow as many of the same layer where the gradient is largest.
 
-    Evci et al., 2020, with the same sparsity in every layer. Set ``progress``, the share of the run that is done, before
-    an `update`: the share of weights that moves falls from 0.3 to 0 along a cosine.
+    Evci et al., 2020, with the same sparsity in every layer. Set ``progress``, the share of the run that is done,
+    before an `update`: the share of weights that moves falls from 0.3 to 0 along a cosine.
     """
 
     progress: float = 0.0

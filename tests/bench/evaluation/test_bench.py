@@ -26,7 +26,7 @@ COMMON = {
     "device": "cpu",
 }
 OPTIONS = {
-    "resnet50": lambda out: ResNet50Options(**COMMON, seeds=2, batch=16, examples=64, out=out),
+    "resnet50": lambda out: ResNet50Options(**COMMON, seeds=1, batch=16, examples=64, out=out),
     "transformer": lambda out: TransformerOptions(**COMMON, seeds=1, batch=16, test_sentences=4, beams=1, out=out),
 }
 
@@ -49,7 +49,7 @@ def test_a_benchmark_trains_traces_simulates_and_renders_again(
         ("gpu-h200", "rigl-50/block=16"),
     ]
     assert all(row.examples_per_s.mean > 0 for row in table.rows)
-    assert table.rows[1].sparsity and table.rows[1].sparsity > 0.2
+    assert (table.rows[1].sparsity or 0.0) > 0.2
     assert table.rows[2].utilization is not None
     folder = tmp_path / benchmark_name
     record = json.loads((folder / "evaluation.json").read_text())
@@ -78,7 +78,7 @@ def test_bad_options_are_refused_before_anything_is_read() -> None:
 
 def test_a_folder_without_the_data_is_refused_in_one_line(tmp_path: Path) -> None:
     options = TransformerOptions(data=tmp_path, data_set="multi30k", out=tmp_path, device="cpu")
-    with pytest.raises(DataError, match="data set multi30k cannot be read in .*train.en and .de, plain or .gz"):
+    with pytest.raises(DataError, match=r"data set multi30k cannot be read in .*train\.en and \.de, plain or \.gz"):
         run_evaluation(options, quiet)
 
 
@@ -89,4 +89,4 @@ def test_remaining_time_is_told_once_something_is_done(monkeypatch: pytest.Monke
     on_progress = with_remaining_time(lambda what, share: told.append(what))
     on_progress("dense", 0.2)
     on_progress("dense", 0.4)
-    assert told == ["dense", "dense, about 90 s left".replace("90 s", "2 min")]
+    assert told == ["dense", "dense, about 2 min left"]

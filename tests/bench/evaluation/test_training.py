@@ -14,14 +14,14 @@ from acf.errors import DataError
 PLAN = RunPlan(steps=6, measurements=2, checkpoint_every=2, idle_seconds=0.0)
 
 
-class Killed(Exception):
+class KilledError(Exception):
     """Stands for a process that ends in the middle."""
 
 
 def kill_after(share: float):
     def on_step(done: float) -> None:
         if done >= share:
-            raise Killed
+            raise KilledError
 
     return on_step
 
@@ -32,7 +32,7 @@ def test_a_run_that_was_killed_ends_like_one_that_was_not(
 ) -> None:
     [system] = systems_of([kind], [0.5], 32)
     whole = train_system(text_task, system, 1, PLAN, store, lambda share: None)
-    with pytest.raises(Killed):
+    with pytest.raises(KilledError):
         train_system(text_task, system, 1, PLAN, store, kill_after(0.6))
     assert store.checkpoint(system.name, 1).exists()
     resumed = train_system(text_task, system, 1, PLAN, store, lambda share: None)
@@ -68,5 +68,5 @@ def test_an_out_of_memory_batch_says_which_to_pass(
 
     monkeypatch.setattr(text_task, "loss", exhausted)
     [system] = systems_of(["dense"], [], 16)
-    with pytest.raises(DataError, match="a batch of 8 does not fit into the memory of this cpu .*pass --batch 4"):
+    with pytest.raises(DataError, match=r"a batch of 8 does not fit into the memory of this cpu .*pass --batch 4"):
         train_system(text_task, system, 0, PLAN, store, lambda share: None)

@@ -52,8 +52,8 @@ class EvaluationStore:
         for name, value in configuration.items() if found is not None else ():
             if found.get(name) != value:
                 raise FileError(
-                    f"{self.folder} has runs with {name} {found.get(name)}, and {value} was asked for; use the same, or "
-                    "another --name"
+                    f"{self.folder} has runs with {name} {found.get(name)}, and {value} was asked for; use the same, "
+                    "or another --name"
                 )
         self.put_fact("configuration", configuration)
 
@@ -150,7 +150,8 @@ class EvaluationStore:
 
     def _failed(self, error: sqlite3.Error) -> FileError:
         return FileError(
-            f"{self.folder / DATABASE}: {error}; free some space or mend the file, then run again: finished runs are kept"
+            f"{self.folder / DATABASE}: {error}; free some space, or delete the file if it is damaged, and run again: "
+            "finished runs are kept"
         )
 
     def __enter__(self) -> "EvaluationStore":

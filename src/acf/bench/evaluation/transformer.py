@@ -95,7 +95,7 @@ class TransformerTask:
         """A fresh network; the vocabulary is rounded up to whole tiles."""
         vocabulary = ceil(self.codec.vocabulary / VOCABULARY_MULTIPLE) * VOCABULARY_MULTIPLE
         shape = SIZES[self.spec.name.removeprefix("transformer-")] | {"width": sizes.width}
-        network = Transformer(TransformerSpec(vocabulary, padding=PADDING, **shape))  # type: ignore[arg-type]
+        network = Transformer(TransformerSpec(vocabulary, padding=PADDING, **shape))
         for name, parameter in network.named_parameters():
             if parameter.dim() == 2 and "embedding" not in name:
                 nn.init.xavier_uniform_(parameter)

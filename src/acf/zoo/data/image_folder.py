@@ -1,4 +1,4 @@
-"""Images in one folder per class, such as ImageNet: ``train/CLASS/*.JPEG`` and ``val/CLASS/*.JPEG``, read when needed."""
+"""Images in one folder per class, such as ImageNet: ``train/CLASS/*.JPEG`` and ``val/CLASS/*.JPEG``."""
 
 import math
 from collections.abc import Callable, Iterable

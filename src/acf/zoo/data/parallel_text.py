@@ -37,20 +37,20 @@ class ParallelText:
 
     def reversed(self) -> "ParallelText":
         """The other direction."""
-        turned = [tuple((b, a) for a, b in part) for part in (self.train, self.validation, self.test)]
-        return ParallelText(self.name, *turned, words=self.words)
+        train, validation, test = (
+            tuple((target, source) for source, target in part) for part in (self.train, self.validation, self.test)
+        )
+        return ParallelText(self.name, train, validation, test, self.words)
 
 
 def read_lines(folder: Path) -> ParallelText:
     """``train.en``, ``train.de``, ``valid.*`` (or val, dev) and ``test.*``, plain or with ``.gz``: WMT and the like."""
-    parts = {split: _read_part(folder, stems) for split, stems in SPLITS.items()}
-    return ParallelText(f"{folder.name}, line-parallel text", **parts)
+    return _in_lines(f"{folder.name}, line-parallel text", folder)
 
 
 def read_multi30k(folder: Path) -> ParallelText:
     """``multi30k-en-de/``: 29,000 captions; the test set is that of 2016 (Flickr)."""
-    parts = {split: _read_part(folder / "multi30k-en-de", stems) for split, stems in SPLITS.items()}
-    return ParallelText("Multi30k (test_2016_flickr)", **parts)
+    return _in_lines("Multi30k (test_2016_flickr)", folder / "multi30k-en-de")
 
 
 def read_tatoeba(folder: Path) -> ParallelText:
@@ -64,7 +64,8 @@ def read_tatoeba(folder: Path) -> ParallelText:
     for group in _groups(pairs):
         digest = hashlib.sha256("\t".join(min(group)).encode()).digest()[0]
         parts["test" if digest < 26 else "validation" if digest < 51 else "train"] += group
-    return ParallelText("Tatoeba 2023-09-26 (own split)", **{name: tuple(part) for name, part in parts.items()})
+    train, validation, test = (tuple(parts[name]) for name in SPLITS)
+    return ParallelText("Tatoeba 2023-09-26 (own split)", train, validation, test)
 
 
 def read_rules(folder: Path) -> ParallelText:
@@ -99,6 +100,11 @@ def load_parallel_text(name: str, folder: Path | None, direction: str = "en-de")
             f"data set {chosen} cannot be read in {folder} ({error}); name the folder that holds it, whole"
         ) from error
     return text if direction == "en-de" else text.reversed()
+
+
+def _in_lines(name: str, folder: Path) -> ParallelText:
+    train, validation, test = (_read_part(folder, stems) for stems in SPLITS.values())
+    return ParallelText(name, train, validation, test)
 
 
 def _read_part(folder: Path, stems: Sequence[str]) -> Pairs:

@@ -129,7 +129,7 @@ class DecoderLayer(EncoderLayer):
         self.cross_norm = nn.LayerNorm(spec.width)
 
     def forward(self, tokens: Tensor, encoded: Tensor, mask: Tensor | None = None) -> Tensor:  # type: ignore[override]
-        """``[batch, tokens, width]`` from tokens and ``encoded [batch, source tokens, width]``; ``mask`` is of these."""
+        """``[batch, tokens, width]`` from tokens and ``encoded [batch, source tokens, width]``; ``mask`` is theirs."""
         tokens = self.attend(tokens, causal=True)
         attended = self.cross_attention(tokens, encoded, False, mask)
         return self.feed_forward(self.cross_norm(tokens + self.dropout(attended)))
