@@ -88,13 +88,19 @@ def _evaluate(options: "EvaluationOptions", as_json: bool) -> None:
     from dataclasses import asdict
 
     from acf.bench.evaluation.bench import run_evaluation
-    from acf.bench.evaluation.columns import evaluation_terminal
-    from acf.terminal import progress
+    from acf.bench.evaluation.columns import evaluation_terminals
+    from acf.terminal import progress, show
 
     command = shlex.join(["acf", *sys.argv[1:]])
     with progress(visible=not as_json and not options.render) as on_progress:
         table = run_evaluation(options, on_progress, command)
-    print_outcome(asdict(table), evaluation_terminal(table), as_json)
+    if as_json:
+        print_json(asdict(table))
+        return
+    for each in evaluation_terminals(table):
+        show(each)
+    for note in table.notes:
+        typer.echo(note)
 
 
 @spec_command(app, spec="acf.bench.tracking.recording:TrackingSpec")

@@ -143,11 +143,10 @@ def run_evaluation(options: EvaluationOptions, on_progress: OnProgress, command:
     """Train what the folder lacks, play the traces, and give the table of everything in the folder."""
     only_read = options.simulate or options.render
     with EvaluationStore(options.folder, create=not only_read) as store:
-        timed = with_remaining_time(on_progress)
         if not only_read:
-            _train_all(options, store, command, timed)
+            _train_all(options, store, command, with_remaining_time(on_progress))
         if options.captured and not options.render:
-            simulate_traces(store, options.traced_systems, options.chosen_machines, with_remaining_time(on_progress))
+            simulate_traces(store, options.chosen_machines, with_remaining_time(on_progress))
         table = evaluation_table(store, options.target or None)
         if not options.render:
             store.write_record()
@@ -189,7 +188,7 @@ def _keep_facts(options: EvaluationOptions, store: EvaluationStore, task: Evalua
     store.put_fact("captured_examples", examples)
     store.put_fact("references", list(task.references))
     facts = {
-        "name": f"{task.spec.name} on {task.data}",
+        "name": task.spec.name,
         "unit": task.unit,
         "quality": task.spec.quality,
         "higher_is_better": task.higher_is_better,

@@ -32,10 +32,9 @@ def check_machines(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def simulate_traces(
-    store: EvaluationStore, systems: Sequence[str], machines: Sequence[str], on_progress: OnProgress
-) -> None:
-    """Play every kept trace of ``systems`` on ``machines``; what was played before is not repeated."""
+def simulate_traces(store: EvaluationStore, machines: Sequence[str], on_progress: OnProgress) -> None:
+    """Play every kept trace of finished runs on ``machines``; what was played before is not repeated."""
+    systems = dict.fromkeys(run.system for run in store.runs())
     known = {(step.system, step.stage, step.machine) for step in store.machine_steps()}
     wanted = [
         (system, stage, machine)

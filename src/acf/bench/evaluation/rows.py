@@ -12,6 +12,7 @@ from acf.bench.evaluation.store import EvaluationStore
 from acf.bench.training.run import seconds_to
 
 NOT_MEASURABLE = "not measurable here"
+THIS_DEVICE = "this device"
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class Spread:
 class EvaluationRow:
     """One system on one machine.
 
-    ``machine`` is "this device" for what was measured. Then ``seeds`` are runs, and spreads are over seeds; for a
+    ``machine`` is `THIS_DEVICE` for what was measured. Then ``seeds`` are runs, and spreads are over seeds; for a
     simulated machine they are over the stages of one run, at batch ``captured``. ``seconds_to_target`` is None where
     a run never reached the target. ``speedup`` and ``energy_ratio`` compare with the first row of the same machine,
     the dense one where it was run: examples per second, and joules per example.
@@ -123,7 +124,7 @@ def _measured(
     reached = [None if target is None else seconds_to(run.curve, target, higher) for run in runs]
     return EvaluationRow(
         system=runs[0].system,
-        machine="this device",
+        machine=THIS_DEVICE,
         seeds=len(runs),
         examples_per_s=_spread(run.examples_per_s for run in runs),
         speedup=None,

@@ -1,6 +1,5 @@
 """A training session that can be saved in the middle, resumed exactly, and traced."""
 
-from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -31,10 +30,11 @@ class EvaluationSession(TrainingSession):
         super().__init__(task, system.variant, seed, StepSchedule(total_steps))
         self.evaluation, self.total_steps = task, total_steps
         self.mask_updates = 0
+        self._earlier_moves: list[int] = []
         self.masks: Rigl | None = None
         if system.masked:
-            masks = Rigl(self.model, system.masked, seed)
-            self.masks = masks
+            masks = self.masks = Rigl(self.model, system.masked, seed)
+            rescale(masks)
 
             def mask(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
                 masks.apply()
@@ -81,6 +81,10 @@ class EvaluationSession(TrainingSession):
     def load(self, path: Path) -> dict[str, Any]:
         """Go on from what `save` wrote; the ``progress`` in it. To be called before `warm_up`."""
         rest = acf.load_checkpoint(path, **self._parts())
+        for group in self.optimizer.param_groups:
+            group["lr"] = group["lr"].to(
+                self.device
+            )  # the file is read on the CPU, and a graph needs the rate on the GPU
         self.step, self.mask_updates = rest["step"], rest["mask_updates"]
         self._earlier_moves = list(rest["moved_steps"])
         torch.set_rng_state(rest["random_state"])
@@ -93,8 +97,6 @@ class EvaluationSession(TrainingSession):
     def moves(self) -> int:
         """Steps after which blocks or masks have moved, those before a resumption included."""
         return self.mask_updates if self.masks is not None else len(self._moved_steps())
-
-    _earlier_moves: Sequence[int] = ()
 
     def _moved_steps(self) -> list[int]:
         changes = [] if self.topology is None else [change.step for change in self.topology.changes]
@@ -113,3 +115,10 @@ class EvaluationSession(TrainingSession):
         with quiet, restored(self.model), acf.capture(self.model, label, optimizer) as trace:
             self.evaluation.loss(self.model, *batch).backward()  # type: ignore[no-untyped-call]
         return trace
+
+
+@torch.no_grad()
+def rescale(masks: Rigl) -> None:
+    """Scale fresh weights so that outputs keep the variance they had without masks, as block-sparse layers do."""
+    for weight, mask in masks.masks.items():
+        weight.mul_(float(mask.float().mean()) ** -0.5)

@@ -78,6 +78,9 @@ class FolderImages:
         """Start to decode the training images at ``indices``; their crops follow from ``seed`` and the index."""
         key = tuple(indices.tolist())
         if key not in self._ahead:
+            while len(self._ahead) > 1:  # batches that nobody asked for after all
+                for waiting in self._ahead.pop(next(iter(self._ahead))):
+                    waiting.cancel()
             crops = [np.random.default_rng((seed, index)) for index in key]
             self._ahead[key] = [
                 self._threads.submit(_training_image, self.files.paths[index], self.size, crop)
