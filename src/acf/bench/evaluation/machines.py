@@ -5,8 +5,6 @@ from collections.abc import Sequence
 from acf.bench import OnProgress
 from acf.bench.evaluation.run import STAGES, MachineStep
 from acf.bench.evaluation.store import EvaluationStore
-from acf.sim import simulate
-from acf.sim.registry import find_architecture
 from acf.trace import Trace
 
 MACHINES = (
@@ -27,6 +25,8 @@ MACHINES = (
 
 def check_machines(names: Sequence[str]) -> tuple[str, ...]:
     """Refuse a name that no architecture has, before anything is trained."""
+    from acf.sim.registry import find_architecture  # a machine that only trains may lack the simulator
+
     for name in names:
         find_architecture(name)
     return tuple(dict.fromkeys(names))
@@ -34,6 +34,10 @@ def check_machines(names: Sequence[str]) -> tuple[str, ...]:
 
 def simulate_traces(store: EvaluationStore, machines: Sequence[str], on_progress: OnProgress) -> None:
     """Play every kept trace of finished runs on ``machines``; what was played before is not repeated."""
+    if not machines:
+        return
+    from acf.sim import simulate
+
     systems = dict.fromkeys(run.system for run in store.runs())
     known = {(step.system, step.stage, step.machine) for step in store.machine_steps()}
     wanted = [
