@@ -13,7 +13,7 @@ from acf.zoo.capture import CAPTURED
 from acf.zoo.networks import NETWORKS
 from acf.zoo.networks.alexnet import AlexNet
 from acf.zoo.networks.mixer import MixerS16
-from acf.zoo.networks.transformer import TransformerBase
+from acf.zoo.networks.transformer import TransformerBase, TransformerSpec
 
 PARAMETERS = {
     "alexnet": 61_100_840,
@@ -130,3 +130,16 @@ def test_a_decoder_reads_no_token_before_its_turn() -> None:
         before, after = model(source, target), model(source, changed)
     assert torch.equal(before[:, :4], after[:, :4])
     assert not torch.equal(before[:, 4], after[:, 4])
+
+
+def test_resnet50_for_small_images_differs_in_its_stem_alone() -> None:
+    small = NETWORKS["resnet50"].build(classes=10, small_images=True)
+    # 9 in place of 49 taps of the first convolution, and 10 classes in place of 1000
+    assert sum(each.numel() for each in small.parameters()) == 25_557_032 - 3 * 64 * 40 - 990 * 2049
+    maps = small.pool(small.conv1(torch.zeros(1, 3, 32, 32)))
+    assert maps.shape == (1, 64, 32, 32)
+
+
+def test_a_width_that_heads_cannot_share_is_refused() -> None:
+    with pytest.raises(SparsityError, match="width 20 is no multiple of twice the 8 heads"):
+        TransformerSpec(width=20)

@@ -53,3 +53,37 @@ def test_bad_settings_are_refused() -> None:
         PRUNINGS["sparse-momentum"](nn.Linear(2, 2), 1.0)
     with pytest.raises(DataError, match="pruning 'momentum' is not known"):
         CaptureSpec("ncf", pruning="momentum")
+
+
+def test_rigl_regrows_where_the_gradient_is_largest_and_moves_fewer_weights_towards_the_end() -> None:
+    pruning, optimizer = pruned("rigl")
+    weight, mask = next(iter(pruning.masks.items()))
+    before = mask.clone()
+    pruning.progress = 1.0
+    pruning.update(optimizer)
+    assert mask.equal(before), "the share that moves has fallen to none"
+    pruning.progress = 0.0
+    place = (~mask).nonzero()[0]
+    weight.grad[tuple(place)] = 1e6
+    pruning.update(optimizer)
+    assert mask[tuple(place)]
+
+
+def test_moments_of_absent_weights_are_zero() -> None:
+    pruning, optimizer = pruned("rigl")
+    pruning.apply_to_state(optimizer)
+    for weight, mask in pruning.masks.items():
+        moment = optimizer.state[weight]["exp_avg"]
+        assert not moment[~mask].any()
+        assert moment[mask].any()
+
+
+def test_masks_are_saved_and_loaded() -> None:
+    pruning, optimizer = pruned("rigl")
+    saved = {
+        key: [each.clone() for each in value] if key == "masks" else value
+        for key, value in pruning.state_dict().items()
+    }
+    pruning.update(optimizer)
+    pruning.load_state_dict(saved)
+    assert all(mask.equal(kept) for mask, kept in zip(pruning.masks.values(), saved["masks"], strict=True))

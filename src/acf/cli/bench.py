@@ -13,6 +13,7 @@ from acf.cli.specs import spec_command
 if TYPE_CHECKING:
     from acf.bench.accuracy.bench import AccuracyOptions
     from acf.bench.accuracy.training import TrainingSpec
+    from acf.bench.evaluation.bench import EvaluationOptions, ResNet50Options, TransformerOptions
     from acf.bench.fabric.ablation_runs import AblationOptions
     from acf.bench.fabric.comparison import ComparisonSpec
     from acf.bench.kernels.bench import CpuOptions
@@ -88,6 +89,39 @@ def pong(options: "PongOptions", settings: "DqnSettings", as_json: Json = False)
         for table in pong_tables(store):
             show(table)
     store.close()
+
+
+@spec_command(app, options="acf.bench.evaluation.bench:ResNet50Options")
+def resnet50(options: "ResNet50Options", as_json: Json = False) -> None:
+    """ResNet-50, dense and sparse: throughput, time to accuracy, energy, top-1/2/5, its steps on other machines."""
+    _evaluate(options, as_json)
+
+
+@spec_command(app, options="acf.bench.evaluation.bench:TransformerOptions")
+def transformer(options: "TransformerOptions", as_json: Json = False) -> None:
+    """Transformer-Base, dense and sparse: throughput, time to quality, energy, BLEU, its steps on other machines."""
+    _evaluate(options, as_json)
+
+
+def _evaluate(options: "EvaluationOptions", as_json: bool) -> None:
+    import shlex
+    import sys
+    from dataclasses import asdict
+
+    from acf.bench.evaluation.bench import run_evaluation
+    from acf.bench.evaluation.columns import evaluation_terminals
+    from acf.terminal import progress, show
+
+    command = shlex.join(["acf", *sys.argv[1:]])
+    with progress(visible=not as_json and not options.render) as on_progress:
+        table = run_evaluation(options, on_progress, command)
+    if as_json:
+        print_json(asdict(table))
+        return
+    for each in evaluation_terminals(table):
+        show(each)
+    for note in table.notes:
+        typer.echo(note)
 
 
 @spec_command(app, spec="acf.bench.tracking.recording:TrackingSpec")

@@ -49,6 +49,8 @@ EXAMPLES = {
     "acf rtl layers": ("acf rtl layers --on acf-512 --masters 8",),
     "acf rtl step": ("acf rtl step --tokens 16 --inputs 16 --outputs 16",),
     "acf rtl describe": ("acf rtl describe --on acf-512",),
+    "acf bench resnet50": ("acf bench resnet50 --data DATA --data-set cifar10-jpeg --out runs",),
+    "acf bench transformer": ("acf bench transformer --data DATA --data-set multi30k --out runs",),
     "acf bench pong": ("acf bench pong --variants dense,rigl-90/block=32 --out runs/pong",),
     "acf bench offload": ("acf bench offload --workload cnn --steps 20 --sparsity 0.5",),
     "acf bench fabric": ("acf bench fabric --sparsity 0,0.9 --out fabric.json",),

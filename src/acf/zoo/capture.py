@@ -58,7 +58,9 @@ class CaptureSpec:
     sparsity: float = option(0.0, "Share of blocks to train without; blocks move meanwhile.")
     block: int = option(16, "With --sparsity: side of a block.")
     policy: str = option("block-dst", "With --sparsity: how blocks move; a policy's name, a plug-in, or module:Class.")
-    pruning: str = option("", "Prune single weights: sparse-momentum or dynamic-reparameterization; default: blocks.")
+    pruning: str = option(
+        "", "Prune single weights: sparse-momentum, dynamic-reparameterization, rigl; default: blocks."
+    )
     gradient_target: float = option(0.0, "Share of zeros that DTS gives input gradients of convolutions; 0: none.")
 
     def __post_init__(self) -> None:

@@ -1,11 +1,13 @@
-"""Pruning of single weights while a network trains: the two methods that TensorDash's authors prune ResNet-50 with.
+"""Pruning of single weights while a network trains: RigL, and the two methods of TensorDash's authors.
 
 Weights stay dense tensors under masks, so that absent weights have gradients and moments too. These methods serve as
 published workloads; block-sparse training is `acf.masks`.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +16,9 @@ from acf.errors import SparsityError
 
 PRUNED_SHARE = 0.2
 """Share of the present weights that an update prunes and regrows: Dettmers and Zettlemoyer, 2019, section 5."""
+
+RIGL_SHARE = 0.3
+"""Share of the present weights that RigL's first update moves: Evci et al., 2020, section 4."""
 
 
 def prunable_weights(model: nn.Module) -> Iterator[nn.Parameter]:
@@ -52,6 +57,32 @@ class WeightPruning:
         """Set absent weights to zero."""
         for weight, mask in self.masks.items():
             weight.mul_(mask)
+
+    @torch.no_grad()
+    def apply_to_state(self, optimizer: torch.optim.Optimizer) -> None:
+        """Set the moments of absent weights to zero: the next step is then that of masked gradients.
+
+        The gradients themselves stay dense, because regrowth ranks absent weights by them.
+        """
+        for weight, mask in self.masks.items():
+            for value in optimizer.state.get(weight, {}).values():
+                if isinstance(value, Tensor) and value.shape == weight.shape:
+                    value.mul_(mask)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The masks in the order of the layers, and the random state."""
+        return {"masks": list(self.masks.values()), "random": self.generator.get_state()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take over what `state_dict` gave, in place."""
+        shapes = [list(mask.shape) for mask in self.masks.values()]
+        if shapes != [list(mask.shape) for mask in state["masks"]]:
+            raise SparsityError(
+                "the saved masks are those of another model; load them into the model they were saved of"
+            )
+        for mask, saved in zip(self.masks.values(), state["masks"], strict=True):
+            mask.copy_(saved)
+        self.generator.set_state(state["random"])
 
     @property
     def present(self) -> int:
@@ -134,8 +165,33 @@ class DynamicReparameterization(WeightPruning):
         return self._shared_out(total, {weight: float(mask.sum()) for weight, mask in self.masks.items()})
 
 
+@dataclass(eq=False)
+class Rigl(WeightPruning):
+    """Prune each layer's smallest weights and regrow as many of the same layer where the gradient is largest.
+
+    Evci et al., 2020, with the same sparsity in every layer. Set ``progress``, the share of the run that is done,
+    before an `update`: the share of weights that moves falls from 0.3 to 0 along a cosine.
+    """
+
+    progress: float = 0.0
+
+    def _prune(self, optimizer: torch.optim.Optimizer) -> dict[nn.Parameter, int]:
+        share = RIGL_SHARE / 2 * (1 + math.cos(math.pi * min(1.0, self.progress)))
+        counts = {weight: int(share * int(mask.sum())) for weight, mask in self.masks.items()}
+        for weight, mask in self.masks.items():
+            magnitudes = weight.abs().masked_fill(~mask, torch.inf)
+            mask.view(-1)[magnitudes.flatten().topk(counts[weight], largest=False).indices] = False
+        return counts
+
+    def _growth_scores(self, weight: nn.Parameter, optimizer: torch.optim.Optimizer) -> Tensor:
+        if weight.grad is None:
+            raise SparsityError("RigL regrows by gradients and a weight has none; call update after a backward pass")
+        return weight.grad.abs()
+
+
 PRUNINGS: dict[str, type[WeightPruning]] = {
     "sparse-momentum": SparseMomentum,
     "dynamic-reparameterization": DynamicReparameterization,
+    "rigl": Rigl,
 }
 """Methods that prune single weights in training, by name."""

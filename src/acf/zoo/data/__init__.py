@@ -1,7 +1,7 @@
 """The data sets, each read from its usual public layout, by name.
 
 >>> data_sets_of("image")
-('cifar10-jpeg', 'fashion-mnist', 'digits')
+('cifar10-jpeg', 'fashion-mnist', 'digits', 'cifar10')
 """
 
 import zipfile
@@ -12,6 +12,7 @@ from pathlib import Path
 
 from acf.errors import DataError
 from acf.zoo.data.cifar10 import read_cifar10
+from acf.zoo.data.cifar10_batches import read_cifar10_batches
 from acf.zoo.data.digits import read_digits
 from acf.zoo.data.fashion_mnist import read_fashion_mnist
 from acf.zoo.data.labelled_data import LabelledData
@@ -39,7 +40,8 @@ class DataSet:
 DATA_SETS: dict[str, DataSet] = {
     "cifar10-jpeg": DataSet(read_cifar10, "image", has_test=True, shift_pixels=4),
     "fashion-mnist": DataSet(read_fashion_mnist, "image", has_test=True),
-    "digits": DataSet(read_digits, "image", needs_folder=False),
+    "digits": DataSet(read_digits, "image", has_test=True, needs_folder=False),
+    "cifar10": DataSet(read_cifar10_batches, "image", has_test=True, shift_pixels=4),
     "sentence-polarity": DataSet(read_sentence_classes, "sentence"),
     "word-occurrences": DataSet(read_word_occurrences, "pair"),
     "multi30k-en-de": DataSet(read_translation, "translation"),

@@ -40,7 +40,11 @@ def load_digits() -> Digits:
 
 
 def read_digits(folder: Path, split: str) -> LabelledData:
-    """The training images as uint8, like those of the other data sets; ``folder`` is not used."""
+    """One part of the digits as uint8, like the images of the other data sets; ``folder`` is not used."""
     digits = load_digits()
-    images = ((digits.train_images + 1) * 127.5).round().to(torch.uint8)
-    return LabelledData("scikit-learn digits", images, digits.train_labels)
+    parts = {
+        "train": (digits.train_images, digits.train_labels),
+        "test": (digits.test_images, digits.test_labels),
+    }
+    images, labels = parts[split]
+    return LabelledData("scikit-learn digits", ((images + 1) * 127.5).round().to(torch.uint8), labels)

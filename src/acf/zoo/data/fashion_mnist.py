@@ -9,20 +9,26 @@ from numpy.typing import NDArray
 
 from acf.zoo.data.labelled_data import LabelledData
 
+_LAYOUTS = ("fashion-mnist", "FashionMNIST/raw")
 _PREFIXES = {"train": "train", "test": "t10k"}
 
 
 def read_fashion_mnist(folder: Path, split: str) -> LabelledData:
-    """Read ``fashion-mnist/`` in ``folder``."""
+    """Read ``fashion-mnist/``, or ``FashionMNIST/raw/`` as torchvision has it, in ``folder``; packed or unpacked."""
     images, labels = (
-        _read_idx(folder / "fashion-mnist" / f"{_PREFIXES[split]}-{part}-ubyte.gz")
-        for part in ("images-idx3", "labels-idx1")
+        _read_idx(_find(folder, f"{_PREFIXES[split]}-{part}-ubyte")) for part in ("images-idx3", "labels-idx1")
     )
     return LabelledData("Fashion-MNIST", torch.tensor(images)[:, None], torch.tensor(labels, dtype=torch.int64))
 
 
+def _find(folder: Path, name: str) -> Path:
+    """The file ``name`` or ``name.gz`` in the first layout that has it; else where it is usually found."""
+    places = [folder / layout / f"{name}{suffix}" for layout in _LAYOUTS for suffix in (".gz", "")]
+    return next((place for place in places if place.is_file()), places[0])
+
+
 def _read_idx(path: Path) -> NDArray[np.uint8]:
-    with gzip.open(path) as file:
+    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
         axes = file.read(4)[3]
         shape = np.frombuffer(file.read(4 * axes), dtype=">u4")
         return np.frombuffer(file.read(), np.uint8).reshape(shape.astype(np.int64))

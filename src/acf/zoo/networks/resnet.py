@@ -1,5 +1,7 @@
 """ResNet-50 with the stride in a block's 3x3 convolution (He et al., 2016): 25,557,032 parameters."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 
@@ -36,23 +38,39 @@ def _stage(inputs: int, width: int, blocks: int, stride: int) -> nn.Sequential:
     return nn.Sequential(first, *(Bottleneck(4 * width, width, 1) for _ in range(blocks - 1)))
 
 
-class ResNet50(nn.Module):
-    """A 7x7 stem, four stages of bottlenecks and a linear classifier; images of 32 x 32 or larger."""
+BLOCKS = (3, 4, 6, 3)
+"""Bottlenecks of each stage: He et al., 2016, Table 1."""
 
-    def __init__(self, classes: int = 1000) -> None:
+
+class ResNet50(nn.Module):
+    """A stem, four stages of bottlenecks and a linear classifier.
+
+    The stem is a 7x7 convolution and a pooling, both of stride 2. With ``small_images`` it is a 3x3 convolution of
+    stride 1, as networks for images of 32 x 32 and below have it. ``width`` is that of the first stage's bottlenecks,
+    and ``blocks`` is how many bottlenecks each stage has.
+    """
+
+    def __init__(
+        self,
+        classes: int = 1000,
+        channels: int = 3,
+        width: int = 64,
+        small_images: bool = False,
+        blocks: Sequence[int] = BLOCKS,
+    ) -> None:
         super().__init__()
-        self.conv1, self.norm1 = _convolution(3, 64, 7, 2), nn.BatchNorm2d(64)
-        self.pool = nn.MaxPool2d(3, stride=2, padding=1)
-        # Blocks per stage: He et al., 2016, Table 1.
-        self.layer1 = _stage(64, 64, blocks=3, stride=1)
-        self.layer2 = _stage(256, 128, blocks=4, stride=2)
-        self.layer3 = _stage(512, 256, blocks=6, stride=2)
-        self.layer4 = _stage(1024, 512, blocks=3, stride=2)
+        self.conv1 = _convolution(channels, width, 3) if small_images else _convolution(channels, width, 7, 2)
+        self.norm1 = nn.BatchNorm2d(width)
+        self.pool: nn.Module = nn.Identity() if small_images else nn.MaxPool2d(3, stride=2, padding=1)
+        self.layer1 = _stage(width, width, blocks[0], stride=1)
+        self.layer2 = _stage(4 * width, 2 * width, blocks[1], stride=2)
+        self.layer3 = _stage(8 * width, 4 * width, blocks[2], stride=2)
+        self.layer4 = _stage(16 * width, 8 * width, blocks[3], stride=2)
         self.average = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten())
-        self.fc = nn.Linear(2048, classes)
+        self.fc = nn.Linear(32 * width, classes)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Scores ``[batch, classes]`` of ``images [batch, 3, h, w]``."""
+        """Scores ``[batch, classes]`` of ``images [batch, channels, h, w]``."""
         maps = self.pool(torch.relu(self.norm1(self.conv1(images))))
         for stage in (self.layer1, self.layer2, self.layer3, self.layer4):
             maps = stage(maps)

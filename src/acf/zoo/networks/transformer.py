@@ -4,17 +4,40 @@ Attention is built from linear layers and torch's own function, so that `acf.cap
 """
 
 import math
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from acf.errors import SparsityError
 from acf.nn import FusedSequential
 
 VOCABULARY = 37_000
 """Shared source and target vocabulary, about 37,000 tokens: Vaswani et al., 2017, section 5.1."""
 
-_WIDTH, _HEADS, _INNER, _LAYERS = 512, 8, 2048, 6
+
+@dataclass(frozen=True)
+class TransformerSpec:
+    """Sizes of an encoder-decoder; the defaults are Transformer-Base's (Vaswani et al., 2017, Table 3).
+
+    ``layers`` are those of the encoder, and as many of the decoder. ``padding`` is the token that fills up short source
+    sentences and that attention must not read; None: there is none.
+    """
+
+    vocabulary: int = VOCABULARY
+    width: int = 512
+    heads: int = 8
+    inner: int = 2048
+    layers: int = 6
+    dropout: float = 0.1
+    padding: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.width % (2 * self.heads):
+            raise SparsityError(
+                f"width {self.width} is no multiple of twice the {self.heads} heads; use one such as {8 * self.heads}"
+            )
 
 
 class SelfAttention(nn.Module):
@@ -49,13 +72,16 @@ class Attention(nn.Module):
         self.value = nn.Linear(width, width)
         self.output = nn.Linear(width, width)
 
-    def forward(self, queries: Tensor, keys: Tensor, causal: bool = False) -> Tensor:
-        """``[batch, queries, width]``; ``causal``: a token reads itself and those before it."""
+    def forward(self, queries: Tensor, keys: Tensor, causal: bool = False, mask: Tensor | None = None) -> Tensor:
+        """``[batch, queries, width]``; ``causal``: a token reads itself and those before it.
+
+        ``mask [batch, 1, 1, keys]`` is True where a key may be read.
+        """
         query, key, value = (
             self._split(layer(tokens))
             for layer, tokens in ((self.query, queries), (self.key, keys), (self.value, keys))
         )
-        context = F.scaled_dot_product_attention(query, key, value, is_causal=causal)
+        context = F.scaled_dot_product_attention(query, key, value, attn_mask=mask, is_causal=causal)
         return self.output(context.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
 
     def _split(self, tokens: Tensor) -> Tensor:
@@ -71,22 +97,22 @@ def feed_forward(width: int) -> FusedSequential:
 class EncoderLayer(nn.Module):
     """Self-attention and a feed-forward part with a ReLU, each with a residual and normalised after it."""
 
-    def __init__(self) -> None:
+    def __init__(self, spec: TransformerSpec) -> None:
         super().__init__()
-        self.self_attention = Attention(_WIDTH, _HEADS)
-        self.self_norm = nn.LayerNorm(_WIDTH)
-        self.inner = nn.Linear(_WIDTH, _INNER)
-        self.outer = nn.Linear(_INNER, _WIDTH)
-        self.norm = nn.LayerNorm(_WIDTH)
-        self.dropout = nn.Dropout(0.1)
+        self.self_attention = Attention(spec.width, spec.heads)
+        self.self_norm = nn.LayerNorm(spec.width)
+        self.inner = nn.Linear(spec.width, spec.inner)
+        self.outer = nn.Linear(spec.inner, spec.width)
+        self.norm = nn.LayerNorm(spec.width)
+        self.dropout = nn.Dropout(spec.dropout)
 
-    def forward(self, tokens: Tensor) -> Tensor:
-        """``[batch, tokens, width]``."""
-        return self.feed_forward(self.attend(tokens, causal=False))
+    def forward(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
+        """``[batch, tokens, width]``; ``mask [batch, 1, 1, tokens]`` is True where a token may be read."""
+        return self.feed_forward(self.attend(tokens, causal=False, mask=mask))
 
-    def attend(self, tokens: Tensor, causal: bool) -> Tensor:
+    def attend(self, tokens: Tensor, causal: bool, mask: Tensor | None = None) -> Tensor:
         """Tokens after self-attention."""
-        attended = self.self_attention(tokens, tokens, causal)
+        attended = self.self_attention(tokens, tokens, causal, mask)
         return self.self_norm(tokens + self.dropout(attended))  # type: ignore[no-any-return]
 
     def feed_forward(self, tokens: Tensor) -> Tensor:
@@ -97,28 +123,29 @@ class EncoderLayer(nn.Module):
 class DecoderLayer(EncoderLayer):
     """An encoder layer with causal self-attention, and attention to the encoder's output before the feed-forward."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.cross_attention = Attention(_WIDTH, _HEADS)
-        self.cross_norm = nn.LayerNorm(_WIDTH)
+    def __init__(self, spec: TransformerSpec) -> None:
+        super().__init__(spec)
+        self.cross_attention = Attention(spec.width, spec.heads)
+        self.cross_norm = nn.LayerNorm(spec.width)
 
-    def forward(self, tokens: Tensor, encoded: Tensor) -> Tensor:  # type: ignore[override]
-        """``[batch, tokens, width]`` from tokens and ``encoded [batch, source tokens, width]``."""
+    def forward(self, tokens: Tensor, encoded: Tensor, mask: Tensor | None = None) -> Tensor:  # type: ignore[override]
+        """``[batch, tokens, width]`` from tokens and ``encoded [batch, source tokens, width]``; ``mask`` is theirs."""
         tokens = self.attend(tokens, causal=True)
-        tokens = self.cross_norm(tokens + self.dropout(self.cross_attention(tokens, encoded)))
-        return self.feed_forward(tokens)
+        attended = self.cross_attention(tokens, encoded, False, mask)
+        return self.feed_forward(self.cross_norm(tokens + self.dropout(attended)))
 
 
-class TransformerBase(nn.Module):
-    """Six encoder and six decoder layers of width 512; embeddings and output projection share one matrix."""
+class Transformer(nn.Module):
+    """An encoder and a decoder of ``spec``; embeddings and output projection share one matrix."""
 
-    def __init__(self, vocabulary: int = VOCABULARY) -> None:
+    def __init__(self, spec: TransformerSpec) -> None:
         super().__init__()
-        self.embedding = nn.Embedding(vocabulary, _WIDTH)
-        nn.init.normal_(self.embedding.weight, std=_WIDTH**-0.5)
-        self.encoder = nn.ModuleList(EncoderLayer() for _ in range(_LAYERS))
-        self.decoder = nn.ModuleList(DecoderLayer() for _ in range(_LAYERS))
-        self.dropout = nn.Dropout(0.1)
+        self.spec = spec
+        self.embedding = nn.Embedding(spec.vocabulary, spec.width)
+        nn.init.normal_(self.embedding.weight, std=spec.width**-0.5)
+        self.encoder = nn.ModuleList(EncoderLayer(spec) for _ in range(spec.layers))
+        self.decoder = nn.ModuleList(DecoderLayer(spec) for _ in range(spec.layers))
+        self.dropout = nn.Dropout(spec.dropout)
 
     def forward(self, source: Tensor, target: Tensor | None = None) -> Tensor:
         """Scores ``[batch, target tokens, vocabulary]`` of the next token after each of ``target [batch, tokens]``.
@@ -127,21 +154,42 @@ class TransformerBase(nn.Module):
         """
         if target is None:
             source, target = source.unbind(1)
+        mask = self.source_mask(source)
+        return self.decode(target, self.encode(source, mask), mask)
+
+    def source_mask(self, source: Tensor) -> Tensor | None:
+        """True ``[batch, 1, 1, tokens]`` where ``source [batch, tokens]`` is no padding; None without padding."""
+        return None if self.spec.padding is None else (source != self.spec.padding)[:, None, None]
+
+    def encode(self, source: Tensor, mask: Tensor | None) -> Tensor:
+        """``[batch, source tokens, width]``."""
         encoded = self._embed(source)
         for layer in self.encoder:
-            encoded = layer(encoded)
+            encoded = layer(encoded, mask)
+        return encoded
+
+    def decode(self, target: Tensor, encoded: Tensor, mask: Tensor | None) -> Tensor:
+        """Scores ``[batch, target tokens, vocabulary]`` of the next tokens; ``mask`` is that of the source."""
         decoded = self._embed(target)
         for layer in self.decoder:
-            decoded = layer(decoded, encoded)
+            decoded = layer(decoded, encoded, mask)
         return F.linear(decoded, self.embedding.weight)
 
     def _embed(self, tokens: Tensor) -> Tensor:
-        embedded = self.embedding(tokens) * math.sqrt(_WIDTH)
+        embedded = self.embedding(tokens) * math.sqrt(self.spec.width)
         return self.dropout(embedded + _positions(tokens.shape[1], embedded))  # type: ignore[no-any-return]
+
+
+class TransformerBase(Transformer):
+    """Six encoder and six decoder layers of width 512."""
+
+    def __init__(self, vocabulary: int = VOCABULARY) -> None:
+        super().__init__(TransformerSpec(vocabulary))
 
 
 def _positions(tokens: int, like: Tensor) -> Tensor:
     """Sines and cosines of the position, ``[tokens, width]``: Vaswani et al., 2017, section 3.5."""
+    width = like.shape[-1]
     position = torch.arange(tokens, device=like.device)[:, None]
-    rate = torch.exp(torch.arange(0, _WIDTH, 2, device=like.device) * (-math.log(10_000.0) / _WIDTH))
+    rate = torch.exp(torch.arange(0, width, 2, device=like.device) * (-math.log(10_000.0) / width))
     return torch.stack([torch.sin(position * rate), torch.cos(position * rate)], dim=2).flatten(1)

@@ -1,0 +1,1 @@
+"""ResNet-50 and Transformer-Base by one protocol: systems, sparsities and seeds, measured and simulated."""

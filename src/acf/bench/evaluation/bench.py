@@ -1,0 +1,227 @@
+"""The options of `acf bench resnet50` and `acf bench transformer`, and running what they ask for."""
+
+import time
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from acf.bench import OnProgress
+from acf.bench.evaluation import resnet50, transformer
+from acf.bench.evaluation.columns import evaluation_markdown
+from acf.bench.evaluation.machines import MACHINES, check_machines, simulate_traces
+from acf.bench.evaluation.rows import EvaluationTable, evaluation_table
+from acf.bench.evaluation.store import EvaluationStore
+from acf.bench.evaluation.systems import System, systems_of
+from acf.bench.evaluation.task import EvaluationTask
+from acf.bench.evaluation.training import RunPlan, train_system
+from acf.bench.machine import choose_device
+from acf.bench.training.record import session_facts
+from acf.errors import SparsityError
+from acf.files import write_whole
+from acf.options import option
+
+TABLE = "evaluation.md"
+NOT_CONFIGURATION = (
+    "systems", "sparsities", "seeds", "machines", "traced", "target", "data", "out", "name", "simulate", "render",
+)  # fmt: skip
+"""Options that may differ between calls that fill one folder."""
+
+
+@dataclass(frozen=True)
+class EvaluationOptions:
+    """Systems, sparsities and seeds of one benchmark, how long a run is, and where the runs are kept."""
+
+    systems: str = option("dense,masked,rigl,static,2:4", "Systems, separated by commas; the first is the baseline.")
+    sparsities: tuple[float, ...] = option((0.5, 0.75, 0.9), "Shares of weights to train without.")
+    block: int = option(64, "Side of a block.", min=1)
+    seeds: int = option(3, "Runs of every system, from seed 0.", min=1)
+    size: str = option("base", "base: the network itself; small: one that a CPU trains in seconds.")
+    epochs: float = option(10.0, "Passes over the data.", min=0)
+    steps: int = option(0, "Optimizer steps, in place of epochs.", min=0)
+    batch: int = option(128, "Examples of a step.", min=1)
+    measurements: int = option(10, "How often quality is measured, the end included.", min=1)
+    checkpoint_every: int = option(200, "Steps between checkpoints; an interruption loses at most these.", min=1)
+    target: float = option(0.0, "Quality whose time is reported; 0: the final one of the first system.")
+    captured: int = option(2, "Examples of a traced step; 0: no traces and no simulated machines.", min=0)
+    traced: str = option("dense,rigl", "Systems that are traced, at start, middle and end of seed 0.")
+    machines: str = option(",".join(MACHINES), "Simulated machines, separated by commas; none: traces are kept.")
+    device: str = option("auto", "auto, cpu or cuda.")
+    data_set: str = option("", "Which set of the folder.")
+    data: Path | None = option(None, "Folder of the data.", environment="ACF_DATA")  # noqa: RUF009
+    out: Path = option(Path("runs"), "Folder for the folders of runs.")  # noqa: RUF009
+    name: str = option("", "Name of the folder of runs; default: the benchmark's.")
+    simulate: bool = option(False, "Only play kept traces; nothing is trained.")
+    render: bool = option(False, "Only show what is kept; nothing is trained or simulated.")
+
+    benchmark: str = field(default="", init=False)
+
+    def __post_init__(self) -> None:
+        if self.size not in ("base", "small"):
+            raise SparsityError(f"size {self.size!r} is neither base nor small; use one of these")
+        if not self.steps and not self.epochs:
+            raise SparsityError("--epochs 0 without --steps trains nothing; give one of them")
+        self.chosen_systems  # refuse bad names before the data is read  # noqa: B018
+        self.chosen_machines  # noqa: B018
+
+    @property
+    def chosen_systems(self) -> list[System]:
+        """What is trained."""
+        return systems_of(_names(self.systems), self.sparsities, self.block)
+
+    @property
+    def traced_systems(self) -> list[str]:
+        """Names of the systems that are traced."""
+        kinds = [kind for kind in _names(self.traced) if kind in _names(self.systems)]
+        return [system.name for system in systems_of(kinds, self.sparsities, self.block)] if kinds else []
+
+    @property
+    def chosen_machines(self) -> tuple[str, ...]:
+        """What traces are played on."""
+        return () if self.machines == "none" else check_machines(_names(self.machines))
+
+    @property
+    def folder(self) -> Path:
+        """Where the runs are kept."""
+        return self.out / (self.name or self.benchmark)
+
+    @property
+    def configuration(self) -> dict[str, Any]:
+        """What must be the same for all runs of one folder."""
+        values = {name: value for name, value in asdict(self).items() if name not in NOT_CONFIGURATION}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+
+    def task(self, device: torch.device) -> EvaluationTask:
+        """The benchmark with its data."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class ResNet50Options(EvaluationOptions):
+    """ResNet-50 on images."""
+
+    data_set: str = option("", "folder (ImageNet), cifar10-jpeg, cifar10, fashion-mnist or digits; see --data.")
+    data: Path | None = option(  # noqa: RUF009
+        None, "Folder of the image sets, or of train/ and val/; without it: the digits.", environment="ACF_DATA"
+    )
+    examples: int = option(0, "Training images to use; 0: all.", min=0)
+
+    benchmark: str = field(default="resnet50", init=False)
+
+    def task(self, device: torch.device) -> EvaluationTask:
+        """ResNet-50."""
+        spec = replace(resnet50.default_spec(self.size, self.batch, self.data_set), examples=self.examples)
+        return resnet50.load_resnet50(self.data_set, self.data, spec, device)
+
+
+@dataclass(frozen=True)
+class TransformerOptions(EvaluationOptions):
+    """Transformer-Base on sentence pairs."""
+
+    batch: int = option(256, "Sentence pairs of a step.", min=1)
+    data_set: str = option("", "multi30k, tatoeba, lines (train.en, train.de, ...) or rules; see --data.")
+    data: Path | None = option(  # noqa: RUF009
+        None, "Folder of the sets, or of the lines; without it: pairs of a small grammar.", environment="ACF_DATA"
+    )
+    direction: str = option("en-de", "en-de or de-en.")
+    vocabulary: int = option(10_000, "Entries of the BPE; 37000 for WMT.", min=300)
+    tokens: int = option(40, "Longest training sentence, in tokens; longer pairs are left out.", min=4)
+    test_sentences: int = option(0, "Test sentences to translate for BLEU; 0: all.", min=0)
+    beams: int = option(4, "Beams of the translation; 1: greedy.", min=1)
+
+    benchmark: str = field(default="transformer", init=False)
+
+    def task(self, device: torch.device) -> EvaluationTask:
+        """Transformer-Base."""
+        text = transformer.read_pairs(self.data_set, self.data, self.direction)
+        lengths = transformer.TextLengths(self.tokens, self.vocabulary, self.test_sentences, self.beams)
+        return transformer.load_transformer(text, lengths, transformer.default_spec(self.size, self.batch), device)
+
+
+def run_evaluation(options: EvaluationOptions, on_progress: OnProgress, command: str = "") -> EvaluationTable:
+    """Train what the folder lacks, play the traces, and give the table of everything in the folder."""
+    only_read = options.simulate or options.render
+    with EvaluationStore(options.folder, create=not only_read) as store:
+        if not only_read:
+            _train_all(options, store, command, with_remaining_time(on_progress))
+        if options.captured and not options.render:
+            simulate_traces(store, options.chosen_machines, with_remaining_time(on_progress))
+        table = evaluation_table(store, options.target or None)
+        if not options.render:
+            store.write_record()
+        write_whole(options.folder / TABLE, evaluation_markdown(table).encode())
+        return table
+
+
+def _train_all(options: EvaluationOptions, store: EvaluationStore, command: str, on_progress: OnProgress) -> None:
+    store.configure(options.configuration)
+    device = torch.device(choose_device(options.device))
+    torch.backends.cudnn.benchmark = True
+    task = options.task(device)
+    session = store.begin_session(session_facts(task, command))
+    _keep_facts(options, store, task)
+    systems = options.chosen_systems
+    traced = options.traced_systems
+    steps = options.steps or task.steps(options.epochs, options.batch)
+    total, done = options.seeds * len(systems), 0
+    for seed in range(options.seeds):  # systems take turns, so that a drifting machine disturbs all alike
+        for system in systems:
+            captured = options.captured if system.name in traced else 0
+            plan = RunPlan(steps, options.measurements, options.checkpoint_every, captured)
+            if not store.has_run(system.name, seed):
+                what, before = f"{system.name}, seed {seed}", done
+
+                def on_step(share: float, what: str = what, before: int = before) -> None:
+                    on_progress(what, (before + share) / total)
+
+                on_step(0.0)
+                run = train_system(task, system, seed, plan, store, on_step)
+                store.add_run(replace(run, session=session))
+                store.write_record()
+            done += 1
+
+
+def _keep_facts(options: EvaluationOptions, store: EvaluationStore, task: EvaluationTask) -> None:
+    batch = task.captured_batch(max(1, options.captured))
+    examples = float(len(batch[0])) if task.unit == "images" else float((batch[-1] != 0).sum())
+    store.put_fact("captured_examples", examples)
+    store.put_fact("references", list(task.references))
+    facts = {
+        "name": task.spec.name,
+        "unit": task.unit,
+        "quality": task.spec.quality,
+        "higher_is_better": task.higher_is_better,
+        "recipe": asdict(task.spec),
+    }
+    store.put_fact("task", facts)
+
+
+def with_remaining_time(on_progress: OnProgress) -> OnProgress:
+    """``on_progress`` with the estimated remaining time behind the description, once some work was done."""
+    first: list[tuple[float, float]] = []
+
+    def told(what: str, share: float) -> None:
+        now = time.monotonic()
+        if not first:
+            first.append((now, share))
+        started, before = first[0]
+        left = (now - started) * (1.0 - share) / (share - before) if share > before else None
+        on_progress(what if left is None else f"{what}, about {duration(left)} left", share)
+
+    return told
+
+
+def duration(seconds: float) -> str:
+    """Seconds, minutes or hours, rounded.
+
+    >>> duration(42), duration(600), duration(9000)
+    ('42 s', '10 min', '2.5 h')
+    """
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]

@@ -1,0 +1,103 @@
+"""What is kept of one run of one system, and of one traced step on one simulated machine."""
+
+from dataclasses import asdict, dataclass, field
+from math import nan
+from typing import Any
+
+from acf.bench.training.run import CurvePoint, without_nan
+
+STAGES = ("start", "middle", "end")
+"""When a step of a run is traced: before the first step, after half of them, and after the last."""
+
+
+@dataclass(frozen=True)
+class SystemRun:
+    """One finished run.
+
+    ``seconds`` and ``joules`` are of the training loop, without compilation, the first step and measurements of
+    quality; ``timed_steps`` are the steps they cover. ``metrics`` are of the trained model, ``outputs`` what it says
+    about the test part. ``session`` is the index of the record's session that finished it, ``resumed`` how often it
+    was taken up again.
+    """
+
+    system: str
+    seed: int
+    steps: int
+    timed_steps: int
+    seconds: float
+    examples_per_step: float
+    compile_seconds: float
+    joules: float | None
+    energy_source: str
+    peak_gib: float
+    sparsity: float
+    parameters: int
+    moves: int
+    metrics: dict[str, float]
+    curve: tuple[CurvePoint, ...] = ()
+    outputs: tuple[str, ...] = ()
+    session: int = 0
+    resumed: int = 0
+
+    @property
+    def step_seconds(self) -> float:
+        """Mean seconds of a step."""
+        return self.seconds / max(1, self.timed_steps)
+
+    @property
+    def examples_per_s(self) -> float:
+        """Throughput in units of the task."""
+        return self.examples_per_step / self.step_seconds
+
+    @property
+    def step_joules(self) -> float | None:
+        """Mean joules of a step; None where nothing was measured."""
+        return None if self.joules is None else self.joules / max(1, self.timed_steps)
+
+    @property
+    def quality(self) -> float:
+        """The headline metric, the first one."""
+        return next(iter(self.metrics.values()))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values; None for what is not finite."""
+        plain: dict[str, Any] = without_nan(asdict(self))
+        return plain
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> "SystemRun":
+        """Read what `to_dict` gave."""
+        curve = tuple(curve_point(point) for point in values["curve"])
+        metrics = {name: nan if value is None else float(value) for name, value in values["metrics"].items()}
+        return cls(**{**values, "curve": curve, "metrics": metrics, "outputs": tuple(values["outputs"])})
+
+
+def curve_point(values: dict[str, Any]) -> CurvePoint:
+    """A point from plain values; a missing quality is that of a run that diverged."""
+    return CurvePoint(**{**values, "quality": nan if values["quality"] is None else values["quality"]})
+
+
+@dataclass(frozen=True)
+class MachineStep:
+    """The step of ``system`` that was traced at ``stage``, on a simulated ``machine``.
+
+    ``examples`` are units of the task in the traced step; seconds, joules and utilisation are of the whole step.
+    """
+
+    system: str
+    stage: str
+    machine: str
+    examples: float
+    step_seconds: float
+    energy_j: float
+    utilization: float
+    notes: tuple[str, ...] = field(default_factory=tuple)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> "MachineStep":
+        """Read what `to_dict` gave."""
+        return cls(**{**values, "notes": tuple(values["notes"])})

@@ -1,0 +1,172 @@
+"""The folder of an evaluation: finished runs in SQLite and JSON, traces, and the checkpoint of the run in progress."""
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from acf.bench.evaluation.run import MachineStep, SystemRun
+from acf.errors import FileError
+from acf.files import write_whole
+
+DATABASE, RECORD = "evaluation.sqlite", "evaluation.json"
+MUST_AGREE = ("device", "torch", "data")
+"""Facts of sessions that must be the same for their seconds, joules and quality to be set beside each other."""
+
+_CREATE = """
+CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS sessions (number INTEGER PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS runs (system TEXT, seed INTEGER, value TEXT NOT NULL, PRIMARY KEY (system, seed));
+CREATE TABLE IF NOT EXISTS points (
+    system TEXT, seed INTEGER, step INTEGER, seconds REAL, quality REAL, joules REAL, PRIMARY KEY (system, seed, step)
+);
+CREATE TABLE IF NOT EXISTS machines (
+    system TEXT, stage TEXT, machine TEXT, value TEXT NOT NULL, PRIMARY KEY (system, stage, machine)
+);
+"""
+
+
+class EvaluationStore:
+    """What ``folder`` holds; every change is one transaction, so that a process that is killed loses none before it."""
+
+    def __init__(self, folder: Path, create: bool = True) -> None:
+        self.folder = folder
+        if not create and not (folder / DATABASE).is_file():
+            raise FileError(f"{folder} holds no {DATABASE}; pass --out and --name of runs that were made")
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._connection = sqlite3.connect(folder / DATABASE)
+        except (OSError, sqlite3.Error) as error:
+            raise FileError(
+                f"{folder} cannot hold the runs ({error}); pass --out with a folder you may write to"
+            ) from error
+        with self._changing() as connection:
+            connection.executescript(_CREATE)
+
+    def configure(self, configuration: dict[str, Any]) -> None:
+        """Keep the configuration, or refuse by name one that differs from that of the runs that are here."""
+        found = self.fact("configuration")
+        for name, value in configuration.items() if found is not None else ():
+            if found.get(name) != value:
+                raise FileError(
+                    f"{self.folder} has runs with {name} {found.get(name)}, and {value} was asked for; use the same, "
+                    "or another --name"
+                )
+        self.put_fact("configuration", configuration)
+
+    def begin_session(self, facts: dict[str, str]) -> int:
+        """The number of this call; refuse another device, torch or data than the earlier ones had."""
+        for earlier in self.sessions():
+            for name in MUST_AGREE:
+                if earlier.get(name) != facts.get(name):
+                    raise FileError(
+                        f"{self.folder} has runs with {name} {earlier.get(name)}, here it is {facts.get(name)}; run "
+                        "where they were made, or use another --name"
+                    )
+        number = len(self.sessions())
+        with self._changing() as connection:
+            connection.execute("INSERT INTO sessions VALUES (?, ?)", (number, json.dumps(facts)))
+        return number
+
+    def sessions(self) -> list[dict[str, str]]:
+        """The calls that made the runs: machine, software, commit, date and command of each."""
+        return [json.loads(text) for (text,) in self._rows("SELECT value FROM sessions ORDER BY number")]
+
+    def fact(self, name: str) -> Any:
+        """A kept value, None where there is none."""
+        return next((json.loads(text) for (text,) in self._rows("SELECT value FROM facts WHERE name = ?", name)), None)
+
+    def put_fact(self, name: str, value: Any) -> None:
+        """Keep a plain value."""
+        with self._changing() as connection:
+            connection.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, json.dumps(value)))
+
+    def add_run(self, run: SystemRun) -> None:
+        """Keep a finished run and drop its checkpoint."""
+        with self._changing() as connection:
+            text = json.dumps(run.to_dict(), allow_nan=False)
+            connection.execute("INSERT OR REPLACE INTO runs VALUES (?, ?, ?)", (run.system, run.seed, text))
+            points = [(run.system, run.seed, each.step, each.seconds, each.quality, each.joules) for each in run.curve]
+            connection.executemany("INSERT OR REPLACE INTO points VALUES (?, ?, ?, ?, ?, ?)", points)
+        self.checkpoint(run.system, run.seed).unlink(missing_ok=True)
+
+    def runs(self) -> list[SystemRun]:
+        """Every finished run, in the order in which they finished."""
+        return [
+            SystemRun.from_dict(json.loads(text)) for (text,) in self._rows("SELECT value FROM runs ORDER BY rowid")
+        ]
+
+    def has_run(self, system: str, seed: int) -> bool:
+        """Whether that run is finished."""
+        return any(self._rows("SELECT 1 FROM runs WHERE system = ? AND seed = ?", system, seed))
+
+    def add_machine_step(self, step: MachineStep) -> None:
+        """Keep a simulated step."""
+        with self._changing() as connection:
+            row = (step.system, step.stage, step.machine, json.dumps(step.to_dict()))
+            connection.execute("INSERT OR REPLACE INTO machines VALUES (?, ?, ?, ?)", row)
+
+    def machine_steps(self) -> list[MachineStep]:
+        """Every simulated step."""
+        rows = self._rows("SELECT value FROM machines ORDER BY rowid")
+        return [MachineStep.from_dict(json.loads(text)) for (text,) in rows]
+
+    def checkpoint(self, system: str, seed: int) -> Path:
+        """Where the run in progress is kept."""
+        return self.folder / f"checkpoint-{file_name(system)}-{seed}.pt"
+
+    def trace(self, system: str, stage: str) -> Path:
+        """Where a traced step is kept."""
+        return self.folder / "traces" / f"{file_name(system)}-{stage}.safetensors"
+
+    def write_record(self) -> Path:
+        """Everything as JSON, for readers without SQLite."""
+        names = [name for (name,) in self._rows("SELECT name FROM facts")]
+        record = {name: self.fact(name) for name in names} | {
+            "sessions": self.sessions(),
+            "runs": [run.to_dict() for run in self.runs()],
+            "machines": [step.to_dict() for step in self.machine_steps()],
+        }
+        path = self.folder / RECORD
+        write_whole(path, json.dumps(record, indent=1, allow_nan=False).encode())
+        return path
+
+    def _rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
+        try:
+            return self._connection.execute(query, values).fetchall()
+        except sqlite3.Error as error:
+            raise self._failed(error) from error
+
+    @contextmanager
+    def _changing(self) -> Iterator[sqlite3.Connection]:
+        try:
+            with self._connection:
+                yield self._connection
+        except sqlite3.Error as error:
+            raise self._failed(error) from error
+
+    def _failed(self, error: sqlite3.Error) -> FileError:
+        return FileError(
+            f"{self.folder / DATABASE}: {error}; free some space, or delete the file if it is damaged, and run again: "
+            "finished runs are kept"
+        )
+
+    def __enter__(self) -> "EvaluationStore":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._connection.close()
+
+
+def file_name(system: str) -> str:
+    """A system's name as a part of a file's name.
+
+    >>> file_name("rigl-90/block=64"), file_name("2:4")
+    ('rigl-90-block64', '2of4')
+    """
+    return system.replace("/", "-").replace("=", "").replace(":", "of")

@@ -1,0 +1,73 @@
+"""The systems that are trained: dense, dense weights under RigL masks, block-sparse kernels, and 2:4."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from acf.bench.training.variant import Variant
+from acf.errors import SparsityError
+
+
+@dataclass(frozen=True)
+class System:
+    """A ``variant`` of `acf bench training`; ``masked`` is the sparsity of RigL over dense weights, 0: none."""
+
+    name: str
+    variant: Variant
+    masked: float = 0.0
+
+
+def _dense(sparsity: float, block: int) -> System:
+    return System("dense", Variant.parse("dense"))
+
+
+def _masked(sparsity: float, block: int) -> System:
+    name = f"masked-{100 * sparsity:g}"
+    return System(name, replace(Variant.parse("dense"), name=name), masked=sparsity)
+
+
+def _blocks(method: str) -> Callable[[float, int], System]:
+    def made(sparsity: float, block: int) -> System:
+        name = f"{method}-{100 * sparsity:g}/block={block}"
+        return System(name, Variant.parse(name))
+
+    return made
+
+
+def _two_four(sparsity: float, block: int) -> System:
+    return System("2:4", replace(Variant.parse("srste-2:4"), name="2:4"))
+
+
+SYSTEMS: dict[str, Callable[[float, int], System]] = {
+    "dense": _dense,
+    "masked": _masked,
+    "rigl": _blocks("rigl"),
+    "static": _blocks("static"),
+    "2:4": _two_four,
+}
+"""Every kind of system. masked: RigL on single weights as usually practised, dense tensors times masks.
+
+rigl and static: block-sparse weights on our kernels, with a topology that moves or stays. 2:4: SR-STE.
+"""
+
+WITHOUT_SPARSITY = ("dense", "2:4")
+
+
+def systems_of(kinds: Sequence[str], sparsities: Sequence[float], block: int) -> list[System]:
+    """Every kind at every sparsity; those that have no choice of sparsity once.
+
+    >>> [system.name for system in systems_of(["dense", "rigl"], [0.5, 0.9], 64)]
+    ['dense', 'rigl-50/block=64', 'rigl-90/block=64']
+    """
+    for kind in kinds:
+        if kind not in SYSTEMS:
+            raise SparsityError(f"system {kind!r} is not one of {', '.join(SYSTEMS)}; use one of these names")
+    for sparsity in sparsities:
+        if not 0.0 < sparsity < 1.0:
+            raise SparsityError(f"sparsity {sparsity:g} is outside (0, 1); give shares such as 0.5,0.75,0.9")
+    if not kinds:
+        raise SparsityError("--systems names none; write such as dense,rigl")
+    return [
+        SYSTEMS[kind](sparsity, block)
+        for kind in dict.fromkeys(kinds)
+        for sparsity in ((0.0,) if kind in WITHOUT_SPARSITY else sparsities)
+    ]
