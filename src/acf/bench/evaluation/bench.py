@@ -34,7 +34,9 @@ class EvaluationOptions:
     """Systems, sparsities and seeds of one benchmark, how long a run is, and where the runs are kept."""
 
     systems: str = option("dense,masked,rigl,static,2:4", "Systems, separated by commas; the first is the baseline.")
-    sparsities: tuple[float, ...] = option((0.5, 0.75, 0.9), "Shares of weights to train without.")
+    sparsities: tuple[float, ...] = option(
+        (0.5, 0.75, 0.9), "Shares of weights to train without.", flags=("--sparsity",)
+    )
     block: int = option(64, "Side of a block.", min=1)
     seeds: int = option(3, "Runs of every system, from seed 0.", min=1)
     size: str = option("base", "base: the network itself; small: one that a CPU trains in seconds.")
