@@ -23,6 +23,7 @@ COMMON = {
     "steps": 3,
     "measurements": 1,
     "machines": "gpu-h200",
+    "captured": 2,
     "device": "cpu",
 }
 OPTIONS = {

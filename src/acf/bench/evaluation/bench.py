@@ -44,7 +44,7 @@ class EvaluationOptions:
     measurements: int = option(10, "How often quality is measured, the end included.", min=1)
     checkpoint_every: int = option(200, "Steps between checkpoints; an interruption loses at most these.", min=1)
     target: float = option(0.0, "Quality whose time is reported; 0: the final one of the first system.")
-    captured: int = option(2, "Examples of a traced step; 0: no traces and no simulated machines.", min=0)
+    captured: int = option(4, "Examples of a traced step; 0: no traces and no simulated machines.", min=0)
     traced: str = option("dense,rigl", "Systems that are traced, at start, middle and end of seed 0.")
     machines: str = option(",".join(MACHINES), "Simulated machines, separated by commas; none: traces are kept.")
     device: str = option("auto", "auto, cpu or cuda.")
@@ -120,6 +120,7 @@ class TransformerOptions(EvaluationOptions):
     """Transformer-Base on sentence pairs."""
 
     batch: int = option(256, "Sentence pairs of a step.", min=1)
+    captured: int = option(32, "Sentence pairs of a traced step; 0: no traces and no simulated machines.", min=0)
     data_set: str = option("", "multi30k, tatoeba, lines (train.en, train.de, ...) or rules; see --data.")
     data: Path | None = option(  # noqa: RUF009
         None, "Folder of the sets, or of the lines; without it: pairs of a small grammar.", environment="ACF_DATA"
@@ -142,9 +143,10 @@ class TransformerOptions(EvaluationOptions):
 def run_evaluation(options: EvaluationOptions, on_progress: OnProgress, command: str = "") -> EvaluationTable:
     """Train what the folder lacks, play the traces, and give the table of everything in the folder."""
     only_read = options.simulate or options.render
+    task = None if only_read else options.task(torch.device(choose_device(options.device)))
     with EvaluationStore(options.folder, create=not only_read) as store:
-        if not only_read:
-            _train_all(options, store, command, with_remaining_time(on_progress))
+        if task is not None:
+            _train_all(options, task, store, command, with_remaining_time(on_progress))
         if options.captured and not options.render:
             simulate_traces(store, options.chosen_machines, with_remaining_time(on_progress))
         table = evaluation_table(store, options.target or None)
@@ -154,11 +156,11 @@ def run_evaluation(options: EvaluationOptions, on_progress: OnProgress, command:
         return table
 
 
-def _train_all(options: EvaluationOptions, store: EvaluationStore, command: str, on_progress: OnProgress) -> None:
-    store.configure(options.configuration)
-    device = torch.device(choose_device(options.device))
+def _train_all(
+    options: EvaluationOptions, task: EvaluationTask, store: EvaluationStore, command: str, on_progress: OnProgress
+) -> None:
     torch.backends.cudnn.benchmark = True
-    task = options.task(device)
+    store.configure(options.configuration)
     session = store.begin_session(session_facts(task, command))
     _keep_facts(options, store, task)
     systems = options.chosen_systems

@@ -48,7 +48,8 @@ class EvaluationStore:
 
     def configure(self, configuration: dict[str, Any]) -> None:
         """Keep the configuration, or refuse by name one that differs from that of the runs that are here."""
-        found = self.fact("configuration")
+        begun = bool(self.runs()) or any(self.folder.glob("checkpoint-*.pt"))
+        found = self.fact("configuration") if begun else None
         for name, value in configuration.items() if found is not None else ():
             if found.get(name) != value:
                 raise FileError(
