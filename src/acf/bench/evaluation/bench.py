@@ -1,7 +1,8 @@
 """The options of `acf bench resnet50` and `acf bench transformer`, and running what they ask for."""
 
+import shlex
 import time
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,9 @@ NOT_CONFIGURATION = (
     "systems", "sparsities", "seeds", "machines", "traced", "target", "data", "out", "name", "simulate", "render",
 )  # fmt: skip
 """Options that may differ between calls that fill one folder."""
+
+NOT_IN_COMMAND = ("data", "out", "name", "simulate", "render")
+"""Options that are paths of one machine, or say nothing about the runs."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +96,17 @@ class EvaluationOptions:
         values = {name: value for name, value in asdict(self).items() if name not in NOT_CONFIGURATION}
         return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
+    @property
+    def command(self) -> str:
+        """The command that repeats these runs, without paths."""
+        words = ["acf", "bench", self.benchmark]
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if value != each.default and each.name not in NOT_IN_COMMAND:
+                text = ",".join(f"{part:g}" for part in value) if isinstance(value, tuple) else str(value)
+                words += [f"--{each.name.replace('_', '-')}", text]
+        return shlex.join(words)
+
     def task(self, device: torch.device) -> EvaluationTask:
         """The benchmark with its data."""
         raise NotImplementedError
@@ -140,13 +155,13 @@ class TransformerOptions(EvaluationOptions):
         return transformer.load_transformer(text, lengths, transformer.default_spec(self.size, self.batch), device)
 
 
-def run_evaluation(options: EvaluationOptions, on_progress: OnProgress, command: str = "") -> EvaluationTable:
+def run_evaluation(options: EvaluationOptions, on_progress: OnProgress) -> EvaluationTable:
     """Train what the folder lacks, play the traces, and give the table of everything in the folder."""
     only_read = options.simulate or options.render
     task = None if only_read else options.task(torch.device(choose_device(options.device)))
     with EvaluationStore(options.folder, create=not only_read) as store:
         if task is not None:
-            _train_all(options, task, store, command, with_remaining_time(on_progress))
+            _train_all(options, task, store, with_remaining_time(on_progress))
         if options.captured and not options.render:
             simulate_traces(store, options.chosen_machines, with_remaining_time(on_progress))
         table = evaluation_table(store, options.target or None)
@@ -157,11 +172,11 @@ def run_evaluation(options: EvaluationOptions, on_progress: OnProgress, command:
 
 
 def _train_all(
-    options: EvaluationOptions, task: EvaluationTask, store: EvaluationStore, command: str, on_progress: OnProgress
+    options: EvaluationOptions, task: EvaluationTask, store: EvaluationStore, on_progress: OnProgress
 ) -> None:
     torch.backends.cudnn.benchmark = True
     store.configure(options.configuration)
-    session = store.begin_session(session_facts(task, command))
+    session = store.begin_session(session_facts(task, options.command))
     _keep_facts(options, store, task)
     systems = options.chosen_systems
     traced = options.traced_systems
