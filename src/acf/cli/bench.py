@@ -104,17 +104,14 @@ def transformer(options: "TransformerOptions", as_json: Json = False) -> None:
 
 
 def _evaluate(options: "EvaluationOptions", as_json: bool) -> None:
-    import shlex
-    import sys
     from dataclasses import asdict
 
     from acf.bench.evaluation.bench import run_evaluation
     from acf.bench.evaluation.columns import evaluation_terminals
     from acf.terminal import progress, show
 
-    command = shlex.join(["acf", *sys.argv[1:]])
     with progress(visible=not as_json and not options.render) as on_progress:
-        table = run_evaluation(options, on_progress, command)
+        table = run_evaluation(options, on_progress)
     if as_json:
         print_json(asdict(table))
         return

@@ -23,6 +23,7 @@ COMMON = {
     "steps": 3,
     "measurements": 1,
     "machines": "gpu-h200",
+    "captured": 2,
     "device": "cpu",
 }
 OPTIONS = {
@@ -53,7 +54,10 @@ def test_a_benchmark_trains_traces_simulates_and_renders_again(
     assert table.rows[2].utilization is not None
     folder = tmp_path / benchmark_name
     record = json.loads((folder / "evaluation.json").read_text())
-    assert {"torch", "device", "revision", "data"} <= set(record["sessions"][0])
+    session = record["sessions"][0]
+    assert {"torch", "device", "revision", "data"} <= set(session)
+    assert session["command"].startswith(f"acf bench {benchmark_name} --systems dense,rigl --sparsities 0.5 --block 16")
+    assert str(tmp_path) not in json.dumps(record), "a record holds no paths of the machine"
     assert not list(folder.glob("checkpoint-*"))
     assert "| this device | dense |" in (folder / "evaluation.md").read_text()
 

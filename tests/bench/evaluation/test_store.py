@@ -38,6 +38,9 @@ def test_a_run_that_diverged_is_kept_as_such(store: EvaluationStore) -> None:
 
 
 def test_another_configuration_is_refused_by_name(store: EvaluationStore) -> None:
+    store.configure({"batch": 8})
+    store.configure({"batch": 16})  # nothing was trained yet
+    store.add_run(a_run())
     store.configure({"batch": 16})
     with pytest.raises(FileError, match=r"has runs with batch 16, and 32 was asked for; .* another --name"):
         store.configure({"batch": 32})

@@ -1,7 +1,8 @@
 """The options of `acf bench resnet50` and `acf bench transformer`, and running what they ask for."""
 
+import shlex
 import time
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,9 @@ NOT_CONFIGURATION = (
 )  # fmt: skip
 """Options that may differ between calls that fill one folder."""
 
+NOT_IN_COMMAND = ("data", "out", "name", "simulate", "render")
+"""Options that are paths of one machine, or say nothing about the runs."""
+
 
 @dataclass(frozen=True)
 class EvaluationOptions:
@@ -46,7 +50,7 @@ class EvaluationOptions:
     measurements: int = option(10, "How often quality is measured, the end included.", min=1)
     checkpoint_every: int = option(200, "Steps between checkpoints; an interruption loses at most these.", min=1)
     target: float = option(0.0, "Quality whose time is reported; 0: the final one of the first system.")
-    captured: int = option(2, "Examples of a traced step; 0: no traces and no simulated machines.", min=0)
+    captured: int = option(4, "Examples of a traced step; 0: no traces and no simulated machines.", min=0)
     traced: str = option("dense,rigl", "Systems that are traced, at start, middle and end of seed 0.")
     machines: str = option(",".join(MACHINES), "Simulated machines, separated by commas; none: traces are kept.")
     device: str = option("auto", "auto, cpu or cuda.")
@@ -94,6 +98,17 @@ class EvaluationOptions:
         values = {name: value for name, value in asdict(self).items() if name not in NOT_CONFIGURATION}
         return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
+    @property
+    def command(self) -> str:
+        """The command that repeats these runs, without paths."""
+        words = ["acf", "bench", self.benchmark]
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if value != each.default and each.name not in NOT_IN_COMMAND:
+                text = ",".join(f"{part:g}" for part in value) if isinstance(value, tuple) else str(value)
+                words += [f"--{each.name.replace('_', '-')}", text]
+        return shlex.join(words)
+
     def task(self, device: torch.device) -> EvaluationTask:
         """The benchmark with its data."""
         raise NotImplementedError
@@ -122,6 +137,7 @@ class TransformerOptions(EvaluationOptions):
     """Transformer-Base on sentence pairs."""
 
     batch: int = option(256, "Sentence pairs of a step.", min=1)
+    captured: int = option(32, "Sentence pairs of a traced step; 0: no traces and no simulated machines.", min=0)
     data_set: str = option("", "multi30k, tatoeba, lines (train.en, train.de, ...) or rules; see --data.")
     data: Path | None = option(  # noqa: RUF009
         None, "Folder of the sets, or of the lines; without it: pairs of a small grammar.", environment="ACF_DATA"
@@ -141,12 +157,13 @@ class TransformerOptions(EvaluationOptions):
         return transformer.load_transformer(text, lengths, transformer.default_spec(self.size, self.batch), device)
 
 
-def run_evaluation(options: EvaluationOptions, on_progress: OnProgress, command: str = "") -> EvaluationTable:
+def run_evaluation(options: EvaluationOptions, on_progress: OnProgress) -> EvaluationTable:
     """Train what the folder lacks, play the traces, and give the table of everything in the folder."""
     only_read = options.simulate or options.render
+    task = None if only_read else options.task(torch.device(choose_device(options.device)))
     with EvaluationStore(options.folder, create=not only_read) as store:
-        if not only_read:
-            _train_all(options, store, command, with_remaining_time(on_progress))
+        if task is not None:
+            _train_all(options, task, store, with_remaining_time(on_progress))
         if options.captured and not options.render:
             simulate_traces(store, options.chosen_machines, with_remaining_time(on_progress))
         table = evaluation_table(store, options.target or None)
@@ -156,12 +173,12 @@ def run_evaluation(options: EvaluationOptions, on_progress: OnProgress, command:
         return table
 
 
-def _train_all(options: EvaluationOptions, store: EvaluationStore, command: str, on_progress: OnProgress) -> None:
-    store.configure(options.configuration)
-    device = torch.device(choose_device(options.device))
+def _train_all(
+    options: EvaluationOptions, task: EvaluationTask, store: EvaluationStore, on_progress: OnProgress
+) -> None:
     torch.backends.cudnn.benchmark = True
-    task = options.task(device)
-    session = store.begin_session(session_facts(task, command))
+    store.configure(options.configuration)
+    session = store.begin_session(session_facts(task, options.command))
     _keep_facts(options, store, task)
     systems = options.chosen_systems
     traced = options.traced_systems

@@ -48,8 +48,9 @@ class EvaluationStore:
 
     def configure(self, configuration: dict[str, Any]) -> None:
         """Keep the configuration, or refuse by name one that differs from that of the runs that are here."""
-        found = self.fact("configuration")
-        for name, value in configuration.items() if found is not None else ():
+        begun = bool(self.runs()) or any(self.folder.glob("checkpoint-*.pt"))
+        found: dict[str, Any] = self.fact("configuration") if begun else configuration
+        for name, value in configuration.items():
             if found.get(name) != value:
                 raise FileError(
                     f"{self.folder} has runs with {name} {found.get(name)}, and {value} was asked for; use the same, "
