@@ -174,17 +174,13 @@ def test_a_model_that_cannot_be_timed_is_one_line_and_no_trace_back(
         (["capture", "vgg16", "--data", "absent", "--data-set", "fashion-mnist"], "cannot be read in absent"),
         (["capture", "vgg16", "--data-set", "sentence-polarity"], "does not fit a network that reads images"),
         (["epochs", "vgg8", "--stage", "half"], "stage 'half' is not one of both, train, play"),
-<<<<<<< HEAD
-        (["bench", "fabric", "--sparsities", "half"], "--sparsity 'half' are not numbers with commas between"),
-=======
         (
             ["bench", "resnet50", "--systems", "pruned"],
             "system 'pruned' is not one of dense, masked, rigl, static, 2:4",
         ),
         (["bench", "transformer", "--device", "cpu", "--data-set", "lines", "--json"], "data set lines needs a folder"),
         (["bench", "transformer", "--render", "--name", "none"], "holds no evaluation.sqlite"),
-        (["bench", "fabric", "--sparsities", "half"], "--sparsities 'half' are not numbers with commas between"),
->>>>>>> evaluation
+        (["bench", "fabric", "--sparsities", "half"], "--sparsity 'half' are not numbers with commas between"),
         (["traces", "absent.safetensors"], "absent.safetensors is not a file"),
         (["demo", "--sparsity", "1.5"], "sparsity 1.5 is outside [0, 1)"),
     ],
