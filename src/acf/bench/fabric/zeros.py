@@ -52,7 +52,7 @@ def _variant(path: Path, record: dict[str, Any], network: str, sparsity: float) 
     measured = ", ".join(f"{variant['sparsity']:g}" for variant in variants) or "none"
     raise ArchitectureError(
         f"{path} has no {network} at sparsity {sparsity:g} (measured: {measured}); "
-        f"measure it with acf bench zeros {network} --sparsities {sparsity:g}"
+        f"measure it with acf bench zeros {network} --sparsity {sparsity:g}"
     )
 
 
