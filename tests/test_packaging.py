@@ -15,7 +15,7 @@ import acf
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "acf"
-DATA_SUFFIXES = {".cpp", ".h", ".jinja", ".json", ".toml", ".typed"}
+DATA_SUFFIXES = {".LICENSE", ".cpp", ".css", ".h", ".jinja", ".js", ".json", ".toml", ".typed"}
 
 
 def run(*command: str | Path, cwd: Path) -> str:
