@@ -11,11 +11,11 @@ from acf.rtl.design.fabric.sizes import FabricSizes
 from acf.rtl.tools.verilator import VerilatorUnavailableError
 from acf.rtl.verify.lockstep.fabric_simulation import FabricSimulation
 
-SIXTY_FOUR_SCUS = acf.sim.spec(
+THIRTY_TWO_SCUS = acf.sim.spec(
     "acf-512",
     mesh_rows=2,
     mesh_columns=4,
-    scus_per_cluster=8,
+    scus_per_cluster=4,
     tile=8,
     link_bytes=16,
     queue_packets=4,
@@ -39,5 +39,5 @@ def four_scus() -> FabricSimulation:
 
 
 @pytest.fixture(scope="session")
-def sixty_four_scus() -> FabricSimulation:
-    return compiled(FabricSizes(SIXTY_FOUR_SCUS, command_depth=256, memory_flits=1024))
+def thirty_two_scus() -> FabricSimulation:
+    return compiled(FabricSizes(THIRTY_TWO_SCUS, command_depth=256, memory_flits=1024))

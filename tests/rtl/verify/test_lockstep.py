@@ -34,20 +34,20 @@ def test_the_random_programs_cover_both_mappings_stalls_and_several_rounds(four_
     assert sum(program.rows.packets > 0 for program in programs) >= 12
 
 
-def test_sixty_four_scus_run_a_random_program_as_the_model_does(sixty_four_scus: FabricSimulation) -> None:
+def test_thirty_two_scus_run_a_random_program_as_the_model_does(thirty_two_scus: FabricSimulation) -> None:
     rng = np.random.default_rng(0)
     a = rng.standard_normal((60, 44)) * (rng.random((60, 44)) < 0.5)
     b = rng.standard_normal((44, 52)) * np.kron(rng.random((6, 7)) < 0.6, np.ones((8, 8)))[:44, :52]
-    both = run_lockstep(Product(bf16_bits(a), bf16_bits(b), stall_seed=1), sixty_four_scus)
+    both = run_lockstep(Product(bf16_bits(a), bf16_bits(b), stall_seed=1), thirty_two_scus)
     assert both.divergence is None, str(both.divergence)
     output = both.fabric.output.view(np.float32)
     assert np.allclose(output, bf16_values(bf16_bits(a)) @ bf16_values(bf16_bits(b)), rtol=1e-2, atol=1e-2)
 
 
-def test_two_adders_in_turn_add_up_a_column_as_the_model_does(sixty_four_scus: FabricSimulation) -> None:
+def test_two_adders_in_turn_add_up_a_column_as_the_model_does(thirty_two_scus: FabricSimulation) -> None:
     rng = np.random.default_rng(0)
     a, b = (bf16_bits(rng.standard_normal(size)) for size in ((8, 96), (96, 16)))
-    both = run_lockstep(Product(a, b, stall_seed=None), sixty_four_scus)
+    both = run_lockstep(Product(a, b, stall_seed=None), thirty_two_scus)
     assert both.program.reduces
     assert both.divergence is None, str(both.divergence)
 
