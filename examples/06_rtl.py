@@ -39,10 +39,10 @@ def main(folder: Path) -> None:
     """Emit, then lockstep."""
     config, verilog = folder / "small.toml", folder / "small.v"
     config.write_text(SMALL_FABRIC)
-    acf_rtl("emit", "--config", config, "-o", verilog)
+    acf_rtl("emit", "--on", config, "--out", verilog)
     modules = sum(line.startswith("module ") for line in verilog.read_text().splitlines())
     print(f"{verilog.name}: {modules} modules, {verilog.stat().st_size // 1024} KiB of Verilog")
-    print(acf_rtl("lockstep", "--config", config, "--programs", "2", "--backend", "pysim"))
+    print(acf_rtl("lockstep", "--on", config, "--programs", "2", "--backend", "pysim"))
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 app = typer.Typer()
 
 UnitName = Annotated[
-    str | None, typer.Argument(help="A component's name; `acf rtl units` lists them. Or --config.", show_default=False)
+    str | None, typer.Argument(help="A component's name; `acf rtl units` lists them. Or --on.", show_default=False)
 ]
 FabricName = Annotated[str | None, typer.Option("--on", help="A fabric's name, for example acf-512, or TOML file.")]
 ClockGating = Annotated[bool, typer.Option(help="Gate the clock of registers that share an enable.")]
