@@ -41,6 +41,33 @@ def test_the_speedup_counts_what_stays_as_it_is() -> None:
     assert found.speedup == pytest.approx(found.step_seconds / found.planned_seconds)
 
 
+def test_a_plan_is_checked_against_the_step_of_the_planned_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = iter([8e-3, 2e-3, 1e-3])  # dense; as planned; as planned again
+    monkeypatch.setattr("acf.nn.plan.step_seconds", lambda *args: next(steps))
+    monkeypatch.setattr("acf.nn.plan._time_line", lambda *args: (2e-3, 1e-4, 1e-3))
+    found = plan(mlp(), torch.randn(32, 64), SPEC, speedup=2.0, options=PlanOptions(rounds=1))
+    assert found.measured_seconds == 1e-3
+    assert found.measured_speedup == 8.0
+    assert "checked: 8.00x, 1.00 ms" in str(found)
+
+
+def test_time_that_the_check_finds_buys_density_where_a_speedup_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("acf.nn.plan._time_line", lambda *args: (2e-3, 1e-4, 8e-3))
+    densities = []
+    for checks in (0, 2):
+        steps = iter([8e-3, 3e-3, 3.9e-3])  # dense; faster than predicted; then as asked for
+        monkeypatch.setattr("acf.nn.plan.step_seconds", lambda *args, steps=steps: next(steps))
+        found = plan(mlp(), torch.randn(32, 64), SPEC, speedup=1.6, options=PlanOptions(rounds=1, checks=checks))
+        densities.append(sum(found.densities.values()))
+        assert (found.measured_seconds is None) == (checks == 0)
+    assert densities[1] > densities[0]
+
+
+def test_a_number_of_checks_that_is_no_count_is_refused() -> None:
+    with pytest.raises(SparsityError, match="checks -1 is no count"):
+        PlanOptions(checks=-1)
+
+
 def test_sparsify_takes_a_plan_and_keeps_its_densities() -> None:
     model = mlp()
     summary = acf.sparsify_(model, planned({"0": 0.25, "2": 1.0}))

@@ -68,6 +68,8 @@ def train_variant(
             compile_seconds=max(own_compile_seconds, calibration.compile_seconds if calibration else 0.0),
             rate=session.sizes.rate,
             weight_decay=session.sizes.weight_decay,
+            planned_speedup=session.plan.speedup if session.plan else None,
+            checked_speedup=session.plan.measured_speedup if session.plan else None,
         )
 
 

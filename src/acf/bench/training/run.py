@@ -48,7 +48,8 @@ class TrainingRun:
     ``compile_seconds`` is what they took beyond the time of ordinary steps, for compilation, tuning and capture, with
     the timing of layers for a plan. ``joules`` belongs to ``seconds``, idle power included; ``peak_gib`` counts the
     allocator's memory. ``rate`` and ``weight_decay`` are those the run was trained with. ``session`` is the index of
-    the record's session that made it.
+    the record's session that made it. Where `acf.plan` chose the densities, ``planned_speedup`` is what it
+    predicted for forward and backward and ``checked_speedup`` what it then measured; None without a plan.
     """
 
     variant: str
@@ -70,6 +71,8 @@ class TrainingRun:
     rate: float | None = None
     weight_decay: float | None = None
     session: int = 0
+    planned_speedup: float | None = None
+    checked_speedup: float | None = None
 
     @property
     def diverged(self) -> bool:

@@ -26,7 +26,9 @@ class TrainingSession:
         self.device, self.sizes = task.device, variant.sizes(task.spec)
         torch.manual_seed(seed)
         self.model = task.model(self.sizes)
-        self.plan_seconds = sparsify_fresh(self.model, variant, task)
+        started = time.perf_counter()
+        self.plan = sparsify_fresh(self.model, variant, task)
+        self.plan_seconds = time.perf_counter() - started if self.plan else 0.0
         self.loss_fn = torch.compile(task.loss) if self.device.type == "cuda" else task.loss
         self.optimizer = task.optimizer(self.model, self.sizes)
         policy, total_steps = variant.recipe.policy, schedule.total_steps
@@ -85,14 +87,14 @@ class TrainingSession:
             return self.loss_fn(self.model, *batch)
 
 
-def sparsify_fresh(model: nn.Module, variant: Variant, task: Task) -> float:
+def sparsify_fresh(model: nn.Module, variant: Variant, task: Task) -> SparsityPlan | None:
     """Make a freshly initialised model sparse, its weights rescaled so that outputs keep their variance.
 
-    Returns the seconds that `acf.plan` took, 0 where there was none.
+    Returns the plan that gave the densities, where there was one.
     """
     sparsity = variant.recipe.sparsity
     if sparsity is None:
-        return 0.0
+        return None
     if isinstance(sparsity, acf.BlockSparsity):
         sparsity = replace(sparsity, rescale=True)
     kept_dense = variant.dense_layers
@@ -103,12 +105,10 @@ def sparsify_fresh(model: nn.Module, variant: Variant, task: Task) -> float:
     filter_fn = takes if kept_dense else None
     if not isinstance(sparsity, acf.BlockSparsity) or sparsity.distribution != "cost":
         acf.sparsify_(model, sparsity, filter_fn)
-        return 0.0
-    started = time.perf_counter()
+        return None
     planned = _plan(model, variant, sparsity, task, filter_fn)
-    plan_seconds = time.perf_counter() - started
     acf.sparsify_(model, planned)
-    return plan_seconds
+    return planned
 
 
 def _plan(
