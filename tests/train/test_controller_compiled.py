@@ -1,5 +1,7 @@
 """A compiled model trains with moving blocks as the eager one does."""
 
+import gc
+
 import pytest
 import torch
 from torch import nn
@@ -8,6 +10,7 @@ from torch._dynamo.testing import CompileCounterWithBackend
 from acf.masks import BlockDST
 from acf.nn import BlockSparsity, sparsify_
 from acf.train import TopologyChange, attach
+from acf.train.observers import LayerListener
 
 
 @pytest.fixture(autouse=True)
@@ -80,3 +83,32 @@ def test_evaluation_before_a_scoring_step_is_compiled_once(monkeypatch):
         model(torch.randn(8, 16)).sum().backward()
         optimizer.step()
     assert counter.frame_count == 1
+
+
+@pytest.mark.parametrize("score", ["magnitude", "input_aware"])
+def test_scoring_beside_a_probe_keeps_no_tensor_that_the_pass_allocated(monkeypatch, score):
+    """A graph of reduce-overhead runs first in its own memory pool, where nothing but its outputs may stay."""
+    left_over = []
+    add = LayerListener.add
+
+    def counted_add(*args):
+        before = _live_tensors()
+        add(*args)
+        left_over.extend(_live_tensors() - before)
+
+    monkeypatch.setattr(LayerListener, "add", counted_add)
+    monkeypatch.setattr("acf.train.controller.captured_elsewhere", lambda: True)
+    model = nn.Sequential(nn.Linear(16, 16), nn.Linear(16, 16))
+    sparsify_(model, BlockSparsity(sparsity=0.5, block=4))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    controller = attach(model, optimizer, BlockDST(total_steps=9, every=1, score=score))
+    for _ in range(2):
+        model(torch.randn(8, 16)).square().sum().backward()
+        optimizer.step()
+    assert controller.changes
+    assert not left_over
+
+
+def _live_tensors() -> set[int]:
+    gc.collect()
+    return {each.data_ptr() for each in gc.get_objects() if type(each) is torch.Tensor}

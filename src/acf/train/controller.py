@@ -231,6 +231,7 @@ class TopologyController:
         for index, each in enumerate(self._controlled.values()):
             each.scores = self._new_scores(each, 0, index)
             self._listeners.append(LayerListener(each.layer, [each.scores], each.scores if self._probes else None))
+        self._reserve_for_probes()
         try:
             yield
         finally:
@@ -366,6 +367,12 @@ class TopologyController:
             if each.observers:
                 probed = each.scores if self._probes and self.policy.grows_by_gradient else None
                 self._listeners.append(LayerListener(each.layer, each.observers, probed))
+        self._reserve_for_probes()
+
+    def _reserve_for_probes(self) -> None:
+        if self._probes:
+            for listener in self._listeners:
+                listener.reserve()
 
     def _stop_observing(self) -> None:
         for listener in self._listeners:

@@ -23,7 +23,7 @@ class LayerListener:
     def __init__(
         self,
         layer: BlockSparseLayer,
-        observers: Sequence[WeightGradObserver],
+        observers: "Sequence[InputSquares | AbsentBlockScores]",
         probed: "AbsentBlockScores | None" = None,
     ) -> None:
         self.observers = observers
@@ -41,6 +41,15 @@ class LayerListener:
         self._was_called = True
         for observer in self.observers:
             observer.add(output_grad, x, *offsets)
+
+    def reserve(self) -> None:
+        """Allocate now what observers keep, so that a pass allocates nothing that outlives it.
+
+        ``torch.compile(mode="reduce-overhead")`` runs a new graph once in its own memory pool, with observers called,
+        and refuses to go on where tensors other than its outputs stay there.
+        """
+        for observer in self.observers:
+            observer.reserve()
 
     def collect(self) -> None:
         """Take what replayed passes have left; where passes called the observers, these know it already."""
@@ -88,6 +97,10 @@ class AbsentBlockScores:
         norms = self.layer.gradient_norms(output_grad, x, candidates.rows, candidates.cols, *offsets)
         candidates.gradient_squares.addcmul_(norms.nan_to_num_(0.0, 0.0, 0.0), norms)
         self.is_scored = True
+
+    def reserve(self) -> None:
+        """List the candidates and allocate their sums."""
+        self.candidates()
 
     @torch.no_grad()
     def add_squares(self, squares: Tensor) -> None:
@@ -155,7 +168,13 @@ class InputSquares:
         """Add one backward pass; a pass that overflowed, and that a loss scaler will skip, adds nothing."""
         squares = torch.cat([self.layer.input_squares(x), x.new_ones(1, dtype=torch.float32)])
         finite = torch.isfinite(output_grad).all() & torch.isfinite(squares).all()
-        self._sum = self.pending() + torch.where(finite, squares, 0.0)
+        self.reserve()
+        assert self._sum is not None
+        self._sum.add_(torch.where(finite, squares, 0.0))
+
+    def reserve(self) -> None:
+        """Allocate the sum over the passes of this step."""
+        self._sum = self.pending()
 
     def pending(self) -> Tensor:
         """Sum over the passes of this step, and their number last: float32 ``[inputs + 1]``."""
