@@ -131,3 +131,20 @@ def test_both_graphs_are_captured_before_training_and_train_like_eager_steps() -
     assert results[0][1] == results[1][1]
     for name, value in results[0][0].items():
         assert torch.allclose(value.float(), results[1][0][name].float(), atol=1e-4), name
+
+
+def test_every_scoring_pass_has_probes_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gradients left on a probe would be overwritten by the next replay of reduce-overhead's graph, which refuses it."""
+    monkeypatch.setattr("acf.train.controller.captured_elsewhere", lambda: True)
+    model, _, topology = make(POLICIES["Algorithm 1"])
+    left = []
+
+    def loss_fn(x: Tensor) -> Tensor:
+        probe = model[0].identity.probe
+        left.append(None if probe is None else probe.grad)
+        compiled = torch.compile(model, backend="aot_eager")
+        return compiled(x).square().mean()
+
+    acf.warm_up(model, loss_fn, batch(0), topology=topology)
+    assert len(left) == 6
+    assert left == [None] * 6

@@ -40,10 +40,11 @@ def warm_up(
     with nullcontext() if topology is None else topology.suspended(), restored(model):
         for _ in range(PASSES):
             _pass(model, step, batch)
-        if topology is not None:
-            with topology.scoring():
-                for _ in range(PASSES):
-                    _pass(model, step, batch)
+        if topology is None:
+            return
+        for _ in range(PASSES):
+            with topology.scoring():  # anew for each pass, as in training: a probe's gradient belongs to one replay
+                _pass(model, step, batch)
 
 
 def _pass(model: nn.Module, step: Callable[..., Tensor], batch: tuple[Tensor, ...]) -> None:
