@@ -1,21 +1,37 @@
 """The cache folder, and atomic writes: a reader sees the old content or the new, never a part of it."""
 
 import os
+import shutil
+import stat
+import tempfile
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from uuid import uuid4
 
 from acf.errors import FileError
 
+LONGEST_NAME = 255
+"""Bytes of a file name that every file system we know takes."""
+
+STALE_SECONDS = 3600.0
+"""A temporary file of this age belongs to a process that was killed: a write takes seconds."""
+
 
 def cache_directory() -> Path:
-    """The folder of builds and measured choices: ``$ACF_CACHE_DIR``, ``$XDG_CACHE_HOME/acf`` or ``~/.cache/acf``."""
+    """The folder of builds and measured choices: ``$ACF_CACHE_DIR``, ``$XDG_CACHE_HOME/acf`` or ``~/.cache/acf``.
+
+    Where the user has no home, it is a folder of the user's own among the temporary files.
+    """
     if named := os.environ.get("ACF_CACHE_DIR"):
         return Path(named)
     if shared := os.environ.get("XDG_CACHE_HOME"):
         return Path(shared) / "acf"
-    return Path.home() / ".cache" / "acf"
+    try:
+        return Path.home() / ".cache" / "acf"
+    except RuntimeError:
+        return Path(tempfile.gettempdir()) / f"acf-{os.getuid()}"
 
 
 def write_whole(path: Path, content: bytes) -> None:
@@ -24,23 +40,95 @@ def write_whole(path: Path, content: bytes) -> None:
         temporary.write_bytes(content)
 
 
+def check_writable(path: Path) -> None:
+    """Refuse a place for an output before the work that it is for, not after it."""
+    with _as_file_errors(path):
+        target = _target(path)
+        if _is_stream(target):
+            return
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if not os.access(target.parent, os.W_OK | os.X_OK):
+            raise PermissionError(None, "Permission denied")
+
+
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """Yield a temporary path that replaces ``path`` atomically when the ``with`` block ends without an error.
 
-    The new content is flushed to disk first, so that a crash of the machine leaves one of the two files complete.
+    The new content is flushed to disk first, so that a crash of the machine leaves one of the two files complete. A
+    file that is replaced keeps its permissions, and a link goes on pointing to the file that is replaced. What is no
+    file (a device, a pipe) is written to and stays what it is.
     """
-    temporary = path.with_name(f".{path.name}.{uuid4().hex}.tmp")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+    with _as_file_errors(path):
+        target = _target(path)
+        if _is_stream(target):
+            with _written_into(target) as temporary:
+                yield temporary
+            return
+        target.parent.mkdir(parents=True, exist_ok=True)
+        _sweep_temporaries(target)
+        temporary = target.with_name(f"{_prefix(target)}{uuid4().hex}.tmp")
         try:
             yield temporary
             with temporary.open("rb+") as written:
                 os.fsync(written.fileno())
-            os.replace(temporary, path)
+            with suppress(FileNotFoundError):
+                temporary.chmod(stat.S_IMODE(target.stat().st_mode))
+            os.replace(temporary, target)
         finally:
             temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def _as_file_errors(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except FileError:
+        raise
     except OSError as error:
         raise FileError(
             f"{path} cannot be written ({error.strerror or error}); pass a path in a folder you may write to"
         ) from error
+
+
+def _target(path: Path) -> Path:
+    """The file that ``path`` names, through links; refuses what cannot be one."""
+    length = len(os.fsencode(path.name))
+    if length > LONGEST_NAME:
+        raise FileError(
+            f"{path.name[:40]}... has {length} bytes, a file name at most {LONGEST_NAME}; pass a shorter one"
+        )
+    target = Path(os.path.realpath(path))
+    if target.is_dir():
+        raise FileError(f"{path} is a folder; pass the path of a file in it")
+    return target
+
+
+def _is_stream(target: Path) -> bool:
+    return target.exists() and not target.is_file()
+
+
+@contextmanager
+def _written_into(stream: Path) -> Iterator[Path]:
+    """A temporary file whose content goes into a device or a pipe when it is complete."""
+    with tempfile.TemporaryDirectory(prefix="acf-") as folder:
+        temporary = Path(folder, "output")
+        yield temporary
+        with temporary.open("rb") as content, stream.open("wb") as into:
+            shutil.copyfileobj(content, into)
+
+
+def _prefix(target: Path) -> str:
+    """What the names of a file's temporary files begin with; short enough for a name of the greatest length."""
+    return f".{os.fsencode(target.name)[:200].decode(errors='ignore')}."
+
+
+def _sweep_temporaries(target: Path) -> None:
+    """Remove temporary files of earlier writes to ``target`` that were killed."""
+    prefix, now = _prefix(target), time.time()
+    with os.scandir(target.parent) as entries:
+        stale = [each.path for each in entries if each.name.startswith(prefix) and each.name.endswith(".tmp")]
+    for name in stale:
+        with suppress(OSError):
+            if now - os.stat(name).st_mtime > STALE_SECONDS:
+                os.unlink(name)

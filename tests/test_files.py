@@ -1,0 +1,102 @@
+"""Outputs replace files whole, and leave everything else as it is."""
+
+import os
+import stat
+import threading
+from pathlib import Path
+
+import pytest
+
+from acf import files
+from acf.errors import FileError
+from acf.files import cache_directory, check_writable, replacing, write_whole
+
+
+def test_a_file_is_replaced_whole_and_keeps_its_permissions(tmp_path: Path) -> None:
+    path = tmp_path / "result.json"
+    path.write_bytes(b"old")
+    path.chmod(0o600)
+    write_whole(path, b"new")
+    assert path.read_bytes() == b"new"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_a_link_goes_on_pointing_to_the_file_that_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "latest").symlink_to(tmp_path / "runs" / "result.json")
+    write_whole(tmp_path / "latest", b"new")
+    assert (tmp_path / "latest").is_symlink()
+    assert (tmp_path / "runs" / "result.json").read_bytes() == b"new"
+
+
+def test_a_device_is_written_to_and_stays_a_device() -> None:
+    write_whole(Path(os.devnull), b"gone")
+    assert stat.S_ISCHR(os.stat(os.devnull).st_mode)
+
+
+def test_a_pipe_gets_the_content_and_stays_a_pipe(tmp_path: Path) -> None:
+    pipe, received = tmp_path / "pipe", []
+    os.mkfifo(pipe)
+    reader = threading.Thread(target=lambda: received.append(pipe.read_bytes()))
+    reader.start()
+    write_whole(pipe, b"content")
+    reader.join(5)
+    assert received == [b"content"]
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+
+
+def test_a_folder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(FileError, match="is a folder; pass the path of a file in it"):
+        write_whole(tmp_path, b"")
+
+
+def test_a_name_that_is_too_long_is_refused_and_the_longest_is_written(tmp_path: Path) -> None:
+    with pytest.raises(FileError, match="has 256 bytes, a file name at most 255"):
+        write_whole(tmp_path / ("a" * 256), b"")
+    write_whole(tmp_path / ("a" * 255), b"content")
+    assert (tmp_path / ("a" * 255)).read_bytes() == b"content"
+
+
+def test_an_error_on_the_way_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "result.json"
+    write_whole(path, b"old")
+
+    def write_half() -> None:
+        with replacing(path) as temporary:
+            temporary.write_bytes(b"half")
+            raise RuntimeError("interrupted")
+
+    with pytest.raises(RuntimeError, match="interrupted"):
+        write_half()
+    assert path.read_bytes() == b"old"
+    assert [each.name for each in tmp_path.iterdir()] == ["result.json"]
+
+
+def test_temporary_files_of_killed_writes_are_removed_by_a_later_write(tmp_path: Path) -> None:
+    killed, running = tmp_path / ".result.json.1.tmp", tmp_path / ".result.json.2.tmp"
+    killed.write_bytes(b"half")
+    running.write_bytes(b"half")
+    long_ago = killed.stat().st_mtime - 2 * files.STALE_SECONDS
+    os.utime(killed, (long_ago, long_ago))
+    write_whole(tmp_path / "result.json", b"new")
+    assert not killed.exists()
+    assert running.exists()
+
+
+def test_a_place_that_cannot_be_written_to_is_refused_before_the_work(tmp_path: Path) -> None:
+    check_writable(tmp_path / "new" / "result.json")
+    check_writable(Path(os.devnull))
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(FileError, match="cannot be written"):
+        check_writable(tmp_path / "file" / "result.json")
+
+
+def test_without_a_home_the_cache_is_a_folder_of_the_users_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("ACF_CACHE_DIR", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+
+    def no_home() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(files.Path, "home", no_home)
+    assert cache_directory().name == f"acf-{os.getuid()}"
