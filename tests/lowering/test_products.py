@@ -27,22 +27,3 @@ def test_effectual_macs_count_only_kept_outputs() -> None:
     assert gemm.effectual_macs() == by_hand
     (whole,) = matrix_products(Trace([], tensors), TracedOp("fc", "weight_grad", "a", "b"))
     assert whole.effectual_macs() == int((a.astype(int) @ b.astype(int)).sum())
-
-
-@pytest.mark.parametrize(
-    ("phase", "a_shape", "b_shape"),
-    [
-        ("forward", (1, 2, 7, 8), (4, 18)),
-        ("forward", (1, 3, 8, 8), (4, 18)),
-        ("forward", (8, 8), (4, 18)),
-        ("input_grad", (1, 5, 6, 6), (4, 18)),
-        ("weight_grad", (1, 4, 6, 6), (1, 2, 6, 6)),
-    ],
-)
-def test_operands_that_do_not_fit_the_geometry_are_refused(
-    phase: str, a_shape: tuple[int, ...], b_shape: tuple[int, ...]
-) -> None:
-    tensors = {"a": BitTensor.from_array(np.ones(a_shape)), "b": BitTensor.from_array(np.ones(b_shape))}
-    op = TracedOp("conv", phase, "a", "b", conv=TracedConv((3, 3), input_size=(8, 8)))
-    with pytest.raises(ValueError, match="do not fit TracedConv"):
-        list(matrix_products(Trace([], tensors), op))

@@ -205,10 +205,3 @@ def test_heads_share_the_cores_of_a_machine(spec: TensorCore) -> None:
     assert together.ops[0].cycles - together.stalls["memory"] == max(
         each.cycles - each.stalls["memory"] for each in alone
     )
-
-
-def test_batches_of_different_length_are_refused() -> None:
-    tensors = {name: BitTensor.from_array(np.ones((size, 4, 4))) for name, size in (("a", 2), ("b", 3))}
-    trace = acf.Trace([TracedOp("scores", "forward", "a", "b", batched=True)], tensors)
-    with pytest.raises(acf.AcfError, match="are no batches of as many matrices"):
-        acf.simulate(trace, "tensorcore")

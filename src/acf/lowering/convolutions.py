@@ -60,13 +60,10 @@ class Residue:
 
 def reached_residues(conv: TracedConv, axis: int) -> list[Residue]:
     """Residues with a tap; the gradient of all other pixels is zero and needs no product."""
-    stride, dilation = conv.stride[axis], conv.dilation[axis]
-    residues = []
-    for remainder in range(stride):
-        taps = tuple(tap for tap in range(conv.kernel_size[axis]) if (tap * dilation) % stride == remainder)
-        if taps:
-            residues.append(Residue(axis, remainder, taps))
-    return residues
+    taps_of: dict[int, list[int]] = {}
+    for tap in range(conv.kernel_size[axis]):
+        taps_of.setdefault(tap * conv.dilation[axis] % conv.stride[axis], []).append(tap)
+    return [Residue(axis, remainder, tuple(taps)) for remainder, taps in sorted(taps_of.items())]
 
 
 def _residue_product(

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from acf.errors import TraceError
 from acf.lowering.convolutions import CONV_PRODUCTS
 from acf.lowering.gemm import Gemm
 from acf.trace import Trace, TracedConv, TracedOp
@@ -70,7 +69,6 @@ class MatrixProducts:
         if op.conv is not None:
             yield from _conv_products(op, op.conv, (a, b), needed)
         elif op.batched:
-            _check_batch(op, a, b)
             yield from _batch_products(op, a, b)
         else:
             yield _matrix_product(op, a, b, needed)
@@ -87,15 +85,6 @@ def _batch_products(op: TracedOp, a: BoolArray, b: BoolArray) -> Iterator[Gemm]:
 
 def _matrix_product(op: TracedOp, a: BoolArray, b: BoolArray, needed: BoolArray | None) -> Gemm:
     a, b = a.T if op.transpose_a else a, b.T if op.transpose_b else b
-    if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[0]:
-        raise TraceError(
-            f"{op.name}: a {list(a.shape)} and b {list(b.shape)} do not multiply; pass a as [m, k] and b as [k, n]"
-        )
-    if needed is not None and needed.shape != (a.shape[0], b.shape[1]):
-        raise TraceError(
-            f"{op.name}: the mask of kept outputs is {list(needed.shape)}, the output [{a.shape[0]}, {b.shape[1]}]; "
-            "the trace is damaged, capture the step again"
-        )
     return Gemm(a, b, needed, op.phase, transposed=(op.transpose_a, not op.transpose_b), weighted=op.weighted)
 
 
@@ -103,7 +92,6 @@ def _conv_products(
     op: TracedOp, conv: TracedConv, operands: tuple[BoolArray, BoolArray], needed: BoolArray | None
 ) -> Iterator[Gemm]:
     """The products of every group in turn; groups split channels of feature maps and output channels of weights."""
-    _check_conv(op, conv, *operands)
     builders = CONV_PRODUCTS[op.phase](conv)
     b_axis = 1 if op.phase == "weight_grad" else 0
     for group in range(conv.groups):
@@ -114,29 +102,3 @@ def _conv_products(
 
 def _group_part(array: BoolArray, group: int, groups: int, axis: int) -> BoolArray:
     return np.split(array, groups, axis=axis)[group] if groups > 1 else array
-
-
-def _check_batch(op: TracedOp, a: BoolArray, b: BoolArray) -> None:
-    """Refuse operands that are not batches of equally many matrices."""
-    if a.ndim != 3 or b.ndim != 3 or a.shape[0] != b.shape[0]:
-        raise TraceError(
-            f"{op.name} {op.phase}: operands {list(a.shape)} and {list(b.shape)} are no batches of as many matrices; "
-            "the trace is damaged, capture the step again"
-        )
-
-
-def _check_conv(op: TracedOp, conv: TracedConv, a: BoolArray, b: BoolArray) -> None:
-    """Refuse operands that contradict the geometry; only a damaged or foreign file has such."""
-    if op.phase == "weight_grad":
-        fits = a.ndim == b.ndim == 4 and a.shape[2:] == conv.output_map and b.shape[2:] == conv.input_size
-    elif a.ndim == 4 and b.ndim == 2:
-        maps = conv.input_size if op.phase == "forward" else conv.output_map
-        channels = b.shape[1] // conv.taps * conv.groups if op.phase == "forward" else b.shape[0]
-        fits = a.shape[2:] == maps and a.shape[1] == channels and b.shape[1] % conv.taps == 0
-    else:
-        fits = False
-    if not fits:
-        raise TraceError(
-            f"{op.name} {op.phase}: operands {list(a.shape)} and {list(b.shape)} do not fit {conv}; "
-            "the trace is damaged, capture the step again"
-        )

@@ -33,6 +33,12 @@ class BitTensor:
                 f"a zero pattern of shape {list(self.shape)} needs {expected} bytes, {self.packed.size} of "
                 f"{self.packed.dtype} are here; the trace is damaged, capture it again"
             )
+        padding = -self.size % 8
+        if padding and self.packed[-1] & ((1 << padding) - 1):
+            raise TraceError(
+                f"a zero pattern of shape {list(self.shape)} has bits set behind its last element; the trace is "
+                "damaged, capture it again"
+            )
 
     @classmethod
     def from_array(cls, values: Any) -> "BitTensor":

@@ -6,6 +6,7 @@ from pathlib import Path
 from acf.errors import TraceError
 from acf.trace.bits import BitTensor
 from acf.trace.op import Matmul, TracedOp
+from acf.trace.shapes import check_shapes
 from acf.trace.vector_op import VectorOp
 
 
@@ -80,7 +81,7 @@ class Trace:
                     raise TraceError(
                         f"operation {op.name!r} names tensor {key!r}, which is not in the trace; capture the step again"
                     )
-
+            check_shapes(op, self.tensors)
         for vector_op in self.vector_ops:
             if vector_op.after > len(self.ops):
                 raise TraceError(
