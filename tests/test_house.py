@@ -24,6 +24,7 @@ ROOMS = (
     "errors",
     "units",
     "files",
+    "checksums",
     "plugins",
     "terminal",
     "columns",

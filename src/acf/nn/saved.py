@@ -11,8 +11,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
+from acf.checksums import CHECKSUMS_KEY, Part, check_parts, checksums
 from acf.errors import FileError, MissingDependencyError, TopologyError
 from acf.files import replacing
 from acf.gradients import GradientSparsifier
@@ -64,15 +66,18 @@ def save_sparse(model: nn.Module, path: str | Path) -> None:
     """
     safetensors = _safetensors()
     tensors, aliases = _plain_tensors(model)
-    header = {
-        "version": VERSION,
-        **describe_layers(model),
-        "aliases": aliases,
-        "model": type(model).__name__,
-        "structure": describe(model),
-    }
+    header = json.dumps(
+        {
+            "version": VERSION,
+            **describe_layers(model),
+            "aliases": aliases,
+            "model": type(model).__name__,
+            "structure": describe(model),
+        }
+    )
+    metadata = {METADATA_KEY: header, CHECKSUMS_KEY: checksums(_parts(header, tensors)), "format": "pt"}
     with replacing(Path(path)) as temporary:
-        safetensors.save_file(tensors, str(temporary), metadata={METADATA_KEY: json.dumps(header), "format": "pt"})
+        safetensors.save_file(tensors, str(temporary), metadata=metadata)
 
 
 def describe_layers(model: nn.Module) -> dict[str, dict[str, Any]]:
@@ -105,6 +110,7 @@ def read_saved(path: Path) -> SavedModel:
     header: dict[str, Any] = {}
     for file in files:
         more, metadata = _read_file(file)
+        check_parts(file, metadata.get(CHECKSUMS_KEY), _parts(metadata.get(METADATA_KEY, ""), more))
         tensors |= more
         header |= json.loads(metadata.get(METADATA_KEY, "{}"))
     version = header.pop("version", 0)
@@ -129,6 +135,12 @@ def _read_file(path: Path) -> tuple[dict[str, Tensor], Mapping[str, str]]:
     except Exception as error:  # safetensors has errors of its own, the system others
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise FileError(f"{path} is no safetensors file ({reason}); pass a file of acf.save_sparse") from error
+
+
+def _parts(header: str, tensors: Mapping[str, Tensor]) -> dict[str, Part]:
+    """What is summed: the header and the bytes of every tensor."""
+    flat = {name: tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8) for name, tensor in tensors.items()}
+    return {METADATA_KEY: header.encode(), **{name: content.numpy().data for name, content in flat.items()}}
 
 
 def _plain_tensors(model: nn.Module) -> tuple[dict[str, Tensor], dict[str, str]]:

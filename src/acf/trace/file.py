@@ -1,6 +1,7 @@
 """Trace files: safetensors with packed bits, and the operations as JSON in the metadata. Nothing is ever unpickled.
 
-A file is memory-mapped: the bits of an operand are paged in when it is played, and can be evicted afterwards.
+A large file is memory-mapped: the bits of an operand are read once when checksums are compared, and again when it is
+played; both times they can be evicted afterwards.
 """
 
 import json
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
+from acf.checksums import CHECKSUMS_KEY, Part, check_parts, checksums
 from acf.errors import TraceError
 from acf.files import write_whole
 from acf.trace.bits import BitTensor
@@ -21,6 +23,9 @@ from acf.trace.trace import Trace
 from acf.trace.vector_op import VectorOp
 
 FORMAT = "acf.trace.v1"
+
+MOST_READ_BYTES = 1 << 28
+"""Files up to this size are read into memory: a mapped file that someone truncates ends the process."""
 
 
 @dataclass(frozen=True)
@@ -37,8 +42,9 @@ def write_trace(trace: Trace, path: Path) -> None:
     """Write ``trace`` to ``path`` atomically."""
     shapes = {key: bits.shape for key, bits in trace.tensors.items()}
     header = json.dumps(asdict(TraceHeader(trace.label, tuple(trace.ops), shapes, tuple(trace.vector_ops))))
-    content = save({key: bits.packed for key, bits in trace.tensors.items()}, metadata={FORMAT: header})
-    write_whole(path, content)
+    packed = {key: bits.packed for key, bits in trace.tensors.items()}
+    sums = checksums(_parts(header, packed))
+    write_whole(path, save(packed, metadata={FORMAT: header, CHECKSUMS_KEY: sums}))
 
 
 def read_trace(path: Path) -> Trace:
@@ -46,19 +52,26 @@ def read_trace(path: Path) -> Trace:
     if not path.is_file():
         raise TraceError(f"{path} is not a file; pass a trace that `acf capture`, `acf demo` or Trace.save wrote")
     try:
-        header_text = _metadata(path).get(FORMAT)
+        metadata = _metadata(path)
     except (SafetensorError, OSError, ValueError, UnicodeDecodeError) as error:
         raise TraceError(
             f"{path} is truncated or no safetensors file ({_first_line(error)}); capture the step and save it again"
         ) from error
+    header_text = metadata.get(FORMAT)
     if header_text is None:
         raise TraceError(f"{path} is a safetensors file but no {FORMAT} trace; pass a file that Trace.save wrote")
     header = _parse_header(header_text, path)
     packed = _mapped(path)
+    check_parts(path, metadata.get(CHECKSUMS_KEY), _parts(header_text, packed))
     if set(packed) != set(header.shapes):
         raise TraceError(f"{path}: the header and the tensors differ; the file is damaged, capture the step again")
     tensors = {key: BitTensor(shape, packed[key]) for key, shape in header.shapes.items()}
     return Trace(header.ops, tensors, header.label, header.vector_ops)
+
+
+def _parts(header: str, packed: dict[str, NDArray[np.uint8]]) -> dict[str, Part]:
+    """What is summed: the header and the bits of every tensor."""
+    return {FORMAT: header.encode(), **{key: np.ascontiguousarray(bits).data for key, bits in packed.items()}}
 
 
 def _parse_header(text: str, path: Path) -> TraceHeader:
@@ -80,7 +93,8 @@ def _metadata(path: Path) -> dict[str, str]:
 
 def _mapped(path: Path) -> dict[str, NDArray[np.uint8]]:
     """Every tensor as bytes of the mapped file, whose layout is: header length (8 bytes), JSON header, data."""
-    content = np.memmap(path, dtype=np.uint8, mode="r")
+    small = path.stat().st_size <= MOST_READ_BYTES
+    content = np.fromfile(path, dtype=np.uint8) if small else np.memmap(path, dtype=np.uint8, mode="r")
     start = 8 + int.from_bytes(content[:8].tobytes(), "little")
     entries: dict[str, dict[str, Any]] = json.loads(content[8:start].tobytes())
     offsets = {name: entry["data_offsets"] for name, entry in entries.items() if name != "__metadata__"}

@@ -1,5 +1,6 @@
 """Checkpoints in one file, written atomically."""
 
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,7 @@ def _load_order(part: Any) -> int:
 
 
 def _read(path: Path) -> dict[str, Any]:
+    _check_sums(path)
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # torch's reader fails in many ways on what was not written by torch
@@ -76,6 +78,19 @@ def _read(path: Path) -> dict[str, Any]:
     if not isinstance(state, dict):
         raise FileError(f"{path} is no checkpoint (it holds a {type(state).__name__}); pass a file of save_checkpoint")
     return state
+
+
+def _check_sums(path: Path) -> None:
+    """Refuse a file of which any part is not what was written; torch's own reader compares no checksum."""
+    if not zipfile.is_zipfile(path):
+        return  # no file of torch.save, which the reader refuses, or one of torch before 1.6, which has no checksums
+    try:
+        with zipfile.ZipFile(path) as archive:
+            damaged = archive.testzip()
+    except (zipfile.BadZipFile, OSError, EOFError, ValueError, NotImplementedError, RuntimeError) as error:
+        raise FileError(f"{path} is damaged ({error}); take an older checkpoint") from error
+    if damaged is not None:
+        raise FileError(f"{path} is damaged: {damaged} does not match its checksum; take an older checkpoint")
 
 
 def _holds_shards(value: Any) -> bool:

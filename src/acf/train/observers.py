@@ -9,7 +9,6 @@ from torch import Tensor
 from acf.masks import Candidates, TopologyPolicy, copy_to_device, first_true
 from acf.nn import BlockSparseLayer
 from acf.ops import observe_weight_grad, stop_observing
-from acf.ops.observe import WeightGradObserver
 from acf.train.distributed import sum_over_processes
 
 
