@@ -134,7 +134,7 @@ def test_both_graphs_are_captured_before_training_and_train_like_eager_steps() -
 
 
 def test_every_scoring_pass_has_probes_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Gradients left on a probe would be overwritten by the next replay of reduce-overhead's graph, which refuses it."""
+    """A gradient left on a probe would be overwritten by the next replay, which reduce-overhead refuses."""
     monkeypatch.setattr("acf.train.controller.captured_elsewhere", lambda: True)
     model, _, topology = make(POLICIES["Algorithm 1"])
     left = []
