@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test types units docs clean
+.PHONY: demo test types units fuzz docs clean
 
 demo: $(VENV)/.installed-demo
 	$(BIN)/acf demo
@@ -20,6 +20,11 @@ types: $(VENV)/.installed-dev
 # Each worker starts with one half of the tests, in order, so that what neighbours compile and set up is made once.
 units: $(VENV)/.installed-dev
 	$(BIN)/pytest -n 2 --dist worksteal
+
+# Seeded cases over every door through which files and values come in; `make fuzz CASES=700` is a quick look.
+CASES ?= 10000
+fuzz: $(VENV)/.installed-dev
+	$(BIN)/python -m tests.fuzz --cases $(CASES)
 
 docs: $(VENV)/.installed-docs
 	$(BIN)/python -m sphinx -W --keep-going -q -d build/doctrees docs build/docs

@@ -94,8 +94,8 @@ def test_imports_point_only_to_the_left(path: Path) -> None:
 
 
 TESTS = ROOT / "tests"
-ABOUT_THE_REPOSITORY = ("test_house.py", "test_packaging.py", "docs", "examples")
-"""Files and folders of `tests` that belong to the whole repository, its wheel, its pages or its examples."""
+ABOUT_THE_REPOSITORY = ("test_house.py", "test_packaging.py", "docs", "examples", "fuzz")
+"""Files and folders of `tests` that belong to the whole repository, its wheel, its pages, its examples or all doors."""
 
 
 def names_beside(test: Path) -> set[str]:

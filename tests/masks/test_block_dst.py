@@ -14,9 +14,16 @@ from acf.masks import SCHEDULES, BlockDST
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"total_steps": 0}, "total_steps 0 is out of range: it must be at least 1; pass such a value"),
-        ({"total_steps": 10, "every": 0}, "every 0 is out of range: it must be at least 1; pass such a value"),
-        ({"total_steps": 10, "every": -5}, "every -5 is out of range: it must be at least 1"),
+        (
+            {"total_steps": 0},
+            "total_steps 0 is out of range: it must be a whole number of at least 1",
+        ),
+        (
+            {"total_steps": 10, "every": 0},
+            "every 0 is out of range: it must be a whole number of at least 1; pass",
+        ),
+        ({"total_steps": 10_000, "every": 1000 / 10}, "every 100.0 is out of range: it must be a whole number"),
+        ({"total_steps": 10, "every": -5}, "every -5 is out of range: it must be a whole number of at least 1"),
         ({"total_steps": 10, "fraction": 0.0}, "fraction 0.0 is out of range: it must be above 0 and at most 1"),
         ({"total_steps": 10, "fraction": 1.5}, "fraction 1.5 is out of range: it must be above 0 and at most 1"),
         ({"total_steps": 10, "fraction": math.nan}, "fraction nan is out of range"),

@@ -36,7 +36,7 @@ def test_gradual_pruning_never_asks_for_blocks_back():
     [
         (
             {"total_steps": 0},
-            "total_steps 0 is out of range: it must be at least 1; pass such a value to GradualPruning",
+            "total_steps 0 is out of range: it must be a whole number of at least 1; pass such a value to",
         ),
         ({"total_steps": 10}, "every 100 is beyond the last moving step 7.5"),
         ({"total_steps": 10, "every": 1, "schedule": "sine"}, "schedule 'sine' is not one of cosine, linear, cubic"),

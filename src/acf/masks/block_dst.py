@@ -34,9 +34,9 @@ class BlockDST(SET):
         super().__post_init__()
         if self.score not in SCORES:
             raise SparsityError(f"score {self.score!r} is not one of {', '.join(SCORES)}; use one of these names")
-        self.check_range("momentum", "at least 0 and below 1", 0.0 <= self.momentum < 1.0)
+        self.check_share("momentum", "at least 0 and below 1", lambda share: 0.0 <= share < 1.0)
         share = self.candidates
-        valid = share is None or (share >= 1 if type(share) is int else 0.0 < share <= 1.0)
+        valid = share is None or (type(share) is int and share >= 1) or (type(share) is float and 0.0 < share <= 1.0)
         valid_steps = type(self.score_steps) is int and 1 <= self.score_steps <= self.every
         self.check_range("score_steps", "a whole number from 1 to every", valid_steps)
         self.check_range("candidates", "None, a fraction above 0 and at most 1, or a whole number of at least 1", valid)

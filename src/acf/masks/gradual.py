@@ -24,9 +24,9 @@ class GradualPruning(PeriodicPolicy):
     stop_at: float = 0.75
 
     def __post_init__(self) -> None:
-        self.check_range("total_steps", "at least 1", self.total_steps >= 1)
-        self.check_range("every", "at least 1", self.every >= 1)
-        self.check_range("stop_at", "above 0 and at most 1", 0.0 < self.stop_at <= 1.0)
+        self.check_count("total_steps")
+        self.check_count("every")
+        self.check_share("stop_at", "above 0 and at most 1", lambda share: 0.0 < share <= 1.0)
         self.check_period(self.schedule)
 
     @property

@@ -5,7 +5,9 @@ A policy is one frozen dataclass in one file that overrides some of these answer
 `blocks_to_move`) and *what ranks* the blocks to grow (`growth_scores`, `sample`).
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from math import isfinite
 
 import numpy as np
 import torch
@@ -118,6 +120,17 @@ class PeriodicPolicy(TopologyPolicy):
                 f"{name} {getattr(self, name)} is out of range: it must be {rule}; "
                 f"pass such a value to {type(self).__name__}"
             )
+
+    def check_count(self, name: str) -> None:
+        """Refuse a setting that is no whole number of at least 1; ``1000 / 10`` is none, ``1000 // 10`` is one."""
+        value = getattr(self, name)
+        self.check_range(name, "a whole number of at least 1", type(value) is int and value >= 1)
+
+    def check_share(self, name: str, rule: str, valid: Callable[[float], bool]) -> None:
+        """Refuse a setting that is no finite number, or breaks its rule."""
+        value = getattr(self, name)
+        is_number = isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
+        self.check_range(name, rule, is_number and valid(value))
 
     def check_period(self, schedule: str) -> None:
         """Refuse an unknown schedule, and a period in which nothing would ever happen."""

@@ -32,12 +32,12 @@ class SET(PeriodicPolicy):
     grace_moves: int = 0
 
     def __post_init__(self) -> None:
-        self.check_range("total_steps", "at least 1", self.total_steps >= 1)
-        self.check_range("every", "at least 1", self.every >= 1)
-        self.check_range("fraction", "above 0 and at most 1", 0.0 < self.fraction <= 1.0)
-        self.check_range("stop_at", "above 0 and at most 1", 0.0 < self.stop_at <= 1.0)
-        self.check_range("start_at", "at least 0 and below stop_at", 0.0 <= self.start_at < self.stop_at)
-        self.check_range("shrink_until", "0, or up to stop_at", 0.0 <= self.shrink_until <= self.stop_at)
+        self.check_count("total_steps")
+        self.check_count("every")
+        self.check_share("fraction", "above 0 and at most 1", lambda share: 0.0 < share <= 1.0)
+        self.check_share("stop_at", "above 0 and at most 1", lambda share: 0.0 < share <= 1.0)
+        self.check_share("start_at", "at least 0 and below stop_at", lambda share: 0.0 <= share < self.stop_at)
+        self.check_share("shrink_until", "0, or up to stop_at", lambda share: 0.0 <= share <= self.stop_at)
         valid_grace = type(self.grace_moves) is int and self.grace_moves >= 0
         self.check_range("grace_moves", "a whole number of at least 0", valid_grace)
         self.check_range("seed", "a whole number of at least 0", type(self.seed) is int and self.seed >= 0)

@@ -40,16 +40,16 @@ class BlockSparsity:
     topology: str = "norm"
 
     def __post_init__(self) -> None:
-        if not 0.0 <= self.sparsity < 1.0:
+        if not isinstance(self.sparsity, int | float) or not 0.0 <= self.sparsity < 1.0:
             raise SparsityError(
-                f"sparsity {self.sparsity} is outside [0, 1); it is the fraction of blocks to drop, such as 0.9"
+                f"sparsity {self.sparsity!r} is outside [0, 1); it is the fraction of blocks to drop, such as 0.9"
             )
         sides = self.block if isinstance(self.block, tuple) else (self.block, self.block)
         if len(sides) != 2 or not all(type(side) is int and side >= 1 for side in sides):
             raise SparsityError(
                 f"block {self.block!r} is not a positive integer or a pair of them; pass such as 16 or (16, 32)"
             )
-        if self.distribution not in DISTRIBUTIONS:
+        if self.distribution not in tuple(DISTRIBUTIONS):
             raise SparsityError(
                 f"distribution {self.distribution!r} is not one of {', '.join(DISTRIBUTIONS)}; use one of these names"
             )

@@ -33,7 +33,9 @@ class WeightBlocks:
 
     def __post_init__(self) -> None:
         height, width = self.block_shape
-        if min(self.rows, self.columns, height, width) < 1 or self.rows % height or self.columns % width:
+        sizes = (self.rows, self.columns, height, width)
+        are_counts = all(isinstance(size, int | np.integer) and size >= 1 for size in sizes)
+        if not are_counts or self.rows % height or self.columns % width:
             raise InvalidValueError(
                 f"blocks of {height} x {width} do not divide a weight of {self.rows} x {self.columns}; use a block "
                 "that does"

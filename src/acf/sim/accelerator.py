@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
 from functools import reduce
-from math import ceil
+from math import ceil, isfinite
 from operator import add
 from typing import ClassVar
 
@@ -91,6 +91,16 @@ class ComputeCount:
         )
 
 
+MOST_UNITS = 1 << 20
+"""Of anything that a machine has many of; memories of bytes may have more."""
+
+MOST_BYTES = 1 << 40
+
+
+def _most(field: str) -> int:
+    return MOST_BYTES if field.endswith("_bytes") else MOST_UNITS
+
+
 @dataclass(frozen=True, kw_only=True)
 class AcceleratorSpec(ABC):
     """Base of the Specs: clock, technology and memory system; subclasses add their compute units.
@@ -123,6 +133,8 @@ class AcceleratorSpec(ABC):
                 continue
             if value <= 0:
                 raise ArchitectureError(f"{item.name} {value} must be above 0; give a positive number")
+            if not isfinite(value) or (type(value) is int and value > _most(item.name)):
+                raise ArchitectureError(f"{item.name} {value} is more than any machine has; give a smaller number")
         if self.dram_sustained_share > 1:
             raise ArchitectureError(
                 f"dram_sustained_share {self.dram_sustained_share} is above 1; give a share of the pins' peak rate"

@@ -82,6 +82,10 @@ def find_architecture(architecture: str | Path | AcceleratorSpec) -> tuple[str, 
         return _label(architecture), architecture
     if str(architecture) in shipped_names():
         return str(architecture), _shipped(str(architecture))
+    if not isinstance(architecture, str | Path):
+        raise ArchitectureError(
+            f"architecture {architecture!r} is a {type(architecture).__name__}; pass a name, a TOML file or a Spec"
+        )
     path = Path(architecture)
     if path.suffix == ".toml":
         loaded = load_architecture(path)

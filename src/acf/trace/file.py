@@ -49,8 +49,14 @@ def write_trace(trace: Trace, path: Path) -> None:
 
 def read_trace(path: Path) -> Trace:
     """Read ``path``; anything but a complete trace is refused in one line."""
-    if not path.is_file():
-        raise TraceError(f"{path} is not a file; pass a trace that `acf capture`, `acf demo` or Trace.save wrote")
+    try:
+        is_file = path.is_file()
+    except (OSError, ValueError):  # a name that is too long, or has a zero byte
+        is_file = False
+    if not is_file:
+        raise TraceError(
+            f"{str(path)[:200]} is not a file; pass a trace that `acf capture`, `acf demo` or Trace.save wrote"
+        )
     try:
         metadata = _metadata(path)
     except (SafetensorError, OSError, ValueError, UnicodeDecodeError) as error:

@@ -36,10 +36,10 @@ class TracedConv(Conv2dGeometry):
 
     def __post_init__(self) -> None:
         pairs = (*self.input_size, *self.kernel_size, *self.stride, *self.dilation, self.groups)
-        if min(pairs) < 1 or min(self.padding) < 0:
+        if any(type(size) is not int for size in (*pairs, *self.padding)) or min(pairs) < 1 or min(self.padding) < 0:
             raise TraceError(
-                f"{self} is no convolution: input, kernel, stride, dilation and groups must be at least 1 and padding "
-                "at least 0; the trace is damaged, capture it again"
+                f"{self} is no convolution: input, kernel, stride, dilation and groups must be whole numbers of at "
+                "least 1, padding of at least 0; the trace is damaged, capture it again"
             )
 
     @property

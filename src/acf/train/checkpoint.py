@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from acf.errors import FileError, TopologyError
+from acf.errors import AcfError, FileError, TopologyError
 from acf.files import replacing
 from acf.sparse import is_sharded
 from acf.train.controller import TopologyController
@@ -59,8 +59,18 @@ def load_checkpoint(path: str | Path, **parts: Any) -> dict[str, Any]:
             "ask for what it holds, or save it under that name"
         )
     for name, part in sorted(parts.items(), key=lambda item: _load_order(item[1])):
-        part.load_state_dict(state.pop(name))
+        _load_part(path, name, part, state.pop(name))
     return state
+
+
+def _load_part(path: str | Path, name: str, part: Any, state: Any) -> None:
+    try:
+        part.load_state_dict(state)
+    except AcfError:
+        raise
+    except Exception as error:  # torch's parts fail in many ways on what is not theirs
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise FileError(f"{path}: {name} cannot be loaded ({reason}); pass the {name} that was saved") from error
 
 
 def _load_order(part: Any) -> int:
@@ -82,9 +92,9 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _check_sums(path: Path) -> None:
     """Refuse a file of which any part is not what was written; torch's own reader compares no checksum."""
-    if not zipfile.is_zipfile(path):
-        return  # no file of torch.save, which the reader refuses, or one of torch before 1.6, which has no checksums
     try:
+        if not zipfile.is_zipfile(path):
+            return  # no file of torch.save, which the reader refuses, or one of torch before 1.6 without checksums
         with zipfile.ZipFile(path) as archive:
             damaged = archive.testzip()
     except (zipfile.BadZipFile, OSError, EOFError, ValueError, NotImplementedError, RuntimeError) as error:

@@ -21,6 +21,10 @@ OPERAND_CHOICES = ("sparser", "paper")
 """sparser: of both operands in every pass; paper: activations forward, gradients for input gradients, then sparser."""
 
 
+MAXIMUM_DEPTH = 64
+"""Steps that a staging buffer may look ahead; the paper has 2 and 3."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class TensorDash(TensorCore):
     """`TensorCore` with ``depth``-deep staging buffers and a scheduler per PE row that skips zeros.
@@ -50,6 +54,8 @@ class TensorDash(TensorCore):
         super().__post_init__()
         if self.lanes > MAXIMUM_LANES:
             raise ArchitectureError(f"lanes {self.lanes} exceeds {MAXIMUM_LANES}, one word of this model; use fewer")
+        if self.depth > MAXIMUM_DEPTH:
+            raise ArchitectureError(f"depth {self.depth} exceeds {MAXIMUM_DEPTH}; use a shallower staging buffer")
         if self.sides not in (1, 2):
             raise ArchitectureError(f"sides {self.sides} is not 1 or 2; skip zeros of one operand or of both")
         if self.skipped_operand not in OPERAND_CHOICES:

@@ -1,0 +1,206 @@
+"""The doors of the package through which a user's files and values come in."""
+
+import json
+import tomllib
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.numpy import save
+from torch import nn
+
+import acf
+from acf import runtime
+from acf.checksums import CHECKSUMS_KEY, checksums
+from acf.masks import SET, GradualPruning
+from acf.sim.registry import load_architecture
+from acf.trace.file import FORMAT
+from acf.trace.op import TracedConv
+from tests.fuzz.case import Door
+from tests.fuzz.values import damaged, mutated, strange
+
+MACHINES = ("tensorcore", "tensordash", "sat", "spartann", "acf-1", "gpu-v100")
+CONFIGS = Path(acf.__file__).parent / "sim" / "configs"
+
+
+@cache
+def small_step() -> acf.Trace:
+    """A convolution and a linear layer, all three passes."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(4, 8, 3, stride=2, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(128, 16))
+    with acf.capture(model) as trace:
+        model(torch.randn(2, 4, 8, 8)).square().mean().backward()
+    return trace
+
+
+@cache
+def _trace_parts() -> tuple[dict[str, Any], dict[str, Any]]:
+    from dataclasses import asdict
+
+    trace = small_step()
+    shapes = {key: list(bits.shape) for key, bits in trace.tensors.items()}
+    header = {
+        "label": trace.label,
+        "ops": [asdict(op) for op in trace.ops],
+        "shapes": shapes,
+        "vector_ops": [asdict(op) for op in trace.vector_ops],
+    }
+    return json.loads(json.dumps(header)), {key: bits.packed for key, bits in trace.tensors.items()}
+
+
+def trace_header(rng: Random, folder: Path) -> None:
+    """A well-formed trace file with some values of its header changed, played on a machine."""
+    header, packed = _trace_parts()
+    for _ in range(rng.choice((1, 1, 2, 3))):
+        header = mutated(rng, header)
+    text = json.dumps(header)
+    sums = checksums({FORMAT: text.encode(), **{key: bits.data for key, bits in packed.items()}})
+    path = folder / "step.safetensors"
+    path.write_bytes(save(packed, metadata={FORMAT: text, CHECKSUMS_KEY: sums}))
+    acf.simulate(acf.Trace.load(path), rng.choice(MACHINES))
+
+
+def trace_bytes(rng: Random, folder: Path) -> None:
+    """A damaged trace file."""
+    whole = folder / "whole.safetensors"
+    if not whole.exists():
+        small_step().save(whole)
+    path = folder / "damaged.safetensors"
+    path.write_bytes(damaged(rng, whole.read_bytes()))
+    acf.Trace.load(path)
+
+
+@cache
+def _machines() -> list[dict[str, Any]]:
+    return [tomllib.loads(path.read_text()) for path in sorted(CONFIGS.glob("*.toml")) if path.stem in MACHINES]
+
+
+def machine(rng: Random, folder: Path) -> None:
+    """A machine's file with one value changed, playing a small step."""
+    values = dict(rng.choice(_machines()))
+    key = rng.choice(sorted(set(values) - {"kind", "base"}))
+    values[key] = mutated(rng, values[key])
+    path = folder / "machine.toml"
+    path.write_text("\n".join(f"{name} = {_toml(value)}" for name, value in values.items()))
+    spec = load_architecture(path)
+    acf.simulate(acf.Trace.from_matmuls([acf.Matmul("fc", "forward", np.eye(16), np.ones((16, 32)))]), spec)
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{json.dumps(str(key))} = {_toml(each)}" for key, each in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    if value is None:
+        return '""'
+    return (
+        {float("inf"): "inf", float("-inf"): "-inf"}.get(value) or ("nan" if value != value else json.dumps(value))
+        if isinstance(value, float)
+        else json.dumps(value)
+    )
+
+
+def _sparse_model() -> nn.Module:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(32, 32), nn.Linear(32, 4))
+    acf.sparsify_(model, acf.BlockSparsity(0.5, block=8))
+    return model
+
+
+def checkpoint(rng: Random, folder: Path) -> None:
+    """A checkpoint with damaged bytes, or with values that are not what they should be."""
+    model, path = _sparse_model(), folder / "run.pt"
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    controller = acf.attach(model, optimizer, acf.BlockDST(total_steps=10, every=2))
+    parts = {"model": model, "optimizer": optimizer, "topology": controller}
+    if rng.random() < 0.3:
+        acf.save_checkpoint(path, **parts)
+        path.write_bytes(damaged(rng, path.read_bytes()))
+    else:
+        state = {name: part.state_dict() for name, part in parts.items()}
+        name = rng.choice(sorted(state))
+        torch.save({**state, name: _strange_state(rng, state[name])}, path)
+    acf.load_checkpoint(path, **parts)
+
+
+def _strange_state(rng: Random, state: Any) -> Any:
+    if not isinstance(state, dict) or not state:
+        return mutated(rng, state)
+    key = rng.choice(sorted(state, key=str))
+    value = state[key]
+    if isinstance(value, torch.Tensor):
+        changes = (
+            lambda tensor: tensor[:0], lambda tensor: tensor.double(), lambda tensor: torch.cat([tensor, tensor]),
+            lambda tensor: tensor.reshape(-1), lambda tensor: tensor * 0 - 1, lambda tensor: tensor.to(torch.int16),
+            lambda tensor: None, lambda tensor: "x",
+        )  # fmt: skip
+        return {**state, key: rng.choice(changes)(value)}
+    return {**state, key: _strange_state(rng, value) if isinstance(value, dict) else mutated(rng, value)}
+
+
+def saved_model(rng: Random, folder: Path) -> None:
+    """A damaged file of `acf.save_sparse`."""
+    path = folder / "model.safetensors"
+    acf.save_sparse(_sparse_model(), path)
+    path.write_bytes(damaged(rng, path.read_bytes()))
+    acf.load_sparse(path)
+
+
+@cache
+def _program_image() -> bytes:
+    rng = np.random.default_rng(0)
+    blocks = runtime.WeightBlocks.from_mask(rng.random((2, 2)) < 0.6, (16, 16))
+    return runtime.Program(runtime.Product(phase="forward", rows=8, weight=blocks)).to_bytes()
+
+
+def program(rng: Random, folder: Path) -> None:
+    """A damaged image of a device's program."""
+    str(runtime.Program.from_bytes(damaged(rng, _program_image())))
+
+
+SETTINGS: tuple[Callable[[Any], object], ...] = (
+    acf.BlockSparsity,
+    lambda value: acf.sparsify_(nn.Sequential(nn.Linear(16, 16)), acf.BlockSparsity(0.5, block=value)),
+    lambda value: acf.BlockSparsity(0.5, distribution=value),
+    lambda value: acf.BlockDST(total_steps=value),
+    lambda value: acf.BlockDST(total_steps=100, every=value),
+    lambda value: acf.BlockDST(total_steps=100, every=10, fraction=value),
+    lambda value: acf.BlockDST(total_steps=100, every=10, candidates=value),
+    lambda value: acf.BlockDST(total_steps=100, every=10, stop_at=value),
+    lambda value: SET(total_steps=100, every=10, start_at=value),
+    lambda value: SET(total_steps=100, every=10, seed=value),
+    lambda value: GradualPruning(total_steps=100, every=value),
+    lambda value: TracedConv(kernel_size=(value, 3), input_size=(8, 8)),
+    lambda value: TracedConv(kernel_size=(3, 3), input_size=(8, 8), padding=(0, value)),
+    lambda value: acf.spec("acf-512", mesh_columns=value),
+    lambda value: acf.spec("acf-512", clock_hz=value),
+    lambda value: acf.spec("tensordash", name=value),
+    lambda value: acf.PlanOptions(checks=value),
+    lambda value: acf.PlanOptions(blocks=(value,)),
+    lambda value: runtime.WeightBlocks.dense(16, value),
+    lambda value: acf.simulate(value, "tensorcore"),
+    lambda value: acf.simulate(small_step(), value),
+    lambda value: acf.Trace.from_matmuls([acf.Matmul("fc", "forward", value, np.ones((4, 4)))]),
+)
+"""Settings and arguments of public names, as functions of one value."""
+
+
+def settings(rng: Random, folder: Path) -> None:
+    """A strange value in place of a setting."""
+    rng.choice(SETTINGS)(strange(rng))
+
+
+DOORS: dict[str, Door] = {
+    "trace_header": trace_header,
+    "trace_bytes": trace_bytes,
+    "machine": machine,
+    "checkpoint": checkpoint,
+    "saved_model": saved_model,
+    "program": program,
+    "settings": settings,
+}
+"""Every door by name."""
