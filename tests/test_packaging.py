@@ -49,7 +49,7 @@ def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     borrowed = dict.fromkeys([sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), *sys.path])
     (packages / "borrowed.pth").write_text("".join(f"{path}\n" for path in borrowed if path.endswith("-packages")))
     pip = (sys.executable, "-m", "pip", "--python", commands / "python")
-    run(*pip, "install", "--no-deps", "--no-index", "--quiet", wheel, cwd=fresh)
+    run(*pip, "install", "--no-compile", "--no-deps", "--no-index", "--quiet", wheel, cwd=fresh)
     reuse_compiled_loops(packages / "acf")
     return commands
 
