@@ -6,14 +6,15 @@ import shutil
 import stat
 import subprocess
 import sys
-import threading
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 import torch
 
 from acf.errors import AcfError
+from acf.files import cache_directory
 from acf.ops import reference
 from acf.ops.cpu import build as cpu_build
 from acf.ops.cpu import call as cpu_call
@@ -53,18 +54,26 @@ def test_importing_builds_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "cache").exists()
 
 
-def test_two_processes_may_build_at_once(tmp_path: Path) -> None:
-    answers: list[subprocess.CompletedProcess[str]] = []
-    workers = [
-        threading.Thread(target=lambda: answers.append(run_python(CALL, ACF_CACHE_DIR=str(tmp_path)))) for _ in range(2)
-    ]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-    assert [answer.returncode for answer in answers] == [0, 0], [answer.stderr for answer in answers]
-    assert {answer.stdout.strip() for answer in answers} <= set(INSTRUCTION_SETS)
-    assert [path.suffix for path in tmp_path.iterdir()] == [".so"]
+ONE_FUNCTION = {
+    "passes.cpp": "namespace ACF_ISA { int part() { return 1; } }\n",
+    "dispatch.cpp": 'extern "C" __attribute__((visibility("default"))) int answer() { return 42; }\n',
+}
+"""Sources that compile at once, in place of the kernels."""
+
+
+def test_two_may_build_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sources, cache = tmp_path / "native", tmp_path / "cache"
+    sources.mkdir()
+    cache.mkdir()
+    for name, text in ONE_FUNCTION.items():
+        (sources / name).write_text(text)
+    monkeypatch.setattr(cpu_build, "NATIVE_DIRECTORY", sources)
+    library, compiler = cache / "library.so", cpu_build.find_compiler()
+    with ThreadPoolExecutor(2) as threads:
+        found = list(threads.map(lambda _: cpu_build._load_from(library, compiler).answer(), range(2)))
+    assert found == [42, 42]
+    assert cpu_build.is_whole(library)
+    assert list(cache.iterdir()) == [library]
 
 
 @pytest.mark.parametrize("damage", ["truncated", "flipped", "empty"])
@@ -86,11 +95,18 @@ def test_a_broken_cache_file_is_rebuilt(damage: str, tmp_path: Path, monkeypatch
 
 
 def test_an_unwritable_cache_is_no_obstacle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    built = cache_directory() / cpu_build.library_name(cpu_build.find_compiler())
+    assert cpu_build.load_library() is not None
     blocked = tmp_path / "file"
     blocked.write_text("a file where the directory should be")
-    answer = run_python(CALL, ACF_CACHE_DIR=str(blocked / "cache"))
-    assert answer.returncode == 0, answer.stderr
-    assert answer.stdout.strip() in INSTRUCTION_SETS
+    monkeypatch.setenv("ACF_CACHE_DIR", str(blocked / "cache"))
+    monkeypatch.setattr(cpu_build, "_loaded", [])
+    places: list[Path] = []
+    monkeypatch.setattr(cpu_build, "build", lambda _, library: places.append(Path(shutil.copy(built, library))))
+    assert cpu_build.load_library() is not None
+    assert cpu_call.instruction_set() in INSTRUCTION_SETS
+    assert [place.name for place in places] == [built.name]
+    assert not places[0].exists()
 
 
 def test_without_a_compiler_there_is_one_warning_and_the_right_result(tmp_path: Path) -> None:

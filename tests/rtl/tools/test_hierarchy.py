@@ -70,8 +70,19 @@ def test_a_block_that_is_no_module_is_named() -> None:
 
 
 def test_every_module_of_a_fabric_can_be_read_alone() -> None:
-    sizes = FabricSizes(acf.sim.spec("acf-512", mesh_rows=2, mesh_columns=1, scus_per_cluster=1, tile=8, link_bytes=16))
-    modules = split_modules(to_rtlil(Fabric(sizes), "fabric"))
+    shape = acf.sim.spec(
+        "acf-512",
+        mesh_rows=2,
+        mesh_columns=1,
+        scus_per_cluster=1,
+        tile=8,
+        link_bytes=16,
+        queue_packets=2,
+        parallel_slots=4,
+        accumulator_tiles=2,
+        prefetch_packets=2,
+    )
+    modules = split_modules(to_rtlil(Fabric(FabricSizes(shape, command_depth=16, memory_flits=32)), "fabric"))
     assert {"cluster", "row_controller", "row_line"} <= set(submodules_of(modules, "fabric"))
     for name in ("fabric", "cluster"):
         run_yosys(["read_rtlil top.il", f"hierarchy -check -top {name}"], {"top.il": isolate(modules, name)})

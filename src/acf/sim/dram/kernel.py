@@ -5,7 +5,7 @@ issues at most one column and one row command (one of the two where there is one
 request to the queue of its bank. Arbitration among banks is round-robin, beginning after the bank of the last command.
 """
 
-from acf.jit import compiled, inlined
+from acf.jit import compiled, inlined, int64
 from acf.sim.dram.state import (
     ACTIVATES,
     ACTIVE_CYCLES,
@@ -276,7 +276,7 @@ def run_requests(state: DramState, rules: DramRules, requests: Requests, accepte
     sources = first_of_source.size - 1
     cursor = first_of_source[:-1].copy()
     left = places.shape[0]
-    cycle = 0
+    cycle = int64(0)
     while left > 0:
         soonest = cycle + rules.refresh_interval
         for offset in range(sources):

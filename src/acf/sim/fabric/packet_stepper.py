@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from acf.jit import compiled
+from acf.jit import compiled, int64
 from acf.lowering import FabricShape
 from acf.lowering.fabric_shape import SUM_BYTES
 from acf.sim.fabric.components.accumulators import Drains
@@ -49,7 +49,7 @@ def step_machine(traffic: Traffic, timing: Timing, plan: Plan, machine: PacketMa
     """Step until all packets are sent, all tiles done and all results at the edge; returns the cycles."""
     fabric, network = machine.fabric, machine.network
     log = no_log()
-    time = 0
+    time = int64(0)
     while True:
         end_tiles(traffic, timing, plan, fabric, time)
         drain_packets(traffic, plan, fabric.progress, fabric.drains, network, time, machine.flit_cycles)

@@ -6,7 +6,7 @@ pipelines of fixed length, so a flit or a credit in flight is a cycle of arrival
 
 from typing import NamedTuple
 
-from acf.jit import compiled, inlined
+from acf.jit import compiled, inlined, int64
 from acf.sim.fabric.components.accumulators import BANKS, Drains, at_edge, result_flits, sum_cycles
 from acf.sim.fabric.components.cluster import Arrivals, Progress, expect, first_reason
 from acf.sim.fabric.components.controller import Controllers, request, window_place
@@ -80,7 +80,7 @@ def step_and_log(traffic: Traffic, timing: Timing, scu_cycles: Int64s, log: Even
 def step_to_end(traffic: Traffic, timing: Timing, plan: Plan, machine: SteppedMachine, log: EventLog) -> int:
     """Step until all packets are sent, all tiles done and all results at the edge; returns the cycles."""
     controllers, progress, drains = machine.controllers, machine.progress, machine.drains
-    end, time = 0, 0
+    end, time = 0, int64(0)
     while True:
         end_tiles(traffic, timing, plan, machine, time)
         end = max(end, drain_results(traffic, timing, plan, progress, drains, time, log))

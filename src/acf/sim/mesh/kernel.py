@@ -1,6 +1,6 @@
 """One cycle of a mesh, compiled, in the order of `docs/mesh.md`."""
 
-from acf.jit import compiled, inlined
+from acf.jit import compiled, inlined, int64
 from acf.sim.mesh.spec import LOCAL, OPPOSITE, PORTS
 from acf.sim.mesh.state import LINK_SLOTS, Deliveries, Int32s, MeshRules, MeshState, Packets, Routing
 
@@ -244,7 +244,7 @@ def run_packets(
     left = 0
     for packet in range(packets.flits.size):
         left += packets.flits[packet] * (deliveries.first[packet + 1] - deliveries.first[packet])
-    cycle, quiet = 0, 0
+    cycle, quiet = int64(0), 0
     while left > 0:
         if cycle >= limit_cycles:
             return -1

@@ -33,6 +33,32 @@ class Pair(Component):
         return m
 
 
+class Adder(Component):
+    """The sum of two numbers of eight bits."""
+
+    def __init__(self) -> None:
+        super().__init__({"x": In(8), "y": In(8), "total": Out(8)})
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.d.comb += self.total.eq(self.x + self.y)
+        return m
+
+
+class Accumulator(Component):
+    """Adds ``value`` to a register and flips the bits of the sum where those of ``value`` are 1, in every cycle."""
+
+    def __init__(self) -> None:
+        super().__init__({"value": In(8), "held": Out(8)})
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.adder = adder = Adder()
+        m.d.comb += [adder.x.eq(self.value), adder.y.eq(self.held)]
+        m.d.sync += self.held.eq(adder.total ^ self.value)
+        return m
+
+
 class EnabledRegister(Component):
     """Eight flip-flops that load ``value`` while ``enable`` is 1."""
 

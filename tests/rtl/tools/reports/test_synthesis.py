@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from acf.rtl.design.arithmetic.mac import MacUnit
 from acf.rtl.tools.fpga_parts import FPGA_PARTS
 from acf.rtl.tools.reports.synthesis import Resources, SynthesisReport, synthesise
 from acf.rtl.tools.reports.tables import synthesis_table
-from tests.rtl.tools.reports.components import Pair
+from tests.rtl.tools.reports.components import Accumulator, Pair
 
 
 @pytest.fixture(scope="module")
@@ -54,11 +53,11 @@ def test_a_design_too_large_for_the_device_is_said_not_to_fit(pair: SynthesisRep
 
 
 def test_the_depth_of_a_large_design_is_that_of_its_deepest_part(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = synthesise(MacUnit(), "mac")
+    whole = synthesise(Accumulator(), "accumulator")
     monkeypatch.setattr("acf.rtl.tools.reports.synthesis.WHOLE_CELLS", sum(whole.cells.values()) - 1)
-    parts = synthesise(MacUnit(), "mac")
-    assert parts.deepest == "mac_adder"
-    assert parts.logic_depth == parts.modules["mac_adder"].logic_depth < whole.logic_depth
+    parts = synthesise(Accumulator(), "accumulator")
+    assert parts.deepest == "accumulator_adder"
+    assert parts.logic_depth == parts.modules["accumulator_adder"].logic_depth < whole.logic_depth
 
 
 def test_a_resource_is_a_share_of_the_device() -> None:

@@ -1,0 +1,36 @@
+"""Tests in Triton's interpreter run in a process of their own, which `tests/ops/test_triton_interpreted.py` starts."""
+
+from typing import Any
+
+import pytest
+
+from tests.ops.triton.interpreted import INTERPRETING
+
+collect_ignore_glob = [] if INTERPRETING else ["test_*_interpreted.py"]
+
+if INTERPRETING:
+    import numpy as np
+    import triton.language as tl
+    from triton.runtime import interpreter
+
+    @pytest.fixture(autouse=True)
+    def _interpreter_of_today(monkeypatch: pytest.MonkeyPatch) -> None:
+        """Triton 3.6's interpreter lacks two things: NumPy 2.4's stricter scalars, and products of bfloat16."""
+        patch_tensor, dot = interpreter._patch_lang_tensor, interpreter.InterpreterBuilder.create_dot
+
+        def patched(tensor: Any, scope: Any) -> None:
+            patch_tensor(tensor, scope)
+            scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.item()))
+            scope.set_attr(tensor, "__bool__", lambda self: bool(self.handle.data.all()))
+
+        def widened(handle: Any) -> Any:
+            if handle.dtype.scalar != tl.bfloat16:
+                return handle
+            return interpreter.TensorHandle((handle.data.astype(np.uint32) << 16).view(np.float32), tl.float32)
+
+        monkeypatch.setattr(interpreter, "_patch_lang_tensor", patched)
+        monkeypatch.setattr(
+            interpreter.InterpreterBuilder,
+            "create_dot",
+            lambda self, a, b, *rest: dot(self, widened(a), widened(b), *rest),
+        )
