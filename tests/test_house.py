@@ -26,6 +26,7 @@ ROOMS = (
     "units",
     "files",
     "checksums",
+    "code_cache",
     "plugins",
     "terminal",
     "columns",

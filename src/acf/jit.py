@@ -1,18 +1,52 @@
 """Compiling inner loops with numba, with their types kept for the checker."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import ParamSpec, TypeVar, cast
 
 import numba
 import numpy as np
+from numba.core.caching import FunctionCache
+
+from acf.code_cache import code_directory
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
 def compiled(function: Callable[P, R]) -> Callable[P, R]:
-    """``function`` compiled on first use and cached on disk."""
-    return cast(Callable[P, R], numba.njit(cache=True, nogil=True)(function))
+    """``function`` compiled on first use and cached on disk, where there is a place for it."""
+    dispatcher = numba.njit(nogil=True)(function)
+    made = _cache_of(function)
+    if made is not None:
+        dispatcher._cache = made
+    return cast(Callable[P, R], dispatcher)
+
+
+class _ForgivingCache(FunctionCache):  # type: ignore[misc]
+    """numba's cache; what it cannot read or write, damaged files or a full disk, is compiled anew and not kept."""
+
+    def load_overload(self, sig: object, target_context: object) -> object:
+        try:
+            return super().load_overload(sig, target_context)
+        except Exception:
+            return None
+
+    def save_overload(self, sig: object, data: object) -> None:
+        with suppress(Exception):
+            super().save_overload(sig, data)
+
+
+def _cache_of(function: Callable[..., object]) -> _ForgivingCache | None:
+    """Beside the source or in the user's cache, as numba does; else in ours; None where neither can be written."""
+    try:
+        return _ForgivingCache(function)
+    except RuntimeError:  # no place beside the source, and no home
+        numba.config.CACHE_DIR = str(code_directory("numba"))
+    try:
+        return _ForgivingCache(function)
+    except RuntimeError:
+        return None
 
 
 @compiled

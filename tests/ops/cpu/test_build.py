@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from acf.code_cache import code_directory
 from acf.errors import AcfError
-from acf.files import cache_directory
 from acf.ops import reference
 from acf.ops.cpu import build as cpu_build
 from acf.ops.cpu import call as cpu_call
@@ -61,52 +61,45 @@ ONE_FUNCTION = {
 """Sources that compile at once, in place of the kernels."""
 
 
-def test_two_may_build_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    sources, cache = tmp_path / "native", tmp_path / "cache"
+def test_of_two_that_need_the_kernels_at_once_one_builds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sources = tmp_path / "native"
     sources.mkdir()
-    cache.mkdir()
     for name, text in ONE_FUNCTION.items():
         (sources / name).write_text(text)
     monkeypatch.setattr(cpu_build, "NATIVE_DIRECTORY", sources)
-    library, compiler = cache / "library.so", cpu_build.find_compiler()
+    monkeypatch.setenv("ACF_CACHE_DIR", str(tmp_path / "cache"))
+    builds: list[Path] = []
+    build = cpu_build.build
+
+    def counted(compiler: cpu_build.Compiler, scratch: Path) -> Path:
+        builds.append(scratch)
+        return build(compiler, scratch)
+
+    monkeypatch.setattr(cpu_build, "build", counted)
     with ThreadPoolExecutor(2) as threads:
-        found = list(threads.map(lambda _: cpu_build._load_from(library, compiler).answer(), range(2)))
+        found = list(threads.map(lambda _: cpu_build._load().answer(), range(2)))
     assert found == [42, 42]
-    assert cpu_build.is_whole(library)
-    assert list(cache.iterdir()) == [library]
-
-
-@pytest.mark.parametrize("damage", ["truncated", "flipped", "empty"])
-def test_a_broken_cache_file_is_rebuilt(damage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    compiler = cpu_build.find_compiler()
-    library = tmp_path / cpu_build.library_name(compiler)
-    whole = b"library" * 1000
-    library.write_bytes(whole + cpu_build.hashlib.sha256(whole).digest())
-    assert cpu_build.is_whole(library)
-    content = bytearray(library.read_bytes())
-    content[500] ^= 1
-    damaged = {"truncated": content[:1000], "flipped": content, "empty": b""}[damage]
-    library.write_bytes(damaged)
-    built: list[Path] = []
-    monkeypatch.setattr(cpu_build, "build", lambda compiler, path: built.append(path))
-    monkeypatch.setattr(cpu_build.ctypes, "CDLL", lambda path: path)
-    cpu_build._load_from(library, compiler)
-    assert built == [library]
+    assert len(builds) == 1
 
 
 def test_an_unwritable_cache_is_no_obstacle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    built = cache_directory() / cpu_build.library_name(cpu_build.find_compiler())
+    built = code_directory() / cpu_build.library_name(cpu_build.find_compiler())
     assert cpu_build.load_library() is not None
     blocked = tmp_path / "file"
     blocked.write_text("a file where the directory should be")
     monkeypatch.setenv("ACF_CACHE_DIR", str(blocked / "cache"))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setattr(cpu_build, "_loaded", [])
     places: list[Path] = []
-    monkeypatch.setattr(cpu_build, "build", lambda _, library: places.append(Path(shutil.copy(built, library))))
+
+    def copied(compiler: cpu_build.Compiler, scratch: Path) -> Path:
+        places.append(scratch)
+        return Path(shutil.copy(built, scratch))
+
+    monkeypatch.setattr(cpu_build, "build", copied)
     assert cpu_build.load_library() is not None
     assert cpu_call.instruction_set() in INSTRUCTION_SETS
-    assert [place.name for place in places] == [built.name]
-    assert not places[0].exists()
+    assert [place.parent for place in places] == [tmp_path / f"acf-{os.getuid()}"]
 
 
 def test_without_a_compiler_there_is_one_warning_and_the_right_result(tmp_path: Path) -> None:
@@ -132,6 +125,21 @@ def test_a_compiler_that_fails_is_named_in_the_warning(tmp_path: Path, monkeypat
         assert cpu_build.load_library() is None
 
 
+def test_a_compiler_that_hangs_or_speaks_no_utf8_is_named_in_the_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cpu_build, "BUILD_SECONDS", 0.5)
+    monkeypatch.setenv("ACF_CACHE_DIR", str(tmp_path / "cache"))
+    for action, message in (("exec sleep 60", "no end after 0.5 s"), (r"printf 'caf\351\n' >&2; exit 1", "caf")):
+        fake = tmp_path / "fake-cxx"
+        fake.write_text(f'#!/bin/sh\n[ "$1" = --version ] && echo 1.0 && exit 0\n{action}\n')
+        fake.chmod(fake.stat().st_mode | stat.S_IXUSR)
+        monkeypatch.setenv("CXX", str(fake))
+        monkeypatch.setattr(cpu_build, "_loaded", [])
+        with pytest.warns(cpu_build.CpuKernelWarning, match=f"fake-cxx failed: {message}"):
+            assert cpu_build.load_library() is None
+
+
 def test_a_compiler_without_bfloat16_instructions_builds_the_rest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -142,8 +150,8 @@ def test_a_compiler_without_bfloat16_instructions_builds_the_rest(
     old.chmod(old.stat().st_mode | stat.S_IXUSR)
     unoptimised = tuple("-O0" if flag == "-O3" else flag for flag in cpu_build.COMMON_FLAGS)
     monkeypatch.setattr(cpu_build, "COMMON_FLAGS", unoptimised)
-    cpu_build.build(cpu_build.Compiler(str(old), real.version), tmp_path / "library.so")
-    monkeypatch.setattr(cpu_build, "_loaded", [ctypes.CDLL(str(tmp_path / "library.so"))])
+    library = cpu_build.build(cpu_build.Compiler(str(old), real.version), tmp_path)
+    monkeypatch.setattr(cpu_build, "_loaded", [ctypes.CDLL(str(library))])
     assert cpu_call.instruction_set() in INSTRUCTION_SETS[:-1]
     monkeypatch.setattr(kernels, "_pays", lambda *arguments: True)  # not the dense product
     topology = BlockTopology.from_mask(BlockLayout(16, 16, 8, 8), torch.ones(2, 2, dtype=torch.bool))

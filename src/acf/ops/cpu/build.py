@@ -1,7 +1,6 @@
 """Builds the native CPU kernels with the system's compiler on first use, and keeps them in a cache.
 
-The file name holds a hash of source, flags and compiler, so a change of any of them builds anew. A checksum
-at the end of the file tells a whole one from a torn one: loading a truncated library would kill the process.
+The file name holds a hash of source, flags and compiler, so a change of any of them builds anew.
 """
 
 import ctypes
@@ -10,13 +9,12 @@ import os
 import platform
 import shutil
 import subprocess
-import tempfile
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 
-from acf.files import cache_directory
+from acf.code_cache import BUILD_SECONDS, code_directory, kept
 
 NATIVE_DIRECTORY = Path(__file__).parents[1] / "native"
 COMMON_FLAGS = ("-std=c++17", "-O3", "-fPIC", "-fno-math-errno", "-fvisibility=hidden", "-w")
@@ -31,7 +29,8 @@ X86_FLAGS = {
     "avx512bf16": (*AVX512_FLAGS, "-DACF_ISA_AVX512BF16", "-mavx512bf16"),
 }
 OPTIONAL_INSTRUCTION_SETS = ("avx512bf16",)  # younger than compilers in use: g++ 10 and clang++ 9 know it
-CHECKSUM_BYTES = hashlib.sha256().digest_size
+ANSWER_SECONDS = 30
+"""A compiler that does not say its version in this time is none."""
 
 
 class CpuKernelWarning(UserWarning):
@@ -56,9 +55,12 @@ def find_compiler() -> Compiler:
         path = shutil.which(command) if command else None
         if path is None:
             continue
-        answer = subprocess.run([path, "--version"], capture_output=True, text=True, check=False)
+        try:
+            answer = subprocess.run([path, "--version"], capture_output=True, check=False, timeout=ANSWER_SECONDS)
+        except (OSError, subprocess.TimeoutExpired):
+            continue
         if answer.returncode == 0:
-            return Compiler(path, answer.stdout)
+            return Compiler(path, answer.stdout.decode(errors="replace"))
     raise KernelBuildError("no C++ compiler found ($CXX, c++, g++, clang++)")
 
 
@@ -72,25 +74,12 @@ def library_name(compiler: Compiler) -> str:
     return f"cpu-kernels-{digest.hexdigest()[:24]}.so"
 
 
-def build(compiler: Compiler, library: Path) -> None:
-    """Compile into a scratch directory beside ``library``, then move it there in one step."""
-    with tempfile.TemporaryDirectory(dir=library.parent, prefix="build-") as scratch:
-        try:
-            built = _compile(compiler, Path(scratch), ("-fopenmp",))
-        except KernelBuildError:
-            built = _compile(compiler, Path(scratch), ())  # a compiler without OpenMP: one thread
-        content = built.read_bytes()
-        built.write_bytes(content + hashlib.sha256(content).digest())
-        os.replace(built, library)
-
-
-def is_whole(library: Path) -> bool:
-    """Whether the file exists and ends with the checksum of what comes before."""
+def build(compiler: Compiler, scratch: Path) -> Path:
+    """Compile in the folder ``scratch``; the library."""
     try:
-        content = library.read_bytes()
-    except OSError:
-        return False
-    return hashlib.sha256(content[:-CHECKSUM_BYTES]).digest() == content[-CHECKSUM_BYTES:]
+        return _compile(compiler, scratch, ("-fopenmp",))
+    except KernelBuildError:
+        return _compile(compiler, scratch, ())  # a compiler without OpenMP: one thread
 
 
 _lock = Lock()
@@ -121,20 +110,7 @@ def _load_or_warn() -> ctypes.CDLL | None:
 
 def _load() -> ctypes.CDLL:
     compiler = find_compiler()
-    name = library_name(compiler)
-    directory = cache_directory()
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        return _load_from(directory / name, compiler)
-    except OSError:  # an unwritable cache: build for this process alone
-        with tempfile.TemporaryDirectory(prefix="acf-") as scratch:
-            return _load_from(Path(scratch) / name, compiler)
-
-
-def _load_from(library: Path, compiler: Compiler) -> ctypes.CDLL:
-    if not is_whole(library):
-        build(compiler, library)
-    return ctypes.CDLL(str(library))
+    return ctypes.CDLL(str(kept(code_directory() / library_name(compiler), lambda folder: build(compiler, folder))))
 
 
 def _instruction_set_flags() -> dict[str, tuple[str, ...]]:
@@ -169,12 +145,16 @@ def _compile(compiler: Compiler, scratch: Path, openmp: tuple[str, ...]) -> Path
     return library
 
 
-def _start(compiler: Compiler, arguments: list[str]) -> subprocess.Popen[str]:
-    command = [compiler.command, *arguments]
-    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+def _start(compiler: Compiler, arguments: list[str]) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([compiler.command, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
 
 
-def _failure(process: subprocess.Popen[str]) -> str | None:
+def _failure(process: subprocess.Popen[bytes]) -> str | None:
     """The first line of the compiler's complaint, once it has ended; None where it has none."""
-    message = process.communicate()[1]
-    return None if process.returncode == 0 else (message.strip() or "no message").splitlines()[0]
+    try:
+        message = process.communicate(timeout=BUILD_SECONDS)[1].decode(errors="replace").strip()
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
+        return f"no end after {BUILD_SECONDS} s"
+    return None if process.returncode == 0 else (message or "no message").splitlines()[0]

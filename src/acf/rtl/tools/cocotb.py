@@ -5,12 +5,11 @@ import os
 import re
 import subprocess
 import sys
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from acf.code_cache import code_directory, kept
 from acf.errors import RtlError
-from acf.files import cache_directory
 from acf.rtl.tools.requirements import DISTRIBUTION, require
 from acf.rtl.tools.verilator import FLAGS, RUNTIME_SOURCES, compile_program, find_verilator
 
@@ -33,15 +32,11 @@ def build(verilog: str, top: str) -> Path:
     libraries = Path(cocotb_tools.config.libs_dir)
     main = Path(cocotb_tools.config.share_dir) / "lib" / "verilator" / "verilator.cpp"
     key = repr((verilog, top, FLAGS, find_verilator().version, main.read_text(encoding="utf-8"), str(libraries)))
-    program = cache_directory() / "rtl" / f"cocotb-{hashlib.sha256(key.encode()).hexdigest()[:24]}"
-    if program.exists():
-        return program
-    program.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=program.parent, prefix="build-") as scratch:
-        folder = Path(scratch)
+
+    def build_program(folder: Path) -> Path:
         (folder / "top.v").write_text(verilog, encoding="utf-8")
         (folder / "public.vlt").write_text(_PUBLIC.format(top=top), encoding="utf-8")
-        built = compile_program(
+        return compile_program(
             folder,
             ["public.vlt", "top.v"],
             top,
@@ -49,8 +44,8 @@ def build(verilog: str, top: str) -> Path:
             runtime=(*RUNTIME_SOURCES, *VPI_SOURCES),
             link=[f"-L{libraries}", f"-Wl,-rpath,{libraries}", "-lcocotbvpi_verilator"],
         )
-        os.replace(built, program)
-    return program
+
+    return kept(code_directory("rtl") / f"cocotb-{hashlib.sha256(key.encode()).hexdigest()[:24]}", build_program)
 
 
 def run(program: Path, top: str, module: str, folder: Path, environment: Mapping[str, str] | None = None) -> list[str]:

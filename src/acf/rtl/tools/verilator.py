@@ -6,15 +6,14 @@ import hashlib
 import os
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
+from acf.code_cache import BUILD_SECONDS, code_directory, kept
 from acf.errors import RtlError
-from acf.files import cache_directory
 from acf.rtl.tools.hierarchy import cut_verilog
 from acf.rtl.tools.requirements import DISTRIBUTION
 
@@ -95,27 +94,22 @@ def load_model(
     With ``saif`` the model can record how often every signal toggles. ``blocks`` are modules that are compiled once
     for all of their instances (hierarchical Verilation), for designs whose C++ would be too large otherwise.
     """
-    from acf.ops.cpu.build import is_whole
-
     verilator, compiler = find_verilator(), _compiler_command()
     key = repr((verilog, top, harness, optimise, saif, blocks, FLAGS, COMPILER_FLAGS, verilator.version, compiler))
     name = f"rtl-{hashlib.sha256(key.encode()).hexdigest()[:24]}.so"
-    library = cache_directory() / "rtl" / name
+
+    def build(folder: Path) -> Path:
+        (folder / "harness.cpp").write_text(harness, encoding="utf-8")
+        if blocks:
+            return _build_blocks(verilog, top, optimise, tuple(blocks), folder)
+        return _build(verilog, top, optimise, saif, folder)
+
+    folder = code_directory("rtl")
     try:
-        library.parent.mkdir(parents=True, exist_ok=True)
-        if not is_whole(library):
-            with tempfile.TemporaryDirectory(dir=library.parent, prefix="build-") as scratch:
-                folder = Path(scratch)
-                (folder / "harness.cpp").write_text(harness, encoding="utf-8")
-                if blocks:
-                    built = _build_blocks(verilog, top, optimise, tuple(blocks), folder)
-                else:
-                    built = _build(verilog, top, optimise, saif, folder)
-                _publish(built, library)
-        return ctypes.CDLL(str(library))
+        return ctypes.CDLL(str(kept(folder / name, build)))
     except OSError as error:
         raise VerilatorUnavailableError(
-            f"{library.parent} cannot hold a compiled model ({error}); name a folder in $ACF_CACHE_DIR"
+            f"{folder} cannot hold a compiled model ({error}); name a folder in $ACF_CACHE_DIR"
         ) from error
 
 
@@ -191,26 +185,27 @@ def _runtime_object(source: str, compiler_flags: Sequence[str] = COMPILER_FLAGS)
     """Verilator's own runtime, compiled once for all models."""
     verilator = find_verilator()
     key = repr((source, compiler_flags, verilator.version, str(verilator.root), _compiler_command()))
-    path = cache_directory() / "rtl" / f"{Path(source).stem}-{hashlib.sha256(key.encode()).hexdigest()[:16]}.o"
-    if not path.exists():
-        with tempfile.TemporaryDirectory(dir=path.parent, prefix="build-") as scratch:
-            built = Path(scratch) / "runtime.o"
-            flags = [*compiler_flags, "-O1", *_headers()]
-            full = str(verilator.root / "include" / source)
-            _run([_compiler_command()[0], "-c", *flags, full, "-o", str(built)], Path(scratch))
-            os.replace(built, path)
-    return str(path)
+    name = f"{Path(source).stem}-{hashlib.sha256(key.encode()).hexdigest()[:16]}.o"
 
+    def build(folder: Path) -> Path:
+        flags = [*compiler_flags, "-O1", *_headers()]
+        full = str(verilator.root / "include" / source)
+        _run([_compiler_command()[0], "-c", *flags, full, "-o", "runtime.o"], folder)
+        return folder / "runtime.o"
 
-def _publish(built: Path, library: Path) -> None:
-    content = built.read_bytes()
-    built.write_bytes(content + hashlib.sha256(content).digest())
-    os.replace(built, library)
+    return str(kept(code_directory("rtl") / name, build))
 
 
 def _run(command: Sequence[str], folder: Path, environment: dict[str, str] | None = None) -> None:
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    try:
+        done = subprocess.run(
+            command, cwd=folder, env=environment, capture_output=True, check=False, timeout=BUILD_SECONDS
+        )
+    except subprocess.TimeoutExpired as error:
+        raise VerilatorUnavailableError(
+            f"{Path(command[0]).name} has not ended after {BUILD_SECONDS} s; check its installation, or build less"
+        ) from error
     if done.returncode != 0:
-        lines = (done.stderr or done.stdout).strip().splitlines() or ["no message"]
+        lines = (done.stderr or done.stdout).decode(errors="replace").strip().splitlines() or ["no message"]
         named = next((line for line in lines if "rror" in line), lines[0])
         raise VerilatorUnavailableError(f"{Path(command[0]).name} failed: {named}; check its installation")

@@ -1,0 +1,112 @@
+"""Compiled code is kept, and loaded only where no other user can have planted it."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from acf import code_cache
+from acf.code_cache import SharedCacheWarning, code_directory, is_private, is_whole, kept
+
+
+@pytest.fixture(autouse=True)
+def _forget_directories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    code_cache._code_directory.cache_clear()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+
+
+class Builder:
+    """Makes a file of this content, and counts how often."""
+
+    def __init__(self, content: bytes = b"code" * 100) -> None:
+        self.content, self.builds = content, 0
+
+    def __call__(self, folder: Path) -> Path:
+        self.builds += 1
+        (folder / "made").write_bytes(self.content)
+        return folder / "made"
+
+
+def test_a_file_is_built_once_and_then_kept(tmp_path: Path) -> None:
+    build = Builder()
+    for _ in range(2):
+        path = kept(tmp_path / "cache" / "code.so", build)
+    assert build.builds == 1
+    assert path.read_bytes().startswith(build.content)
+    assert is_whole(path)
+
+
+@pytest.mark.parametrize("damage", ["truncated", "flipped", "empty"])
+def test_a_broken_file_is_built_again(damage: str, tmp_path: Path) -> None:
+    build, path = Builder(), tmp_path / "code.so"
+    content = bytearray(kept(path, build).read_bytes())
+    content[50] ^= 1
+    path.write_bytes({"truncated": content[:100], "flipped": content, "empty": b""}[damage])
+    kept(path, build)
+    assert build.builds == 2
+    assert is_whole(path)
+
+
+def test_a_file_that_others_may_write_to_is_not_loaded_but_built_again(tmp_path: Path) -> None:
+    build, path = Builder(), tmp_path / "code.so"
+    kept(path, Builder(b"planted")).chmod(0o777)
+    kept(path, build)
+    assert build.builds == 1
+    assert path.read_bytes().startswith(build.content)
+
+
+def test_a_file_of_another_user_is_not_loaded_but_built_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    build, path = Builder(), tmp_path / "code.so"
+    kept(path, Builder(b"planted"))
+    if os.getuid() == 0:
+        os.chown(path, 12345, 12345)
+    else:
+        monkeypatch.setattr("os.getuid", lambda: 12345)
+    assert not is_private(path)
+    if os.getuid() == 0:
+        kept(path, build)
+        assert build.builds == 1
+
+
+def test_a_folder_that_others_may_write_to_holds_no_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o777)
+    monkeypatch.setenv("ACF_CACHE_DIR", str(shared))
+    with pytest.warns(SharedCacheWarning, match=r"other users may write to .*; chmod go-w it"):
+        place = code_directory("rtl")
+    assert place == tmp_path / f"acf-{os.getuid()}" / "rtl"
+
+
+def test_a_private_folder_below_a_sticky_one_is_private(tmp_path: Path) -> None:
+    sticky = tmp_path / "tmp"
+    sticky.mkdir()
+    sticky.chmod(0o1777)
+    (sticky / "own").mkdir(mode=0o700)
+    assert is_private(sticky / "own")
+    assert not is_private(sticky)
+
+
+def test_a_failed_build_leaves_nothing_behind(tmp_path: Path) -> None:
+    def fails(folder: Path) -> Path:
+        (folder / "half").write_bytes(b"half")
+        raise OSError("No space left on device")
+
+    with pytest.raises(OSError, match="No space left"):
+        kept(tmp_path / "code.so", fails)
+    assert [each.name for each in tmp_path.iterdir()] == [".code.so.lock"]
+
+
+def test_of_processes_that_need_a_file_at_once_one_builds_it(tmp_path: Path) -> None:
+    code = (
+        "import sys, time; from pathlib import Path; from acf.code_cache import kept\n"
+        "def build(folder):\n"
+        "    with open(sys.argv[1] + '/builds', 'a') as file: file.write('x')\n"
+        "    time.sleep(0.3); (folder / 'made').write_bytes(b'code'); return folder / 'made'\n"
+        "kept(Path(sys.argv[1]) / 'code.so', build)\n"
+    )
+    processes = [subprocess.Popen([sys.executable, "-c", code, str(tmp_path)]) for _ in range(3)]
+    assert [process.wait(60) for process in processes] == [0, 0, 0]
+    assert (tmp_path / "builds").read_text() == "x"
