@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import ParamSpec, TypeVar, cast
+from typing import Any, ParamSpec, TypeVar, cast
 
 import numba
 import numpy as np
@@ -16,35 +16,35 @@ R = TypeVar("R")
 
 def compiled(function: Callable[P, R]) -> Callable[P, R]:
     """``function`` compiled on first use and cached on disk, where there is a place for it."""
-    dispatcher = numba.njit(nogil=True)(function)
+    dispatcher: Any = numba.njit(nogil=True)(function)
     made = _cache_of(function)
     if made is not None:
         dispatcher._cache = made
     return cast(Callable[P, R], dispatcher)
 
 
-class _ForgivingCache(FunctionCache):  # type: ignore[misc]
+class _ForgivingCache(FunctionCache):
     """numba's cache; what it cannot read or write, damaged files or a full disk, is compiled anew and not kept."""
 
-    def load_overload(self, sig: object, target_context: object) -> object:
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
         try:
-            return super().load_overload(sig, target_context)
+            return super().load_overload(sig, target_context)  # type: ignore[no-untyped-call]
         except Exception:
             return None
 
-    def save_overload(self, sig: object, data: object) -> None:
+    def save_overload(self, sig: Any, data: Any) -> None:
         with suppress(Exception):
-            super().save_overload(sig, data)
+            super().save_overload(sig, data)  # type: ignore[no-untyped-call]
 
 
-def _cache_of(function: Callable[..., object]) -> _ForgivingCache | None:
+def _cache_of(function: Any) -> Any:
     """Beside the source or in the user's cache, as numba does; else in ours; None where neither can be written."""
     try:
-        return _ForgivingCache(function)
+        return _ForgivingCache(function)  # type: ignore[no-untyped-call]
     except RuntimeError:  # no place beside the source, and no home
-        numba.config.CACHE_DIR = str(code_directory("numba"))
+        vars(numba.config)["CACHE_DIR"] = str(code_directory("numba"))
     try:
-        return _ForgivingCache(function)
+        return _ForgivingCache(function)  # type: ignore[no-untyped-call]
     except RuntimeError:
         return None
 
