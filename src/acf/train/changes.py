@@ -1,5 +1,6 @@
 """What happened to the topology: numbers of moved blocks stay on the device until someone reads them."""
 
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -27,11 +28,19 @@ class LayerChange:
     pruned_blocks: int
 
 
+MOST_CHANGES = 100_000
+"""Changes that are remembered: the latest."""
+
+MOST_UNREAD_MOVES = 1_000
+"""Moves whose numbers may wait on the device; beyond, appending reads them."""
+
+
 class ChangeLog:
-    """All changes so far, oldest first. Appending never waits for the device; reading does."""
+    """The latest changes, oldest first. Appending does not wait for the device, but for one move in a thousand."""
 
     def __init__(self) -> None:
-        self._settled: list[TopologyChange] = []
+        self._settled: deque[TopologyChange] = deque(maxlen=MOST_CHANGES)
+        self._new: deque[TopologyChange] = deque(maxlen=MOST_CHANGES)
         self._pending: list[tuple[list[TopologyChange], Tensor]] = []
 
     def append(self, step: int, changes: Mapping[str, LayerChange]) -> None:
@@ -44,20 +53,24 @@ class ChangeLog:
         ]
         counts = [change.moved_blocks for change in changes.values()]
         self._pending.append((unread, torch.stack([count.to(counts[0].device) for count in counts])))
+        if len(self._pending) > MOST_UNREAD_MOVES:
+            self._read()
 
     def settle(self) -> list[TopologyChange]:
-        """Read what is pending, and return the changes that this adds."""
-        new = [
-            replace(change, moved_blocks=moved)
-            for unread, counts in self._pending
-            for change, moved in zip(unread, counts.tolist(), strict=True)
-            if moved >= 0
-        ]
-        self._pending = []
-        self._settled += new
+        """Read what is pending, and return the changes that were added since the last call."""
+        self._read()
+        new, self._new = list(self._new), deque(maxlen=MOST_CHANGES)
         return new
+
+    def _read(self) -> None:
+        for unread, counts in self._pending:
+            for change, moved in zip(unread, counts.tolist(), strict=True):
+                if moved >= 0:
+                    self._settled.append(replace(change, moved_blocks=moved))
+                    self._new.append(self._settled[-1])
+        self._pending = []
 
     @property
     def changes(self) -> list[TopologyChange]:
-        """Every settled change."""
-        return self._settled
+        """Every settled change that is remembered."""
+        return list(self._settled)

@@ -253,7 +253,7 @@ class TopologyController:
 
     @property
     def changes(self) -> list[TopologyChange]:
-        """All changes of the topology so far, oldest first; waits for the device."""
+        """The changes of the topology so far, oldest first, of many the latest 100,000; waits for the device."""
         self._settle()
         return self._log.changes
 
