@@ -33,6 +33,15 @@ def demo_table(outcome: "DemoOutcome") -> Table:
     )
 
 
+def training_table(outcome: "DemoOutcome") -> Table:
+    """Accuracy, time and energy of the demo's training runs."""
+    from acf.report.columns import TRAINING
+
+    measured = any(record.test_joules for record in outcome.records)
+    caption = f"energy: {outcome.energy_source}" + ("" if measured else "; simulated energy of a step is below")
+    return terminal_table(TRAINING, outcome.records, "Training on this machine", caption)
+
+
 def result_table(result: "Result") -> Table:
     """Every operation of one result, and their sum."""
     from acf.report.columns import OPERATION, operation_rows, total_rows

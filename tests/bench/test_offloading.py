@@ -31,6 +31,6 @@ def test_the_command_prints_json_for_programs() -> None:
         app, ["bench", "offload", "--workload", "cnn", "--steps", "1", "--batch", "1", "--sparsity", "0", "--json"]
     )
     assert done.exit_code == 0, done.output
-    found = json.loads(done.stdout)
+    found = json.loads(done.stdout)["data"]
     assert found["final_device_loss"] == pytest.approx(found["final_host_loss"], rel=2e-2)
     assert found["last_step"]["host_s"] > 0

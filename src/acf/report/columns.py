@@ -93,7 +93,7 @@ SUMMARY: tuple[Column[SummaryRow], ...] = (
         lambda row: row.result.step_seconds,
         _SECONDS,
         "time of the whole step, vector work overlapped with products",
-        places=(PAGE,),
+        places=(DEMO, PAGE),
     ),
     Column(
         "speedup",
@@ -287,6 +287,13 @@ TRAINING: tuple[Column[TrainingRecord], ...] = (
         "blocks dropped and grown elsewhere, over the run",
     ),
     Column("seconds", "wall-clock time", lambda record: record.seconds, _SECONDS),
+    Column(
+        "joules",
+        "energy",
+        lambda record: record.test_joules[-1] if record.test_joules else None,
+        _JOULES,
+        "energy of the run up to its last test; - where no counter of this machine can be read",
+    ),
 )
 """One row for each training run."""
 
