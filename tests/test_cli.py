@@ -116,6 +116,9 @@ def raises(): return 1 / 0
 def alone(): return torch.nn.Linear(64, 64)
 def wrong_input(): return torch.nn.Linear(64, 64), torch.randn(4, 3)
 def wrong_pair(): return 1, 2
+class Broken(torch.nn.Module):
+    def forward(self, x): raise KeyError("state")
+def broken(): return Broken(), torch.randn(2, 2)
 """
 
 
@@ -124,7 +127,8 @@ def wrong_pair(): return 1, 2
     [
         ("raises", "failed (ZeroDivisionError: division by zero); it is called without arguments"),
         ("alone", "returned a Linear; return (model, example input), a pair"),
-        ("wrong_input", "cannot be called with its example (mat1 and mat2 shapes cannot be multiplied"),
+        ("wrong_input", "cannot be called with its example (RuntimeError: mat1 and mat2 shapes cannot be multiplied"),
+        ("broken", "cannot be called with its example (KeyError: 'state'); return an input that it takes"),
         ("wrong_pair", "returned a tuple; return (model, example input), a pair"),
     ],
 )

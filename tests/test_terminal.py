@@ -46,7 +46,7 @@ def shown_in_a_terminal(script: str, **environment: str) -> str:
 
 def test_a_terminal_shows_progress_with_the_remaining_time_and_colours() -> None:
     text = shown_in_a_terminal(SHOW.replace("VISIBLE", "True"))
-    assert "50 %" in text
+    assert "100 %" in text
     assert "left" in text
     assert "half" in text
     assert f"{ESCAPE}31m" in text  # red
@@ -70,4 +70,4 @@ def test_a_pipe_gets_the_table_alone() -> None:
 def test_progress_that_is_not_wanted_is_not_shown_even_in_a_terminal() -> None:
     text = shown_in_a_terminal(SHOW.replace("VISIBLE", "False"))
     assert "title" in text
-    assert "50 %" not in text
+    assert "100 %" not in text

@@ -135,6 +135,13 @@ def _published_figures(name: str, row: "Row") -> list[PublishedFigure]:
 
 _SHAPE = Format(lambda shape: "x".join(map(str, shape)), is_number=False)
 
+
+def _verdict(timing: "LayerTiming") -> str:
+    if timing.is_within_spread:
+        return "about equal: within the spread"
+    return "sparse pays" if timing.pays else f"stays dense: {timing.reason or 'slower sparse'}"
+
+
 LAYER_TIMING: "tuple[Column[LayerTiming], ...]" = (
     Column("name", "name", lambda timing: timing.name),
     Column("layer", "layer", lambda timing: timing.layer),
@@ -152,7 +159,7 @@ LAYER_TIMING: "tuple[Column[LayerTiming], ...]" = (
     Column(
         "verdict",
         "verdict",
-        lambda timing: "sparse pays" if timing.pays else f"stays dense: {timing.reason or 'slower sparse'}",
+        _verdict,
     ),
 )
 """`acf doctor --layers`: one row for each layer of a model."""

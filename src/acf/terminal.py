@@ -46,3 +46,4 @@ def progress(visible: bool) -> Iterator[Callable[[str, float], None]]:
     with bar:
         task = bar.add_task("load", total=1.0)
         yield lambda what, share: bar.update(task, description=what, completed=share)
+        bar.update(task, completed=1.0)

@@ -35,7 +35,10 @@ def doctor(
     if layers:
         with progress(visible=not as_json) as on_progress:
             timings = _time_layers(layers, BlockSparsity(sparsity, block=block), cuda_graphs, on_progress)
-        values = [vars(timing) | {"ratio": timing.ratio, "pays": timing.pays} for timing in timings]
+        values = [
+            vars(timing) | {"ratio": timing.ratio, "pays": timing.pays, "within_spread": timing.is_within_spread}
+            for timing in timings
+        ]
         print_outcome("layers", values, layer_table(timings, sparsity, block), as_json)
         return
     with progress(visible=not as_json) as on_progress:
@@ -56,7 +59,7 @@ def _time_layers(
     except AcfError:
         raise
     except Exception as error:  # the model is the user's
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        reason = ": ".join((type(error).__name__, *str(error).splitlines()[:1]))
         raise SparsityError(
             f"the model of {builder!r} cannot be called with its example ({reason}); return an input that it takes"
         ) from error

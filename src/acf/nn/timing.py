@@ -47,6 +47,11 @@ class LayerTiming:
         return self.dense_seconds / self.sparse_seconds
 
     @property
+    def is_within_spread(self) -> bool:
+        """Whether the difference of dense and sparse is no larger than that of two runs of one of them."""
+        return self.ratio is not None and max(self.ratio, 1 / self.ratio) - 1 <= (self.spread or 0.0)
+
+    @property
     def pays(self) -> bool:
         """Whether the sparse layer is faster here."""
         return self.ratio is not None and self.ratio > 1.0
