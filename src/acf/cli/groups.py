@@ -56,7 +56,10 @@ EXAMPLES = {
     "acf bench resnet50": ("acf bench resnet50 --data DATA --data-set cifar10-jpeg --out runs",),
     "acf bench transformer": ("acf bench transformer --data DATA --data-set multi30k --out runs",),
     "acf bench pong": ("acf bench pong --variants dense,rigl-90/block=32 --out runs/pong",),
-    "acf bench offload": ("acf bench offload --workload cnn --steps 20 --sparsity 0.5",),
+    "acf bench offload": (
+        "acf bench offload --workload cnn --steps 20 --sparsity 0.5",
+        "acf bench offload --workload cnn --steps 3 --timeline run.json",
+    ),
     "acf bench fabric": ("acf bench fabric --sparsity 0,0.9 --out fabric.json",),
 }
 """Examples by command; a command that is not here has them in its docstring."""

@@ -63,6 +63,7 @@ def time_layers(
     spec: BlockSparsity,
     rounds: int = 7,
     cuda_graphs: bool = False,
+    *,
     on_progress: Callable[[str, float], None] = lambda layer, share: None,
 ) -> list[LayerTiming]:
     """Time every linear and convolution layer of ``model`` as ``example`` reaches it, dense and sparsified by ``spec``.
