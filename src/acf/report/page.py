@@ -120,7 +120,10 @@ def _result_plots(results: Sequence[Result]) -> Iterator[_Plot]:
     yield _Plot("Energy by component", "Joules of one training step.", plots.energy_figure(results))
     yield _Plot("Cycles by phase", "Forward pass and both gradient products.", plots.phases_figure(results))
     if any(result.energy_j for result in results):
-        caption = "Down and left is better; larger discs are larger chips. A ring: another machine is better in all."
+        caption = (
+            "Down and left is better; larger discs are larger chips. A ring: another machine is better in all. "
+            "Discs without a name show it when you point at them."
+        )
         yield _Plot("Time, energy and area", caption, pareto_figure(results))
     if any(op.dram_bytes and op.effectual_macs for result in results for op in result.ops):
         caption = "Each mark is one operation; the dashed line bounds what its machine can do with that traffic."

@@ -89,7 +89,7 @@ def _table(name: str, rows: Sequence[Row]) -> ExtraTable:
 
 
 def _column(key: str, rows: Sequence[Row], names_row: bool) -> Column[Row]:
-    return Column(key, _words(key), partial(_value, key), _format(key, rows), names_row=names_row)
+    return Column(key, _title(key), partial(_value, key), _format(key, rows), names_row=names_row)
 
 
 def _value(key: str, row: Row) -> Any:
@@ -155,6 +155,16 @@ def _as_rows(value: Any) -> list[Row]:
 
 def _joined(outer: str, inner: str) -> str:
     return f"{outer}: {inner}" if outer else inner
+
+
+def _title(key: str) -> str:
+    """The heading of a column; a unit that its cells carry is left out.
+
+    >>> _title("energy_j"), _title("examples_per_s")
+    ('energy', 'examples per s')
+    """
+    unit = next((suffix for suffix in ("_s", "_j", "_hz") if key.endswith(suffix) and "_per_" not in key), "")
+    return _words(key.removesuffix(unit))
 
 
 def _words(key: str) -> str:
