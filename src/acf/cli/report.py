@@ -23,17 +23,19 @@ def report(
     from acf.report import report as write_report
     from acf.sweep.page import sweep_section
     from acf.sweep.run import read_sweep
+    from acf.terminal import working
 
     sweeps = [sweep_section(read_sweep(path)) for path in files if path.suffix == ".sqlite"]
     records = [read_record(path) for path in files if path.suffix != ".sqlite"]
     content = sum(map(content_of, records), Content(sections=tuple(sweeps)))
     origins = (origins_section(records),) if records else ()
-    page = write_report(
-        content.results,
-        out,
-        training=content.training,
-        ablations=content.ablations,
-        extra=(*content.sections, *origins),
-        title=title,
-    )
+    with working("draw the page", visible=True):
+        page = write_report(
+            content.results,
+            out,
+            training=content.training,
+            ablations=content.ablations,
+            extra=(*content.sections, *origins),
+            title=title,
+        )
     typer.echo(f"report: {page}")

@@ -141,12 +141,16 @@ def run_on_cuda(sections: str, out: Path, as_json: bool) -> None:
 
     def on_record(record: dict[str, Any]) -> None:
         latest.update(record)
+        done = [section for section in wanted if section in record]
+        on_progress(f"{len(done)} of {len(wanted)} sections measured", len(done) / len(wanted))
         points = gpu.roofline_points(record)
         measured = record["ceilings"]
         ceilings = Ceilings(measured["matmul_tflop_per_s"] * 1e12, measured["copy_tb_per_s"] * 1e12)
         _keep(out, name, record, roofline_page(points, ceilings, f"{record['device']}, bf16") if points else "")
 
-    gpu.run_gpu_bench(wanted, on_record)
+    with progress(visible=not as_json) as on_progress:
+        on_progress("compile", 0.0)
+        gpu.run_gpu_bench(wanted, on_record)
     print(record_text("kernels", latest).rstrip() if as_json else "\n".join(gpu.summary_lines(latest)))
 
 

@@ -70,8 +70,8 @@ def save_device_timeline(
         shown += 1
     facts = {"device": title, "operations": len(groups), "operations_shown": shown, "limit_bytes": limit_bytes}
     head = encoded({"displayTimeUnit": "ns", "otherData": facts})
-    events = [*names, *(text for _, text in sorted(chosen, key=lambda event: event[0]))]
-    content = head[:-1] + b',"traceEvents":[\n' + b",\n".join(events) + b"\n]}\n"
+    lines = [*names, *(text for _, text in sorted(chosen, key=lambda event: event[0]))]
+    content = head[:-1] + b',"traceEvents":[\n' + b",\n".join(lines) + b"\n]}\n"
     write_whole(Path(path), content)
     return SavedDeviceTimeline(Path(path), len(content), len(groups), shown)
 
