@@ -208,11 +208,12 @@ class OperationRow:
 
 
 def _all_lost(lost: dict[str, float]) -> str:
-    return ", ".join(f"{reason} {percent(share)}".replace(" ", _NO_BREAK) for reason, share in lost.items())
+    texts = (f"{reason} {percent(share)}".replace("_", " ").replace(" ", _NO_BREAK) for reason, share in lost.items())
+    return ", ".join(texts)
 
 
 def _most_lost(lost: dict[str, float]) -> str:
-    return next(f"{reason} {share:.0%}" for reason, share in lost.items())
+    return next(f"{reason.replace('_', ' ')} {share:.0%}" for reason, share in lost.items())
 
 
 OPERATION: tuple[Column[OperationRow], ...] = (
