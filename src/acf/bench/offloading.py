@@ -43,7 +43,9 @@ class OffloadSpec:
 
     def __post_init__(self) -> None:
         if self.timeline and self.workload not in WORKLOADS:
-            raise DataError(f"--timeline is for the workloads {', '.join(WORKLOADS)}, not {self.workload!r}")
+            raise DataError(
+                f"workload {self.workload!r} has no timeline; leave --timeline out, or use {' or '.join(WORKLOADS)}"
+            )
 
 
 @dataclass(frozen=True)
@@ -255,4 +257,6 @@ def run_offload_bench(spec: OffloadSpec, on_progress: OnProgress) -> tuple[dict[
     compared = compare_training(spec, on_progress)
     host, device = compared.final_losses
     losses = f"mean of the last {LAST} losses: {host:.4f} on the host, {device:.4f} on {spec.architecture}"
-    return compared.to_dict(), f"{compared.table}\n{losses}, from {compared.host_losses[0]:.4f}"
+    text = f"{compared.table}\n{losses}, from {compared.host_losses[0]:.4f}"
+    written = f"\ntimeline: {spec.timeline}; open it at ui.perfetto.dev" if spec.timeline else ""
+    return compared.to_dict(), text + written
