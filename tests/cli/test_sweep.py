@@ -36,7 +36,7 @@ def test_a_sweep_prints_json_writes_csv_and_makes_a_report(tmp_path: Path) -> No
     answer = runner.invoke(app, ["report", "runs/sizes/sweep.sqlite", "-o", "report.html"])
     assert answer.exit_code == 0, answer.output
     page = (tmp_path / "report.html").read_text()
-    assert "energy_j against step_seconds" in page
+    assert "energy j against step seconds" in page
     assert "4 points, " in page
 
 

@@ -304,6 +304,12 @@ def summary_columns(training: Sequence[TrainingRecord]) -> tuple[Column[SummaryR
     return tuple(column for column in SUMMARY if training or column.key not in TRAINING_KEYS)
 
 
+def training_columns(training: Sequence[TrainingRecord]) -> tuple[Column[TrainingRecord], ...]:
+    """`TRAINING`, without energy where no run measured it."""
+    measured = any(record.test_joules for record in training)
+    return tuple(column for column in TRAINING if measured or column.key != "joules")
+
+
 def summary_rows(results: Sequence[Result], training: Sequence[TrainingRecord]) -> list[SummaryRow]:
     """One row for each result; baselines as `acf.report.compare.comparisons` chooses them."""
     return [

@@ -17,7 +17,7 @@ from acf.columns import PAGE, page_table, shown_in
 from acf.metrics import MEASURES, AblationRecord, TrainingRecord
 from acf.report import curves, plots, sections
 from acf.report.ablations import ablation_figure, ablation_tables
-from acf.report.columns import TRAINING, summary_columns, summary_rows
+from acf.report.columns import summary_columns, summary_rows, training_columns
 from acf.report.compare import comparisons, distinct_records, distinct_results, in_order, machine
 from acf.report.extra import ExtraSection
 from acf.report.heat_map import heat_map_width_px, layer_time_figure, utilization_figure
@@ -75,7 +75,7 @@ def page_html(
         baseline=_baseline(results),
         headlines=sections.headlines(results, records),
         summary=page_table(shown_in(PAGE, summary_columns(training)), summary_rows(results, training)),
-        training=page_table(shown_in(PAGE, TRAINING), records),
+        training=page_table(training_columns(records), records),
         result_plots=list(_result_plots(results)) if results else [],
         heat_maps=list(_heat_maps(results)),
         training_plots=list(_training_plots(records)),
