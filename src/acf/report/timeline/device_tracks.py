@@ -10,7 +10,7 @@ from acf.files import write_whole
 from acf.report.timeline.events import Event, EventClock, Track, encoded, process_names, thread_names
 
 if TYPE_CHECKING:
-    from acf.runtime import Span, Timeline
+    import acf.runtime
 
 DEVICE = 1
 SECONDS = EventClock(1.0)
@@ -43,7 +43,7 @@ class SavedDeviceTimeline:
 
 
 def save_device_timeline(
-    timeline: "Timeline", path: str | Path, title: str = "device", limit_bytes: int = 16_000_000
+    timeline: "acf.runtime.Timeline", path: str | Path, title: str = "device", limit_bytes: int = 16_000_000
 ) -> SavedDeviceTimeline:
     """Write what a device did as trace events: every copy, product and stretch of host work, and the link's bandwidth.
 
@@ -83,7 +83,7 @@ def _names(title: str) -> Iterator[Event]:
         yield from thread_names(track, name)
 
 
-def _operation(span: "Span") -> Iterator[Event]:
+def _operation(span: "acf.runtime.Span") -> Iterator[Event]:
     """The operation as a slice; for a copy over the host link also the bandwidth while it lasts."""
     track, name = ENGINE_TRACKS[span.engine]
     figures = {
