@@ -47,7 +47,7 @@ def test_the_command_is_installed_and_says_its_version() -> None:
 
 def test_simulate_prints_json_that_programs_can_read(trace_path: Path) -> None:
     done = RUNNER.invoke(app, ["simulate", str(trace_path), "--on", "tensordash", "--json"])
-    values = json.loads(done.output)
+    (values,) = json.loads(done.output)["data"]
     assert values["cycles"] == acf.simulate(acf.Trace.load(trace_path), "tensordash").cycles
 
 
@@ -59,7 +59,7 @@ def test_simulate_prints_a_table_for_people(trace_path: Path) -> None:
 
 def test_compare_shows_every_architecture_against_the_baseline(trace_path: Path) -> None:
     done = RUNNER.invoke(app, ["compare", str(trace_path), "--json"])
-    values = json.loads(done.output)
+    values = json.loads(done.output)["data"]
     assert [value["architecture"] for value in values] == list(acf.architectures())
     assert values[0]["speedup"] == 1.0
     table = RUNNER.invoke(app, ["compare", str(trace_path), "--on", "tensordash"], env={"COLUMNS": "160"}).output
@@ -75,7 +75,7 @@ def test_saved_results_become_a_report(trace_path: Path, tmp_path: Path) -> None
 
 
 def test_doctor_names_every_part_and_what_follows() -> None:
-    findings = json.loads(RUNNER.invoke(app, ["doctor", "--json"]).output)
+    findings = json.loads(RUNNER.invoke(app, ["doctor", "--json"]).output)["data"]
     parts = [finding["part"] for finding in findings]
     for part in ("torch", "CPU", "C++ compiler", "GPU", "Triton", "2:4 products", "Verilator", "memory"):
         assert part in parts
@@ -103,11 +103,11 @@ def test_everything_that_demo_simulate_and_compare_print_becomes_a_report(trace_
 def test_other_json_is_refused_by_its_name_and_keys(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = tmp_path / "doctor.json"
-    path.write_text(RUNNER.invoke(app, ["doctor", "--json"]).output)
+    path = tmp_path / "package.json"
+    path.write_text('{"name": "x", "version": "1", "private": true}')
     code, errors = run_main(["report", str(path)], monkeypatch, capsys)
     assert code == 2
-    assert "doctor.json holds an entry with the keys part, present, found, consequence, which is no result" in errors
+    assert "package.json holds the keys name, version, private, which is no record of acf" in errors
 
 
 BUILDERS = """
@@ -116,6 +116,9 @@ def raises(): return 1 / 0
 def alone(): return torch.nn.Linear(64, 64)
 def wrong_input(): return torch.nn.Linear(64, 64), torch.randn(4, 3)
 def wrong_pair(): return 1, 2
+class Broken(torch.nn.Module):
+    def forward(self, x): raise KeyError("state")
+def broken(): return Broken(), torch.randn(2, 2)
 """
 
 
@@ -124,7 +127,8 @@ def wrong_pair(): return 1, 2
     [
         ("raises", "failed (ZeroDivisionError: division by zero); it is called without arguments"),
         ("alone", "returned a Linear; return (model, example input), a pair"),
-        ("wrong_input", "cannot be called with its example (mat1 and mat2 shapes cannot be multiplied"),
+        ("wrong_input", "cannot be called with its example (RuntimeError: mat1 and mat2 shapes cannot be multiplied"),
+        ("broken", "cannot be called with its example (KeyError: 'state'); return an input that it takes"),
         ("wrong_pair", "returned a tuple; return (model, example input), a pair"),
     ],
 )
@@ -209,5 +213,5 @@ def test_an_ablation_prints_a_table_and_writes_records_and_a_page(tmp_path: Path
     assert "longest" in done.output
     assert {path.name for path in tmp_path.iterdir()} == {"balancer.json", "balancer.md", "ablations.html"}
     again = RUNNER.invoke(app, [*arguments, "--out", str(tmp_path), "--json"])
-    assert json.loads(again.output)[0]["ablation"] == "balancer"
-    assert len(json.loads(again.output)[0]["points"]) == 6
+    assert json.loads(again.output)["data"][0]["ablation"] == "balancer"
+    assert len(json.loads(again.output)["data"][0]["points"]) == 6

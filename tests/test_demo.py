@@ -8,6 +8,7 @@ import pytest
 import acf
 from acf.demo import DemoOutcome, DemoSpec, run_demo
 from acf.metrics.run_history import RunReader
+from acf.tables import training_table
 
 pytest.importorskip("sklearn", reason="the digits come with scikit-learn: pip install 'adaptive-compute-fabric[demo]'")
 
@@ -58,6 +59,29 @@ def test_masks_are_recorded_over_time(outcome: DemoOutcome) -> None:
     assert dense.masks == ()
     assert {mask.step for mask in sparse.masks} == {0, 10, 20, 30, 40, 50, 60}
     assert len(sparse.test_seconds) == len(sparse.test_accuracies)
+
+
+def test_energy_of_training_stands_beside_time_where_the_machine_counts_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "powercap" / "intel-rapl:0"
+    package.mkdir(parents=True)
+    (package / "max_energy_range_uj").write_text("1000000000")
+    (package / "energy_uj").write_text("5000000")
+    monkeypatch.setattr("acf.metrics.meters.POWERCAP", tmp_path / "powercap")
+    outcome = run_demo(DemoSpec(steps=2, every=1, architectures=("tensorcore-512",)), tmp_path / "out")
+    assert [len(record.test_joules) for record in outcome.records] == [2, 2]
+    assert outcome.energy_source == "RAPL energy of all packages"
+    assert "Test accuracy by energy of training" in outcome.report_path.read_text()
+
+
+def test_where_no_counter_can_be_read_the_reason_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("acf.metrics.meters.POWERCAP", tmp_path / "absent")
+    outcome = run_demo(DemoSpec(steps=2, every=1, architectures=("tensorcore-512",)), tmp_path / "out")
+    assert outcome.records[0].test_joules == ()
+    assert "the system shows no RAPL counter" in outcome.energy_source
+    titles = [column.header for column in training_table(outcome).columns]
+    assert titles[-2:] == ["wall-clock time", "energy"]
 
 
 def test_the_saved_traces_give_the_reported_cycles(outcome: DemoOutcome, folder: Path) -> None:

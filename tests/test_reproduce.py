@@ -130,6 +130,6 @@ def test_the_command_prints_rows_for_people_and_for_programs() -> None:
     assert "because" in table.stdout
     assert "consistent" in table.stdout
     listed = CliRunner().invoke(app, ["reproduce", "--only", "T1,S12", "--json"])
-    rows = {row["id"]: row for row in json.loads(listed.stdout)}
+    rows = {row["id"]: row for row in json.loads(listed.stdout)["data"]["rows"]}
     assert rows["T1"]["label"] == "consistent with its inputs"
     assert rows["S12"]["verdict"].startswith("not reproducible here, because")

@@ -15,10 +15,10 @@ page binds a text of that page, which must occur in it as written:
 
     <!-- figure: kernels-h200.json {max(row.ratio for row in conv):.1f}x as fast as cuDNN -->
 
-In both, ``record`` is the whole record, and the fields of a record that is an object are names. ``one(rows, **fields)``
-is the only row with these fields; ``each(rows, "checks")`` lists the rows of a nested list beside the fields around it;
-``largest(lost)`` names the largest shares; ``ablation(record[0], 0.9)`` lists the rows of an ablation, each measure as
-`acf report` writes it.
+In both, ``record`` is the whole record (its ``data``, where it has an envelope), and the fields of a record that is an
+object are names. ``one(rows, **fields)`` is the only row with these fields; ``each(rows, "checks")`` lists the rows of
+a nested list beside the fields around it; ``largest(lost)`` names the largest shares; ``ablation(record[0], 0.9)``
+lists the rows of an ablation, each measure as `acf report` writes it.
 Paths are relative to ``docs/results``.
 """
 
@@ -65,6 +65,8 @@ def names_of(record: str) -> dict[str, Any]:
         raise LookupError(f"record {record} is missing; make it again, or take the binding out")
     loaded = json.loads(path.read_text(encoding="utf-8"), object_hook=lambda fields: SimpleNamespace(**fields))
     helpers = {function.__name__: function for function in (one, each, largest, ablation, fmean, stdev)}
+    if {"kind", "schema", "data"} <= set(vars(loaded) if isinstance(loaded, SimpleNamespace) else ()):
+        loaded = loaded.data
     return helpers | {"record": loaded} | (vars(loaded) if isinstance(loaded, SimpleNamespace) else {})
 
 

@@ -14,6 +14,7 @@ from torch import nn
 from acf.bench import OnProgress
 from acf.masks import BlockDST
 from acf.metrics import MaskSnapshot, RunLog, TrainingRecord
+from acf.metrics.meters import EnergyMeter
 from acf.nn import BlockSparseLayer, BlockSparsity, sparsify_, weight_sparsity
 from acf.options import option
 from acf.report import report
@@ -56,12 +57,14 @@ class DemoSpec:
 class DemoOutcome:
     """A training record per run, a result per run and machine, dense first; and the report.
 
-    The first result, dense on the first machine, is the baseline of all.
+    The first result, dense on the first machine, is the baseline of all. ``energy_source`` names the counter that the
+    joules of training come from, or says why there are none.
     """
 
     records: tuple[TrainingRecord, ...]
     results: tuple[Result, ...]
     report_path: Path
+    energy_source: str = ""
 
 
 def run_demo(spec: DemoSpec, folder: Path, on_progress: OnProgress = lambda what, share: None) -> DemoOutcome:
@@ -92,7 +95,7 @@ def _run(spec: DemoSpec, data: Digits, folder: Path, on_progress: OnProgress) ->
             results.append(simulate(trace, name))
     path = report(results, folder / "report.html", training=records, title="ACF demo: digits, dense and block-sparse")
     on_progress("report written", 1.0)
-    return DemoOutcome(tuple(records), tuple(results), path)
+    return DemoOutcome(tuple(records), tuple(results), path, EnergyMeter("cpu", idle_seconds=0.0).source)
 
 
 @contextmanager
@@ -126,13 +129,16 @@ def train(
     losses: list[float] = []
     accuracies: list[tuple[int, float]] = []
     seconds: list[float] = []
+    joules: list[float | None] = []
     masks = list(masks_of(model, 0))
+    meter = EnergyMeter("cpu", idle_seconds=0.0).__enter__()  # read while it runs, as the clock is
     started = time.perf_counter()
     for step, batch in enumerate(islice(batches, spec.steps), start=1):
         losses.append(train_step(model, optimizer, (data.train_images[batch], data.train_labels[batch])).item())
         schedule.step()
         if step % spec.every == 0 or step == spec.steps:
             seconds.append(time.perf_counter() - started)
+            joules.append(meter.joules_so_far())
             correct = count_correct(model, [(data.test_images, data.test_labels)])
             accuracies.append((step, correct / len(data.test_labels)))
             masks += masks_of(model, step)
@@ -152,6 +158,7 @@ def train(
         moved_blocks=tuple(moved.items()),
         seconds=time.perf_counter() - started,
         test_seconds=tuple(seconds),
+        test_joules=tuple(value for value in joules if value is not None),
         masks=tuple(masks),
     )
 

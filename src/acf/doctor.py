@@ -30,9 +30,13 @@ class Finding:
     consequence: str
 
 
-def examine() -> list[Finding]:
-    """Look at every part that ACF can use."""
-    return [part() for part in PARTS]
+def examine(on_progress: Callable[[str, float], None] = lambda part, share: None) -> list[Finding]:
+    """Look at every part that ACF can use; the first time this builds the native kernels."""
+    findings = []
+    for place, part in enumerate(PARTS):
+        on_progress(part.__name__.strip("_").replace("_", " "), place / len(PARTS))
+        findings.append(part())
+    return findings
 
 
 def load_builder(builder: str) -> Callable[[], Any]:

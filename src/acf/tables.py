@@ -33,6 +33,15 @@ def demo_table(outcome: "DemoOutcome") -> Table:
     )
 
 
+def training_table(outcome: "DemoOutcome") -> Table:
+    """Accuracy, time and energy of the demo's training runs."""
+    from acf.report.columns import TRAINING
+
+    measured = any(record.test_joules for record in outcome.records)
+    caption = f"energy: {outcome.energy_source}" + ("" if measured else "; simulated energy of a step is below")
+    return terminal_table(TRAINING, outcome.records, "Training on this machine", caption)
+
+
 def result_table(result: "Result") -> Table:
     """Every operation of one result, and their sum."""
     from acf.report.columns import OPERATION, operation_rows, total_rows
@@ -126,6 +135,13 @@ def _published_figures(name: str, row: "Row") -> list[PublishedFigure]:
 
 _SHAPE = Format(lambda shape: "x".join(map(str, shape)), is_number=False)
 
+
+def _verdict(timing: "LayerTiming") -> str:
+    if timing.is_within_spread:
+        return "about equal: within the spread"
+    return "sparse pays" if timing.pays else f"stays dense: {timing.reason or 'slower sparse'}"
+
+
 LAYER_TIMING: "tuple[Column[LayerTiming], ...]" = (
     Column("name", "name", lambda timing: timing.name),
     Column("layer", "layer", lambda timing: timing.layer),
@@ -143,7 +159,7 @@ LAYER_TIMING: "tuple[Column[LayerTiming], ...]" = (
     Column(
         "verdict",
         "verdict",
-        lambda timing: "sparse pays" if timing.pays else f"stays dense: {timing.reason or 'slower sparse'}",
+        _verdict,
     ),
 )
 """`acf doctor --layers`: one row for each layer of a model."""

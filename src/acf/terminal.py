@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
 
@@ -14,6 +14,16 @@ def show(table: Table) -> None:
     if not console.is_terminal:
         console = Console(width=max(console.width, 120))
     console.print(table)
+
+
+@contextmanager
+def working(what: str, visible: bool) -> Iterator[None]:
+    """A sign of life and the elapsed time, for work whose length is not known; where `progress` would stand."""
+    console = Console(stderr=True)
+    columns = (SpinnerColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
+    with Progress(*columns, console=console, transient=True, disable=not visible or not console.is_terminal) as bar:
+        bar.add_task(what, total=None)
+        yield
 
 
 @contextmanager
@@ -36,3 +46,4 @@ def progress(visible: bool) -> Iterator[Callable[[str, float], None]]:
     with bar:
         task = bar.add_task("load", total=1.0)
         yield lambda what, share: bar.update(task, description=what, completed=share)
+        bar.update(task, completed=1.0)

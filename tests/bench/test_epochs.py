@@ -84,7 +84,7 @@ def test_a_run_is_kept_and_played_with_its_plot(tmp_path: Path) -> None:
     keep_traces(captured_epochs(small(epochs=1), stripes()), tmp_path, quiet, 1)
     points = play_traces(tmp_path, quiet)
     assert [point.epoch for point in points] == [0, 1]
-    assert json.loads((tmp_path / "epochs.json").read_text()) == [asdict(point) for point in points]
+    assert json.loads((tmp_path / "epochs.json").read_text())["data"] == [asdict(point) for point in points]
     assert "times as fast as dense" in (tmp_path / "epochs.html").read_text()
     assert all(point.figures.tensordash["compute"] > 1 for point in points)
 
@@ -92,7 +92,7 @@ def test_a_run_is_kept_and_played_with_its_plot(tmp_path: Path) -> None:
 def test_the_command_plays_what_was_captured_elsewhere(tmp_path: Path) -> None:
     keep_traces(captured_epochs(small(epochs=1), stripes()), tmp_path, quiet, 1)
     done = RUNNER.invoke(app, ["epochs", "--stage", "play", "--folder", str(tmp_path), "--json"])
-    assert [point["epoch"] for point in json.loads(done.output)] == [0, 1]
+    assert [point["epoch"] for point in json.loads(done.output)["data"]] == [0, 1]
 
 
 TRAIN_ALONE = """

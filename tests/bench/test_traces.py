@@ -50,6 +50,6 @@ def test_the_command_shows_one_row_per_trace(tmp_path: Path, option: list[str]) 
     gradient_trace(zero_rows=2).save(path)
     output = CliRunner().invoke(app, ["traces", str(path), str(path), *option]).output
     if option:
-        assert [row["zeros"]["gradient"] for row in json.loads(output)] == [0.5, 0.5]
+        assert [row["zeros"]["gradient"] for row in json.loads(output)["data"]] == [0.5, 0.5]
     else:
         assert output.count("50%") == 4

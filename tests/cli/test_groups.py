@@ -1,5 +1,6 @@
 """Names of options and examples, the same for every command."""
 
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -35,11 +36,23 @@ def test_every_help_ends_with_an_example_of_the_command(words: str) -> None:
 
 
 @pytest.mark.parametrize("words", EXAMPLES)
-def test_examples_use_options_that_exist(words: str) -> None:
-    known = options(COMMANDS[words])
-    used = {word for line in EXAMPLES[words] for word in line.split() if word.startswith("--")}
-    assert used - {"--help"} <= known
-    assert all(line.startswith(words) for line in EXAMPLES[words])
+def test_every_example_is_a_call_that_the_command_line_takes(words: str) -> None:
+    assert EXAMPLES[words][0].startswith(words)
+    for line in EXAMPLES[words]:
+        name = max((each for each in COMMANDS if line.startswith(f"{each} ") or line == each), key=len)
+        arguments = shlex.split(line)[len(name.split()) :]
+        assert "--help" not in arguments
+        COMMANDS[name].make_context(name, arguments)  # raises where an option is unknown, missing or no number
+
+
+def test_ctrl_c_is_one_line_and_exit_code_130(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("acf.doctor.examine", interrupted)
+    done = RUNNER.invoke(app, ["doctor"])
+    assert done.exit_code == 130
+    assert done.stderr.strip() == "acf: interrupted"
 
 
 @pytest.mark.parametrize("words", COMMANDS)

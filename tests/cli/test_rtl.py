@@ -25,7 +25,7 @@ def run(*arguments: str) -> str:
 
 def test_emit_writes_the_same_file_twice(tmp_path: Path) -> None:
     first, second = tmp_path / "first.v", tmp_path / "second.v"
-    facts = json.loads(run("emit", "mac", "-o", str(first), "--json"))
+    facts = json.loads(run("emit", "mac", "-o", str(first), "--json"))["data"]
     run("emit", "mac", "-o", str(second))
     assert facts["modules"] == first.read_text().count("\nmodule ") >= 3  # the unit, its multiplier and its adder
     assert first.read_bytes() == second.read_bytes()
@@ -33,7 +33,7 @@ def test_emit_writes_the_same_file_twice(tmp_path: Path) -> None:
 
 
 def test_synth_says_that_a_queue_lies_in_distributed_memory() -> None:
-    facts = json.loads(run("synth", "fifo", "--json"))
+    facts = json.loads(run("synth", "fifo", "--json"))["data"]
     assert facts["cells"]["RAM32M16"] == 3
     assert facts["resources"]["flip_flops"] < 16
     assert facts["shares"]["vu9p"]["luts"] == facts["resources"]["luts"] / 1_182_240
@@ -41,11 +41,11 @@ def test_synth_says_that_a_queue_lies_in_distributed_memory() -> None:
 
 
 def test_area_speaks_json() -> None:
-    assert json.loads(run("area", "credits", "--liberty", str(LIBERTY), "--json"))["cells"]["DFF"] == 3
+    assert json.loads(run("area", "credits", "--liberty", str(LIBERTY), "--json"))["data"]["cells"]["DFF"] == 3
 
 
 def test_the_components_are_listed_by_name() -> None:
-    assert "router" in json.loads(run("units", "--json"))
+    assert "router" in json.loads(run("units", "--json"))["data"]
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_the_command_tells_what_moved_and_that_the_output_is_right() -> None:
     size = ["--tokens", "4", "--inputs", "8", "--outputs", "8", "--sparsity", "0"]
     result = CliRunner().invoke(app, ["rtl", "device", *size, "--latency", "3", "--backend", "pysim", "--json"])
     assert result.exit_code == 0, result.output
-    facts = json.loads(result.stdout)
+    facts = json.loads(result.stdout)["data"]
     assert facts["is_equal"] is True
     assert facts["written_bytes"] == 4 * 8 * 8 * 2  # four serial tiles of a row each, and so four tiles of results
     assert facts["programs"] == 1

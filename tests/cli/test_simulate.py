@@ -31,7 +31,7 @@ def compared(*arguments: str | Path) -> list[dict[str, object]]:
     """The rows that ``acf compare`` prints as JSON."""
     answer = runner.invoke(app, ["compare", *map(str, arguments), "--json"])
     assert answer.exit_code == 0, answer.output
-    rows: list[dict[str, object]] = json.loads(answer.output)
+    rows: list[dict[str, object]] = json.loads(answer.output)["data"]
     return rows
 
 
@@ -71,7 +71,7 @@ def test_a_timeline_and_a_heat_map_are_written_beside_the_result(traces: dict[st
     timeline, heat_map = tmp_path / "step.json", tmp_path / "step.svg"
     answer = runner.invoke(app, ["simulate", str(traces["half"]), "--timeline", str(timeline), "--json"])
     assert answer.exit_code == 0, answer.output
-    assert json.loads(answer.stdout)["workload"] == "half"
+    assert json.loads(answer.stdout)["data"][0]["workload"] == "half"
     assert f"timeline: {timeline} (" in answer.stderr
     assert json.loads(timeline.read_text())["otherData"]["workload"] == "half"
     assert heat_map.read_text().startswith("<svg")

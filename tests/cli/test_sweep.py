@@ -27,7 +27,7 @@ COMMAND = ["sweep", "step.safetensors", "--set", "mesh_columns=2,4", "--set", "t
 def test_a_sweep_prints_json_writes_csv_and_makes_a_report(tmp_path: Path) -> None:
     answer = runner.invoke(app, [*COMMAND, "--json", "--csv", "points.csv", "--name", "sizes"])
     assert answer.exit_code == 0, answer.output
-    values = json.loads(answer.stdout)
+    values = json.loads(answer.stdout)["data"]
     assert [point["tile"] for point in values["points"]] == [16, 16, 12, 12]
     assert {row["parameter"] for row in values["importance"]} == {"mesh_columns", "tile"}
     rows = list(csv.DictReader((tmp_path / "points.csv").read_text().splitlines()))
@@ -36,7 +36,7 @@ def test_a_sweep_prints_json_writes_csv_and_makes_a_report(tmp_path: Path) -> No
     answer = runner.invoke(app, ["report", "runs/sizes/sweep.sqlite", "-o", "report.html"])
     assert answer.exit_code == 0, answer.output
     page = (tmp_path / "report.html").read_text()
-    assert "energy_j against step_seconds" in page
+    assert "energy j against step seconds" in page
     assert "4 points, " in page
 
 

@@ -18,7 +18,7 @@ def test_a_finished_run_is_shown_as_text_and_as_json(tmp_path: Path):
     shown = runner.invoke(app, ["watch", str(tmp_path / "mine")])
     assert shown.exit_code == 0
     assert "mine  finished" in shown.output
-    values = json.loads(runner.invoke(app, ["watch", str(tmp_path / "mine"), "--json"]).output)
+    values = json.loads(runner.invoke(app, ["watch", str(tmp_path / "mine"), "--json"]).output)["data"]
     assert (values["state"], values["step"], values["loss"]) == ("finished", 1, 0.5)
 
 

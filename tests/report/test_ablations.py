@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from acf.cli import app
 from acf.errors import ReportError
 from acf.metrics import AblationPoint, AblationRecord
+from acf.records import record_text
 from acf.report import report
 from acf.report.ablations import ablation_figure
 
@@ -65,8 +66,8 @@ def test_every_sparsity_has_its_panel(record: AblationRecord) -> None:
 
 def test_the_command_puts_records_into_the_report(record: AblationRecord, tmp_path: Path) -> None:
     one, several = tmp_path / "block.json", tmp_path / "all.json"
-    one.write_text(record.to_json())
-    several.write_text(f"[{record.to_json()}, {record.to_json()}]")
+    one.write_text(json.dumps(record.to_dict()))
+    several.write_text(record_text("ablations", [record.to_dict(), record.to_dict()]))
     page = tmp_path / "page.html"
     done = CliRunner().invoke(app, ["report", str(one), str(several), "--output", str(page)])
     assert done.exit_code == 0, done.output
@@ -74,7 +75,7 @@ def test_the_command_puts_records_into_the_report(record: AblationRecord, tmp_pa
 
 
 def test_what_is_no_record_is_refused_in_one_line(record: AblationRecord) -> None:
-    values = json.loads(record.to_json())
+    values = json.loads(json.dumps(record.to_dict()))
     assert AblationRecord.from_dict(values) == record
     with pytest.raises(ReportError, match=r"no record of an ablation .*; pass a file that `acf bench ablation` wrote"):
         AblationRecord.from_dict({"ablation": "block"})

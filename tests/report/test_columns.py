@@ -58,7 +58,7 @@ def test_compare_prints_the_values_of_the_columns_as_json(tmp_path: Path) -> Non
     matmul = acf.Matmul("fc", "forward", [[True] * 16] * 16, [[True] * 16] * 16)
     path = tmp_path / "step.safetensors"
     acf.Trace.from_matmuls([matmul], label="full").save(path)
-    values = json.loads(CliRunner().invoke(app, ["compare", str(path), "--on", "tensordash", "--json"]).output)
+    values = json.loads(CliRunner().invoke(app, ["compare", str(path), "--on", "tensordash", "--json"]).output)["data"]
     keys = {column.key for column in COMPARISON}
     assert all(keys <= set(value) for value in values)
 

@@ -232,6 +232,9 @@ def test_a_page_of_training_runs_alone_has_no_simulation_sections(training, tmp_
     assert "summary" not in {section.get("id") for section in page.tags("section")}
     assert len(page.figures) == 3
     assert ["sparse 90 %", "94.0 %", "90.0 %", "200", "0.4016", "19", "12.5 s"] in page.rows
+    measured = [replace(record, test_joules=(5.0, 9.0)) for record in training]
+    page = read(report([], tmp_path / "measured.html", training=measured))
+    assert ["sparse 90 %", "94.0 %", "90.0 %", "200", "0.4016", "19", "12.5 s", "9 J"] in page.rows
 
 
 def test_a_page_of_results_alone_has_no_training_columns(results, tmp_path):

@@ -129,3 +129,27 @@ def test_operations_open_with_the_keyboard(open_page):
 def test_printing_shows_every_figure_within_the_paper(open_page):
     page = open_page(1280)
     assert len(page.pdf(format="A4")) > 50_000
+
+
+def test_no_table_is_wider_than_the_paper(open_page):
+    page = open_page(720)
+    page.emulate_media(media="print")
+    page.evaluate("for (const each of document.querySelectorAll('details')) each.open = true")
+    wide = """() => [...document.querySelectorAll("table")].filter(
+        table => table.getBoundingClientRect().right > innerWidth).length"""
+    assert page.evaluate(wide) == 0
+
+
+def test_fifty_runs_open_in_two_seconds_and_ten_megabytes(browser, results, training, tmp_path):
+    runs = [replace(each, workload=f"{each.workload} run {run}") for run in range(25) for each in results[::3]]
+    records = [replace(each, label=f"{each.label} run {run}") for run in range(25) for each in training]
+    path = report(runs, tmp_path / "fifty.html", training=records)
+    assert len(runs) == len(records) == 50
+    assert path.stat().st_size < 10_000_000
+    page = browser.new_page(viewport={"width": 1280, "height": 900})
+    session = page.context.new_cdp_session(page)
+    session.send("Performance.enable", {"timeDomain": "threadTicks"})  # processor time: other work does not count
+    page.goto(path.as_uri())
+    metrics = {each["name"]: each["value"] for each in session.send("Performance.getMetrics")["metrics"]}
+    assert 0 < metrics["TaskDuration"] < 2
+    page.close()

@@ -9,11 +9,14 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+import torch
 
 import acf
+import acf.runtime
 from acf.errors import ArchitectureError, ReportError
-from acf.report.timeline import Timeline, fair_shares
+from acf.report.timeline import Timeline, fair_shares, save_device_timeline
 from acf.report.timeline.colours import TRACE_COLOURS
+from acf.report.timeline.device_tracks import DEVICE, ENGINE_TRACKS, HOST
 from acf.report.timeline.fabric_tracks import CHANNELS, IMCS, LINKS, SCUS
 from acf.report.timeline.occupancy import occupancy_of
 from acf.report.timeline.step_tracks import BREAKDOWN, DRAM, PRODUCTS, VECTOR
@@ -41,7 +44,20 @@ def recorded(name: str, limit_bytes: int = 16_000_000, scu_tracks: int = 8) -> T
 
 def saved(timeline: Timeline, folder: Path) -> dict[str, Any]:
     timeline.save(folder / "step.json")
-    values: dict[str, Any] = json.loads((folder / "step.json").read_text())
+    return strictly_read(folder / "step.json")
+
+
+def strictly_read(path: Path) -> dict[str, Any]:
+    """The file as a reader takes it that knows no NaN and no key twice."""
+
+    def refuse(constant: str) -> None:
+        raise ValueError(f"{constant} is no JSON")
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        assert len(dict(pairs)) == len(pairs), f"a key stands twice in {pairs}"
+        return dict(pairs)
+
+    values: dict[str, Any] = json.loads(path.read_text(), parse_constant=refuse, object_pairs_hook=unique)
     return values
 
 
@@ -50,20 +66,38 @@ def slices(file: dict[str, Any], process: int, thread: int | None = None) -> lis
     return events if thread is None else [event for event in events if event["tid"] == thread]
 
 
+KEYS = {
+    "X": ({"name", "ph", "ts", "dur", "pid", "tid"}, {"cname", "args"}),
+    "C": ({"name", "ph", "ts", "pid", "args"}, set()),
+    "M": ({"name", "ph", "ts", "pid", "tid", "args"}, set()),
+}
+"""Keys that an event of each phase must have, and may have."""
+
+
 def check_trace_events(file: dict[str, Any]) -> None:
-    """The rules of the trace-event format that viewers rely on."""
+    """The rules of the trace-event format that Perfetto and chrome://tracing rely on."""
+    assert set(file) == {"traceEvents", "displayTimeUnit", "otherData"}
+    assert file["displayTimeUnit"] in {"ns", "ms"}
     named, used, last = set(), set(), 0.0
     spans = defaultdict(list)
     for event in file["traceEvents"]:
-        assert event["ph"] in {"X", "C", "M"}
-        assert isinstance(event["pid"], int)
+        must, may = KEYS[event["ph"]]
+        assert must <= set(event) <= must | may
+        assert isinstance(event["name"], str)
+        assert all(type(event[key]) is int and 0 <= event[key] < 2**31 for key in ("pid", "tid") if key in event)
+        assert event["pid"] > 0, "viewers take process 0 for the idle task"
+        assert all(type(event[key]) in (int, float) for key in ("ts", "dur") if key in event)
+        assert abs(1000 * event["ts"] - round(1000 * event["ts"])) < 1e-3, "stamps are whole nanoseconds"
         assert event["ts"] >= last, "events are sorted"
         last = event["ts"]
         if event["ph"] == "M":
-            assert event["name"] in {"process_name", "process_sort_index", "thread_name", "thread_sort_index"}
+            kinds = {"process_name": str, "thread_name": str, "process_sort_index": int, "thread_sort_index": int}
+            (value,) = event["args"].values()
+            assert isinstance(value, kinds[event["name"]])
             named.add((event["pid"], event["tid"]) if event["name"] == "thread_name" else (event["pid"], None))
         elif event["ph"] == "C":
-            assert np.isfinite(event["args"]["value"])
+            assert event["args"]
+            assert all(type(value) in (int, float) for value in event["args"].values())
             used.add((event["pid"], None))
         else:
             assert event["dur"] >= 0
@@ -222,3 +256,43 @@ def test_only_fabrics_of_the_event_engine_are_recorded_by_events() -> None:
     assert has_events(acf.sim.spec("acf-512", engine="exact", memory_model="rate"))
     assert not has_events(acf.sim.spec("acf-512", engine="exact"))
     assert not has_events(acf.sim.spec("acf-512", interconnect="packet"))
+
+
+def offloaded() -> acf.runtime.Device:
+    """A device that has trained a small model for two steps."""
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(32, 32), torch.nn.ReLU(), torch.nn.Linear(32, 16))
+    device = acf.runtime.Device("sim", "acf-512", link=acf.runtime.HostLink(generation=4, lanes=16))
+    with acf.offload(model, device, keep_timeline=True):
+        for _ in range(2):
+            model(torch.randn(16, 32)).square().mean().backward()
+    return device
+
+
+def test_a_run_on_a_device_shows_host_copies_products_and_host_work(tmp_path: Path) -> None:
+    device = offloaded()
+    written = save_device_timeline(device.timeline, tmp_path / "run.json", title="two steps")
+    file = strictly_read(tmp_path / "run.json")
+    check_trace_events(file)
+    assert written.shown == written.operations == len(device.timeline.spans) + len(device.timeline.host_spans)
+    for engine, (track, _) in ENGINE_TRACKS.items():
+        spans = [span for span in device.timeline.spans if span.engine == engine]
+        drawn = slices(file, DEVICE, track.thread)
+        assert sum(event["args"].get("bytes", 0) for event in drawn) == sum(span.nbytes for span in spans)
+        assert [event["ts"] for event in drawn] == pytest.approx(sorted(1e6 * span.start_s for span in spans), abs=1e-3)
+    assert slices(file, DEVICE, ENGINE_TRACKS["h2d"][0].thread)
+    assert slices(file, DEVICE, HOST.thread)
+    assert "copies, host to device (GB/s)" in {event["name"] for event in file["traceEvents"] if event["ph"] == "C"}
+
+
+def test_the_timeline_of_a_device_is_cut_at_its_limit_and_says_so(tmp_path: Path) -> None:
+    written = save_device_timeline(offloaded().timeline, tmp_path / "run.json", limit_bytes=8000)
+    assert (tmp_path / "run.json").stat().st_size == written.file_bytes <= 8000
+    assert 0 < written.shown < written.operations
+    assert written.sentence.startswith(f"the first {written.shown} of {written.operations} operations")
+    check_trace_events(strictly_read(tmp_path / "run.json"))
+
+
+def test_a_device_that_did_nothing_has_no_timeline(tmp_path: Path) -> None:
+    with pytest.raises(ReportError, match="holds no operation"):
+        save_device_timeline(acf.runtime.Device("sim", "acf-512").timeline, tmp_path / "run.json")

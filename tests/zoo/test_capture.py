@@ -22,7 +22,7 @@ def test_the_command_captures_a_trace_without_a_data_folder(tmp_path: Path, monk
     monkeypatch.delenv("ACF_DATA", raising=False)
     path = tmp_path / "squeezenet.safetensors"
     done = RUNNER.invoke(app, ["capture", "squeezenet", "--steps", "1", "--batch", "2", "--json", "-o", str(path)])
-    facts = json.loads(done.output)
+    (facts,) = json.loads(done.output)["data"]
     assert facts["label"] == "squeezenet: 2 examples of 64 x 64 after 1 steps of 2; scikit-learn digits"
     assert {op.phase for op in acf.Trace.load(path).ops} == {"forward", "input_grad", "weight_grad"}
 

@@ -1,7 +1,6 @@
 """The device that a benchmark runs on, and its name in records."""
 
 import platform
-from pathlib import Path
 
 import torch
 
@@ -23,11 +22,3 @@ def machine_name(device: str) -> str:
     """Processor and version of torch."""
     name = torch.cuda.get_device_name() if device == "cuda" else f"{platform.machine()} CPU"
     return f"{name}, torch {torch.__version__}"
-
-
-def processor_name() -> str:
-    """The processor as Linux calls it, or the machine's architecture elsewhere."""
-    information = Path("/proc/cpuinfo")
-    lines = information.read_text().splitlines() if information.exists() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else f"{platform.machine()} CPU"

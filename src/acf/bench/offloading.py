@@ -15,6 +15,7 @@ from acf.masks import BlockDST
 from acf.nn import BlockSparsity, sparsify_
 from acf.offloading import StepUsage, offload
 from acf.options import option
+from acf.report.timeline import save_device_timeline
 from acf.runtime import Device, RtlSpec
 from acf.sim import simulate
 from acf.sim.registry import spec as architecture
@@ -38,6 +39,13 @@ class OffloadSpec:
     sparsity: float = option(0.5, "Share of blocks of 16 to train without; blocks move every 10 steps.")
     batch: int = option(16, "Examples of a step.", min=1)
     seed: int = option(0, "Seed of weights and batches.")
+    timeline: str = option("", "Of cnn and transformer: write the device's timeline, host copies included, as JSON.")
+
+    def __post_init__(self) -> None:
+        if self.timeline and self.workload not in WORKLOADS:
+            raise DataError(
+                f"workload {self.workload!r} has no timeline; leave --timeline out, or use {' or '.join(WORKLOADS)}"
+            )
 
 
 @dataclass(frozen=True)
@@ -132,10 +140,13 @@ def compare_training(spec: OffloadSpec, on_progress: OnProgress) -> OffloadCompa
     workload = WORKLOADS[spec.workload]
     host = tuple(train_losses(_model(workload, spec), workload, spec))
     model, losses = _model(workload, spec), []
-    with offload(model, Device("sim", spec.architecture)) as run:
+    device = Device("sim", spec.architecture)
+    with offload(model, device, keep_timeline=bool(spec.timeline)) as run:
         for loss in train_losses(model, workload, spec):
             losses.append(loss)
             on_progress(f"step {len(losses)}, loss {loss:.3f}", len(losses) / spec.steps)
+    if spec.timeline:
+        save_device_timeline(device.timeline, spec.timeline, f"{spec.workload} on {spec.architecture}")
     return OffloadComparison(spec.workload, host, tuple(losses), run.steps[-1], run.table())
 
 
@@ -246,4 +257,6 @@ def run_offload_bench(spec: OffloadSpec, on_progress: OnProgress) -> tuple[dict[
     compared = compare_training(spec, on_progress)
     host, device = compared.final_losses
     losses = f"mean of the last {LAST} losses: {host:.4f} on the host, {device:.4f} on {spec.architecture}"
-    return compared.to_dict(), f"{compared.table}\n{losses}, from {compared.host_losses[0]:.4f}"
+    text = f"{compared.table}\n{losses}, from {compared.host_losses[0]:.4f}"
+    written = f"\ntimeline: {spec.timeline}; open it at ui.perfetto.dev" if spec.timeline else ""
+    return compared.to_dict(), text + written

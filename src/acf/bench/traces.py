@@ -4,7 +4,9 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from acf.bench import OnProgress
 from acf.sim import OpResult, Result, simulate, spec
+from acf.sim.accelerator import AcceleratorSpec
 from acf.trace import PHASES, Trace
 
 TENSORCORE_512 = spec("tensorcore-512")
@@ -30,10 +32,18 @@ class TraceFigures:
     fabric: float
 
 
-def figures_of(trace: Trace) -> TraceFigures:
+def figures_of(trace: Trace, on_progress: OnProgress = lambda what, share: None) -> TraceFigures:
     """Count zeros and simulate ``trace`` on six machines."""
-    tensorcore, tensordash = simulate(trace, "tensorcore"), simulate(trace, "tensordash")
-    spartann, plain = simulate(trace, "spartann"), simulate(trace, spec("spartann", skips_zeros=False))
+    machines: list[str | AcceleratorSpec] = ["tensorcore", "tensordash", "spartann", "acf-512"]
+    machines += [spec("spartann", skips_zeros=False), TENSORCORE_512]
+    results = []
+    for place, machine in enumerate(machines):
+
+        def on_part(what: str, share: float, place: int = place) -> None:
+            on_progress(what, (place + share) / len(machines))
+
+        results.append(simulate(trace, machine, on_progress=on_part))
+    tensorcore, tensordash, spartann, fabric, plain, rival = results
     backward = ("input_grad", "weight_grad")
     return TraceFigures(
         label=trace.label,
@@ -42,7 +52,7 @@ def figures_of(trace: Trace) -> TraceFigures:
         idle_macs=_idle_macs(tensorcore),
         tensordash=_compute_speedups(tensordash, tensorcore) | {"step": tensordash.products_speedup_over(tensorcore)},
         spartann=_speedup(spartann, plain, backward),
-        fabric=simulate(trace, "acf-512").products_speedup_over(simulate(trace, TENSORCORE_512)),
+        fabric=fabric.products_speedup_over(rival),
     )
 
 

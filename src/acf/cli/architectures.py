@@ -31,4 +31,4 @@ def architectures(
         typer.echo(template(show), nl=False)
         return
     rows = catalogue()
-    print_outcome(records(MACHINE, rows), machine_table(rows), as_json)
+    print_outcome("architectures", records(MACHINE, rows), machine_table(rows), as_json)

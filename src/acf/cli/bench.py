@@ -1,6 +1,6 @@
 """The commands `acf bench ...`: what this machine and the modelled ones do, as figures."""
 
-import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -55,7 +55,7 @@ def accuracy(options: "AccuracyOptions", spec: "TrainingSpec", as_json: Json = F
     from acf.bench.columns import accuracy_table
 
     comparison = compare_methods(spec, options, visible=not as_json)
-    print_outcome(comparison.to_dict(), accuracy_table(comparison), as_json)
+    print_outcome("accuracy", comparison.to_dict(), accuracy_table(comparison), as_json)
 
 
 @spec_command(app, options="acf.bench.training.bench:TrainingOptions")
@@ -68,7 +68,7 @@ def training(options: "TrainingOptions", as_json: Json = False) -> None:
     with progress(visible=not as_json and not options.render) as on_progress:
         comparison = run_training_bench(options, on_progress)
     if as_json:
-        print_json(comparison.to_dict())
+        print_json("training", comparison.to_dict())
         return
     for table in training_tables(comparison):
         show(table)
@@ -84,7 +84,7 @@ def pong(options: "PongOptions", settings: "DqnSettings", as_json: Json = False)
     with progress(visible=not as_json) as on_progress:
         store = run_pong_bench(options, settings, on_progress)
     if as_json:
-        print_json(store.to_dict())
+        print_json("pong", store.to_dict())
     else:
         for table in pong_tables(store):
             show(table)
@@ -104,8 +104,6 @@ def transformer(options: "TransformerOptions", as_json: Json = False) -> None:
 
 
 def _evaluate(options: "EvaluationOptions", as_json: bool) -> None:
-    from dataclasses import asdict
-
     from acf.bench.evaluation.bench import run_evaluation
     from acf.bench.evaluation.columns import evaluation_terminals
     from acf.terminal import progress, show
@@ -113,7 +111,7 @@ def _evaluate(options: "EvaluationOptions", as_json: bool) -> None:
     with progress(visible=not as_json and not options.render) as on_progress:
         table = run_evaluation(options, on_progress)
     if as_json:
-        print_json(asdict(table))
+        print_json("evaluation", asdict(table))
         return
     for each in evaluation_terminals(table):
         show(each)
@@ -136,7 +134,7 @@ def tracking(
     runs = run_tracking(methods, spec, data, visible=not as_json)
     if out is not None:
         keep(spec, runs, out)
-    print_outcome(figures(spec, runs), tracking_table(runs), as_json)
+    print_outcome("tracking", figures(spec, runs), tracking_table(runs), as_json)
 
 
 @spec_command(app, spec="acf.bench.zeros.measure:ZerosSpec")
@@ -160,7 +158,7 @@ def zeros(
     record = zeros_record(spec, measured)
     if out is not None:
         record = add_to_record(out, record)
-    print_outcome(record, zeros_table(measured), as_json)
+    print_outcome("zeros", record, zeros_table(measured), as_json)
 
 
 @app.command()
@@ -175,7 +173,7 @@ def simulators(
 
     with progress(visible=not as_json) as on_progress:
         timings = run_simulator_bench(on_progress, captured=trace or ())
-    print_outcome([timing.to_dict() for timing in timings], simulator_table(timings), as_json)
+    print_outcome("simulators", [timing.to_dict() for timing in timings], simulator_table(timings), as_json)
 
 
 @spec_command(app, options="acf.bench.fabric.ablation_runs:AblationOptions")
@@ -209,7 +207,7 @@ def ablation(
             records.append(run_ablation(name, options, out, on_part))
     page = write_report([], out / "ablations.html", ablations=records, title="Ablations of the fabric")
     if as_json:
-        print_json([json.loads(record.to_json()) for record in records])
+        print_json("ablations", [record.to_dict() for record in records])
     else:
         for record in records:
             show(ablation_table(record))
@@ -233,9 +231,9 @@ def fabric(
     with progress(visible=not as_json) as on_progress:
         played = compare_steps(spec.steps, spec.on, spec.gpus, on_progress, spec.update)
     figures = [each.to_dict() for each in played]
-    save_json(figures, out)
+    save_json("fabric", figures, out)
     if as_json:
-        print_json(figures)
+        print_json("fabric", figures)
         return
     show(fabric_table(played, spec.on))
     for each in played:
@@ -252,6 +250,6 @@ def offload(spec: "OffloadSpec", as_json: Json = False) -> None:
     with progress(visible=not as_json) as on_progress:
         figures, text = run_offload_bench(spec, on_progress)
     if as_json:
-        print_json(figures)
+        print_json("offload", figures)
     else:
         typer.echo(text)

@@ -1,17 +1,17 @@
 """`acf capture`, `acf traces` and `acf epochs`: traces of real training, and what they hold."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from acf.cli.options import DataFolder, DataSet, Json, print_outcome
+from acf.cli.options import DataFolder, DataSet, Json, print_json, print_outcome
 from acf.cli.specs import spec_command
 from acf.errors import AcfError
 
 if TYPE_CHECKING:
+    from acf.bench import OnProgress
     from acf.bench.epochs.training import EpochSpec
     from acf.zoo.capture import CapturedStep, CaptureSpec
 
@@ -32,26 +32,34 @@ def capture(
     acf capture resnet50 --steps 20 --out resnet50.safetensors
     acf capture my_model:build --out mine.safetensors   # build() returns (model, inputs, labels) or (model, loss_of)
     """
-    for step in _captured(spec, data, data_set):
-        path = out if spec.is_own or step.step == spec.steps else out.with_stem(f"{out.stem}-{step.step}")
-        step.trace.save(path)
-        if as_json:
-            facts = {"trace": str(path), "label": step.trace.label, "step": step.step, "loss": step.loss}
-            typer.echo(json.dumps(facts))
-        else:
-            typer.echo(f"{path}: {step.trace.label}; {len(step.trace.ops)} operations, loss {step.loss:.3f}")
+    from acf.terminal import progress
+
+    captured, lines = [], []
+    with progress(visible=not as_json) as on_progress:
+        for step in _captured(spec, data, data_set, on_progress):
+            path = out if spec.is_own or step.step == spec.steps else out.with_stem(f"{out.stem}-{step.step}")
+            step.trace.save(path)
+            captured.append({"trace": str(path), "label": step.trace.label, "step": step.step, "loss": step.loss})
+            lines.append(f"{path}: {step.trace.label}; {len(step.trace.ops)} operations, loss {step.loss:.3f}")
+    if as_json:
+        print_json("capture", captured)
+    else:
+        typer.echo("\n".join(lines))
 
 
-def _captured(spec: "CaptureSpec", data: Path | None, data_set: str) -> "Iterator[CapturedStep]":
+def _captured(
+    spec: "CaptureSpec", data: Path | None, data_set: str, on_progress: "OnProgress"
+) -> "Iterator[CapturedStep]":
     """The captured steps of a known network, or the one of the user's own."""
     from acf.zoo.capture import captured_steps
     from acf.zoo.data import load_training_data
     from acf.zoo.own_model import capture_own
 
     if spec.is_own:
+        on_progress(f"capture {spec.model}", 0.0)
         yield capture_own(spec.model)
     else:
-        yield from captured_steps(spec, load_training_data(spec.kind, data, data_set))
+        yield from captured_steps(spec, load_training_data(spec.kind, data, data_set), on_progress)
 
 
 @app.command()
@@ -62,10 +70,19 @@ def traces(
     """Show the zeros of every trace by operand and pass, and what machines that skip them gain."""
     from acf.bench.columns import trace_table
     from acf.bench.traces import figures_of
+    from acf.terminal import progress
     from acf.trace import Trace
 
-    figures = [figures_of(Trace.load(path)) for path in files]
-    print_outcome([vars(each) for each in figures], trace_table(figures), as_json)
+    figures = []
+    with progress(visible=not as_json) as on_progress:
+        for place, path in enumerate(files):
+            trace = Trace.load(path)
+
+            def on_part(what: str, share: float, place: int = place, label: str = trace.label) -> None:
+                on_progress(f"{label}: {what}", (place + share) / len(files))
+
+            figures.append(figures_of(trace, on_part))
+    print_outcome("traces", [vars(each) for each in figures], trace_table(figures), as_json)
 
 
 @spec_command(app, spec="acf.bench.epochs.training:EpochSpec")
@@ -94,6 +111,6 @@ def epochs(
         from acf.bench.epochs.figures import PLOT_FILE, play_traces  # a machine that only trains may lack the simulator
 
         points = play_traces(out, on_progress)
-    print_outcome([point.to_dict() for point in points], epoch_table(points), as_json)
+    print_outcome("epochs", [point.to_dict() for point in points], epoch_table(points), as_json)
     if not as_json:
         typer.echo(f"plot: {out / PLOT_FILE}")

@@ -22,19 +22,21 @@ def demo(
 ) -> None:
     """Train a small CNN dense and block-sparse, capture a step of each, simulate it, write a report."""
     from acf.demo import run_demo
-    from acf.tables import demo_table
+    from acf.tables import demo_table, training_table
     from acf.terminal import progress, show
 
     with progress(visible=not as_json) as on_progress:
         outcome = run_demo(spec, out, on_progress)
     if as_json:
         print_json(
+            "demo",
             {
                 "records": [record.to_dict() for record in outcome.records],
                 "results": [result.to_dict() for result in outcome.results],
                 "report": str(outcome.report_path),
-            }
+            },
         )
         return
+    show(training_table(outcome))
     show(demo_table(outcome))
     typer.echo(f"report: {outcome.report_path}")

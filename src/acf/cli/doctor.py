@@ -8,7 +8,8 @@ from acf.cli.options import Json, print_outcome
 from acf.errors import AcfError, SparsityError
 
 if TYPE_CHECKING:
-    from acf.nn import LayerTiming
+    from acf.bench import OnProgress
+    from acf.nn import BlockSparsity, LayerTiming
 
 app = typer.Typer()
 
@@ -27,30 +28,38 @@ def doctor(
 ) -> None:
     """Say what this machine has and what works because of it; with --layers, which layers of a model pay here."""
     from acf.doctor import examine
+    from acf.nn import BlockSparsity
     from acf.tables import doctor_table, layer_table
+    from acf.terminal import progress
 
     if layers:
-        timings = _time_layers(layers, sparsity, block, cuda_graphs)
-        values = [vars(timing) | {"ratio": timing.ratio, "pays": timing.pays} for timing in timings]
-        print_outcome(values, layer_table(timings, sparsity, block), as_json)
+        with progress(visible=not as_json) as on_progress:
+            timings = _time_layers(layers, BlockSparsity(sparsity, block=block), cuda_graphs, on_progress)
+        values = [
+            vars(timing) | {"ratio": timing.ratio, "pays": timing.pays, "within_spread": timing.is_within_spread}
+            for timing in timings
+        ]
+        print_outcome("layers", values, layer_table(timings, sparsity, block), as_json)
         return
-    findings = examine()
-    print_outcome([vars(finding) for finding in findings], doctor_table(findings), as_json)
+    with progress(visible=not as_json) as on_progress:
+        findings = examine(on_progress)
+    print_outcome("doctor", [vars(finding) for finding in findings], doctor_table(findings), as_json)
 
 
-def _time_layers(builder: str, sparsity: float, block: int, cuda_graphs: bool) -> "list[LayerTiming]":
+def _time_layers(
+    builder: str, spec: "BlockSparsity", cuda_graphs: bool, on_progress: "OnProgress"
+) -> "list[LayerTiming]":
     """Call the named function for a model and its input, and time the model's layers."""
     from acf.doctor import build_model
-    from acf.nn import BlockSparsity, time_layers
+    from acf.nn import time_layers
 
-    spec = BlockSparsity(sparsity, block=block)
     model, example = build_model(builder)
     try:
-        return time_layers(model, example, spec, cuda_graphs=cuda_graphs)
-    except (RuntimeError, TypeError, ValueError, IndexError) as error:
-        if isinstance(error, AcfError):
-            raise
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        return time_layers(model, example, spec, cuda_graphs=cuda_graphs, on_progress=on_progress)
+    except AcfError:
+        raise
+    except Exception as error:  # the model is the user's
+        reason = ": ".join((type(error).__name__, *str(error).splitlines()[:1]))
         raise SparsityError(
             f"the model of {builder!r} cannot be called with its example ({reason}); return an input that it takes"
         ) from error

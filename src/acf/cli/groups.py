@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import typer
 from typer.core import TyperGroup
 
 EARLIER_NAMES = {
@@ -27,12 +28,15 @@ EXAMPLES = {
     "acf capture": ("acf capture resnet50 --steps 20 --batch 8 --out step.safetensors",),
     "acf traces": ("acf traces dense.safetensors sparse.safetensors",),
     "acf epochs": ("acf epochs vgg8 --out runs/epochs",),
-    "acf report": ("acf report results.json runs/ablation/block.json --out report.html",),
+    "acf report": ("acf report results.json runs/ablation/block.json runs/mine/sweep.sqlite --out report.html",),
     "acf reproduce": ("acf reproduce --only T5,T6",),
     "acf doctor": ("acf doctor", "acf doctor --layers my_model:build --sparsity 0.9 --block 32"),
     "acf bench kernels": ("acf bench kernels --device cpu --blocks 16,32 --sparsity 0.5,0.9",),
-    "acf bench accuracy": ("acf bench accuracy --help", "acf bench accuracy --json"),
-    "acf bench training": ("acf bench training --json",),
+    "acf bench accuracy": ("acf bench accuracy --methods dense,dst-90 --seeds 3 --out accuracy.json",),
+    "acf bench training": (
+        "acf bench training --task resnet18 --variants dense,static-90/block=64 --out training.json",
+        "acf report training.json --out training.html",
+    ),
     "acf bench tracking": ("acf bench tracking --methods dts,static --out runs/tracking",),
     "acf bench zeros": ("acf bench zeros resnet50 --sparsity 0,0.9 --out zeros.json",),
     "acf bench simulators": ("acf bench simulators --trace step.safetensors",),
@@ -40,9 +44,9 @@ EXAMPLES = {
     "acf rtl units": ("acf rtl units",),
     "acf rtl emit": ("acf rtl emit mac --out mac.v", "acf rtl emit --on acf-512 --out fabric.v"),
     "acf rtl synth": ("acf rtl synth mac",),
-    "acf rtl area": ("acf rtl area mac --help",),
+    "acf rtl area": ("acf rtl area mac --liberty cells.lib",),
     "acf rtl costs": ("acf rtl costs --liberty cells.lib --node 180 --on acf-512",),
-    "acf rtl power": ("acf rtl power mac --help",),
+    "acf rtl power": ("acf rtl power mac --cycles 200 --zeros 0.5",),
     "acf rtl lockstep": ("acf rtl lockstep --programs 5",),
     "acf rtl sim": ("acf rtl sim --timing 40",),
     "acf rtl device": ("acf rtl device --programs 2",),
@@ -52,7 +56,10 @@ EXAMPLES = {
     "acf bench resnet50": ("acf bench resnet50 --data DATA --data-set cifar10-jpeg --out runs",),
     "acf bench transformer": ("acf bench transformer --data DATA --data-set multi30k --out runs",),
     "acf bench pong": ("acf bench pong --variants dense,rigl-90/block=32 --out runs/pong",),
-    "acf bench offload": ("acf bench offload --workload cnn --steps 20 --sparsity 0.5",),
+    "acf bench offload": (
+        "acf bench offload --workload cnn --steps 20 --sparsity 0.5",
+        "acf bench offload --workload cnn --steps 3 --timeline run.json",
+    ),
     "acf bench fabric": ("acf bench fabric --sparsity 0,0.9 --out fabric.json",),
 }
 """Examples by command; a command that is not here has them in its docstring."""
@@ -68,6 +75,14 @@ class AcfGroup(TyperGroup):
         if command is not None and examples:
             command.epilog = "\n\n".join(("Examples:", *examples))
         return command
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; Ctrl-C is one line and exit code 130, as shells have it."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            typer.echo("acf: interrupted", err=True)
+            raise typer.Exit(130) from None
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command that the words name, and its arguments with today's names of options."""

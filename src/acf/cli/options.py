@@ -1,13 +1,12 @@
 """What several commands share: options, and ways to print and to keep figures."""
 
-import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from acf.files import write_whole
+from acf.records import record_text, write_record
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -31,22 +30,22 @@ def split_list(texts: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(part for part in parts if part))
 
 
-def print_json(values: Any) -> None:
-    """Print values for programs."""
-    typer.echo(json.dumps(values, indent=2))
+def print_json(kind: str, values: Any) -> None:
+    """Print the record of a command for programs; ``kind`` is one of `acf.records.KINDS`."""
+    typer.echo(record_text(kind, values), nl=False)
 
 
-def print_outcome(values: Any, table: "Table", as_json: bool) -> None:
-    """Print the outcome of a command: ``values`` as JSON for programs, or ``table`` for people."""
+def print_outcome(kind: str, values: Any, table: "Table", as_json: bool) -> None:
+    """Print the outcome of a command: the record of ``values`` as JSON for programs, or ``table`` for people."""
     from acf.terminal import show
 
     if as_json:
-        print_json(values)
+        print_json(kind, values)
     else:
         show(table)
 
 
-def save_json(values: Any, path: Path | None) -> None:
-    """Write values to a file, where one is named."""
+def save_json(kind: str, values: Any, path: Path | None) -> None:
+    """Write the record of a command to a file, where one is named."""
     if path is not None:
-        write_whole(path, json.dumps(values, indent=2).encode())
+        write_record(path, kind, values)

@@ -29,10 +29,7 @@ def reproduce(
             rows[name] = row
             on_progress(name, len(rows) / (len(set(names)) or len(ROWS)))
     listed = [{"id": name} | row.to_dict() for name, row in rows.items()]
-    if out is not None:
-        from acf.bench.provenance import provenance
-
-        save_json(provenance() | {"rows": listed}, out)
-    print_outcome(listed, reproduce_table(rows), as_json)
+    save_json("reproduce", {"rows": listed}, out)
+    print_outcome("reproduce", {"rows": listed}, reproduce_table(rows), as_json)
     if not all(row.accepted for row in rows.values()):
         raise typer.Exit(1)

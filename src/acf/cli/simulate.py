@@ -12,6 +12,7 @@ from acf.errors import ArchitectureError
 if TYPE_CHECKING:
     from acf.report.timeline import Timeline
     from acf.sim import Comparison
+    from acf.sim.simulate import OnProgress
 
 app = typer.Typer()
 
@@ -44,6 +45,7 @@ def simulate(
     from acf.sim import simulate as play
     from acf.sim.exact import exact_engine
     from acf.tables import result_table
+    from acf.terminal import progress
     from acf.trace import Trace
 
     loaded = Trace.load(trace)
@@ -54,9 +56,10 @@ def simulate(
         typer.echo(dump_lowering(loaded, dump, find_architecture(on)[1]))
         return
     recorded = Timeline() if timeline is not None else None
-    result = play(loaded, exact_engine(on) if exact else on, timeline=recorded)
-    save_json([result.to_dict()], out)
-    print_outcome(result.to_dict(), result_table(result), as_json)
+    with progress(visible=not as_json) as on_progress:
+        result = play(loaded, exact_engine(on) if exact else on, timeline=recorded, on_progress=on_progress)
+    save_json("results", [result.to_dict()], out)
+    print_outcome("results", [result.to_dict()], result_table(result), as_json)
     if recorded is not None and timeline is not None:
         _save_timeline(recorded, timeline)
 
@@ -94,18 +97,14 @@ def compare(
     base, of_first = _baseline(baseline)
     for name in {base, *machines}:
         find_architecture(name)  # a wrong name is refused before anything is simulated
-    total = len(traces) * len({base, *machines})
-    comparisons: list[Comparison] = []
     with progress(visible=not as_json) as on_progress:
-        for each in _compared(traces, machines, base, of_first):
-            comparisons.append(each)
-            on_progress(f"{each.result.architecture} on {each.result.workload}", len(comparisons) / total)
-    save_json([each.result.to_dict() for each in comparisons], out)
+        comparisons = list(_compared(traces, machines, (base, of_first), on_progress))
     if csv is not None:
         write_whole(csv, csv_text(COMPARISON, comparisons).encode())
     figures = records(COMPARISON, comparisons)
     values = [each.result.to_dict() | row for each, row in zip(comparisons, figures, strict=True)]
-    print_outcome(values, comparison_table(comparisons), as_json)
+    save_json("comparison", values, out)
+    print_outcome("comparison", values, comparison_table(comparisons), as_json)
 
 
 def _baseline(text: str) -> tuple[str, bool]:
@@ -118,18 +117,24 @@ def _baseline(text: str) -> tuple[str, bool]:
     return name, True
 
 
-def _compared(files: list[Path], machines: list[str], baseline: str, of_first: bool) -> "Iterator[Comparison]":
+def _compared(
+    files: list[Path], machines: list[str], baseline: tuple[str, bool], on_progress: "OnProgress"
+) -> "Iterator[Comparison]":
     """Every trace on every machine, the baseline first."""
     from acf.sim import Comparison
     from acf.sim import simulate as play
     from acf.trace import Trace
 
-    base = None
-    for file in files:
+    (name, of_first), base = baseline, None
+    order = list(dict.fromkeys((name, *machines)))
+    for number, file in enumerate(files):
         trace = Trace.load(file)
-        own = play(trace, baseline)
-        base = base if of_first and base else own
-        yield Comparison(own, base)
-        for machine in machines:
-            if machine != baseline:
-                yield Comparison(play(trace, machine), base)
+        for place, machine in enumerate(order):
+            done = number * len(order) + place
+
+            def on_part(what: str, share: float, done: int = done, head: str = f"{machine}, {trace.label}") -> None:
+                on_progress(f"{head}: {what}", (done + share) / (len(files) * len(order)))
+
+            result = play(trace, machine, on_progress=on_part)
+            base = result if place == 0 and not (of_first and base) else base
+            yield Comparison(result, base or result)

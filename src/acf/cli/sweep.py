@@ -52,12 +52,13 @@ def sweep(
     from acf.columns import csv_text
     from acf.files import write_whole
     from acf.sweep.columns import point_columns
+    from acf.sweep.values import sweep_values
 
     path, record = _run(_described(inputs, options, settings or []), options, visible=not as_json)
     if csv is not None:
         write_whole(csv, csv_text(point_columns(record), record.rows).encode())
     if as_json:
-        print_json(_values(path, record))
+        print_json("sweep", sweep_values(path, record))
     else:
         _print(path, record)
 
@@ -97,19 +98,6 @@ def _run(file: "SweepFile", options: SweepOptions, visible: bool) -> "tuple[Path
     held: Any = closing(RayCluster(options.ray)) if options.ray else nullcontext(local_workers(options.jobs))
     with held as workers, progress(visible) as on_progress:
         return path, run_sweep(planned, workers, on_progress)
-
-
-def _values(path: Path, record: "SweepRecord") -> dict[str, Any]:
-    from acf.columns import records
-    from acf.sweep.columns import importance_columns, importance_rows, point_columns
-
-    return {
-        "sweep": record.title,
-        "record": str(path),
-        "objectives": [vars(objective) for objective in record.objectives],
-        "points": records(point_columns(record), record.rows),
-        "importance": records(importance_columns(record), importance_rows(record)),
-    }
 
 
 def _print(path: Path, record: "SweepRecord") -> None:

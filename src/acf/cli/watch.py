@@ -36,7 +36,7 @@ def watch(
         raise FileError(f"--every {every:g} is not above 0; give seconds such as 1")
     reader = RunReader(folder)
     if as_json:
-        print_json(reader.update().to_dict())
+        print_json("run", reader.update().to_dict())
     elif page:
         _serve(reader, port)
     else:

@@ -1,6 +1,5 @@
 """The record of one ablation: the figures of a machine while one of its parts varies, over several seeds."""
 
-import json
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
 from statistics import fmean, stdev
@@ -154,16 +153,13 @@ class AblationRecord:
         """Points that could not be measured."""
         return sum(bool(point.failure) for point in self.points)
 
-    def to_json(self) -> str:
-        """JSON with one point a line."""
-        head = asdict(self)
-        del head["points"]
-        lines = ",\n    ".join(json.dumps(asdict(point)) for point in self.points)
-        return json.dumps(head, indent=2)[:-2] + f',\n  "points": [\n    {lines}\n  ]\n}}'
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, which `from_dict` reads back."""
+        return asdict(self)
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "AblationRecord":
-        """The record that `to_json` wrote."""
+        """The record that `to_dict` gave."""
         try:
             points = tuple(AblationPoint(**point) for point in values["points"])
             texts = {name: str(values[name]) for name in ("ablation", "title", "axis", "note", "conditions")}

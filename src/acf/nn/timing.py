@@ -47,13 +47,24 @@ class LayerTiming:
         return self.dense_seconds / self.sparse_seconds
 
     @property
+    def is_within_spread(self) -> bool:
+        """Whether the difference of dense and sparse is no larger than that of two runs of one of them."""
+        return self.ratio is not None and max(self.ratio, 1 / self.ratio) - 1 <= (self.spread or 0.0)
+
+    @property
     def pays(self) -> bool:
         """Whether the sparse layer is faster here."""
         return self.ratio is not None and self.ratio > 1.0
 
 
 def time_layers(
-    model: nn.Module, example: Any, spec: BlockSparsity, rounds: int = 7, cuda_graphs: bool = False
+    model: nn.Module,
+    example: Any,
+    spec: BlockSparsity,
+    rounds: int = 7,
+    cuda_graphs: bool = False,
+    *,
+    on_progress: Callable[[str, float], None] = lambda layer, share: None,
 ) -> list[LayerTiming]:
     """Time every linear and convolution layer of ``model`` as ``example`` reaches it, dense and sparsified by ``spec``.
 
@@ -61,7 +72,7 @@ def time_layers(
     Dense and sparse take turns, so a busy machine disturbs both alike. The model is left as it is. On a GPU a small
     layer takes the host longer to launch than the device to compute; ``cuda_graphs`` times layers as they run where the
     whole step is captured in a graph, by ``torch.compile(mode="reduce-overhead")`` or by hand, and the host no longer
-    counts.
+    counts. ``on_progress`` is called before every layer with its name and the share of modules done.
     """
     with separated_attention(model), unfused_experts(model):
         chosen, left_dense = choose_layers(model, spec, None)
@@ -70,7 +81,8 @@ def time_layers(
     if cuda_graphs and not all(x.is_cuda for x in inputs.values()):
         raise SparsityError("cuda_graphs needs the model and its example on a GPU; move both there, or leave it out")
     timings = []
-    for name, module in modules:
+    for place, (name, module) in enumerate(modules):
+        on_progress(name, place / len(modules))
         kind = dense_kind_of(module)
         if kind is None:
             continue

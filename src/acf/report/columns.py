@@ -93,7 +93,7 @@ SUMMARY: tuple[Column[SummaryRow], ...] = (
         lambda row: row.result.step_seconds,
         _SECONDS,
         "time of the whole step, vector work overlapped with products",
-        places=(PAGE,),
+        places=(DEMO, PAGE),
     ),
     Column(
         "speedup",
@@ -208,11 +208,12 @@ class OperationRow:
 
 
 def _all_lost(lost: dict[str, float]) -> str:
-    return ", ".join(f"{reason} {percent(share)}".replace(" ", _NO_BREAK) for reason, share in lost.items())
+    texts = (f"{reason} {percent(share)}".replace("_", " ").replace(" ", _NO_BREAK) for reason, share in lost.items())
+    return ", ".join(texts)
 
 
 def _most_lost(lost: dict[str, float]) -> str:
-    return next(f"{reason} {share:.0%}" for reason, share in lost.items())
+    return next(f"{reason.replace('_', ' ')} {share:.0%}" for reason, share in lost.items())
 
 
 OPERATION: tuple[Column[OperationRow], ...] = (
@@ -287,6 +288,13 @@ TRAINING: tuple[Column[TrainingRecord], ...] = (
         "blocks dropped and grown elsewhere, over the run",
     ),
     Column("seconds", "wall-clock time", lambda record: record.seconds, _SECONDS),
+    Column(
+        "joules",
+        "energy",
+        lambda record: record.test_joules[-1] if record.test_joules else None,
+        _JOULES,
+        "energy of the run up to its last test; - where no counter of this machine can be read",
+    ),
 )
 """One row for each training run."""
 
@@ -294,6 +302,12 @@ TRAINING: tuple[Column[TrainingRecord], ...] = (
 def summary_columns(training: Sequence[TrainingRecord]) -> tuple[Column[SummaryRow], ...]:
     """`SUMMARY`, without the columns of training where ``training`` is empty."""
     return tuple(column for column in SUMMARY if training or column.key not in TRAINING_KEYS)
+
+
+def training_columns(training: Sequence[TrainingRecord]) -> tuple[Column[TrainingRecord], ...]:
+    """`TRAINING`, without energy where no run measured it."""
+    measured = any(record.test_joules for record in training)
+    return tuple(column for column in TRAINING if measured or column.key != "joules")
 
 
 def summary_rows(results: Sequence[Result], training: Sequence[TrainingRecord]) -> list[SummaryRow]:

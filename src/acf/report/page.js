@@ -28,10 +28,8 @@ function themed(template) {
   return copy;
 }
 
-const drawings = Array.from(document.querySelectorAll("[data-plot]"), (element) => {
-  const spec = JSON.parse(document.getElementById(element.dataset.plot).textContent);
-  return { element, spec, drawn: false };
-});
+// A figure's data are read when it is drawn: a page of many runs has megabytes of them.
+const drawings = Array.from(document.querySelectorAll("[data-plot]"), (element) => ({ element, spec: null }));
 
 // A legend of many entries takes more lines on a narrow page; the figure grows by them, so that nothing overlaps.
 function heightOf({ element, spec }) {
@@ -45,8 +43,8 @@ function fit(drawing) {
   if (Math.abs(height - drawing.element.layout.height) > 2) Plotly.relayout(drawing.element, { height });
 }
 function draw(drawing) {
-  if (drawing.drawn) return;
-  drawing.drawn = true;
+  if (drawing.spec) return;
+  drawing.spec = JSON.parse(document.getElementById(drawing.element.dataset.plot).textContent);
   const { element, spec } = drawing;
   const layout = { ...spec.layout, height: spec.layout.height * textScale(), template: themed(spec.layout.template) };
   layout.annotations = (layout.annotations ?? []).map((each) => ({ ...each, font: { ...each.font, size: 14 * textScale() } }));

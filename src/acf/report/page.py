@@ -17,7 +17,7 @@ from acf.columns import PAGE, page_table, shown_in
 from acf.metrics import MEASURES, AblationRecord, TrainingRecord
 from acf.report import curves, plots, sections
 from acf.report.ablations import ablation_figure, ablation_tables
-from acf.report.columns import TRAINING, summary_columns, summary_rows
+from acf.report.columns import summary_columns, summary_rows, training_columns
 from acf.report.compare import comparisons, distinct_records, distinct_results, in_order, machine
 from acf.report.extra import ExtraSection
 from acf.report.heat_map import heat_map_width_px, layer_time_figure, utilization_figure
@@ -75,7 +75,7 @@ def page_html(
         baseline=_baseline(results),
         headlines=sections.headlines(results, records),
         summary=page_table(shown_in(PAGE, summary_columns(training)), summary_rows(results, training)),
-        training=page_table(shown_in(PAGE, TRAINING), records),
+        training=page_table(training_columns(records), records),
         result_plots=list(_result_plots(results)) if results else [],
         heat_maps=list(_heat_maps(results)),
         training_plots=list(_training_plots(records)),
@@ -120,7 +120,10 @@ def _result_plots(results: Sequence[Result]) -> Iterator[_Plot]:
     yield _Plot("Energy by component", "Joules of one training step.", plots.energy_figure(results))
     yield _Plot("Cycles by phase", "Forward pass and both gradient products.", plots.phases_figure(results))
     if any(result.energy_j for result in results):
-        caption = "Down and left is better; larger discs are larger chips. A ring: another machine is better in all."
+        caption = (
+            "Down and left is better; larger discs are larger chips. A ring: another machine is better in all. "
+            "Discs without a name show it when you point at them."
+        )
         yield _Plot("Time, energy and area", caption, pareto_figure(results))
     if any(op.dram_bytes and op.effectual_macs for result in results for op in result.ops):
         caption = "Each mark is one operation; the dashed line bounds what its machine can do with that traffic."

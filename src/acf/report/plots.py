@@ -94,11 +94,11 @@ def slots_figure(results: Sequence[Result]) -> go.Figure:
     parts = _visible_parts(shares)
     lost = [
         Series(
-            name=f"lost: {reason}",
+            name=f"lost: {reason.replace('_', ' ')}",
             marker=named_marker(reason, STALLS),
             values=[100 * share for share in values],
             hovers=[
-                _hover(result, f"lost: {reason}: {percent(share)} of MAC slots")
+                _hover(result, f"lost: {reason.replace('_', ' ')}: {percent(share)} of MAC slots")
                 for result, share in zip(results, values, strict=True)
             ],
             labels=[],

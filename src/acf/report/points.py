@@ -2,19 +2,22 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import plotly.graph_objects as go
 
 from acf.report.compare import in_order, phase_name, written_si
+from acf.report.labels import Label, placed_labels
 from acf.report.style import PALETTE, REFERENCE_COLOUR, apply_layout, hover_template, hover_text, plot_text
 from acf.sim.result import Result
 
 POINTS_HEIGHT_PX = 460
 SYMBOLS = ("circle", "diamond", "square", "triangle-up", "x", "star")
-DECADES: dict[str, Any] = {"type": "log", "dtick": "D2", "exponentformat": "SI", "minexponent": 1}
-"""Logarithmic axis that writes 1, 2 and 5 of each decade with SI prefixes."""
-LABEL_PLACES = ("top center", "bottom center", "middle right", "middle left")
+DECADES: dict[str, Any] = {"type": "log", "exponentformat": "SI", "minexponent": 1}
+"""Logarithmic axis with SI prefixes."""
+NAMES_SHARE = 0.4
+"""Room for names at the sides of time against energy, as a share of the span of times."""
 SMALLEST_MARKER_PX, LARGEST_MARKER_PX = 9, 34
 
 
@@ -32,8 +35,9 @@ def roofline_figure(results: Sequence[Result]) -> go.Figure:
     if intensities:
         for bounds, names in _machines_by_roof(results).items():
             figure.add_trace(_roof(bounds, names, (min(intensities), max(intensities))))
-    figure.update_xaxes(title={"text": "effectual MACs per DRAM byte"}, **DECADES)
-    figure.update_yaxes(title={"text": "effectual MACs per second"}, **DECADES)
+    rates = [y for trace in figure.data for y in trace.y]
+    figure.update_xaxes(title={"text": "effectual MACs per DRAM byte"}, **_decades(intensities))
+    figure.update_yaxes(title={"text": "effectual MACs per second"}, **_decades(rates))
     return apply_layout(figure, height_px=POINTS_HEIGHT_PX, showlegend=True)
 
 
@@ -83,10 +87,12 @@ def pareto_figure(results: Sequence[Result]) -> go.Figure:
     played = [result for result in results if result.step_cycles and result.energy_j]
     largest = max((result.total_area_mm2 or 0.0 for result in played), default=0.0)
     figure = go.Figure()
+    labels = _labels(played)
     for index, workload in enumerate(in_order(result.workload for result in played)):
         rivals = [result for result in played if result.workload == workload]
         best = [not any(_beats(other, result) for other in rivals) for result in rivals]
-        figure.add_trace(_machines(rivals, best, largest, PALETTE[index % len(PALETTE)]))
+        marks = _Marks(best, [labels[id(result)] for result in rivals], largest)
+        figure.add_trace(_machines(rivals, marks, PALETTE[index % len(PALETTE)]))
         front = sorted(
             (result for result, is_best in zip(rivals, best, strict=True) if is_best), key=lambda r: r.step_seconds
         )
@@ -94,9 +100,34 @@ def pareto_figure(results: Sequence[Result]) -> go.Figure:
             line = {"color": PALETTE[index % len(PALETTE)], "width": 1, "dash": "dot"}
             figure.add_trace(_front(front, line))
     time, energy = (axis_values(played, name) for name in ("step_seconds", "energy_j"))
-    figure.update_xaxes(title={"text": "time per step"}, range=_padded(time), ticksuffix="s", **DECADES)
-    figure.update_yaxes(title={"text": "energy per step"}, range=_padded(energy), ticksuffix="J", **DECADES)
+    across = _padded(time, NAMES_SHARE)
+    figure.update_xaxes(title={"text": "time per step"}, range=across, ticksuffix="s", **_decades(time))
+    figure.update_yaxes(title={"text": "energy per step"}, range=_padded(energy), ticksuffix="J", **_decades(energy))
     return apply_layout(figure, height_px=POINTS_HEIGHT_PX, showlegend=True)
+
+
+def _decades(values: Sequence[float]) -> dict[str, Any]:
+    """A logarithmic axis: 1, 2 and 5 of each decade, or powers of ten where the values span more than two decades."""
+    wide = bool(values) and max(values) > 100 * min(values)
+    return DECADES | {"dtick": 1 if wide else "D2"}
+
+
+def _labels(results: Sequence[Result]) -> dict[int, Label]:
+    """The name of every machine where it overlaps no other on a narrow page, by the identity of its result."""
+    if not results:
+        return {}
+    across = _padded(axis_values(results, "step_seconds"), NAMES_SHARE) or [0.0, 1.0]
+    up = _padded(axis_values(results, "energy_j")) or [0.0, 1.0]
+    points = [
+        (_share(result.step_seconds, across), _share(result.energy_j, up), plot_text(result.architecture, limit=20))
+        for result in results
+    ]
+    return dict(zip(map(id, results), placed_labels(points), strict=True))
+
+
+def _share(value: float, span: Sequence[float]) -> float:
+    """Where a value lies on a logarithmic axis, 0 to 1."""
+    return (math.log10(value) - span[0]) / (span[1] - span[0])
 
 
 def axis_values(results: Sequence[Result], name: str) -> list[float]:
@@ -104,12 +135,12 @@ def axis_values(results: Sequence[Result], name: str) -> list[float]:
     return [getattr(result, name) for result in results]
 
 
-def _padded(values: Sequence[float]) -> list[float] | None:
-    """A logarithmic range with room for markers and labels."""
+def _padded(values: Sequence[float], share: float = 0.25) -> list[float] | None:
+    """A logarithmic range with room for markers and labels: ``share`` of it at either end."""
     if not values:
         return None
     low, high = math.log10(min(values)), math.log10(max(values))
-    room = max(0.25 * (high - low), 0.2)
+    room = max(share * (high - low), 0.2)
     return [low - room, high + room]
 
 
@@ -121,24 +152,34 @@ def _beats(other: Result, result: Result) -> bool:
     return all(theirs <= own for theirs, own in pairs) and any(theirs < own for theirs, own in pairs)
 
 
-def _machines(results: Sequence[Result], best: Sequence[bool], largest_mm2: float, colour: str) -> go.Scatter:
+@dataclass(frozen=True)
+class _Marks:
+    """How machines are drawn: whether each is on the front, its label, and the area of the largest of all."""
+
+    best: Sequence[bool]
+    labels: Sequence[Label]
+    largest_mm2: float
+
+
+def _machines(results: Sequence[Result], marks: _Marks, colour: str) -> go.Scatter:
+    largest = marks.largest_mm2
     sizes = [
-        max(SMALLEST_MARKER_PX, LARGEST_MARKER_PX * math.sqrt((result.total_area_mm2 or 0.0) / largest_mm2))
-        if largest_mm2
+        max(SMALLEST_MARKER_PX, LARGEST_MARKER_PX * math.sqrt((result.total_area_mm2 or 0.0) / largest))
+        if largest
         else SMALLEST_MARKER_PX
         for result in results
     ]
-    symbols = ["circle" if is_best else "circle-open" for is_best in best]
+    symbols = ["circle" if is_best else "circle-open" for is_best in marks.best]
     return go.Scatter(
         x=axis_values(results, "step_seconds"),
         y=axis_values(results, "energy_j"),
         mode="markers+text",
-        text=[plot_text(result.architecture, limit=20) for result in results],
-        textposition=[LABEL_PLACES[index % len(LABEL_PLACES)] for index in range(len(results))],
+        text=[label.text for label in marks.labels],
+        textposition=[label.place for label in marks.labels],
         cliponaxis=False,
         name=plot_text(results[0].workload, limit=40),
         marker={"color": colour, "size": sizes, "symbol": symbols, "opacity": 0.85},
-        hovertext=[_machine_hover(result, is_best) for result, is_best in zip(results, best, strict=True)],
+        hovertext=[_machine_hover(result, is_best) for result, is_best in zip(results, marks.best, strict=True)],
         hoverinfo="text",
     )
 

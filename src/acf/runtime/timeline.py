@@ -66,6 +66,12 @@ class Timeline:
         self._worked: list[tuple[float, float]] = []
         self._lock = Lock()
 
+    @property
+    def host_spans(self) -> list[tuple[float, float]]:
+        """Start and end, in seconds, of every stretch of work that the host did itself."""
+        with self._lock:
+            return list(self._worked)
+
     def host_work(self, seconds: float) -> None:
         """Advance the host's clock by work that the host did itself."""
         with self._lock:

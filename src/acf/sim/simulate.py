@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import reduce
+from itertools import count
 from operator import add
 from pathlib import Path
 
@@ -23,8 +24,16 @@ FORWARD_ONLY = (
 )
 
 
+OnProgress = Callable[[str, float], None]
+"""Called with the operation that is played and the share of all that is done."""
+
+
 def simulate(
-    trace: Trace | str | Path, architecture: str | Path | AcceleratorSpec, *, timeline: StepObserver | None = None
+    trace: Trace | str | Path,
+    architecture: str | Path | AcceleratorSpec,
+    *,
+    timeline: StepObserver | None = None,
+    on_progress: OnProgress | None = None,
 ) -> Result:
     """Play ``trace``, or the trace file of that path, on ``architecture``.
 
@@ -32,7 +41,8 @@ def simulate(
 
     Matrix products run one after another. Within one, DRAM traffic overlaps with compute and the slower of the two
     decides; the cycles in which compute waits are the stall "memory". Vector work of the trace overlaps with products
-    as `acf.sim.vector.schedule` says. ``timeline``, an `acf.Timeline`, records when everything happened.
+    as `acf.sim.vector.schedule` says. ``timeline``, an `acf.Timeline`, records when everything happened;
+    ``on_progress`` is called before every operation with its name and the share of operations done.
     """
     if isinstance(trace, str | Path):
         trace = Trace.load(trace)
@@ -46,11 +56,23 @@ def simulate(
             f"trace {trace.label!r} has no operations, so there is nothing to simulate; call the model and "
             "backward() inside `with acf.capture(model)`"
         )
-    return simulate_parts([trace], architecture, timeline=timeline)
+    products_of = matrix_products if on_progress is None else _counting(len(trace.ops), on_progress)
+    return simulate_parts([trace], architecture, products_of, timeline)
 
 
 ProductsOf = Callable[[Trace, TracedOp], MatrixProducts | list[Gemm]]
 """The matrix products of an operation: `matrix_products`, or `KeptProducts` where a trace is played many times."""
+
+
+def _counting(total: int, on_progress: OnProgress) -> ProductsOf:
+    """`matrix_products` that tells how many operations were begun before."""
+    begun = count()
+
+    def products_of(trace: Trace, op: TracedOp) -> MatrixProducts | list[Gemm]:
+        on_progress(f"{op.name} {op.phase}", next(begun) / total)
+        return matrix_products(trace, op)
+
+    return products_of
 
 
 def simulate_parts(

@@ -41,7 +41,7 @@ def summary(record: SweepRecord) -> str:
 def _front_plots(record: SweepRecord) -> list[ExtraPlot]:
     caption = "Points on the Pareto front of all objectives are coloured; the others are dominated."
     return [
-        ExtraPlot(f"{y.name} against {x.name}", caption, _front_figure(record, x, y))
+        ExtraPlot(f"{_title(y)} against {_title(x)}", caption, _front_figure(record, x, y))
         for x, y in combinations(record.objectives, 2)
         if any(_has(row, x, y) for row in record.rows)
     ]
@@ -65,8 +65,8 @@ def _front_figure(record: SweepRecord, x: Objective, y: Objective) -> go.Figure:
                 hoverinfo="text",
             )
         )
-    figure.update_xaxes(title={"text": plot_text(x.name)}, type=_scale(record, x))
-    figure.update_yaxes(title={"text": plot_text(y.name)}, type=_scale(record, y))
+    figure.update_xaxes(title={"text": plot_text(_title(x))}, type=_scale(record, x))
+    figure.update_yaxes(title={"text": plot_text(_title(y))}, type=_scale(record, y))
     return apply_layout(figure, height_px=PLOT_HEIGHT_PX, margin={"l": 8, "r": 16, "t": 8, "b": 60})
 
 
@@ -76,13 +76,20 @@ def _importance_plot(record: SweepRecord) -> ExtraPlot:
     for index, objective in enumerate(record.objectives):
         shares = [record.importance[name].get(objective.name, 0.0) for name in names]
         marker = {"color": PALETTE[index % len(PALETTE)]}
-        figure.add_trace(go.Bar(x=list(map(plot_text, names)), y=shares, name=plot_text(objective.name), marker=marker))
+        figure.add_trace(
+            go.Bar(x=list(map(plot_text, names)), y=shares, name=plot_text(_title(objective)), marker=marker)
+        )
     figure.update_yaxes(title={"text": "share of variance"}, range=[0, 1], tickformat=".0%")
     return ExtraPlot(
         "Importance of parameters",
         "Share of an objective's variance that a parameter alone explains; what is missing to 100 % is interaction.",
         apply_layout(figure, height_px=PLOT_HEIGHT_PX, margin={"l": 8, "r": 16, "t": 8, "b": 60}),
     )
+
+
+def _title(objective: Objective) -> str:
+    """The name of an objective in words; its unit stands at its end."""
+    return objective.name.replace("_", " ")
 
 
 def _figure(row: SweepRow, objective: Objective) -> float | None:

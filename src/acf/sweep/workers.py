@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -69,7 +70,7 @@ class Processes:
 
     def _run(self, evaluation: Evaluation, waiting: Sequence[list[Changes]]) -> Iterator[tuple[int, list[Attempt]]]:
         """The places of batches in ``waiting`` with their attempts; a process that dies takes unfinished ones along."""
-        with ProcessPoolExecutor(self.width, mp_context=self._context) as pool:
+        with self._pool(self.width) as pool:
             places = {pool.submit(attempt_all, evaluation, batch): place for place, batch in enumerate(waiting)}
             try:
                 for future in as_completed(places):
@@ -78,9 +79,14 @@ class Processes:
             finally:
                 pool.shutdown(cancel_futures=True)
 
+    def _pool(self, width: int) -> ProcessPoolExecutor:
+        """Processes that share the cores: a training run in each with a thread per core would be many times slower."""
+        threads = max(1, cores() // self.width)
+        return ProcessPoolExecutor(width, self._context, initializer=_limit_threads, initargs=(threads,))
+
     def _alone(self, evaluation: Evaluation, changes: Changes) -> list[Attempt]:
         """A point in a process of its own, which may die."""
-        with ProcessPoolExecutor(1, mp_context=self._context) as pool:
+        with self._pool(1) as pool:
             try:
                 return pool.submit(attempt_all, evaluation, [changes]).result()
             except BrokenProcessPool:
@@ -136,8 +142,21 @@ def local_workers(jobs: int) -> Workers:
     """``jobs`` processes of this machine; 0: one per core that this process may use; 1: this process alone."""
     if jobs < 0:
         raise SweepError(f"jobs {jobs} is below 0; use 0 for all cores, or the number of processes")
-    width = jobs or len(os.sched_getaffinity(0))
+    width = jobs or cores()
     return ThisProcess() if width == 1 else Processes(width)
+
+
+def cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def _limit_threads(threads: int) -> None:
+    """Let torch compute with ``threads`` threads in this process, now or once it is imported."""
+    os.environ["OMP_NUM_THREADS"] = str(threads)
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        torch.set_num_threads(threads)
 
 
 def _import_ray() -> Any:

@@ -1,6 +1,6 @@
 """Train a network of the zoo on real data for some steps, and capture the step that follows."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields
 
 import torch
@@ -123,8 +123,15 @@ class CapturedStep:
     trace: Trace
 
 
-def captured_steps(spec: CaptureSpec, data: LabelledData) -> Iterator[CapturedStep]:
-    """Train with AdamW at a constant rate and yield every captured step; the last follows the last training step."""
+def captured_steps(
+    spec: CaptureSpec,
+    data: LabelledData,
+    on_progress: Callable[[str, float], None] = lambda what, share: None,
+) -> Iterator[CapturedStep]:
+    """Train with AdamW at a constant rate and yield every captured step; the last follows the last training step.
+
+    ``on_progress`` is called before every step with what it is and the share of steps done.
+    """
     model = build_model(spec)
     if spec.sparsity and not spec.pruning:
         blocks = BlockSparsity(spec.sparsity, block=spec.block, rescale=False)
@@ -141,6 +148,7 @@ def captured_steps(spec: CaptureSpec, data: LabelledData) -> Iterator[CapturedSt
     batches = _batches(data, spec)
     held = data.batch(next(batches)[: spec.captured_examples], spec.image_size, spec.device)
     for step in range(spec.steps + 1):
+        on_progress(f"{spec.model}, step {step} of {spec.steps}", step / (spec.steps + 1))
         if step == spec.steps or (spec.every and step % spec.every == 0):
             yield capture_step(model, held, step, _label(spec, data, step))
         if step < spec.steps:

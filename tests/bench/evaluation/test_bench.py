@@ -53,7 +53,7 @@ def test_a_benchmark_trains_traces_simulates_and_renders_again(
     assert (table.rows[1].sparsity or 0.0) > 0.2
     assert table.rows[2].utilization is not None
     folder = tmp_path / benchmark_name
-    record = json.loads((folder / "evaluation.json").read_text())
+    record = json.loads((folder / "evaluation.json").read_text())["data"]
     session = record["sessions"][0]
     assert {"torch", "device", "revision", "data"} <= set(session)
     assert session["command"].startswith(f"acf bench {benchmark_name} --systems dense,rigl --sparsities 0.5 --block 16")

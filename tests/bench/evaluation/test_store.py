@@ -28,7 +28,7 @@ def test_runs_and_simulated_steps_survive_in_sqlite_and_json(store: EvaluationSt
     with EvaluationStore(store.folder, create=False) as again:
         assert again.runs() == [a_run()]
         assert again.machine_steps() == [step]
-    record = json.loads((store.folder / "evaluation.json").read_text())
+    record = json.loads((store.folder / "evaluation.json").read_text())["data"]
     assert record["runs"][0]["metrics"] == {"top-1 %": 90.0}
 
 

@@ -43,7 +43,7 @@ def test_every_ablation_measures_all_it_announces_at_every_place(name: str, tmp_
         assert set(row.spreads) >= set(record.shown) - {"pays_after_steps"}
         assert row.spreads["cycles" if "cycles" in row.spreads else "seconds"].seeds == 2
     assert (tmp_path / f"{name}.md").read_text() == markdown(record)
-    assert AblationRecord.from_dict(json.loads((tmp_path / f"{name}.json").read_text())) == record
+    assert AblationRecord.from_dict(json.loads((tmp_path / f"{name}.json").read_text())["data"]) == record
 
 
 @pytest.mark.usefixtures("one_layer")

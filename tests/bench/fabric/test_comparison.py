@@ -72,4 +72,9 @@ def test_the_command_prints_the_fabric_beside_its_rivals(tiny: StepSpec, tmp_pat
     assert "tensordash" in text
     assert "weight_grad" in text
     assert "Algorithm 1" in text
-    assert [each["machine"] for each in json.loads(saved.read_text())] == ["acf-512", "tensorcore", "tensordash"]
+    played = json.loads(saved.read_text())["data"]
+    assert [each["machine"] for each in played] == [
+        "acf-512",
+        "tensorcore",
+        "tensordash",
+    ]

@@ -45,7 +45,7 @@ def test_the_command_shows_and_keeps_its_figures(tmp_path: Path, monkeypatch: py
     done = CliRunner().invoke(app, ["bench", "kernels", *arguments, "--out", str(tmp_path)])
     assert done.exit_code == 0, done.output
     assert "linear 8x32x32" in done.output
-    record = json.loads((tmp_path / "kernels-cpu.json").read_text())
+    record = json.loads((tmp_path / "kernels-cpu.json").read_text())["data"]
     assert record["layers"][0]["ratio"] > 0
     assert record["ceilings"]["flop_per_s"] > 0
     assert (tmp_path / "roofline-cpu.html").exists()
@@ -57,7 +57,7 @@ def test_the_command_compares_instruction_sets_in_one_run(tmp_path: Path, monkey
     best = instruction_set() or pytest.skip("no C++ compiler")
     wanted = ["--instructions", f"portable,{best}", "--json", "--out", str(tmp_path)]
     done = CliRunner().invoke(app, ["bench", "kernels", *arguments, *wanted])
-    assert [layer["instructions"] for layer in json.loads(done.output)["layers"]] == ["portable", best]
+    assert [layer["instructions"] for layer in json.loads(done.output)["data"]["layers"]] == ["portable", best]
     refused = CliRunner().invoke(app, ["bench", "kernels", *arguments, "--instructions", "sse9"])
     assert "'sse9' is not one of portable" in str(refused.exception)
 
@@ -75,6 +75,6 @@ def test_doctor_times_the_layers_of_a_model(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     done = CliRunner().invoke(app, ["doctor", "--layers", "small_model:build", "--block", "16", "--json"])
-    (timing,) = json.loads(done.output)
+    (timing,) = json.loads(done.output)["data"]
     assert timing["layer"] == "linear 32 to 32"
     assert timing["ratio"] > 0

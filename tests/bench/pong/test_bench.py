@@ -52,7 +52,7 @@ def test_runs_are_trained_once_and_shown_again(small: DqnSettings, tmp_path: Pat
     assert "never" in shown.output
     assert "U middle" in shown.output
     as_json = CliRunner().invoke(app, ["pong", "--render", "--out", str(options.out), "--json", *NO_SYSTEMS])
-    assert json.loads(as_json.output)["runs"] == first["runs"]
+    assert json.loads(as_json.output)["data"]["runs"] == first["runs"]
 
 
 def test_a_missing_extra_gives_the_line_that_installs_it(

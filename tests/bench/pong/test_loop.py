@@ -39,7 +39,7 @@ def test_a_run_is_recorded_with_its_points(harness: MakeHarness, small: DqnSetti
     assert seen == [0.25, 0.5, 0.75, 1.0]
     for moment in ("start", "middle", "end"):
         assert Trace.load(shared.store.trace("static-90/block=32", 0, moment)).ops
-    written = json.loads((shared.store.folder / "pong.json").read_text())
+    written = json.loads((shared.store.folder / "pong.json").read_text())["data"]
     assert [each["variant"] for each in written["runs"]] == ["static-90/block=32"]
 
 

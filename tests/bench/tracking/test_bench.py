@@ -16,7 +16,7 @@ RUNS = [
 
 def test_figures_plot_and_table_are_written(tmp_path):
     bench.keep(TrackingSpec(), RUNS, tmp_path)
-    written = json.loads((tmp_path / "tracking.json").read_text())
+    written = json.loads((tmp_path / "tracking.json").read_text())["data"]
     assert [run["method"] for run in written["runs"]] == ["dts", "static"]
     assert (tmp_path / "tracking.svg").read_text().startswith("<svg")
     assert "| static | 20.0 pp | 40.0 pp | +20.0 pp | 70.00 % |" in (tmp_path / "tracking-table.md").read_text()

@@ -120,7 +120,7 @@ def test_every_variant_trains_at_its_best_rate_and_all_that_was_tried_is_kept(im
     ]
     assert [trial.quality for trial in done.trials[:4]] == pytest.approx([88.0, 90.0, 90.0, 87.0])
     assert [(run.rate, run.quality) for run in done.runs[:3]] == [(0.3, 89.0), (0.3, 89.0), (0.3, 89.0)]
-    assert json.loads(path.read_text())["tuning_share"] == 0.5
+    assert json.loads(path.read_text())["data"]["tuning_share"] == 0.5
     again = compare_variants(image_task, SHORT, options, lambda what, share: pytest.fail("a run was made again"))
     assert again == done
 

@@ -84,7 +84,7 @@ def test_a_run_that_diverged_is_null_in_the_file_and_diverged_when_read_again(
     record(*runs).save(tmp_path / "runs.json")
     text = (tmp_path / "runs.json").read_text()
     assert "NaN" not in text
-    values = json.loads(text)
+    values = json.loads(text)["data"]
     assert values["runs"][1]["quality"] is None
     assert [point["quality"] for point in values["runs"][1]["curve"]] == [80.0, None]
     assert (values["summaries"][1]["quality"], values["summaries"][1]["diverged"]) == (None, 1)

@@ -48,7 +48,7 @@ def test_the_record_keeps_other_networks_and_says_how_it_was_made(tmp_path: Path
     path.write_text('{"other": {"variants": []}}')
     spec = ZerosSpec("ncf", seeds=1, steps=0, batch=4)
     add_to_record(path, zeros_record(spec, measured(spec)))
-    stored = json.loads(path.read_text())
+    stored = json.loads(path.read_text())["data"]
     assert list(stored) == ["ncf", "other"]
     assert {"command", "date", "commit", "machine", "spec"} <= set(stored["ncf"])
     assert stored["ncf"]["spec"]["steps"] == 0

@@ -9,7 +9,7 @@ from typing import Any
 
 from acf.bench.accuracy.training import RunRecord, TrainingSpec
 from acf.errors import DataError
-from acf.files import write_whole
+from acf.records import data_of, write_record
 
 
 @dataclass
@@ -43,13 +43,13 @@ class Comparison:
 
     def save(self, path: Path) -> None:
         """Write the file atomically."""
-        write_whole(path, (json.dumps(self.to_dict(), indent=1) + "\n").encode())
+        write_record(path, "accuracy", self.to_dict())
 
     @classmethod
     def load(cls, path: Path) -> "Comparison":
         """Read what `save` wrote."""
         try:
-            values = json.loads(path.read_text(encoding="utf-8"))
+            values = data_of(json.loads(path.read_text(encoding="utf-8")))
             values.pop("summaries", None)
             values["spec"] = TrainingSpec(**values["spec"])
             values["runs"] = [RunRecord(**run) for run in values["runs"]]

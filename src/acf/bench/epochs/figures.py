@@ -10,6 +10,7 @@ from acf.bench.epochs.training import TRAINING_FILE
 from acf.bench.traces import TraceFigures, figures_of
 from acf.errors import DataError
 from acf.files import write_whole
+from acf.records import write_record
 from acf.trace import Trace
 
 RECORD_FILE = "epochs.json"
@@ -44,7 +45,7 @@ def play_traces(folder: Path, on_progress: OnProgress) -> list[EpochFigures]:
     for epoch, loss, accuracy, name in points:
         played.append(EpochFigures(epoch, loss, accuracy, figures_of(Trace.load(folder / name))))
         on_progress(f"play epoch {epoch}", len(played) / len(points))
-    write_whole(folder / RECORD_FILE, json.dumps([each.to_dict() for each in played], indent=2).encode())
+    write_record(folder / RECORD_FILE, "epochs", [each.to_dict() for each in played])
     write_whole(folder / PLOT_FILE, epochs_page(played).encode())
     return played
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from acf.bench.evaluation.run import MachineStep, SystemRun
 from acf.errors import FileError
-from acf.files import write_whole
+from acf.records import write_record
 
 DATABASE, RECORD = "evaluation.sqlite", "evaluation.json"
 MUST_AGREE = ("device", "torch", "data")
@@ -132,7 +132,7 @@ class EvaluationStore:
             "machines": [step.to_dict() for step in self.machine_steps()],
         }
         path = self.folder / RECORD
-        write_whole(path, json.dumps(record, indent=1, allow_nan=False).encode())
+        write_record(path, "evaluation-runs", record)
         return path
 
     def _rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:

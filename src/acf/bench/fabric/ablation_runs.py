@@ -16,6 +16,7 @@ from acf.files import write_whole
 from acf.metrics import MEASURES, AblationPoint, AblationRecord
 from acf.metrics.ablation import written_spread
 from acf.options import option
+from acf.records import data_of, write_record
 from acf.sim.fabric import AdaptiveFabric
 from acf.sim.registry import spec_of_kind
 
@@ -102,9 +103,9 @@ def run_ablation(name: str, options: AblationOptions, folder: Path, on_progress:
         points.append(known or _measure(plan, variation, ablation, options))
         if known is None:
             kept = [finished[_key(later)] for later, _ in wanted[place + 1 :] if _key(later) in finished]
-            write_whole(path, _record(name, ablation, options, [*points, *kept]).to_json().encode())
+            write_record(path, "ablations", _record(name, ablation, options, [*points, *kept]).to_dict())
     record = _record(name, ablation, options, _with_ratios(points, ablation))
-    write_whole(path, record.to_json().encode())
+    write_record(path, "ablations", record.to_dict())
     write_whole(folder / f"{name}.md", markdown(record).encode())
     on_progress(name, 1.0)
     return record
@@ -182,7 +183,7 @@ def _record(name: str, ablation: Ablation, options: AblationOptions, points: Seq
 def _stored_points(path: Path) -> tuple[AblationPoint, ...]:
     """Points of an earlier run; none if the file is missing or damaged."""
     try:
-        return AblationRecord.from_dict(json.loads(path.read_text(encoding="utf-8"))).points
+        return AblationRecord.from_dict(data_of(json.loads(path.read_text(encoding="utf-8")))).points
     except (OSError, ValueError):
         return ()
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from acf.errors import ArchitectureError
+from acf.records import data_of
 from acf.zoo.synthetic import Zeros
 
 Layer = TypeVar("Layer", bound=Any)
@@ -32,7 +33,7 @@ def read_zeros(path: Path, network: str, sparsity: float) -> Mapping[str, Zeros]
     A record has several networks and sparsities; of these the one asked for is taken.
     """
     try:
-        stored = json.loads(path.read_text(encoding="utf-8"))
+        stored = data_of(json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError) as error:
         raise ArchitectureError(f"{path} cannot be read as shares of zeros ({error}); name a JSON file") from None
     if not isinstance(stored, dict):

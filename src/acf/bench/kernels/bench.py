@@ -1,6 +1,5 @@
 """`acf bench kernels`: checking the options, running the bench of one device, showing and keeping the figures."""
 
-import json
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
@@ -16,11 +15,12 @@ from acf.bench.kernels import cpu
 from acf.bench.kernels.cpu_step import CPU_STEP_BATCHES, CpuStep, CpuStepSpec
 from acf.bench.kernels.cpu_step_process import measure_in_process
 from acf.bench.kernels.roofline import Ceilings, roofline_page
-from acf.bench.machine import processor_name
 from acf.errors import MissingDependencyError, SparsityError
 from acf.files import write_whole
 from acf.ops.cpu.call import INSTRUCTION_SETS
 from acf.options import option
+from acf.records import record_text, write_record
+from acf.records.provenance import processor_name
 from acf.terminal import progress, show
 
 KINDS = ("linear", "conv", "step", "network")
@@ -115,7 +115,7 @@ def run_on_cpu(options: CpuOptions, out: Path, as_json: bool) -> None:
     points = cpu.roofline_points(result.layers)
     _keep(out, "cpu", record, roofline_page(points, result.ceilings, "CPU kernels") if points else "")
     if as_json:
-        print(json.dumps(record, indent=2))
+        print(record_text("kernels", record), end="")
         return
     _show_cpu_tables(result, networks)
     print(f"record and roofline: {out}")
@@ -141,17 +141,21 @@ def run_on_cuda(sections: str, out: Path, as_json: bool) -> None:
 
     def on_record(record: dict[str, Any]) -> None:
         latest.update(record)
+        done = [section for section in wanted if section in record]
+        on_progress(f"{len(done)} of {len(wanted)} sections measured", len(done) / len(wanted))
         points = gpu.roofline_points(record)
         measured = record["ceilings"]
         ceilings = Ceilings(measured["matmul_tflop_per_s"] * 1e12, measured["copy_tb_per_s"] * 1e12)
         _keep(out, name, record, roofline_page(points, ceilings, f"{record['device']}, bf16") if points else "")
 
-    gpu.run_gpu_bench(wanted, on_record)
-    print(json.dumps(latest, indent=2) if as_json else "\n".join(gpu.summary_lines(latest)))
+    with progress(visible=not as_json) as on_progress:
+        on_progress("compile", 0.0)
+        gpu.run_gpu_bench(wanted, on_record)
+    print(record_text("kernels", latest).rstrip() if as_json else "\n".join(gpu.summary_lines(latest)))
 
 
 def _keep(out: Path, name: str, record: dict[str, Any], page: str) -> None:
-    write_whole(out / f"kernels-{name}.json", json.dumps(record, indent=1).encode())
+    write_record(out / f"kernels-{name}.json", "kernels", record)
     if page:
         write_whole(out / f"roofline-{name}.html", page.encode())
 

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from acf.bench.pong.record import PongRun, PongSummary, ScorePoint, SystemFigures, summarize
 from acf.errors import DataError, FileError
-from acf.files import write_whole
+from acf.records import write_record
 
 Row = TypeVar("Row", ScorePoint, PongRun, SystemFigures)
 
@@ -115,7 +115,7 @@ class PongStore:
 
     def write_json(self) -> None:
         """Write ``pong.json`` anew."""
-        write_whole(self.folder / "pong.json", json.dumps(self.to_dict(), indent=1, allow_nan=False).encode())
+        write_record(self.folder / "pong.json", "pong", self.to_dict())
 
     def close(self) -> None:
         """Close the file."""

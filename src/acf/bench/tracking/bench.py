@@ -1,7 +1,6 @@
 """`acf bench tracking`: how closely gradient-threshold rules follow their target sparsity; figures, table and plot."""
 
 import datetime
-import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -15,6 +14,7 @@ from acf.columns import markdown_table, records
 from acf.errors import SparsityError
 from acf.files import write_whole
 from acf.gradients import RULES
+from acf.records import write_record
 from acf.terminal import progress
 from acf.zoo.data.images import load_images
 
@@ -51,6 +51,6 @@ def figures(spec: TrackingSpec, runs: Sequence[Tracked]) -> dict[str, Any]:
 
 def keep(spec: TrackingSpec, runs: Sequence[Tracked], folder: Path) -> None:
     """Write ``tracking.json``, ``tracking.svg`` and the table ``tracking-table.md`` into ``folder``."""
-    write_whole(folder / "tracking.json", (json.dumps(figures(spec, runs), indent=1) + "\n").encode())
+    write_record(folder / "tracking.json", "tracking", figures(spec, runs))
     write_whole(folder / "tracking.svg", tracking_svg(runs).encode())
     write_whole(folder / "tracking-table.md", markdown_table(TRACKING, runs).encode())

@@ -16,7 +16,7 @@ from acf.bench.training.run import RunLength, TrainingRun, without_nan
 from acf.bench.training.summary import VariantSummary, summarize
 from acf.bench.training.task import Task, TaskSpec
 from acf.errors import DataError, FileError
-from acf.files import write_whole
+from acf.records import data_of, write_record
 
 MUST_AGREE = ("device", "torch", "data")
 """Facts of sessions that must be the same for their seconds, joules and quality to be set beside each other."""
@@ -119,13 +119,21 @@ class TrainingComparison:
 
     def save(self, path: Path) -> None:
         """Write the file atomically."""
-        write_whole(path, json.dumps(self.to_dict(), indent=1, allow_nan=False).encode())
+        write_record(path, "training", self.to_dict())
 
 
 def load_comparison(path: Path) -> TrainingComparison:
     """Read what `TrainingComparison.save` wrote, or an earlier version, whose one session was called machine."""
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise FileError(f"{path} is no record of `acf bench training` ({error}); pass another path") from error
+    return comparison_from_values(data_of(values), str(path))
+
+
+def comparison_from_values(values: dict[str, Any], source: str) -> TrainingComparison:
+    """The comparison that `TrainingComparison.to_dict` gave; ``source`` names its file in errors."""
+    try:
         return TrainingComparison(
             TaskSpec(**values["task"]),
             RunLength(**values["length"]),
@@ -135,8 +143,8 @@ def load_comparison(path: Path) -> TrainingComparison:
             [Trial(**trial) for trial in values.get("trials", [])],
             values.get("tuning_share"),
         )
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise FileError(f"{path} is no record of `acf bench training` ({error}); pass another path") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise FileError(f"{source} is no record of `acf bench training` ({error}); pass another path") from error
 
 
 def require_alike(found: TrainingComparison, wanted: TrainingComparison, path: Path) -> None:

@@ -1,7 +1,6 @@
 """The record of measured zeros: one JSON file for several networks, each with the command that made it."""
 
 import json
-import re
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 from acf.bench.provenance import provenance
 from acf.bench.zeros.measure import MeasuredZeros, ZerosSpec
 from acf.errors import DataError
-from acf.files import write_whole
+from acf.records import data_of, write_record
 
 
 def zeros_record(spec: ZerosSpec, measured: Sequence[MeasuredZeros]) -> dict[str, Any]:
@@ -23,14 +22,9 @@ def add_to_record(path: Path, record: dict[str, Any]) -> dict[str, Any]:
     before: dict[str, Any] = {}
     if path.exists():
         try:
-            before = json.loads(path.read_text(encoding="utf-8"))
+            before = data_of(json.loads(path.read_text(encoding="utf-8")))
         except ValueError as error:
             raise DataError(f"{path} is no JSON ({error}); name a record of `acf bench zeros`, or a new file") from None
     merged = dict(sorted((before | record).items()))
-    write_whole(path, (_compact(json.dumps(merged, indent=1)) + "\n").encode())
+    write_record(path, "zeros", merged)
     return merged
-
-
-def _compact(text: str) -> str:
-    """``text`` with every mean and its deviation on one line."""
-    return re.sub(r"\{\s+(\"mean\": [^,]+),\s+(\"deviation\": \S+)\s+\}", r"{\1, \2}", text)

@@ -11,6 +11,7 @@ from acf.cli.options import Json, print_json
 from acf.cli.specs import spec_command
 from acf.files import write_whole
 from acf.rtl.tools.requirements import require
+from acf.terminal import working
 
 if TYPE_CHECKING:
     from acf.rtl.verify.workloads import PowerWorkload
@@ -34,7 +35,7 @@ def units(as_json: Json = False) -> None:
     from acf.terminal import show
 
     if as_json:
-        print_json({name: unit.about for name, unit in UNITS.items()})
+        print_json("rtl-units", {name: unit.about for name, unit in UNITS.items()})
     else:
         show(units_table(UNITS))
 
@@ -56,13 +57,14 @@ def emit(
 
     design = find_design(unit, config)
     verilator = find_verilator() if lint else None
-    text = emit_verilog(design.build(), design.top)
-    write_whole(output, text.encode())
-    found = check(text, verilator) if verilator else []
+    with working(f"write {design.top}", visible=not as_json):
+        text = emit_verilog(design.build(), design.top)
+        write_whole(output, text.encode())
+        found = check(text, verilator) if verilator else []
     modules = text.count("\nmodule ")
     if as_json:
         facts = {"file": str(output), "top": design.top, "modules": modules}
-        print_json(facts | {"warnings": [vars(each) for each in found]})
+        print_json("rtl-emit", facts | {"warnings": [vars(each) for each in found]})
     else:
         typer.echo(f"{output}: {modules} modules, top {design.top}")
         for each in found:
@@ -89,7 +91,9 @@ def synth(
 
     design = find_design(unit, config)
     check_family(target)
-    _show(synthesise(design.build(), design.top, target), synthesis_table, as_json)
+    with working(f"synthesise {design.top}", visible=not as_json):
+        report = synthesise(design.build(), design.top, target)
+    _show("rtl-synth", report, synthesis_table, as_json)
 
 
 @app.command()
@@ -108,7 +112,9 @@ def area(
     from acf.rtl.tools.reports.tables import area_table
 
     design, cells = find_design(unit, config, products=False), Liberty.read(liberty)
-    _show(measure_area(design.build(), design.top, cells, clock_gating), area_table, as_json)
+    with working(f"map {design.top} to cells", visible=not as_json):
+        report = measure_area(design.build(), design.top, cells, clock_gating)
+    _show("rtl-area", report, area_table, as_json)
 
 
 @app.command()
@@ -128,7 +134,9 @@ def costs(
 
     fabric, cells = find_fabric(config), Liberty.read(liberty)
     find_verilator()
-    _show(compare_costs(fabric, cells, node), cost_table, as_json)
+    with working("synthesise every component", visible=not as_json):
+        report = compare_costs(fabric, cells, node)
+    _show("rtl-costs", report, cost_table, as_json)
 
 
 @spec_command(app, workload="acf.rtl.verify.workloads:PowerWorkload")
@@ -155,20 +163,21 @@ def power(
     design = find_design(unit, config)
     cells = None if liberty is None else Liberty.read(liberty)
     find_verilator()
-    if unit is None:
-        shape = find_shape(config)
-        report = measure_fabric_power(shape, Product.of_layer(workload.layer, shape.tile), cells, clock_gating)
-    else:
-        component = design.build()
-        inputs = stimulus_of(unit)(component, workload.cycles, workload.zeros, workload.seed)
-        report = measure_power(component, design.top, inputs, workload.cycles, cells, clock_gating)
-    _show(report, power_table, as_json)
+    with working(f"synthesise {design.top} and count its toggles", visible=not as_json):
+        if unit is None:
+            shape = find_shape(config)
+            report = measure_fabric_power(shape, Product.of_layer(workload.layer, shape.tile), cells, clock_gating)
+        else:
+            component = design.build()
+            inputs = stimulus_of(unit)(component, workload.cycles, workload.zeros, workload.seed)
+            report = measure_power(component, design.top, inputs, workload.cycles, cells, clock_gating)
+    _show("rtl-power", report, power_table, as_json)
 
 
-def _show(report: Any, table: Callable[[Any], Table], as_json: bool) -> None:
+def _show(kind: str, report: Any, table: Callable[[Any], Table], as_json: bool) -> None:
     from acf.terminal import show
 
     if as_json:
-        print_json(report.to_dict())
+        print_json(kind, report.to_dict())
     else:
         show(table(report))

@@ -1,14 +1,15 @@
 """Commands that run or describe a whole fabric: `acf rtl lockstep`, `sim`, `device` and `describe`."""
 
-import json
 import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from acf.cli.options import Json, print_json
 from acf.cli.specs import spec_command
 from acf.rtl.tools.requirements import require
+from acf.terminal import progress, working
 
 if TYPE_CHECKING:
     from acf.rtl.device.step.layer import StepSizes
@@ -21,7 +22,6 @@ FabricName = Annotated[
     typer.Option("--on", help="A fabric's name, for example acf-512, or TOML file; else a small fabric."),
 ]
 Backend = Annotated[str, typer.Option(help="verilator, pysim, or auto: the first that works.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 LAYER = "acf.rtl.verify.workloads:Layer"
 LAYER_SIZES = "acf.rtl.verify.workloads:LayerSizes"
 MEMORY = "acf.rtl.verify.workloads:DeviceMemory"
@@ -46,19 +46,25 @@ def lockstep(
 
     shape = find_shape(config)
     products = [random_product(seed + number, shape.tile, tiles) for number in range(programs)]
-    fabric = FabricSimulation.of(sizes_for(shape, products), backend, "-O0")
+    with working("build the gates", visible=not as_json):
+        fabric = FabricSimulation.of(sizes_for(shape, products), backend, "-O0")
     cycles = 0
-    for number, product in enumerate(products):
-        both = run_lockstep(product, fabric)
-        cycles += both.fabric.cycles
-        if both.divergence is not None:
-            typer.echo(f"program {seed + number}: {both.divergence}", err=True)
-            raise typer.Exit(1)
+    with progress(visible=not as_json) as on_progress:
+        for number, product in enumerate(products):
+            on_progress(f"program {seed + number}", number / programs)
+            both = run_lockstep(product, fabric)
+            cycles += both.fabric.cycles
+            if both.divergence is not None:
+                typer.echo(f"program {seed + number}: {both.divergence}", err=True)
+                raise typer.Exit(1)
     facts = {"programs": programs, "cycles": cycles, "scus": shape.scus, "backend": fabric.simulation.backend}
     text = (
         f"{programs} programs, {cycles} cycles on {shape.scus} SCUs: model and {facts['backend']} agree on every event"
     )
-    typer.echo(json.dumps(facts) if as_json else f"{text}, counter and bit")
+    if as_json:
+        print_json("rtl-lockstep", facts)
+    else:
+        typer.echo(f"{text}, counter and bit")
 
 
 @spec_command(app, layer=LAYER)
@@ -80,16 +86,17 @@ def sim(
     shape = find_shape(config)
     product = Product.of_layer(layer, shape.tile)
     begin = time.perf_counter()
-    fabric = FabricSimulation.of(sizes_for(shape, [product]), backend, "-O0")
-    built = time.perf_counter()
-    both = run_lockstep(product, fabric)
+    with working("build the gates and run the layer", visible=not as_json):
+        fabric = FabricSimulation.of(sizes_for(shape, [product]), backend, "-O0")
+        built = time.perf_counter()
+        both = run_lockstep(product, fabric)
     seconds = {"build_seconds": round(built - begin, 2), "seconds": round(time.perf_counter() - built, 2)}
     by_reason = both.fabric.cycles_by_reason
     divergence = None if both.divergence is None else str(both.divergence)
     if as_json:
         facts: dict[str, Any] = {"scus": shape.scus, "cycles": both.fabric.cycles, "model_cycles": both.model.cycles}
         facts |= {"scu_cycles": by_reason, "backend": fabric.simulation.backend}
-        typer.echo(json.dumps(facts | seconds | {"divergence": divergence}))
+        print_json("rtl-sim", facts | seconds | {"divergence": divergence})
     else:
         typer.echo(
             f"{both.fabric.cycles} cycles on {shape.scus} SCUs ({fabric.simulation.backend}, built or found in "
@@ -123,14 +130,14 @@ def device(
     products = [random_product(layer.seed + number, shape.tile) for number in range(programs)]
     products = products or [Product.of_layer(layer, shape.tile)]
     begin = time.perf_counter()
-    built = DeviceSimulation.for_products(
-        device_sizes(shape, memory.command_depth), products, memory.latency, backend, memory.masters
-    )
-    ready = time.perf_counter()
-    run = total_of([built.run(product) for product in products])
+    depths = device_sizes(shape, memory.command_depth)
+    with working("build the device and run the layer", visible=not as_json):
+        built = DeviceSimulation.for_products(depths, products, memory.latency, backend, memory.masters)
+        ready = time.perf_counter()
+        run = total_of([built.run(product) for product in products])
     seconds = {"build_seconds": round(ready - begin, 2), "seconds": round(time.perf_counter() - ready, 2)}
     if as_json:
-        typer.echo(json.dumps({"programs": len(products)} | asdict(run) | seconds))
+        print_json("rtl-device", {"programs": len(products)} | asdict(run) | seconds)
     else:
         typer.echo(
             f"{run.cycles} cycles on {shape.scus} SCUs, {run.commands} commands, {run.read_bytes} bytes read, "
@@ -162,11 +169,12 @@ def layers(
     shape = find_shape(config)
     products = {name: make(sizes, shape.tile) for name, make in LAYERS.items()}
     depths = device_sizes(shape, memory.command_depth)
-    device = DeviceSimulation.for_products(depths, list(products.values()), memory.latency, backend, memory.masters)
-    runs = list(run_layers(device, products))
+    with working("build the device and run the layers", visible=not as_json):
+        device = DeviceSimulation.for_products(depths, list(products.values()), memory.latency, backend, memory.masters)
+        runs = list(run_layers(device, products))
     if as_json:
         facts = {"config": config, "memory": asdict(memory), "sizes": asdict(sizes)}
-        typer.echo(json.dumps(facts | {"layers": [run.record() for run in runs]}))
+        print_json("rtl-layers", facts | {"layers": [run.record() for run in runs]})
     else:
         typer.echo(layer_table(runs))
     if not all(each.run.is_equal for each in runs):
@@ -198,13 +206,14 @@ def step(
     axi = AxiSpec(data_bits=min(256, depths.flit_bits), masters=memory.masters)
     state = random_step(sizes, shape.tile)
     plan = plan_step(state, depths, axi)
-    built = device_for_step(plan, axi, memory.latency, backend)
-    run = run_step(built, plan, state, sizes)
+    with working("build the device and run the step", visible=not as_json):
+        built = device_for_step(plan, axi, memory.latency, backend)
+        run = run_step(built, plan, state, sizes)
     model = model_step(plan, built, state, run.result)
     differences = run.result.differences(reference_step(state, sizes, plan))
     if as_json:
         facts = {"config": config, "sizes": asdict(sizes), "memory": asdict(memory), "model": asdict(model)}
-        typer.echo(json.dumps(facts | run.record(plan) | {"differences": differences}))
+        print_json("rtl-step", facts | run.record(plan) | {"differences": differences})
     else:
         typer.echo(step_text(run, plan))
         typer.echo(

@@ -7,18 +7,22 @@ from typing import Any
 
 from acf.errors import ReportError
 from acf.files import write_whole
+from acf.report.timeline.device_tracks import SavedDeviceTimeline, save_device_timeline
 from acf.report.timeline.events import Event, EventClock, encoded
 from acf.report.timeline.fabric_tracks import Placement, fabric_names, product_events
 from acf.report.timeline.occupancy import curve_events, occupancy_of, occupancy_svg
 from acf.report.timeline.step_tracks import step_events
 from acf.sim.recording import StepRecording
 
-__all__ = ["SavedTimeline", "Timeline"]
+__all__ = ["SavedDeviceTimeline", "SavedTimeline", "Timeline", "save_device_timeline"]
 
 EVENT_BYTES = 140
 """What an event takes in the file, about."""
 
-NOT_MODELLED = "host copies: a simulated step begins with its operands in DRAM, so they have no track"
+NOT_MODELLED = (
+    "host copies: a simulated step begins with its operands in DRAM; "
+    "acf.report.timeline.save_device_timeline shows the copies of a run on a device"
+)
 
 
 @dataclass(frozen=True)

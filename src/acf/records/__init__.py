@@ -1,0 +1,22 @@
+"""The one shape of JSON that every command writes and `acf report` reads.
+
+A record is an object: ``kind`` (one of `KINDS`), ``schema``, ``command``, ``acf`` (the version), ``commit``, ``date``,
+``machine``, and ``data``, the figures themselves. `acf.records.write` writes it, `acf.records.read` reads it.
+"""
+
+from acf.records.kinds import KINDS, SCHEMA, Kind
+from acf.records.read import Record, data_of, parse_record, read_record
+from acf.records.write import envelope, record_text, write_record
+
+__all__ = [
+    "KINDS",
+    "SCHEMA",
+    "Kind",
+    "Record",
+    "data_of",
+    "envelope",
+    "parse_record",
+    "read_record",
+    "record_text",
+    "write_record",
+]

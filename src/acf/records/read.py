@@ -1,0 +1,96 @@
+"""Reading records: today's, and those that earlier versions wrote without an envelope."""
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from acf.errors import ReportError
+from acf.records.kinds import KINDS, SCHEMA
+
+REMEDY = "pass JSON that a command of acf wrote with --json or --out"
+ENVELOPE = ("command", "acf", "commit", "date", "machine")
+"""Fields of a record that say where it comes from."""
+
+EARLIER: dict[str, frozenset[str]] = {
+    "results": frozenset({"ops", "architecture"}),
+    "training-run": frozenset({"losses", "test_accuracies"}),
+    "ablations": frozenset({"ablation", "points"}),
+    "demo": frozenset({"records", "results"}),
+    "training": frozenset({"task", "summaries", "runs"}),
+    "accuracy": frozenset({"spec", "summaries", "runs"}),
+    "sweep": frozenset({"objectives", "points", "importance"}),
+    "kernels": frozenset({"ceilings", "layers"}),
+    "fabric": frozenset({"network", "step_seconds", "lost"}),
+    "traces": frozenset({"dense_macs", "zeros"}),
+    "doctor": frozenset({"part", "consequence"}),
+    "reproduce": frozenset({"rows", "command", "commit"}),
+}
+"""Keys that a record without an envelope has, by kind. An ``ablation`` may stand alone or in a list."""
+
+FIGURES = ("date", "machine", "rows", "runs", "records", "steps", "variants", "layers")
+"""Keys of other early records: one of them is enough to show the record as plain tables."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """A record as read: ``kind`` is "" for an early record that no kind describes. ``source`` names its file."""
+
+    kind: str
+    data: Any
+    source: str
+    origin: dict[str, str] = field(default_factory=dict)
+
+
+def read_record(path: Path) -> Record:
+    """The record in a file."""
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ReportError(f"{path} cannot be read ({error.strerror}); {REMEDY}") from error
+    except ValueError as error:
+        raise ReportError(f"{path} is not JSON ({error}); {REMEDY}") from error
+    return parse_record(values, str(path))
+
+
+def parse_record(values: Any, source: str) -> Record:
+    """The record that ``values`` are, with its kind found by its keys where it has no envelope."""
+    if not is_envelope(values):
+        return Record(_earlier_kind(values, source), values, source)
+    if values["schema"] != SCHEMA:
+        raise ReportError(
+            f"{source} has schema {values['schema']!r}, this version of acf reads {SCHEMA}; read it with acf "
+            f"{values.get('acf', 'of its own version')}, or write it again"
+        )
+    if values["kind"] not in KINDS:
+        raise ReportError(f"{source} is of kind {values['kind']!r}, which is not one of {', '.join(KINDS)}; {REMEDY}")
+    origin = {name: str(values[name]) for name in ENVELOPE if values.get(name)}
+    return Record(values["kind"], values["data"], source, origin)
+
+
+def data_of(values: Any) -> Any:
+    """The figures of a record, with or without its envelope.
+
+    >>> data_of({"kind": "fabric", "schema": 1, "data": [1]}), data_of([1])
+    ([1], [1])
+    """
+    return values["data"] if is_envelope(values) else values
+
+
+def is_envelope(values: Any) -> bool:
+    """Whether ``values`` are a record with its envelope."""
+    return isinstance(values, dict) and {"kind", "schema", "data"} <= set(values)
+
+
+def _earlier_kind(values: Any, source: str) -> str:
+    """The kind of an early record, by its keys or those of its first entry; "" where only plain tables will do."""
+    first = values[0] if isinstance(values, list) and values else values
+    if isinstance(first, dict):
+        for kind, keys in EARLIER.items():
+            if keys <= set(first):
+                return kind
+        inner = [first, *(each for each in first.values() if isinstance(each, dict))]
+        if any(key in each for each in inner for key in FIGURES):
+            return ""
+    held = f"the keys {', '.join(list(first)[:4])}" if isinstance(first, dict) else repr(values)[:40]
+    raise ReportError(f"{source} holds {held}, which is no record of acf; {REMEDY}")

@@ -1,0 +1,65 @@
+"""Records are read with their envelope and, from earlier versions, without."""
+
+from pathlib import Path
+
+import pytest
+
+from acf.errors import ReportError
+from acf.records import parse_record, read_record, record_text
+
+RESULTS = Path(__file__).parents[2] / "docs" / "results"
+
+
+def test_a_record_is_read_back_with_its_origin(tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    path.write_text(record_text("fabric", [{"a": 1}]))
+    record = read_record(path)
+    assert (record.kind, record.data, record.source) == ("fabric", [{"a": 1}], str(path))
+    assert {"command", "acf", "date", "machine"} <= set(record.origin)
+
+
+@pytest.mark.parametrize("path", sorted(RESULTS.glob("*.json")), ids=lambda path: path.name)
+def test_every_published_record_is_read(path: Path) -> None:
+    assert read_record(path).data
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("ablations.json", "ablations"),
+        ("accuracy.json", "accuracy"),
+        ("fabric.json", "fabric"),
+        ("kernels-cpu.json", "kernels"),
+        ("training-gpt1024.json", "training"),
+        ("traces.json", "traces"),
+        ("reproduce.json", "reproduce"),
+        ("energy.json", ""),
+    ],
+)
+def test_the_kind_of_an_early_record_is_found_by_its_keys(name: str, kind: str) -> None:
+    assert read_record(RESULTS / name).kind == kind
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"kind": "fabric", "schema": 2, "acf": "9.0", "data": []}, r"schema 2, this version of acf reads 1; .* 9\.0"),
+        ({"kind": "other", "schema": 1, "data": []}, "kind 'other', which is not one of results, comparison"),
+        ({"name": "x"}, "holds the keys name, which is no record of acf; pass JSON that a command"),
+        ([], r"holds \[\], which is no record"),
+        ([1, 2], r"holds \[1, 2\], which is no record"),
+        ("text", "holds 'text', which is no record"),
+    ],
+)
+def test_what_is_no_record_is_refused_by_name(values: object, message: str) -> None:
+    with pytest.raises(ReportError, match=f"x.json .*{message}|x.json {message}"):
+        parse_record(values, "x.json")
+
+
+def test_a_file_that_is_no_json_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    path.write_text("{")
+    with pytest.raises(ReportError, match="is not JSON"):
+        read_record(path)
+    with pytest.raises(ReportError, match="cannot be read"):
+        read_record(tmp_path / "absent.json")
