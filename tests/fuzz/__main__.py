@@ -6,7 +6,7 @@ import warnings
 from pathlib import Path
 
 from tests.fuzz.case import Finding, run_case
-from tests.fuzz.doors import DOORS
+from tests.fuzz.doors import DOORS, compile_loops
 
 
 def fuzz(cases: int, first_seed: int, names: list[str]) -> list[Finding]:
@@ -14,6 +14,7 @@ def fuzz(cases: int, first_seed: int, names: list[str]) -> list[Finding]:
     findings = []
     with tempfile.TemporaryDirectory(prefix="acf-fuzz-") as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")
+        compile_loops()
         for index in range(cases):
             name = names[index % len(names)]
             place = Path(folder, name)
