@@ -84,17 +84,20 @@ class ControllerUnits(Component):
         self._row, self._group = Signal(range(max(2, shape.mesh_rows))), Signal(range(max(2, shape.mesh_columns)))
         columns = range(shape.mesh_columns)
         tiles = shape.accumulator_tiles
-        self._has_tiles = [Signal(shape.mesh_columns, name=f"has_tiles_{row}") for row in range(shape.mesh_rows)]
-        self._present = Signal(shape.mesh_columns)
         self._owned = [Signal(bits_for(tiles), name=f"owned_{place}") for place in columns]
-        self._count = Array(Signal(bits_for(tiles), name=f"count_{place}") for place in columns)
-        self._sums = Array(Signal(tiles, name=f"sums_{place}") for place in columns)
-        self._edge_valid = Array(Signal(name=f"edge_valid_{place}") for place in columns)
-        self._edge = Array(Signal(bits_for(tiles - 1), name=f"edge_{place}") for place in columns)
         clusters = [(row, place) for row in range(shape.mesh_rows) for place in columns]
         self._last = {each: Signal(ORDER_BITS, name=f"last_{each[0]}_{each[1]}") for each in clusters}
         self._joined = {each: Signal(name=f"joined_{each[0]}_{each[1]}") for each in clusters}
         self._rounds = {each: Signal(ROUND_BITS, name=f"rounds_{each[0]}_{each[1]}") for each in clusters}
+        # A bit for every tile of a cluster's bank, row tile by row tile: those that the product keeps, those of them
+        # whose serial tile has data in this k_step, and those of them that a block of this k_step adds to.
+        self._kept, self._live, self._work = (
+            {each: Signal(tiles, name=f"{name}_{each[0]}_{each[1]}") for each in clusters}
+            for name in ("kept", "live", "work")
+        )
+        # By place in the bank: output columns whose block the cluster stores in this k_step.
+        self._stored = {each: Signal(tiles, name=f"stored_{each[0]}_{each[1]}") for each in clusters}
+        self._edge_valid = {each: Signal(name=f"edge_valid_{each[0]}_{each[1]}") for each in clusters}
 
     def _field(self, name: str) -> Value:
         """A field of the descriptor."""
