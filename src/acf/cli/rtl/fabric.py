@@ -178,6 +178,10 @@ def layers(
 def step(
     sizes: "StepSizes",
     memory: "DeviceMemory",
+    walks: Annotated[
+        bool,
+        typer.Option("--walks", help="The device walks the index of every product; else the host sends commands."),
+    ] = False,
     config: FabricName = None,
     backend: Backend = "auto",
     as_json: Json = False,
@@ -197,7 +201,7 @@ def step(
     depths = device_sizes(shape, memory.command_depth)
     axi = AxiSpec(data_bits=min(256, depths.flit_bits), masters=memory.masters)
     state = random_step(sizes, shape.tile)
-    plan = plan_step(state, depths, axi)
+    plan = plan_step(state, depths, axi, walks)
     built = device_for_step(plan, axi, memory.latency, backend)
     run = run_step(built, plan, state, sizes)
     model = model_step(plan, built, state, run.result)
@@ -208,8 +212,8 @@ def step(
     else:
         typer.echo(step_text(run, plan))
         typer.echo(
-            f"model: products {' and '.join(map(str, model.product_cycles))}, the same order {model.memory_cycles}, "
-            f"activations on chip and passes fused {model.cycles}"
+            f"model: products {', '.join(map(str, model.product_cycles.values()))}, the same order "
+            f"{model.memory_cycles}, activations on chip and passes fused {model.cycles}"
         )
         typer.echo("every bit is the reference's" if not differences else f"differs in {', '.join(differences)}")
     if differences:

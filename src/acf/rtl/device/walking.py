@@ -1,5 +1,6 @@
 """Running products from their descriptors: index memories and walking controllers, as a device connects them."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -7,7 +8,7 @@ from amaranth.hdl import Array, Module, Mux, Signal, Value
 from amaranth.lib.wiring import connect
 
 from acf.errors import RtlError
-from acf.lowering.descriptor import FIELDS
+from acf.lowering.descriptor import DESCRIPTOR_WORDS, FIELDS, ProductDescriptor
 from acf.rtl.design.axi.read_arbiter import ReadArbiter
 from acf.rtl.design.fabric.sizes import FabricSizes
 from acf.rtl.design.index.index_controller import IndexSizes
@@ -40,6 +41,17 @@ class WalkerOption:
                 "of a device run one after the other"
             )
 
+    @classmethod
+    def holding(cls, products: Sequence[ProductDescriptor], controllers: int = 1) -> "WalkerOption":
+        """The smallest option, in powers of two, that every one of ``products`` fits in."""
+
+        def most(name: str, more: int = 0) -> int:
+            return 1 << max(2, max(getattr(each, name) + more for each in products) - 1).bit_length()
+
+        words = max(64, most("index_words", DESCRIPTOR_WORDS))
+        columns = max(most("column_tiles"), most("column_rounds"))
+        return cls(words, most("blocks"), columns, most("k_tiles"), controllers)
+
     def sizes(self, fabric: FabricSizes) -> IndexSizes:
         """The limits of a controller."""
         return IndexSizes(fabric, self.blocks, self.column_tiles, self.depths)
@@ -49,8 +61,8 @@ class Walking:
     """What a device takes from its walkers; of a device without one everything is 0, and a product to walk fails.
 
     ``active``: the program that runs, or ran last, is walked. ``start`` begins the next one, and ``start_product`` that
-    or one that the host commands; ``is_loaded``: its index is on chip. ``busy``: a product is under way; ``is_full``:
-    no more can be started, and ``loses`` one that is.
+    or one that the host commands; it waits while ``holds``. ``is_loaded``: its index is on chip; ``is_bad``: it cannot
+    run. ``busy``: a product is under way; ``is_full``: no more can be started, and ``loses`` one that is.
     """
 
     def __init__(self, sizes: FabricSizes, command_bits: int, page_bits: int) -> None:
@@ -68,6 +80,8 @@ class Walking:
             Signal(page_bits, name=f"walking_{name}") for name in PAGES
         )
         self.edge_cycles = Signal(8, name="walking_edge_cycles")
+        self.after_vectors = Signal(32, name="walking_after_vectors")
+        self.holds, self.is_bad = Signal(name="walking_holds"), Signal(name="walking_is_bad")
         self.walkers: list[Any] = []
         self._shape = sizes.shape
 
@@ -137,7 +151,7 @@ def _take_turns(m: Module, walking: Walking, registers: Any, sequencer: Any) -> 
         walking.is_full.eq(~free[fills]),
         walking.loses.eq(asks & walking.is_full),
         walking.busy.eq(~all_of([walker.is_free for walker in walkers])),
-        walking.start.eq(~free[turn] & ~sequencer.is_busy),
+        walking.start.eq(~free[turn] & ~sequencer.is_busy & ~walking.holds),
     ]
     for number, walker in enumerate(walkers):
         m.d.comb += [
@@ -167,10 +181,11 @@ def _show_current(m: Module, walking: Walking, sequencer: Any, turn: Signal) -> 
         walking.is_loaded.eq(Array(walker.is_loaded for walker in walkers)[turn]),
         walking.failed.eq(runs & Array(walker.failed for walker in walkers)[turn]),
         walking.is_refused.eq(runs & Array(walker.is_refused for walker in walkers)[turn]),
+        walking.is_bad.eq(Array(walker.failed | walker.is_refused for walker in walkers)[turn]),
         walking.load_word.eq(Array(walker.word for walker in walkers)[turn]),
         walking.beat_valid.eq(any_of([walker.beat_valid for walker in walkers])),
     ]
-    for name in (*PAGES, "edge_cycles"):
+    for name in (*PAGES, "edge_cycles", "after_vectors"):
         at = FIELDS[name]
         fields = [walker.descriptor[at.word][at.low : at.low + at.bits] for walker in walkers]
         m.d.comb += getattr(walking, name).eq(Array(fields)[turn])

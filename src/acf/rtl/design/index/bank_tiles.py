@@ -1,4 +1,4 @@
-"""Which tiles of every cluster's bank a k_step adds to: the mask of the product, tiles with data, blocks that are there.
+"""Which tiles of every cluster's bank a k_step adds to: kept by the mask, with data, and with a block to add.
 
 Without a mask a cluster meets all blocks of its output columns with every serial tile. With one, blocks that a cluster
 stores, their order of arrival and its last tile differ from cluster to cluster, so each has a bit for every tile of its

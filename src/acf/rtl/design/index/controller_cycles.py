@@ -166,9 +166,7 @@ class _Controller:
         fields["transposed"] = int(self.described.parallel_transposed)
         return Offer(self.mesh.rows + place, pack_fields(self.fabric.command(self.mesh.rows, serial=False), fields))
 
-    def _part(
-        self, step: "_KStep", batch: Batch, clusters: list[Cluster], closing: set[Cluster]
-    ) -> Iterator[Cycle]:
+    def _part(self, step: "_KStep", batch: Batch, clusters: list[Cluster], closing: set[Cluster]) -> Iterator[Cycle]:
         layout, size = self.fabric.command(self.mesh.columns, serial=True), self.fabric.header.size
         for tile in range(batch.last):
             if tile % SIZES_PER_WORD == 0:
