@@ -46,7 +46,8 @@ class WalkerOption:
         """The smallest option, in powers of two, that every one of ``products`` fits in."""
 
         def most(name: str, more: int = 0) -> int:
-            return 1 << max(2, max(getattr(each, name) + more for each in products) - 1).bit_length()
+            needed: int = max(getattr(each, name) for each in products) + more
+            return 1 << max(2, needed - 1).bit_length()
 
         words = max(64, most("index_words", DESCRIPTOR_WORDS))
         columns = max(most("column_tiles"), most("column_rounds"))
