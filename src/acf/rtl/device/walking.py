@@ -16,6 +16,7 @@ from acf.rtl.design.primitives.bits import all_of, any_of
 from acf.rtl.design.primitives.shared_modules import place
 from acf.rtl.design.primitives.wires import forward
 from acf.rtl.device.product_walker import ProductWalker
+from acf.rtl.device.topology.unit import TopologySizes
 
 PAGES = ("serial_page", "parallel_page", "result_page", "result_pages", "channel_pages")
 """Fields of a descriptor that say where operands and results lie."""
@@ -26,6 +27,8 @@ class WalkerOption:
     """The largest product of a device that walks: an index of ``index_words``, and the limits of `IndexSizes`.
 
     Of two ``controllers``, each with an index memory of its own, one sets the next product up while the other walks.
+    ``moves``: blocks that one topology update can move, in a device that has a vector unit too; 0: it has no topology
+    unit.
     """
 
     index_words: int = 16384
@@ -33,6 +36,7 @@ class WalkerOption:
     column_tiles: int = 256
     depths: int = 64
     controllers: int = 1
+    moves: int = 0
 
     def __post_init__(self) -> None:
         if self.controllers not in (1, 2):
@@ -42,7 +46,7 @@ class WalkerOption:
             )
 
     @classmethod
-    def holding(cls, products: Sequence[ProductDescriptor], controllers: int = 1) -> "WalkerOption":
+    def holding(cls, products: Sequence[ProductDescriptor], controllers: int = 1, moves: int = 0) -> "WalkerOption":
         """The smallest option, in powers of two, that every one of ``products`` fits in."""
 
         def most(name: str, more: int = 0) -> int:
@@ -51,7 +55,12 @@ class WalkerOption:
 
         words = max(64, most("index_words", DESCRIPTOR_WORDS))
         columns = max(most("column_tiles"), most("column_rounds"))
-        return cls(words, most("blocks"), columns, most("k_tiles"), controllers)
+        return cls(words, most("blocks"), columns, most("k_tiles"), controllers, moves)
+
+    @property
+    def topology(self) -> TopologySizes | None:
+        """The topology unit; rows of a layer's blocks are output columns of its input gradient."""
+        return TopologySizes(self.column_tiles, self.column_tiles, self.blocks, self.moves) if self.moves else None
 
     def sizes(self, fabric: FabricSizes) -> IndexSizes:
         """The limits of a controller."""

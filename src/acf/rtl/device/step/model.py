@@ -86,7 +86,7 @@ def _through_memory(plan: StepPlan, device: DeviceSimulation, products: dict[str
     schedule = StepSchedule()
     forward, *gradients = products.values()
     schedule.add(Job(forward, 0, is_product=True))
-    for number, each in enumerate(plan.descriptors):
+    for number, each in enumerate(plan.passes):
         if number == plan.first_descriptors:
             for cycles in gradients:
                 schedule.add(Job(cycles, 0, is_product=True, waits=True))

@@ -190,6 +190,12 @@ class Passes:
             )
             first += len(run.rows)
 
+    def update_block(self, slot: int, gradient: int) -> Iterator[VectorDescriptor]:
+        """One block by itself."""
+        places = (self.regions[name][slot] for name in ("master", "momentum", "weight"))
+        master, momentum, weight = places
+        yield self._update(master, momentum, gradient, weight, vectors=self.tile)
+
     def _update(self, value: int, state: int, gradient: int, operand: int, **others: Any) -> VectorDescriptor:
         fields = {"vectors": 1} | others
         return VectorDescriptor(

@@ -1,7 +1,7 @@
 """Where everything of a step lies in memory, its products, and its vector descriptors in order."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,13 +9,18 @@ from numpy.typing import NDArray
 from acf.rtl.design.axi.spec import PAGE_BYTES, AxiSpec
 from acf.rtl.design.fabric.encoding import EncodedProgram
 from acf.rtl.design.fabric.sizes import FabricSizes
+from acf.rtl.design.index.indexed_program import IndexedProgram
 from acf.rtl.device.host.image import MemoryImage
 from acf.rtl.device.host.placed_index import index_dense, lay_out_walked
 from acf.rtl.device.host.placed_product import PlacedMatrix, encode_dense, lay_out_placed, page_of, placed_results
 from acf.rtl.device.step.layer import StepState
 from acf.rtl.device.step.passes import CHANNEL_CONSTANTS, INPUT_CONSTANTS, Passes, Region, Run, Tile, runs_of
+from acf.rtl.device.topology.descriptor import TopologyDescriptor
 from acf.rtl.device.vector.descriptor import DESCRIPTOR_BYTES, VectorDescriptor
 from acf.rtl.device.walking import WalkerOption
+
+ListEntry = VectorDescriptor | TopologyDescriptor
+"""An entry of the list that the vector queue runs."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,6 +30,7 @@ class StepPlan:
     ``blocks``: (row, column) of every weight block, in the order in which they lie in memory. ``order``: for every
     column of tiles, its row tiles in the order of summing. ``first_descriptors``: those before the first gradient,
     which waits for them. ``walker``: what the device needs to walk the products; None: the host sends commands.
+    ``contents``: what further regions hold before the step, by name.
     """
 
     sizes: FabricSizes
@@ -33,10 +39,16 @@ class StepPlan:
     images: Mapping[str, MemoryImage]
     blocks: list[Tile]
     order: list[list[int]]
-    descriptors: list[VectorDescriptor]
+    descriptors: list[ListEntry]
     first_descriptors: int
     end: int
     walker: WalkerOption | None = None
+    contents: Mapping[str, bytes] = field(default_factory=dict)
+
+    @property
+    def passes(self) -> list[VectorDescriptor]:
+        """The descriptors of vector work alone."""
+        return [each for each in self.descriptors if isinstance(each, VectorDescriptor)]
 
     @property
     def list_page(self) -> int:
@@ -50,10 +62,12 @@ def plan_step(state: StepState, sizes: FabricSizes, axi: AxiSpec, walks: bool = 
     ``walks``: the device walks the index of every product, and computes the gradient of the input, too; else the host
     sends commands.
     """
-    return (_WalkedPlanner if walks else _Planner)(state, sizes, axi).plan()
+    return (WalkedPlanner if walks else Planner)(state, sizes, axi).plan()
 
 
-class _Planner:
+class Planner:
+    """Plans a step whose products are commanded by the host."""
+
     products: tuple[str, ...] = ("forward", "weight_gradient")
 
     def __init__(self, state: StepState, sizes: FabricSizes, axi: AxiSpec) -> None:
@@ -64,6 +78,8 @@ class _Planner:
         self.passes = Passes(self.regions, self.tile, self.rows, self.columns)
         self.programs: dict[str, EncodedProgram] = {}
         self.images: dict[str, MemoryImage] = {}
+        self.indexed: dict[str, IndexedProgram] = {}
+        self.blocks: list[Tile] = []
         self.flit = 0
 
     def plan(self) -> StepPlan:
@@ -75,8 +91,9 @@ class _Planner:
         runs = self._runs()
         gradients = placed_results(self.programs["weight_gradient"], self.images["weight_gradient"])
         before = list(self.passes.before_gradient(runs))
-        updates = self.passes.update_weights([gradients[block] for block in blocks], len(self.products))
-        descriptors = [*before, *self.passes.update_channels(), *updates]
+        self.blocks = blocks
+        first = [*before, *self.passes.update_channels()]
+        descriptors = [*first, *self._updates(gradients)]
         self._region("descriptors", DESCRIPTOR_BYTES // self.link, len(descriptors))
         return StepPlan(
             sizes=self.sizes,
@@ -85,11 +102,24 @@ class _Planner:
             images={name: self.images[name] for name in self.products},
             blocks=blocks,
             order=[[row for run in column for row in run.rows] for column in runs],
-            descriptors=descriptors,
+            descriptors=self._finished(descriptors, len(first)),
             first_descriptors=len(before),
             end=self.flit * self.link,
             walker=self._walker(),
+            contents=self._contents(),
         )
+
+    def _updates(self, gradients: dict[Tile, int]) -> list[ListEntry]:
+        """What is left to do once weight gradients are there."""
+        places = [gradients[block] for block in self.blocks]
+        return list(self.passes.update_weights(places, len(self.products)))
+
+    def _finished(self, entries: list[ListEntry], first_update: int) -> list[ListEntry]:
+        """The list once its place is known; ``first_update``: the number of the first entry of `_updates`."""
+        return entries
+
+    def _contents(self) -> dict[str, bytes]:
+        return {}
 
     def _runs(self) -> list[list[Run]]:
         """By column of tiles: where the forward product leaves its row tiles."""
@@ -153,7 +183,7 @@ class _Planner:
         self._region("discarded", 1, 1)
 
 
-class _WalkedPlanner(_Planner):
+class WalkedPlanner(Planner):
     """Every product has a descriptor; weight blocks lie by output column, in the order in which an index has them."""
 
     products = ("forward", "input_gradient", "weight_gradient")
@@ -168,13 +198,18 @@ class _WalkedPlanner(_Planner):
         self.programs |= {name: each.encoded for name, each in self.indexed.items()}
 
     def _place_products(self, x: PlacedMatrix, dz: PlacedMatrix) -> list[Tile]:
-        blocks = [(int(row), int(column)) for column, row in np.argwhere(self.kept.T)]
-        weight = self._weight(blocks)
+        blocks = self._by_column()
+        self._place_walked(x, dz, self._weight(blocks))
+        return blocks
+
+    def _by_column(self) -> list[Tile]:
+        return [(int(row), int(column)) for column, row in np.argwhere(self.kept.T)]
+
+    def _place_walked(self, x: PlacedMatrix, dz: PlacedMatrix, weight: PlacedMatrix) -> None:
         self._place("forward", x, weight, 0)
         waits = len(list(self.passes.before_gradient(self._runs())))
         self._place("input_gradient", dz, weight.T, waits)
         self._place("weight_gradient", x.T, dz, waits)
-        return blocks
 
     def _place(self, name: str, serial: PlacedMatrix, parallel: PlacedMatrix, after_vectors: int) -> None:
         base = self.flit * self.link

@@ -60,9 +60,7 @@ def reference_step(state: StepState, sizes: StepSizes, plan: StepPlan) -> StepRe
         rows = np.concatenate([np.arange(row * tile, (row + 1) * tile) for row in order])
         group = _channel_group(forward[rows, own], bf16_values(state.target)[rows, own], channels[:, own], sizes)
         y[rows, own], dz[rows, own], channels[:, own] = group
-    weight_gradient = ordered_output(
-        with_operands(plan.programs["weight_gradient"], np.ascontiguousarray(state.x.T), bf16_bits(dz))
-    ).view(np.float32)
+    weight_gradient = weight_gradient_of(state, plan, bf16_bits(dz))
     dx = state.x[:0]
     if "input_gradient" in plan.programs:
         back = with_operands(plan.programs["input_gradient"], bf16_bits(dz), np.ascontiguousarray(state.weight.T))
@@ -72,6 +70,12 @@ def reference_step(state: StepState, sizes: StepSizes, plan: StepPlan) -> StepRe
         np.where(present, each, np.float32(0)) for each in _update(weight_gradient, state.master, state.momentum, sizes)
     )
     return StepResult(dx, bf16_bits(y), bf16_bits(dz), bf16_bits(weight), master, momentum, channels)
+
+
+def weight_gradient_of(state: StepState, plan: StepPlan, dz: Bits) -> Floats:
+    """The weight gradient as the device leaves it in memory: float32 of bf16 values ``[inputs, outputs]``."""
+    program = with_operands(plan.programs["weight_gradient"], np.ascontiguousarray(state.x.T), dz)
+    return ordered_output(program).view(np.float32)
 
 
 def _channel_group(z: Floats, target: Floats, channels: Floats, sizes: StepSizes) -> tuple[Floats, Floats, Floats]:

@@ -36,7 +36,7 @@ class StepRun:
     def record(self, plan: StepPlan) -> dict[str, Any]:
         """The figures as plain values."""
         names = ("cycles", "product_cycles", "vector_cycles")
-        operations = [len(ALL_PROGRAMS[each.program]) * each.vectors * each.runs for each in plan.descriptors]
+        operations = [len(ALL_PROGRAMS[each.program]) * each.vectors * each.runs for each in plan.passes]
         counts = {"descriptors": len(plan.descriptors), "commands": _commands(plan), "operations": operations}
         return {name: getattr(self, name) for name in names} | counts
 
@@ -65,6 +65,11 @@ def run_step(device: DeviceSimulation, plan: StepPlan, state: StepState, sizes: 
     """Run a step from the device's initial state."""
     device.simulation.restart()
     _load(device, plan, state, sizes)
+    return resume_step(device, plan, state)
+
+
+def resume_step(device: DeviceSimulation, plan: StepPlan, state: StepState) -> StepRun:
+    """Run a step over what lies in memory; ``plan`` and ``state`` say where its results are, and nothing is loaded."""
     begin = device.cycles
     device.write_register("vector_page", plan.list_page)
     device.write_register("vector_count", len(plan.descriptors))
@@ -77,7 +82,7 @@ def run_step(device: DeviceSimulation, plan: StepPlan, state: StepState, sizes: 
         products[name] = device.read_register("cycles")
     _wait(device, lambda status: not status & _VECTOR_WORK)
     cycles = device.cycles - begin
-    return StepRun(cycles, products, device.read_register("vector_cycles"), _read(device, plan, state))
+    return StepRun(cycles, products, device.read_register("vector_cycles"), read_step(device, plan, state))
 
 
 def _wait(device: DeviceSimulation, is_over: Callable[[int], bool], most_cycles: int = 1_000_000) -> None:
@@ -113,13 +118,14 @@ def _load(device: DeviceSimulation, plan: StepPlan, state: StepState, sizes: Ste
     counts = np.zeros((len(groups), 8, tile), dtype=np.float32)
     counts[:, 0] = -1 / sizes.tokens
     contents["channel_constants"] = counts.tobytes()
-    for name, content in contents.items():
+    for name, content in (contents | dict(plan.contents)).items():
         device.load(plan.regions[name].base * link, content)
     for image in plan.images.values():
         device.load(image.segments[0].base, image.segments[0].content)
 
 
-def _read(device: DeviceSimulation, plan: StepPlan, state: StepState) -> StepResult:
+def read_step(device: DeviceSimulation, plan: StepPlan, state: StepState) -> StepResult:
+    """What a step has left in memory."""
     tile, link = plan.sizes.shape.tile, plan.sizes.shape.link_bytes
 
     def region(name: str, kind: str) -> NDArray[Any]:

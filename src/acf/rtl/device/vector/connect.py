@@ -10,7 +10,6 @@ from acf.rtl.design.axi.spec import AxiSpec
 from acf.rtl.design.fabric.sizes import FabricSizes
 from acf.rtl.design.primitives.shared_modules import place
 from acf.rtl.design.primitives.wires import forward
-from acf.rtl.device.vector.descriptor import OUTPUTS
 from acf.rtl.device.vector.queue import VectorQueue, check_fabric
 from acf.rtl.device.walking import Walking
 
@@ -43,7 +42,7 @@ class VectorWork:
     @property
     def senders(self) -> int:
         """How many senders the writer of the first master has besides its collectors."""
-        return OUTPUTS if self.queue is not None else 0
+        return int(self.queue.senders) if self.queue is not None else 0
 
     def reads_beside(self, m: Module, bus: Any) -> Any:
         """The read channels of ``bus`` for the fetcher; the queue takes turns with it."""
@@ -60,7 +59,7 @@ class VectorWork:
         if queue is None:
             return
         m.d.comb += queue.writes_are_idle.eq(writer.is_idle)
-        for number in range(OUTPUTS):
+        for number in range(self.senders):
             m.d.comb += [
                 writer.offers[first + number].eq(queue.offers[number]),
                 writer.addresses[first + number].eq(queue.addresses[number] * flit_beats),
@@ -82,7 +81,8 @@ def place_vector(m: Module, device: Any, registers: Any, sequencer: Any, walking
         ]
         m.d.sync += registers.vector_failed.eq(registers.vector_start)
         return work
-    queue = place(m, "vector_queue", VectorQueue(device.sizes, device.axi), "vector_queue")
+    topology = None if device.walker is None else device.walker.topology
+    queue = place(m, "vector_queue", VectorQueue(device.sizes, device.axi, topology), "vector_queue")
     work = VectorWork(queue, place(m, "read_mux", ReadMux(device.axi), "read_mux"))
     was_done = Signal()
     lacks, lacks_walked = (
