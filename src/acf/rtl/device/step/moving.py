@@ -177,7 +177,8 @@ class _MovingPlanner(WalkedPlanner):
         """All of it but where the optimizer's descriptors lie, which is known behind them (`_finished`)."""
         index = {name: self._index_flit(name) for name in self.products}
         mask = self.indexed["weight_gradient"].index.descriptor.mask_at * 4 // self.link
-        words = {name: self.regions[name].base for name in ("weight", "master", "momentum", "norms", "gradient_norms")}
+        names = ("weight", "master", "momentum", "norms", "gradient_norms")
+        places: dict[str, Any] = {name: self.regions[name].base for name in names}
         return TopologyDescriptor(
             rows=self.inputs,
             columns=self.columns,
@@ -191,7 +192,7 @@ class _MovingPlanner(WalkedPlanner):
             input_index=index["input_gradient"],
             mask=index["weight_gradient"] + mask,
             after_products=len(self.products),
-            **words,
+            **places,
         )
 
     def _index_flit(self, name: str) -> int:

@@ -7,6 +7,7 @@ each begins at a flit, so that the topology unit can write them anew.
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,7 +81,8 @@ def _with_slots(
     kept = [whole.words[begin:end].astype(np.int64) for begin, end in pairwise(bounds[2:])]
     mask = np.zeros(0, dtype=np.int64) if needed is None else mask_words(needed[::tile, ::tile])
     offsets, *rest = [*block_words(slots, at.k_tiles, size), *kept, mask]
-    words, starts = [_whole_flits(offsets, flit_words)], {}
+    words = [_whole_flits(offsets, flit_words)]
+    starts: dict[str, Any] = {}
     for name, part in zip(PARTS, rest, strict=True):
         starts[name] = sum(map(len, words))
         words.append(_whole_flits(part, flit_words))
