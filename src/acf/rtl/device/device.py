@@ -143,7 +143,7 @@ class Device(Component):
             connect(m, fabric.memories[line], fetcher.memories[place_in_master])
             m.d.comb += [
                 fabric.load[line].eq(Mux(walks, walking.load[line], fetcher.load[place_in_master])),
-                fabric.load_words[line].eq(Mux(walks, walking.load_word, fetcher.load_word)),
+                fabric.load_words[line].eq(Mux(walks, walking.load_word(line), fetcher.load_word)),
                 fetcher.takes[place_in_master].eq(fabric.takes[line]),
                 fetcher.counts[place_in_master].eq(Mux(walks, 0, registers.counts[line])),
                 fetcher.command_pages[place_in_master].eq(registers.command_pages[line]),

@@ -28,7 +28,7 @@ class WalkerOption:
 
     Of two ``controllers``, each with an index memory of its own, one sets the next product up while the other walks.
     ``moves``: blocks that one topology update can move, in a device that has a vector unit too; 0: it has no topology
-    unit.
+    unit. ``sharing``: controllers that walk each product side by side, each for its share of the lines.
     """
 
     index_words: int = 16384
@@ -37,6 +37,7 @@ class WalkerOption:
     depths: int = 64
     controllers: int = 1
     moves: int = 0
+    sharing: int = 1
 
     def __post_init__(self) -> None:
         if self.controllers not in (1, 2):
@@ -64,7 +65,7 @@ class WalkerOption:
 
     def sizes(self, fabric: FabricSizes) -> IndexSizes:
         """The limits of a controller."""
-        return IndexSizes(fabric, self.blocks, self.column_tiles, self.depths)
+        return IndexSizes(fabric, self.blocks, self.column_tiles, self.depths, self.sharing)
 
 
 class Walking:
@@ -75,8 +76,8 @@ class Walking:
     run. ``busy``: a product is under way; ``is_full``: no more can be started, and ``loses`` one that is.
     """
 
-    def __init__(self, sizes: FabricSizes, command_bits: int, page_bits: int) -> None:
-        lines = sizes.shape.mesh_rows + sizes.shape.mesh_columns
+    def __init__(self, limits: IndexSizes, page_bits: int) -> None:
+        sizes, lines = limits.fabric, limits.fabric.shape.mesh_rows + limits.fabric.shape.mesh_columns
         self.active, self.start, self.busy, self.is_loaded, self.is_done = (
             Signal(name=f"walking_{name}") for name in ("active", "start", "busy", "is_loaded", "is_done")
         )
@@ -85,7 +86,9 @@ class Walking:
             Signal(name=f"walking_{name}") for name in ("failed", "is_refused", "is_full", "loses", "beat_valid")
         )
         self.load, self.takes = Signal(lines, name="walking_load"), Signal(lines, name="walking_takes")
-        self.load_word = Signal(command_bits, name="walking_load_word")
+        self.load_words = [
+            Signal(limits.command_bits, name=f"walking_load_word_{number}") for number in range(limits.sharing)
+        ]
         self.serial_page, self.parallel_page, self.result_page, self.result_pages, self.channel_pages = (
             Signal(page_bits, name=f"walking_{name}") for name in PAGES
         )
@@ -93,7 +96,11 @@ class Walking:
         self.after_vectors = Signal(32, name="walking_after_vectors")
         self.holds, self.is_bad = Signal(name="walking_holds"), Signal(name="walking_is_bad")
         self.walkers: list[Any] = []
-        self._shape = sizes.shape
+        self._shape, self._limits = sizes.shape, limits
+
+    def load_word(self, line: int) -> Signal:
+        """The command of a line in a cycle of ``load``."""
+        return self.load_words[self._limits.share_of(line)]
 
     def operand_page(self, line: int, master: int) -> Value:
         """The page where a line's operand begins, in the channel of its master."""
@@ -120,7 +127,7 @@ def place_walking(m: Module, device: Any, registers: Any, sequencer: Any) -> Wal
     """Add walkers to a device that was built with them, and say which program runs."""
     option: WalkerOption | None = device.walker
     limits = (option or WalkerOption()).sizes(device.sizes)
-    walking = Walking(device.sizes, limits.command_bits, len(registers.result_stride))
+    walking = Walking(limits, len(registers.result_stride))
     commanded = Signal()
     m.d.comb += commanded.eq(registers.start & ~registers.walks & ~walking.busy & ~sequencer.is_busy)
     with m.If(walking.start):
@@ -192,7 +199,10 @@ def _show_current(m: Module, walking: Walking, sequencer: Any, turn: Signal) -> 
         walking.failed.eq(runs & Array(walker.failed for walker in walkers)[turn]),
         walking.is_refused.eq(runs & Array(walker.is_refused for walker in walkers)[turn]),
         walking.is_bad.eq(Array(walker.failed | walker.is_refused for walker in walkers)[turn]),
-        walking.load_word.eq(Array(walker.word for walker in walkers)[turn]),
+        *(
+            word.eq(Array(walker.words[number] for walker in walkers)[turn])
+            for number, word in enumerate(walking.load_words)
+        ),
         walking.beat_valid.eq(any_of([walker.beat_valid for walker in walkers])),
     ]
     for name in (*PAGES, "edge_cycles", "after_vectors"):
@@ -210,7 +220,7 @@ def _keep_room(m: Module, walking: Walking, sequencer: Any, turn: Signal, sizes:
         has_room = held != sizes.command_depth
         for walker, mine in zip(walkers, runs, strict=True):
             m.d.comb += walker.ready[line].eq(mine & has_room)
-        offers = [walker.valid & (walker.line == line) & walker.ready[line] for walker in walkers]
+        offers = [walker.valid[line] & walker.ready[line] for walker in walkers]
         m.d.comb += walking.load[line].eq(any_of(offers))
         m.d.sync += held.eq(Mux(sequencer.run, held + walking.load[line] - walking.takes[line], 0))
         empty.append(held == 0)

@@ -69,6 +69,23 @@ def test_gates_offer_each_command_in_the_models_cycle(
         assert seen_in_gates(simulation, ready) == played_against(controller_cycles(memory, LIMITS), ready)
 
 
+def test_controllers_that_share_a_product_make_the_commands_of_their_own_lines(interpret) -> None:
+    limits = replace(LIMITS, sharing=2)
+    indexed = random_indexed(0, SIZES, 1, masked=True)
+    memory = indexed.index.memory()
+    assert commands_of(memory, limits) == indexed.encoded.commands
+    alone = len(list(controller_cycles(memory, LIMITS)))
+    ready = np.random.default_rng(0).random((2 * alone, LINES)) < 0.6
+    for number in range(2):
+        modelled = list(controller_cycles(memory, limits, number))
+        assert len(modelled) < alone
+        assert {offer.line % 2 for offer in modelled if offer} == {number}
+        simulation = interpret(WithMemory(IndexController(limits, number), memory.tolist()))
+        assert seen_in_gates(simulation, ready) == played_against(iter(modelled), ready)
+    with pytest.raises(RtlError, match="sharing 3 of a product's controllers is not in 1 to 2"):
+        replace(LIMITS, sharing=3)
+
+
 def refused(index: ProductIndex, interpret, **changes) -> bool:
     descriptor = replace(index.descriptor, **changes)
     memory = [*descriptor.words(), *index.words.tolist()]

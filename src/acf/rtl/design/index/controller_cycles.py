@@ -28,11 +28,14 @@ Cluster = tuple[int, int]
 """Mesh row and mesh column."""
 
 
-def controller_cycles(memory: Words, sizes: IndexSizes) -> Iterator[Cycle]:
-    """What the controller offers in every cycle after ``start``; an offer is repeated by whoever drives it."""
+def controller_cycles(memory: Words, sizes: IndexSizes, number: int = 0) -> Iterator[Cycle]:
+    """What the controller offers in every cycle after ``start``; an offer is repeated by whoever drives it.
+
+    ``number``: which of the controllers that share the product it is.
+    """
     shape = sizes.fabric.shape
     index = Index.read(memory, Mesh(shape.mesh_rows, shape.mesh_columns))
-    return _Controller(index, sizes).cycles()
+    return _Controller(index, sizes, number).cycles()
 
 
 def played_against(cycles: Iterator[Cycle], ready: np.ndarray) -> list[Cycle]:
@@ -50,15 +53,17 @@ def commands_of(memory: Words, sizes: IndexSizes) -> list[list[int]]:
     """The command words of every line in order."""
     shape = sizes.fabric.shape
     lines: list[list[int]] = [[] for _ in range(shape.mesh_rows + shape.mesh_columns)]
-    for offer in controller_cycles(memory, sizes):
-        if offer is not None:
-            lines[offer.line].append(offer.word)
+    for number in range(sizes.sharing):
+        for offer in controller_cycles(memory, sizes, number):
+            if offer is not None:
+                lines[offer.line].append(offer.word)
     return lines
 
 
 class _Controller:
-    def __init__(self, index: Index, sizes: IndexSizes) -> None:
+    def __init__(self, index: Index, sizes: IndexSizes, number: int) -> None:
         self.index, self.sizes, self.described = index, sizes, index.descriptor
+        self.number = number
         self.fabric, self.mesh = sizes.fabric, index.mesh
         self.owners: dict[int, Owner] = index.owners()
         self.group_columns = self.described.group_columns
@@ -114,6 +119,9 @@ class _Controller:
         for cluster in last:
             self.rounds[cluster] += 1
 
+    def _is_mine(self, line: int) -> bool:
+        return self.sizes.share_of(line) == self.number
+
     def _k_step(self, column_round: int, row_round: int, k_tile: int) -> "_KStep":
         batches = {part: self.index.batch(row_round, k_tile, number) for number, part in enumerate(self.parts)}
         visited = self.index.blocks(k_tile)
@@ -152,7 +160,7 @@ class _Controller:
         for row, group in self.parts:
             yield None  # PART
             clusters = [(row, group + column) for column in range(self.group_columns)]
-            if any(step.met(cluster) for cluster in clusters):
+            if self._is_mine(row) and any(step.met(cluster) for cluster in clusters):
                 yield from [None, None]
                 yield from self._part(step, step.batches[row, group], clusters, closing)
         yield None  # NEXT
@@ -160,7 +168,7 @@ class _Controller:
     def _block_offer(self, step: "_KStep", block: Block, place: int) -> Cycle:
         rows = range(self.mesh.rows)
         users = sum(1 << row for row in rows if any(each is block for each, _ in step.met((row, place))))
-        if not users:
+        if not users or not self._is_mine(self.mesh.rows + place):
             return None
         fields = {"parallel": 1, **_payload(block.size, block.address), "destinations": users}
         fields["transposed"] = int(self.described.parallel_transposed)

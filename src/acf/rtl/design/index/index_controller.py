@@ -262,10 +262,10 @@ class IndexController(RowCommands):
             command.address.eq(self._address_out.data),
             command.destinations.eq(users),
             command.transposed.eq(self._field("parallel_transposed")),
-            self.valid.eq(users != 0),
+            self.valid.eq((users != 0) & self._is_mine(place)),
             self.line.eq(line),
             self.word.eq(command),
-            sent.eq((users == 0) | self.ready.bit_select(line, 1)),
+            sent.eq(~self.valid | self.ready.bit_select(line, 1)),
             taken.eq(sent & (following == shape.mesh_columns)),
         ]
         with m.If(sent):

@@ -19,7 +19,7 @@ class RowCommands(BankTiles):
         self._four, self._at_word, self._flit = Signal(WORD_BITS), Signal(WORD_BITS), Signal(WORD_BITS)
         works = [Cat(*(self._work[row, n].any() for n in range(shape.mesh_columns))) for row in range(shape.mesh_rows)]
         has_work = Signal()
-        m.d.comb += has_work.eq((Array(works)[self._row] & self._group_mask()) != 0)
+        m.d.comb += has_work.eq(((Array(works)[self._row] & self._group_mask()) != 0) & self._is_mine(self._row))
         with m.State("PART"):
             m.d.comb += self.memory_address.eq(self._batch)
             m.d.sync += [self._tile.eq(0), self._at_word.eq(self._batch + 2), *(each.eq(0) for each in self._shift)]
