@@ -83,6 +83,7 @@ class Planner:
         self.flit = 0
 
     def plan(self) -> StepPlan:
+        """Places, products and descriptors, in the order in which each needs the one before."""
         self._place_regions()
         self._encode()
         x = PlacedMatrix({(row, k): self.regions["x"][row * self.inputs + k] for row, k in self._tiles(self.inputs)})
