@@ -174,8 +174,9 @@ class VectorQueue(Component):
                     m.d.comb += fetcher.take.eq(1)
                     m.d.sync += parts.now.eq(words)
                     m.next = "BEGIN"
-                    with m.If(is_topology):
-                        m.next = "TOPOLOGY"
+                    if topology is not None:
+                        with m.If(is_topology):
+                            m.next = "TOPOLOGY"
             with m.State("BEGIN"):
                 m.d.comb += parts.begins.eq(1)
                 m.next = "CONSTANTS"
@@ -201,14 +202,12 @@ class VectorQueue(Component):
 
     def _update_topology(self, m: Module, topology: Any | None, executed: Signal) -> None:
         """The states of a topology descriptor; one that fails ends the list."""
+        if topology is None:
+            return
         with m.State("TOPOLOGY"):
+            m.d.comb += topology.start.eq(1)
             m.next = "UPDATE"
-            if topology is not None:
-                m.d.comb += topology.start.eq(1)
         with m.State("UPDATE"):
-            if topology is None:
-                m.next = "REST"
-                return
             with m.If(topology.failed):
                 m.d.comb += self.failed.eq(1)
                 m.next = "ABANDON"
