@@ -69,6 +69,7 @@ FIELDS: dict[str, Field] = {
 """The fields of a descriptor."""
 
 FLAGS = ("split_k", "swapped", "direct", "masked", "serial_transposed", "parallel_transposed")
+"""Fields of one bit."""
 
 
 @dataclass(frozen=True, kw_only=True)
