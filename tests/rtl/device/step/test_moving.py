@@ -51,5 +51,8 @@ def test_blocks_of_another_topology_are_refused() -> None:
     state = random_step(LAYER, 8)
     with pytest.raises(RtlError, match="not those that its state keeps"):
         plan_moving_step(state, FABRIC, VECTOR_AXI, 1, [(0, 0)])
+    empty = with_blocks(state, [[1, 0], [1, 0], [1, 0]])
+    with pytest.raises(RtlError, match="a column of blocks is empty"):
+        plan_moving_step(empty, FABRIC, VECTOR_AXI, 1)
     with pytest.raises(RtlError, match="moves 5 must be at least 1 and at most"):
         plan_moving_step(state, FABRIC, VECTOR_AXI, 5)

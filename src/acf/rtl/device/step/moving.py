@@ -114,6 +114,12 @@ class _MovingPlanner(WalkedPlanner):
         self.blocks = list(blocks) if blocks is not None else self._by_column()
         if {*self.blocks} != {(int(row), int(column)) for row, column in np.argwhere(self.kept)}:
             raise RtlError("the blocks of a step are not those that its state keeps; give both of one topology")
+        for axis, name in ((1, "row"), (0, "column")):
+            if not self.kept.any(axis=axis).all():
+                raise RtlError(
+                    f"a {name} of blocks is empty, and places of results would change once it is filled; keep a block "
+                    f"in every {name}"
+                )
 
     def _encode(self) -> None:
         x, present, dz = self._operands()
