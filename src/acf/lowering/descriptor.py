@@ -33,6 +33,8 @@ FIELDS: dict[str, Field] = {
     "swapped": Field(0, 9, 1, "the right operand is streamed, so the output is transposed"),
     "direct": Field(0, 10, 1, "the index is stored by k_tile (block-CSR); 0: by output column, walked through slots"),
     "masked": Field(0, 11, 1, "only the output tiles of the mask in the index are computed"),
+    "serial_transposed": Field(0, 12, 1, "tiles of the streamed operand are stored transposed, dense"),
+    "parallel_transposed": Field(0, 13, 1, "tiles of the stationary operand are stored transposed, dense"),
     "policy": Field(0, 16, 8, "owners of output columns: " + ", ".join(f"{n} {p}" for n, p in enumerate(POLICIES))),
     "tile": Field(0, 24, 8, "rows and columns of a tile"),
     "rows": Field(1, 0, 32, "rows of the streamed operand"),
@@ -61,8 +63,13 @@ FIELDS: dict[str, Field] = {
     "batch_stride": Field(19, 0, 32, "words from one k_tile to the next, among batches or in the directory"),
     "mask_at": Field(20, 0, 32, "word where the mask of output tiles begins"),
     "channel_pages": Field(21, 0, 32, "pages from the memory channel of one master to that of the next"),
+    "after_vectors": Field(22, 0, 32, "begins when so many vector descriptors are done since the device's reset"),
+    "serial_step": Field(23, 0, 32, "flits from one row tile of a batch to the next; 0: as their sizes tell"),
 }
-"""The fields of a descriptor; words 22 and 23 are zero."""
+"""The fields of a descriptor."""
+
+FLAGS = ("split_k", "swapped", "direct", "masked", "serial_transposed", "parallel_transposed")
+"""Fields of one bit."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,6 +108,10 @@ class ProductDescriptor:
     result_page: int = 0
     result_pages: int = 0
     channel_pages: int = 0
+    serial_transposed: bool = False
+    parallel_transposed: bool = False
+    after_vectors: int = 0
+    serial_step: int = 0
 
     def __post_init__(self) -> None:
         if self.policy not in POLICIES:
@@ -137,7 +148,7 @@ class ProductDescriptor:
             raise ArchitectureError(f"descriptor version {version} is not {VERSION}; write it with this release")
         if policy >= len(POLICIES):
             raise ArchitectureError(f"policy {policy} of a descriptor is not below {len(POLICIES)}; use one of these")
-        flags = {name: bool(values[name]) for name in ("split_k", "swapped", "direct", "masked")}
+        flags = {name: bool(values[name]) for name in FLAGS}
         return cls(**(values | flags | {"policy": POLICIES[policy]}))
 
 

@@ -12,7 +12,8 @@
 
 Counts of a batch are its row tiles (bits 7:0) and the last of them with data, from 1 (15:8). A size byte is a tile's
 flits (bits 6:0) and whether it is packed (bit 7); 0: the tile holds no non-zero. Tiles of the stationary operand lie in
-order of slots, those of the streamed one in order of batches, so a prefix sum over sizes gives addresses.
+order of slots, those of the streamed one in order of batches, so a prefix sum over sizes gives addresses; with
+``serial_step`` in the descriptor a batch has its row tiles so many flits apart from its first flit on.
 
 Split-K has output tiles (row and column, then mesh column and place) and the first output of every round in place of
 owners and orders, and for every k_tile one batch of all row tiles.

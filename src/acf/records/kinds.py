@@ -50,5 +50,6 @@ KINDS: dict[str, Kind] = {
     "rtl-device": Kind("acf rtl device", "a layer on the device, from memory to memory"),
     "rtl-layers": Kind("acf rtl layers", "three layers on the device, beside the model"),
     "rtl-step": Kind("acf rtl step", "a whole training step of a layer on the device"),
+    "rtl-moving-steps": Kind("acf rtl step --moves", "two steps on the device, which moves blocks between them"),
 }
 """Every kind by name; docs/how-to/records.md shows them as a table."""

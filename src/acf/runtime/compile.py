@@ -32,11 +32,12 @@ class Bound:
 def compile_product(product: Product, shape: FabricShape, walked: bool = False) -> Program:
     """The program of ``product`` for a fabric of ``shape``.
 
-    ``walked``: every fabric product is one that the controller in gates walks: output-stationary, without a mask.
+    ``walked``: every fabric product is one that the controller in gates walks: output-stationary, with or without a
+    mask.
     """
     fabric_products, full = [], []
     for matrices in split_product(product, full_operands(product)):
-        gemm = (matrices.whole() if walked else matrices).gemm()
+        gemm = matrices.gemm()
         tiled = tile_product(gemm, shape, swapped=False if walked else None)
         mapping = _walked_mapping(tiled, shape) if walked else choose_mapping(tiled, shape)
         index = build_index(tiled, mapping, shape, direct=product.phase == "input_grad")

@@ -11,6 +11,7 @@ from acf.rtl.design.axi.spec import AxiSpec
 from acf.rtl.design.fabric.decoding import stream_flits
 from acf.rtl.design.fabric.encoding import EncodedProgram
 from acf.rtl.design.fabric.sizes import FabricSizes
+from acf.rtl.device.walking import WalkerOption
 from acf.rtl.verify.lockstep.model import run_model
 from acf.rtl.verify.lockstep.products import random_product
 from acf.sim.fabric.traffic import WORK
@@ -36,6 +37,7 @@ TWO_SCUS = replace(SIZES.shape, scus_per_cluster=2)
 AXI = AxiSpec(data_bits=32, address_bits=24, burst_beats=8, outstanding_reads=4, outstanding_writes=2)
 
 VECTOR_SIZES = replace(ONE_SCU, memory_flits=1 << 14, command_depth=8)
+VECTOR_WALKER = WalkerOption(index_words=128, blocks=16, column_tiles=4, depths=4, moves=2)
 VECTOR_AXI = AxiSpec(data_bits=64, address_bits=20, burst_beats=8, outstanding_reads=4, outstanding_writes=2)
 
 

@@ -71,6 +71,23 @@ def test_a_refused_product_takes_the_one_behind_it_along_and_the_device_runs_on(
     assert run.is_equal
 
 
+def test_a_product_that_waits_for_vector_work_is_refused_where_there_is_no_vector_unit(
+    device: DeviceSimulation,
+) -> None:
+    good = random_indexed(2, ONE_SCU, 1)
+    descriptor = replace(good.index.descriptor, after_vectors=1)
+    with pytest.raises(RtlError, match="of a product that the device cannot walk"):
+        device.run_indexed(replace(good, index=replace(good.index, descriptor=descriptor)), 2_000)
+
+
+def test_an_option_holds_every_product_that_it_is_made_for() -> None:
+    descriptors = [random_indexed(seed, ONE_SCU, 1).index.descriptor for seed in range(4)]
+    option = WalkerOption.holding(descriptors)
+    assert option.index_words >= max(each.index_words for each in descriptors) + 24
+    for name, most in (("blocks", option.blocks), ("column_tiles", option.column_tiles), ("k_tiles", option.depths)):
+        assert most // 2 < max(4, *(getattr(each, name) for each in descriptors)) <= most
+
+
 def test_a_device_has_one_controller_or_two() -> None:
     with pytest.raises(RtlError, match="controllers 3 of a device must be 1, or 2"):
         WalkerOption(controllers=3)

@@ -2,8 +2,10 @@
 
 import re
 
+import numpy as np
 import pytest
-from amaranth.hdl import Module
+from amaranth.hdl import Cat, Module
+from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import Component, In, Out
 
 from acf.rtl.design.arithmetic.mac import MacUnit
@@ -40,3 +42,32 @@ class MacArray(Component):
 @pytest.mark.parametrize("units", [1, 6])
 def test_an_array_of_mac_units_is_four_modules_whatever_its_size(units: int) -> None:
     assert to_rtlil(MacArray(units), "array").count("\nmodule ") == 4
+
+
+class TwoMemories(Component):
+    """Two memories of zeros, of which one begins with a word of its own."""
+
+    address: In(7)
+    data: Out(16)
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.plain = plain = Memory(shape=8, depth=100, init=[])
+        m.submodules.other = other = Memory(shape=8, depth=100, init=[5])
+        reads = [memory.read_port() for memory in (plain, other)]
+        m.d.comb += [port.addr.eq(self.address) for port in reads]
+        m.d.comb += self.data.eq(Cat(*(port.data for port in reads)))
+        return m
+
+
+def test_large_memories_of_zeros_are_zeroed_by_a_loop_and_others_word_by_word() -> None:
+    text = emit_verilog(TwoMemories(), "top")
+    assert text.count("integer zeroed_word;") == 1
+    assert "for (zeroed_word = 0; zeroed_word < 100; zeroed_word = zeroed_word + 1)" in text
+    assert text.count("= 8'h05;") == 1
+    assert text.count("] = 8'h00;") == 1 + 99
+
+
+def test_memories_that_a_loop_zeroes_hold_the_same_words(simulate) -> None:
+    words = simulate(TwoMemories()).run({"address": np.array([0, 1, 99, 0])})["data"]
+    assert words[1:].tolist() == [5 << 8, 0, 0]

@@ -59,10 +59,13 @@ def test_an_operand_without_a_non_zero_gives_zeros(device: runtime.Device) -> No
 
 
 def test_programs_that_the_gates_cannot_walk_are_refused_before_they_run(device: runtime.Device) -> None:
-    masked = runtime.Device("sim", FABRIC).compile(runtime.Product(phase="weight_grad", rows=30, weight=WEIGHT))
-    buffers = [device.malloc(argument.nbytes) for argument in masked.arguments]
-    with pytest.raises(runtime.NotSupportedError, match="the controller in gates walks neither"):
-        runtime.launch(masked, buffers)
+    program = device.compile(runtime.Product(phase="weight_grad", rows=30, weight=WEIGHT))
+    walked = program.fabric_products[0]
+    assert walked.descriptor.masked
+    split = replace(program, fabric_products=(replace(walked, descriptor=replace(walked.descriptor, split_k=True)),))
+    buffers = [device.malloc(argument.nbytes) for argument in split.arguments]
+    with pytest.raises(runtime.NotSupportedError, match="is split-K, which the controller in gates does not walk"):
+        runtime.launch(split, buffers)
     large = device.compile(runtime.Product(phase="forward", rows=200, weight=WEIGHT))
     buffers = [device.malloc(argument.nbytes) for argument in large.arguments]
     with pytest.raises(runtime.NotSupportedError, match=r"has index_words \d+, and this device is built for 128"):

@@ -12,7 +12,8 @@ from acf.rtl.tools.requirements import require
 from acf.terminal import progress, working
 
 if TYPE_CHECKING:
-    from acf.rtl.device.step.layer import StepSizes
+    from acf.rtl.device.step.layer import StepSizes, StepState
+    from acf.rtl.device.step.plan import StepPlan
     from acf.rtl.verify.workloads import DeviceMemory, Layer, LayerSizes
 
 app = typer.Typer()
@@ -186,6 +187,13 @@ def layers(
 def step(
     sizes: "StepSizes",
     memory: "DeviceMemory",
+    walks: Annotated[
+        bool,
+        typer.Option("--walks", help="The device walks the index of every product; else the host sends commands."),
+    ] = False,
+    moves: Annotated[
+        int, typer.Option(min=0, help="Blocks that the device moves at the end of a walked step; a second one follows.")
+    ] = 0,
     config: FabricName = None,
     backend: Backend = "auto",
     as_json: Json = False,
@@ -197,6 +205,7 @@ def step(
     from acf.rtl.device.device import device_sizes
     from acf.rtl.device.step.layer import random_step
     from acf.rtl.device.step.model import model_step
+    from acf.rtl.device.step.moving import plan_moving_step
     from acf.rtl.device.step.plan import plan_step
     from acf.rtl.device.step.reference import reference_step
     from acf.rtl.device.step.run import device_for_step, run_step, step_text
@@ -205,7 +214,10 @@ def step(
     depths = device_sizes(shape, memory.command_depth)
     axi = AxiSpec(data_bits=min(256, depths.flit_bits), masters=memory.masters)
     state = random_step(sizes, shape.tile)
-    plan = plan_step(state, depths, axi)
+    if moves:
+        _moving_steps(plan_moving_step(state, depths, axi, moves), state, sizes, memory, backend, as_json)
+        return
+    plan = plan_step(state, depths, axi, walks)
     with working("build the device and run the step", visible=not as_json):
         built = device_for_step(plan, axi, memory.latency, backend)
         run = run_step(built, plan, state, sizes)
@@ -217,11 +229,34 @@ def step(
     else:
         typer.echo(step_text(run, plan))
         typer.echo(
-            f"model: products {' and '.join(map(str, model.product_cycles))}, the same order {model.memory_cycles}, "
-            f"activations on chip and passes fused {model.cycles}"
+            f"model: products {', '.join(map(str, model.product_cycles.values()))}, the same order "
+            f"{model.memory_cycles}, activations on chip and passes fused {model.cycles}"
         )
         typer.echo("every bit is the reference's" if not differences else f"differs in {', '.join(differences)}")
     if differences:
+        raise typer.Exit(1)
+
+
+def _moving_steps(
+    plan: "StepPlan", state: "StepState", sizes: "StepSizes", memory: "DeviceMemory", backend: str, as_json: bool
+) -> None:
+    """Two steps; the second walks the index that the device has written at the end of the first."""
+    from acf.rtl.design.axi.spec import AxiSpec
+    from acf.rtl.device.step.moving import run_moving_steps
+    from acf.rtl.device.step.run import device_for_step, step_text
+
+    axi = AxiSpec(data_bits=min(256, plan.sizes.flit_bits), masters=memory.masters)
+    with working("build the device and run two steps", visible=not as_json):
+        runs = list(run_moving_steps(device_for_step(plan, axi, memory.latency, backend), plan, state, sizes))
+    if as_json:
+        print_json("rtl-moving-steps", {"steps": [each.record() for each in runs]})
+    for each in [] if as_json else runs:
+        typer.echo(step_text(each.run, each.plan))
+        for slot, block in each.record()["moved"].items():
+            typer.echo(f"  slot {slot}: block {each.plan.blocks[slot]} leaves, {block} grows")
+        right = "every bit of results, index and descriptors is the reference's"
+        typer.echo(f"differs in {', '.join(each.differences)}" if each.differences else right)
+    if any(each.differences for each in runs):
         raise typer.Exit(1)
 
 

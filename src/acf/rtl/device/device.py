@@ -59,7 +59,7 @@ class Device(Component):
         self.axi = axi if axi is not None else AxiSpec(data_bits=min(256, sizes.flit_bits))
         Slots(sizes, self.axi)  # refuses a bus that does not fit
         if vector:
-            check_vector(sizes, self.axi, walker)
+            check_vector(sizes, self.axi)
         self.groups = lines_of_masters(sizes.shape, self.axi.masters)
         super().__init__(
             {
@@ -86,7 +86,7 @@ class Device(Component):
         m.submodules.registers = registers = RegisterFile(sizes, fetchers[0].page_bits, axi.masters)
         forward(m, self.s_axi, registers.bus)
         walking = place_walking(m, self, registers, sequencer)
-        work = place_vector(m, self, registers, sequencer, walking.start_product)
+        work = place_vector(m, self, registers, sequencer, walking)
         m.d.comb += [
             fabric.reduces.eq(registers.reduces & ~walking.active),
             fabric.edge_cycles.eq(Mux(walking.active, walking.edge_cycles, registers.edge_cycles)),
@@ -99,7 +99,7 @@ class Device(Component):
         m.d.comb += [
             self.interrupt_request.eq(registers.interrupt),
             sequencer.start.eq(work.start),
-            sequencer.is_ready.eq(~walking.active | walking.is_loaded),
+            sequencer.is_ready.eq(~walking.active | (walking.is_loaded & work.is_ready)),
             sequencer.stop.eq(registers.command_failed | registers.product_refused),
             sequencer.fabric_is_done.eq(Mux(walking.active, walking.is_done & fabric.is_quiet, fabric.is_done)),
             registers.is_done.eq(sequencer.is_done & ~walking.busy & ~work.waits),
@@ -108,7 +108,7 @@ class Device(Component):
             registers.is_stopped.eq(sequencer.is_stopped & ~walking.busy & ~work.waits),
             registers.operand_failed.eq(failed[0]),
             registers.command_failed.eq(failed[1] | walking.failed),
-            registers.product_refused.eq(walking.is_refused),
+            registers.product_refused.eq(walking.is_refused | work.refused),
             registers.start_lost.eq(walking.loses),
             registers.is_full.eq(walking.is_full),
             registers.busy_cycles.eq(registers.is_busy),
@@ -143,7 +143,7 @@ class Device(Component):
             connect(m, fabric.memories[line], fetcher.memories[place_in_master])
             m.d.comb += [
                 fabric.load[line].eq(Mux(walks, walking.load[line], fetcher.load[place_in_master])),
-                fabric.load_words[line].eq(Mux(walks, walking.load_word, fetcher.load_word)),
+                fabric.load_words[line].eq(Mux(walks, walking.load_word(line), fetcher.load_word)),
                 fetcher.takes[place_in_master].eq(fabric.takes[line]),
                 fetcher.counts[place_in_master].eq(Mux(walks, 0, registers.counts[line])),
                 fetcher.command_pages[place_in_master].eq(registers.command_pages[line]),

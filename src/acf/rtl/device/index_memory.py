@@ -20,12 +20,12 @@ class IndexMemory(Component):
     """``start`` loads the descriptor at page ``page`` of memory, then the index that it names.
 
     ``busy`` holds meanwhile. ``failed``: memory answered with an error. ``is_refused``: the index has no words, or more
-    than the ``words`` of this memory. ``descriptor`` has the words of the last one loaded. ``read_data`` answers
-    ``read_address``, a number of a 32-bit word, one cycle later; the descriptor comes first.
+    than the ``words`` of this memory. ``descriptor`` has the words of the last one loaded. For each of its ``readers``
+    ``read_data`` answers ``read_address``, a number of a 32-bit word, one cycle later; the descriptor comes first.
     """
 
-    def __init__(self, spec: AxiSpec, words: int) -> None:
-        self.spec, self.words = spec, words
+    def __init__(self, spec: AxiSpec, words: int, readers: int = 1) -> None:
+        self.spec, self.words, self.readers = spec, words, readers
         self.beat_words = spec.data_bits // WORD_BITS
         if DESCRIPTOR_WORDS % self.beat_words:
             raise RtlError(
@@ -46,8 +46,8 @@ class IndexMemory(Component):
                 "is_refused": Out(1),
                 "beat_valid": Out(1),
                 "descriptor": Out(data.ArrayLayout(WORD_BITS, DESCRIPTOR_WORDS)),
-                "read_address": In(WORD_BITS),
-                "read_data": Out(WORD_BITS),
+                "read_address": In(data.ArrayLayout(WORD_BITS, readers)),
+                "read_data": Out(data.ArrayLayout(WORD_BITS, readers)),
                 "bus": Out(axi4_read(spec)),
             }
         )
@@ -58,19 +58,22 @@ class IndexMemory(Component):
         depth = self.words // self.beat_words
         m.submodules.reader = reader = BurstReader(spec, bits_for(depth), 1)
         m.submodules.content = content = Memory(shape=spec.data_bits, depth=max(2, depth), init=[])
-        write, read = content.write_port(), content.read_port()
+        write = content.write_port()
         forward(m, self, reader, ["bus"])
-        place, lane = Signal(range(depth + 1)), Signal(range(max(2, self.beat_words)))
-        shift = (self.beat_words - 1).bit_length()
-        m.d.sync += lane.eq(self.read_address[:shift] if shift else 0)
+        place, shift = Signal(range(depth + 1)), (self.beat_words - 1).bit_length()
+        for number in range(self.readers):
+            read, lane = content.read_port(), Signal(range(max(2, self.beat_words)), name=f"lane_{number}")
+            m.d.sync += lane.eq(self.read_address[number][:shift] if shift else 0)
+            m.d.comb += [
+                read.addr.eq(self.read_address[number][shift:]),
+                self.read_data[number].eq(read.data.word_select(lane, WORD_BITS)),
+            ]
         m.d.comb += [
             self.beat_valid.eq(reader.beat_valid),
             self.failed.eq(reader.failed),
             write.en.eq(reader.beat_valid),
             write.addr.eq(place),
             write.data.eq(reader.beat),
-            read.addr.eq(self.read_address[shift:]),
-            self.read_data.eq(read.data.word_select(lane, WORD_BITS)),
         ]
         with m.If(reader.beat_valid):
             m.d.sync += place.eq(place + 1)

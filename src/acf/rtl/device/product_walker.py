@@ -1,14 +1,14 @@
-"""An index controller with its index memory: it loads a product, sets it up, and waits until commands are taken."""
+"""Index controllers with their index memory: they load a product, set it up, and wait until commands are taken."""
 
 from amaranth.hdl import Module, ResetInserter, Signal
 from amaranth.lib import data
 from amaranth.lib.wiring import Component, In, Out
-from amaranth.utils import bits_for
 
 from acf.lowering.descriptor import DESCRIPTOR_WORDS
 from acf.rtl.design.axi.signatures import axi4_read
 from acf.rtl.design.axi.spec import AxiSpec
 from acf.rtl.design.index.index_controller import IndexController, IndexSizes
+from acf.rtl.design.primitives.bits import any_of
 from acf.rtl.design.primitives.wires import forward
 from acf.rtl.device.index_memory import WORD_BITS, IndexMemory
 
@@ -16,9 +16,10 @@ from acf.rtl.device.index_memory import WORD_BITS, IndexMemory
 class ProductWalker(Component):
     """``start`` takes the product whose descriptor is at page ``page``; ``is_free`` until then and after ``release``.
 
-    The controller sets the product up as soon as its index ``is_loaded`` and offers commands as `IndexController`
-    does. ``is_finished``: every command was taken. ``failed`` (memory answered with an error) and ``is_refused`` hold
-    until ``release``, which also abandons a product; one that is being loaded leaves when its last beat is there.
+    The controllers set the product up as soon as its index ``is_loaded``. Each offers commands as `IndexController`
+    does: ``valid`` tells the lines that one is for, ``words`` has that of every controller. ``is_finished``: every
+    command was taken. ``failed`` (memory answered with an error) and ``is_refused`` hold until ``release``, which also
+    abandons a product; one that is being loaded leaves when its last beat is there.
     """
 
     def __init__(self, axi: AxiSpec, sizes: IndexSizes, index_words: int) -> None:
@@ -38,27 +39,33 @@ class ProductWalker(Component):
                 "beat_valid": Out(1),
                 "descriptor": Out(data.ArrayLayout(WORD_BITS, DESCRIPTOR_WORDS)),
                 "ready": In(lines),
-                "valid": Out(1),
-                "line": Out(bits_for(lines - 1)),
-                "word": Out(sizes.command_bits),
+                "valid": Out(lines),
+                "words": Out(data.ArrayLayout(sizes.command_bits, sizes.sharing)),
                 "bus": Out(axi4_read(axi)),
             }
         )
 
     def elaborate(self, platform: object) -> Module:
         """Free, loading, walking, then finished or bad."""
-        m, memory, controller = Module(), IndexMemory(self.axi, self.index_words), IndexController(self.sizes)
-        abandons = Signal()
+        m, memory = Module(), IndexMemory(self.axi, self.index_words, self.sizes.sharing)
+        controllers = [IndexController(self.sizes, number) for number in range(self.sizes.sharing)]
+        abandons, starts = Signal(), Signal()
         m.submodules.memory = memory
-        m.submodules.controller = ResetInserter(abandons)(controller)
         forward(m, self, memory, ["bus", "descriptor", "beat_valid"])
-        forward(m, self, controller, ["ready", "valid", "line", "word"])
         page, unread, leaves = Signal.like(self.page), Signal(), Signal()
-        m.d.comb += [
-            memory.page.eq(page),
-            memory.read_address.eq(controller.memory_address),
-            controller.memory_data.eq(memory.read_data),
-        ]
+        m.d.comb += memory.page.eq(page)
+        for number, controller in enumerate(controllers):
+            m.submodules[f"controller_{number}"] = ResetInserter(abandons)(controller)
+            m.d.comb += [
+                memory.read_address[number].eq(controller.memory_address),
+                controller.memory_data.eq(memory.read_data[number]),
+                controller.ready.eq(self.ready),
+                controller.start.eq(starts),
+                self.words[number].eq(controller.word),
+            ]
+        for line in range(len(self.valid)):
+            controller = controllers[self.sizes.share_of(line)]
+            m.d.comb += self.valid[line].eq(controller.valid & (controller.line == line))
         with m.FSM() as state:
             with m.State("FREE"):
                 m.d.sync += [page.eq(self.page), unread.eq(0), leaves.eq(0)]
@@ -72,12 +79,12 @@ class ProductWalker(Component):
                     with m.If(leaves | self.release):
                         m.next = "FREE"
                     with m.Elif(~unread & ~memory.is_refused):
-                        m.d.comb += controller.start.eq(1)
+                        m.d.comb += starts.eq(1)
                         m.next = "WALKING"
             with m.State("WALKING"):
-                with m.If(~controller.busy):
+                with m.If(~any_of([each.busy for each in controllers])):
                     m.next = "FINISHED"
-                    with m.If(controller.is_refused):
+                    with m.If(controllers[0].is_refused):  # all refuse alike
                         m.next = "BAD"
                 with m.If(self.release):
                     m.next = "FREE"

@@ -1,5 +1,6 @@
 """Running products from their descriptors: index memories and walking controllers, as a device connects them."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -7,7 +8,7 @@ from amaranth.hdl import Array, Module, Mux, Signal, Value
 from amaranth.lib.wiring import connect
 
 from acf.errors import RtlError
-from acf.lowering.descriptor import FIELDS
+from acf.lowering.descriptor import DESCRIPTOR_WORDS, FIELDS, ProductDescriptor
 from acf.rtl.design.axi.read_arbiter import ReadArbiter
 from acf.rtl.design.fabric.sizes import FabricSizes
 from acf.rtl.design.index.index_controller import IndexSizes
@@ -15,6 +16,7 @@ from acf.rtl.design.primitives.bits import all_of, any_of
 from acf.rtl.design.primitives.shared_modules import place
 from acf.rtl.design.primitives.wires import forward
 from acf.rtl.device.product_walker import ProductWalker
+from acf.rtl.device.topology.unit import TopologySizes
 
 PAGES = ("serial_page", "parallel_page", "result_page", "result_pages", "channel_pages")
 """Fields of a descriptor that say where operands and results lie."""
@@ -25,6 +27,8 @@ class WalkerOption:
     """The largest product of a device that walks: an index of ``index_words``, and the limits of `IndexSizes`.
 
     Of two ``controllers``, each with an index memory of its own, one sets the next product up while the other walks.
+    ``moves``: blocks that one topology update can move, in a device that has a vector unit too; 0: it has no topology
+    unit. ``sharing``: controllers that walk each product side by side, each for its share of the lines.
     """
 
     index_words: int = 16384
@@ -32,6 +36,8 @@ class WalkerOption:
     column_tiles: int = 256
     depths: int = 64
     controllers: int = 1
+    moves: int = 0
+    sharing: int = 1
 
     def __post_init__(self) -> None:
         if self.controllers not in (1, 2):
@@ -40,21 +46,38 @@ class WalkerOption:
                 "of a device run one after the other"
             )
 
+    @classmethod
+    def holding(cls, products: Sequence[ProductDescriptor], controllers: int = 1, moves: int = 0) -> "WalkerOption":
+        """The smallest option, in powers of two, that every one of ``products`` fits in."""
+
+        def most(name: str, more: int = 0) -> int:
+            needed: int = max(getattr(each, name) for each in products) + more
+            return 1 << max(2, needed - 1).bit_length()
+
+        words = max(64, most("index_words", DESCRIPTOR_WORDS))
+        columns = max(most("column_tiles"), most("column_rounds"))
+        return cls(words, most("blocks"), columns, most("k_tiles"), controllers, moves)
+
+    @property
+    def topology(self) -> TopologySizes | None:
+        """The topology unit; rows of a layer's blocks are output columns of its input gradient."""
+        return TopologySizes(self.column_tiles, self.column_tiles, self.blocks, self.moves) if self.moves else None
+
     def sizes(self, fabric: FabricSizes) -> IndexSizes:
         """The limits of a controller."""
-        return IndexSizes(fabric, self.blocks, self.column_tiles, self.depths)
+        return IndexSizes(fabric, self.blocks, self.column_tiles, self.depths, self.sharing)
 
 
 class Walking:
     """What a device takes from its walkers; of a device without one everything is 0, and a product to walk fails.
 
     ``active``: the program that runs, or ran last, is walked. ``start`` begins the next one, and ``start_product`` that
-    or one that the host commands; ``is_loaded``: its index is on chip. ``busy``: a product is under way; ``is_full``:
-    no more can be started, and ``loses`` one that is.
+    or one that the host commands; it waits while ``holds``. ``is_loaded``: its index is on chip; ``is_bad``: it cannot
+    run. ``busy``: a product is under way; ``is_full``: no more can be started, and ``loses`` one that is.
     """
 
-    def __init__(self, sizes: FabricSizes, command_bits: int, page_bits: int) -> None:
-        lines = sizes.shape.mesh_rows + sizes.shape.mesh_columns
+    def __init__(self, limits: IndexSizes, page_bits: int) -> None:
+        sizes, lines = limits.fabric, limits.fabric.shape.mesh_rows + limits.fabric.shape.mesh_columns
         self.active, self.start, self.busy, self.is_loaded, self.is_done = (
             Signal(name=f"walking_{name}") for name in ("active", "start", "busy", "is_loaded", "is_done")
         )
@@ -63,13 +86,21 @@ class Walking:
             Signal(name=f"walking_{name}") for name in ("failed", "is_refused", "is_full", "loses", "beat_valid")
         )
         self.load, self.takes = Signal(lines, name="walking_load"), Signal(lines, name="walking_takes")
-        self.load_word = Signal(command_bits, name="walking_load_word")
+        self.load_words = [
+            Signal(limits.command_bits, name=f"walking_load_word_{number}") for number in range(limits.sharing)
+        ]
         self.serial_page, self.parallel_page, self.result_page, self.result_pages, self.channel_pages = (
             Signal(page_bits, name=f"walking_{name}") for name in PAGES
         )
         self.edge_cycles = Signal(8, name="walking_edge_cycles")
+        self.after_vectors = Signal(32, name="walking_after_vectors")
+        self.holds, self.is_bad = Signal(name="walking_holds"), Signal(name="walking_is_bad")
         self.walkers: list[Any] = []
-        self._shape = sizes.shape
+        self._shape, self._limits = sizes.shape, limits
+
+    def load_word(self, line: int) -> Signal:
+        """The command of a line in a cycle of ``load``."""
+        return self.load_words[self._limits.share_of(line)]
 
     def operand_page(self, line: int, master: int) -> Value:
         """The page where a line's operand begins, in the channel of its master."""
@@ -96,7 +127,7 @@ def place_walking(m: Module, device: Any, registers: Any, sequencer: Any) -> Wal
     """Add walkers to a device that was built with them, and say which program runs."""
     option: WalkerOption | None = device.walker
     limits = (option or WalkerOption()).sizes(device.sizes)
-    walking = Walking(device.sizes, limits.command_bits, len(registers.result_stride))
+    walking = Walking(limits, len(registers.result_stride))
     commanded = Signal()
     m.d.comb += commanded.eq(registers.start & ~registers.walks & ~walking.busy & ~sequencer.is_busy)
     with m.If(walking.start):
@@ -137,7 +168,7 @@ def _take_turns(m: Module, walking: Walking, registers: Any, sequencer: Any) -> 
         walking.is_full.eq(~free[fills]),
         walking.loses.eq(asks & walking.is_full),
         walking.busy.eq(~all_of([walker.is_free for walker in walkers])),
-        walking.start.eq(~free[turn] & ~sequencer.is_busy),
+        walking.start.eq(~free[turn] & ~sequencer.is_busy & ~walking.holds),
     ]
     for number, walker in enumerate(walkers):
         m.d.comb += [
@@ -167,10 +198,14 @@ def _show_current(m: Module, walking: Walking, sequencer: Any, turn: Signal) -> 
         walking.is_loaded.eq(Array(walker.is_loaded for walker in walkers)[turn]),
         walking.failed.eq(runs & Array(walker.failed for walker in walkers)[turn]),
         walking.is_refused.eq(runs & Array(walker.is_refused for walker in walkers)[turn]),
-        walking.load_word.eq(Array(walker.word for walker in walkers)[turn]),
+        walking.is_bad.eq(Array(walker.failed | walker.is_refused for walker in walkers)[turn]),
+        *(
+            word.eq(Array(walker.words[number] for walker in walkers)[turn])
+            for number, word in enumerate(walking.load_words)
+        ),
         walking.beat_valid.eq(any_of([walker.beat_valid for walker in walkers])),
     ]
-    for name in (*PAGES, "edge_cycles"):
+    for name in (*PAGES, "edge_cycles", "after_vectors"):
         at = FIELDS[name]
         fields = [walker.descriptor[at.word][at.low : at.low + at.bits] for walker in walkers]
         m.d.comb += getattr(walking, name).eq(Array(fields)[turn])
@@ -185,7 +220,7 @@ def _keep_room(m: Module, walking: Walking, sequencer: Any, turn: Signal, sizes:
         has_room = held != sizes.command_depth
         for walker, mine in zip(walkers, runs, strict=True):
             m.d.comb += walker.ready[line].eq(mine & has_room)
-        offers = [walker.valid & (walker.line == line) & walker.ready[line] for walker in walkers]
+        offers = [walker.valid[line] & walker.ready[line] for walker in walkers]
         m.d.comb += walking.load[line].eq(any_of(offers))
         m.d.sync += held.eq(Mux(sequencer.run, held + walking.load[line] - walking.takes[line], 0))
         empty.append(held == 0)

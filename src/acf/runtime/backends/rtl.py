@@ -70,10 +70,9 @@ class Rtl(Backend):
         """Refuse programs that the controller in gates cannot walk."""
         super().check(program)
         for each in program.fabric_products:
-            if each.descriptor.split_k or each.descriptor.masked:
-                kind = "split-K" if each.descriptor.split_k else "masked"
+            if each.descriptor.split_k:
                 raise NotSupportedError(
-                    f"{program.name} is {kind}, and the controller in gates walks neither; compile it with this "
+                    f"{program.name} is split-K, which the controller in gates does not walk; compile it with this "
                     "device, or with walked=True"
                 )
             self._check_limits(program.name, each.descriptor)

@@ -2,8 +2,9 @@
 
 The counts are those of the index of `acf.lowering.product_index` and of the controller in gates (`acf.rtl`,
 `controller_cycles`), which walks each round twice. Several controllers share the mesh rows of a product: each walks all
-blocks, but makes the commands of its own rows. A split-K product has no controller in gates yet; its cycles assume one
-that compares an output tile per cycle and mesh row.
+blocks, but makes the commands of its own rows. Of a masked product, the cycles in which the gates read mask and sizes
+before a round are not counted. A split-K product has no controller in gates yet; its cycles assume one that compares an
+output tile per cycle and mesh row.
 """
 
 from dataclasses import dataclass

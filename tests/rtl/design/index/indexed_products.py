@@ -12,15 +12,20 @@ from acf.rtl.design.index.indexed_program import IndexedProgram, index_program
 
 
 def random_indexed(
-    seed: int, sizes: FabricSizes, group_columns: int, policy: str = "stored", direct: bool = False
+    seed: int,
+    sizes: FabricSizes,
+    group_columns: int,
+    policy: str = "stored",
+    direct: bool = False,
+    masked: bool = False,
 ) -> IndexedProgram:
-    """A random product under its mapping, indexed."""
-    product, mapping, operands = random_mapped(seed, sizes, group_columns)
+    """A random product under its mapping, indexed; ``masked`` keeps about half of its output tiles."""
+    product, mapping, operands = random_mapped(seed, sizes, group_columns, masked=masked)
     return index_program(product, mapping, sizes, operands, policy, direct)
 
 
 def random_mapped(
-    seed: int, sizes: FabricSizes, group_columns: int, most: int = 4
+    seed: int, sizes: FabricSizes, group_columns: int, most: int = 4, masked: bool = False
 ) -> tuple[TiledProduct, OutputStationaryMapping, tuple[Bits, Bits]]:
     """A product of up to ``most`` tiles a side with ragged edges, absent blocks and zero tiles."""
     rng, tile = np.random.default_rng(seed), sizes.shape.tile
@@ -30,5 +35,9 @@ def random_mapped(
     blocks[0, 0] = True
     b = rng.standard_normal((k, n)) * np.kron(blocks, np.ones((tile, tile)))[:k, :n]
     operands = (bf16_bits(a), bf16_bits(b))
-    product = tile_product(Gemm(a != 0, b != 0), sizes.shape, swapped=False)
+    needed = None
+    if masked:
+        kept = rng.random((-(-m // tile), -(-n // tile))) < 0.5
+        needed = np.kron(kept, np.ones((tile, tile), dtype=bool))[:m, :n]
+    product = tile_product(Gemm(a != 0, b != 0, needed), sizes.shape, swapped=False)
     return product, OutputStationaryMapping.balanced(product, sizes.shape, group_columns), operands

@@ -17,7 +17,14 @@ from tests.rtl.device.programs import SIZES, TWO_SCUS
 WIDE = replace(SIZES, shape=replace(TWO_SCUS, skip="serial", accumulator_tiles=4, mesh_columns=4, parallel_slots=8))
 LINES = SIZES.shape.mesh_rows + SIZES.shape.mesh_columns
 LIMITS = IndexSizes(SIZES, blocks=32, column_tiles=8, depths=6)
-CASES = [(2, "stored", False), (1, "stored", True), (2, "longest-first", False), (2, "round-robin", True)]
+CASES = [
+    (2, "stored", False, False),
+    (1, "stored", True, False),
+    (2, "longest-first", False, False),
+    (2, "round-robin", True, False),
+    (1, "stored", False, True),
+    (2, "longest-first", True, True),
+]
 
 
 @pytest.mark.parametrize("sizes", [SIZES, WIDE], ids=["2 x 2", "2 x 4"])
@@ -25,8 +32,9 @@ def test_the_commands_are_those_that_a_host_would_send(sizes) -> None:
     limits = IndexSizes(sizes)
     for seed in range(8):
         groups = (1, 2, sizes.shape.mesh_columns)
-        indexed = random_indexed(seed, sizes, groups[seed % 3], direct=bool(seed % 2))
-        assert commands_of(indexed.index.memory(), limits) == indexed.encoded.commands, f"seed {seed}"
+        for masked in (False, True):
+            indexed = random_indexed(seed, sizes, groups[seed % 3], direct=bool(seed % 2), masked=masked)
+            assert commands_of(indexed.index.memory(), limits) == indexed.encoded.commands, f"seed {seed} {masked}"
 
 
 def seen_in_gates(simulation: Simulation, ready: np.ndarray) -> list[Cycle]:
@@ -44,15 +52,38 @@ def seen_in_gates(simulation: Simulation, ready: np.ndarray) -> list[Cycle]:
     return found
 
 
-@pytest.mark.parametrize(("group_columns", "policy", "direct"), CASES, ids=[f"{g} {p}" for g, p, _ in CASES])
-def test_gates_offer_each_command_in_the_models_cycle(group_columns: int, policy: str, direct: bool, interpret) -> None:
-    memory = random_indexed(group_columns, SIZES, group_columns, policy, direct).index.memory()
+@pytest.mark.parametrize(
+    ("group_columns", "policy", "direct", "masked"),
+    CASES,
+    ids=[f"{groups} {policy}{' masked' * masked}" for groups, policy, _, masked in CASES],
+)
+def test_gates_offer_each_command_in_the_models_cycle(
+    group_columns: int, policy: str, direct: bool, masked: bool, interpret
+) -> None:
+    memory = random_indexed(group_columns, SIZES, group_columns, policy, direct, masked).index.memory()
     simulation = interpret(WithMemory(IndexController(LIMITS), memory.tolist()))
     rng = np.random.default_rng(0)
     for share in (1.0, 0.6):  # the second run begins where the first has left the controller
         cycles = len(list(controller_cycles(memory, LIMITS)))
         ready = rng.random((2 * cycles + 20, LINES)) < share
         assert seen_in_gates(simulation, ready) == played_against(controller_cycles(memory, LIMITS), ready)
+
+
+def test_controllers_that_share_a_product_make_the_commands_of_their_own_lines(interpret) -> None:
+    limits = replace(LIMITS, sharing=2)
+    indexed = random_indexed(0, SIZES, 1, masked=True)
+    memory = indexed.index.memory()
+    assert commands_of(memory, limits) == indexed.encoded.commands
+    alone = len(list(controller_cycles(memory, LIMITS)))
+    ready = np.random.default_rng(0).random((2 * alone, LINES)) < 0.6
+    for number in range(2):
+        modelled = list(controller_cycles(memory, limits, number))
+        assert len(modelled) < alone
+        assert {offer.line % 2 for offer in modelled if offer} == {number}
+        simulation = interpret(WithMemory(IndexController(limits, number), memory.tolist()))
+        assert seen_in_gates(simulation, ready) == played_against(iter(modelled), ready)
+    with pytest.raises(RtlError, match="sharing 3 of a product's controllers is not in 1 to 2"):
+        replace(LIMITS, sharing=3)
 
 
 def refused(index: ProductIndex, interpret, **changes) -> bool:

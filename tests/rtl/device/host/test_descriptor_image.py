@@ -1,4 +1,4 @@
-"""A product from its descriptor to its result on a device that walks, with a memory channel for each of two masters."""
+"""A product from its descriptor to its result on a device of two masters whose walker has two controllers for it."""
 
 from dataclasses import replace
 
@@ -14,7 +14,7 @@ from tests.rtl.device.programs import ONE_SCU, SIZES
 
 AXI = AxiSpec(data_bits=64, address_bits=20)
 TWO_MASTERS = replace(AXI, masters=2)
-WALKER = WalkerOption(index_words=128, blocks=16, column_tiles=4, depths=4)
+WALKER = WalkerOption(index_words=128, blocks=16, column_tiles=4, depths=4, sharing=2)
 
 
 @pytest.fixture(scope="module")

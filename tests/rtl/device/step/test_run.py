@@ -21,18 +21,19 @@ SMALL = StepSizes(tokens=16, inputs=16, outputs=16)
 LARGER = StepSizes(tokens=64, inputs=32, outputs=32)
 
 
-def planned(sizes: StepSizes, fabric: FabricSizes = VECTOR_SIZES) -> tuple[StepState, StepPlan]:
+def planned(sizes: StepSizes, fabric: FabricSizes = VECTOR_SIZES, walks: bool = False) -> tuple[StepState, StepPlan]:
     state = random_step(sizes, fabric.shape.tile)
-    return state, plan_step(state, replace(fabric, memory_flits=1 << 14), VECTOR_AXI)
+    return state, plan_step(state, replace(fabric, memory_flits=1 << 14), VECTOR_AXI, walks)
 
 
-def test_a_step_leaves_the_bits_of_the_reference_in_memory(vector_device: DeviceSimulation) -> None:
-    state, plan = planned(SMALL)
+@pytest.mark.parametrize("walks", [False, True], ids=["commands of the host", "walked"])
+def test_a_step_leaves_the_bits_of_the_reference_in_memory(vector_device: DeviceSimulation, walks: bool) -> None:
+    state, plan = planned(SMALL, walks=walks)
+    assert not state.kept.all()  # the weight gradient is masked
     run = run_step(vector_device, plan, state, SMALL)
     assert run.result.differences(reference_step(state, SMALL, plan)) == []
     model = model_step(plan, vector_device, state, run.result)
-    for found, expected in zip(run.product_cycles, model.product_cycles, strict=True):
-        assert found == pytest.approx(expected, rel=0.1)
+    assert run.product_cycles == pytest.approx(model.product_cycles, rel=0.1)
     assert model.cycles < model.memory_cycles < run.cycles < 1.5 * model.memory_cycles
     assert run.vector_cycles == sum(run.record(plan)["operations"])
 

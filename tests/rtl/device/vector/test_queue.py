@@ -12,7 +12,6 @@ from acf.rtl.device.host.simulation import DeviceSimulation
 from acf.rtl.device.registers import ERRORS
 from acf.rtl.device.vector.connect import check_vector
 from acf.rtl.device.vector.descriptor import VectorDescriptor
-from acf.rtl.device.walking import WalkerOption
 from tests.rtl.device.programs import AXI, SIZES
 
 LANES, FLIT = 8, 16
@@ -153,11 +152,9 @@ def test_descriptors_and_devices_that_cannot_be_are_refused() -> None:
     ):
         with pytest.raises(RtlError, match=message):
             replace(relu, **change)
-    with pytest.raises(RtlError, match="leave out the walker or vector"):
-        check_vector(SIZES, AXI, WalkerOption())
     with pytest.raises(RtlError, match="through one master, not 2"):
-        check_vector(SIZES, replace(AXI, masters=2), None)
+        check_vector(SIZES, replace(AXI, masters=2))
     with pytest.raises(RtlError, match="link_bytes 32 is not the 16 bytes of a row"):
-        check_vector(replace(SIZES, shape=replace(SIZES.shape, link_bytes=32)), AXI, None)
+        check_vector(replace(SIZES, shape=replace(SIZES.shape, link_bytes=32)), AXI)
     with pytest.raises(RtlError, match="interleave the values of their rows"):
-        check_vector(replace(SIZES, shape=replace(SIZES.shape, scus_per_cluster=2)), AXI, None)
+        check_vector(replace(SIZES, shape=replace(SIZES.shape, scus_per_cluster=2)), AXI)

@@ -24,13 +24,18 @@ class Offer:
 
 
 Cycle = Offer | None
+Cluster = tuple[int, int]
+"""Mesh row and mesh column."""
 
 
-def controller_cycles(memory: Words, sizes: IndexSizes) -> Iterator[Cycle]:
-    """What the controller offers in every cycle after ``start``; an offer is repeated by whoever drives it."""
+def controller_cycles(memory: Words, sizes: IndexSizes, number: int = 0) -> Iterator[Cycle]:
+    """What the controller offers in every cycle after ``start``; an offer is repeated by whoever drives it.
+
+    ``number``: which of the controllers that share the product it is.
+    """
     shape = sizes.fabric.shape
     index = Index.read(memory, Mesh(shape.mesh_rows, shape.mesh_columns))
-    return _Controller(index, sizes).cycles()
+    return _Controller(index, sizes, number).cycles()
 
 
 def played_against(cycles: Iterator[Cycle], ready: np.ndarray) -> list[Cycle]:
@@ -48,15 +53,17 @@ def commands_of(memory: Words, sizes: IndexSizes) -> list[list[int]]:
     """The command words of every line in order."""
     shape = sizes.fabric.shape
     lines: list[list[int]] = [[] for _ in range(shape.mesh_rows + shape.mesh_columns)]
-    for offer in controller_cycles(memory, sizes):
-        if offer is not None:
-            lines[offer.line].append(offer.word)
+    for number in range(sizes.sharing):
+        for offer in controller_cycles(memory, sizes, number):
+            if offer is not None:
+                lines[offer.line].append(offer.word)
     return lines
 
 
 class _Controller:
-    def __init__(self, index: Index, sizes: IndexSizes) -> None:
+    def __init__(self, index: Index, sizes: IndexSizes, number: int) -> None:
         self.index, self.sizes, self.described = index, sizes, index.descriptor
+        self.number = number
         self.fabric, self.mesh = sizes.fabric, index.mesh
         self.owners: dict[int, Owner] = index.owners()
         self.group_columns = self.described.group_columns
@@ -70,12 +77,21 @@ class _Controller:
     def cycles(self) -> Iterator[Cycle]:
         """Set-up, then every round twice."""
         described = self.described
-        set_up = DESCRIPTOR_WORDS + 1 + 1 + described.blocks + 2 + described.column_rounds
+        cleared = described.column_tiles if described.masked else described.column_rounds
+        set_up = DESCRIPTOR_WORDS + 1 + 1 + described.blocks + 2 + cleared
         yield from [None] * (set_up + self._owner_cycles() + 1)
         for column_round in range(described.column_rounds):
             for row_round in range(described.row_rounds):
-                yield from [None, None]  # ROUND, STEPS
+                yield from [None] * (2 + self._mask_cycles(column_round))  # ROUND, STEPS
                 yield from self._round(column_round, row_round)
+
+    def _mask_cycles(self, column_round: int) -> int:
+        """Every column, and for those of the round a bit of every row tile of every part."""
+        described = self.described
+        if not described.masked:
+            return 0
+        mine = sum(owner.round == column_round for owner in self.owners.values())
+        return described.column_tiles + mine * (1 + len(self.parts) * described.row_tiles)
 
     def _owner_cycles(self) -> int:
         described = self.described
@@ -92,112 +108,132 @@ class _Controller:
 
     def _round(self, column_round: int, row_round: int) -> Iterator[Cycle]:
         order = self.index.order(column_round)
-        last: dict[tuple[int, int], int] = {}
-        for place, k_tile in enumerate(order):
-            batches, blocks = self._k_step(row_round, k_tile)
-            yield from [None] * self._fetch_cycles(len(blocks))
-            mine = {self.owners[each.column].mesh_column for each in blocks if self._is_in(each, column_round)}
-            for row, group in self.parts:
-                if batches[row, group].last:
-                    last |= {(row, group + column): place for column in mine}
-        for place, k_tile in enumerate(order):
-            batches, blocks = self._k_step(row_round, k_tile)
-            yield from self._emit(column_round, place, batches, blocks, last)
+        steps = [self._k_step(column_round, row_round, k_tile) for k_tile in order]
+        last: dict[Cluster, int] = {}
+        for place, step in enumerate(steps):
+            yield from [None] * (self._scan_cycles() + 3 + 3 * step.visited + 1 + 1)
+            last |= dict.fromkeys((cluster for cluster in self.rounds if step.met(cluster)), place)
+        for place, step in enumerate(steps):
+            closing = {cluster for cluster, at in last.items() if at == place}
+            yield from self._emit(step, closing)
         for cluster in last:
             self.rounds[cluster] += 1
 
-    def _k_step(self, row_round: int, k_tile: int) -> tuple[dict[tuple[int, int], Batch], list[Block]]:
+    def _is_mine(self, line: int) -> bool:
+        return self.sizes.share_of(line) == self.number
+
+    def _k_step(self, column_round: int, row_round: int, k_tile: int) -> "_KStep":
         batches = {part: self.index.batch(row_round, k_tile, number) for number, part in enumerate(self.parts)}
-        return batches, self.index.blocks(k_tile)
+        visited = self.index.blocks(k_tile)
+        mine = [each if self.owners[each.column].round == column_round else None for each in visited]
+        kept: dict[Cluster, list[tuple[Block, list[int]]]] = {}
+        for number, (row, group) in enumerate(self.parts):
+            for block in filter(None, mine):
+                first = row_round * self.described.row_tiles
+                rows = [(first + tile) * len(self.parts) + number for tile in range(len(batches[row, group].sizes))]
+                tiles = [
+                    tile
+                    for tile, size in enumerate(batches[row, group].sizes)
+                    if size and self.index.is_needed(rows[tile], block.column)
+                ]
+                place = group + self.owners[block.column].mesh_column
+                if tiles:
+                    kept.setdefault((row, place), []).append((block, tiles))
+        return _KStep(column_round, batches, mine, kept)
 
-    def _is_in(self, block: Block, column_round: int) -> bool:
-        return self.owners[block.column].round == column_round
+    def _scan_cycles(self) -> int:
+        """Order, k_tile, then counts of all parts, or with a mask all their sizes."""
+        words = -(-self.described.row_tiles // SIZES_PER_WORD) if self.described.masked else 1
+        return 2 + len(self.parts) * words + 1
 
-    def _fetch_cycles(self, blocks: int) -> int:
-        """Order, k_tile, counts of all parts, the walk, and what comes after it."""
-        return 2 + len(self.parts) + 1 + 3 + 3 * blocks + 1 + 1
-
-    def _emit(
-        self,
-        column_round: int,
-        place: int,
-        batches: dict[tuple[int, int], Batch],
-        blocks: list[Block],
-        last: dict[tuple[int, int], int],
-    ) -> Iterator[Cycle]:
-        yield from [None] * (2 + len(self.parts) + 1 + 3)
-        mine: dict[int, list[Block]] = {}
-        for block in blocks:
+    def _emit(self, step: "_KStep", closing: set[Cluster]) -> Iterator[Cycle]:
+        """Blocks, then serial tiles part by part; ``closing``: clusters whose round ends in this k_step."""
+        yield from [None] * (self._scan_cycles() + 3)
+        for block in step.blocks:
             yield from [None, None]
-            if not self._is_in(block, column_round):
+            if block is None:
                 yield None
                 continue
-            owner = self.owners[block.column]
-            mine.setdefault(owner.mesh_column, []).append(block)
             for group in range(0, self.mesh.columns, self.group_columns):
-                yield self._block_offer(block, group + owner.mesh_column, group, batches)
+                yield self._block_offer(step, block, group + self.owners[block.column].mesh_column)
         yield None
         for row, group in self.parts:
             yield None  # PART
-            if batches[row, group].last and mine:
+            clusters = [(row, group + column) for column in range(self.group_columns)]
+            if self._is_mine(row) and any(step.met(cluster) for cluster in clusters):
                 yield from [None, None]
-                yield from self._part(column_round, place, (row, group), batches[row, group], mine, last)
+                yield from self._part(step, step.batches[row, group], clusters, closing)
         yield None  # NEXT
 
-    def _block_offer(self, block: Block, place: int, group: int, batches: dict[tuple[int, int], Batch]) -> Cycle:
-        users = sum(1 << row for row in range(self.mesh.rows) if batches[row, group].last)
-        if not users:
+    def _block_offer(self, step: "_KStep", block: Block, place: int) -> Cycle:
+        rows = range(self.mesh.rows)
+        users = sum(1 << row for row in rows if any(each is block for each, _ in step.met((row, place))))
+        if not users or not self._is_mine(self.mesh.rows + place):
             return None
         fields = {"parallel": 1, **_payload(block.size, block.address), "destinations": users}
+        fields["transposed"] = int(self.described.parallel_transposed)
         return Offer(self.mesh.rows + place, pack_fields(self.fabric.command(self.mesh.rows, serial=False), fields))
 
-    def _part(
-        self,
-        column_round: int,
-        place: int,
-        part: tuple[int, int],
-        batch: Batch,
-        mine: dict[int, list[Block]],
-        last: dict[tuple[int, int], int],
-    ) -> Iterator[Cycle]:
-        row, group = part
+    def _part(self, step: "_KStep", batch: Batch, clusters: list[Cluster], closing: set[Cluster]) -> Iterator[Cycle]:
         layout, size = self.fabric.command(self.mesh.columns, serial=True), self.fabric.header.size
         for tile in range(batch.last):
             if tile % SIZES_PER_WORD == 0:
                 yield None  # SUM
-            if not batch.sizes[tile]:
+            headers, destinations = 0, 0
+            for cluster in clusters:
+                if any(tile in tiles for _, tiles in step.met(cluster)):
+                    fields = self._header(step, tile, batch, cluster)
+                    fields["last_of_round"] = int(fields["last_of_k_step"] and cluster in closing)
+                    headers |= pack_fields(self.fabric.header, fields) << size * cluster[1]
+                    destinations |= 1 << cluster[1]
+            if not destinations:
                 yield None
                 continue
-            headers = 0
-            for column, blocks in mine.items():
-                cluster = (row, group + column)
-                fields = self._header(column_round, tile, batch, blocks)
-                is_last = tile + 1 == batch.last
-                fields |= {
-                    "round": self.rounds[cluster] % 2**ROUND_BITS,
-                    "last_of_k_step": int(is_last),
-                    "last_of_round": int(is_last and last[cluster] == place),
-                }
-                headers |= pack_fields(self.fabric.header, fields) << size * cluster[1]
-            destinations = sum(1 << group + column for column in mine)
             fields = {**_payload(batch.sizes[tile], batch.addresses[tile]), "destinations": destinations}
-            yield Offer(row, pack_fields(layout, fields | {"headers": headers}))
+            fields["transposed"] = int(self.described.serial_transposed)
+            yield Offer(clusters[0][0], pack_fields(layout, fields | {"headers": headers}))
 
-    def _header(self, column_round: int, tile: int, batch: Batch, blocks: list[Block]) -> dict[str, int]:
-        owner = self.owners[blocks[0].column]
+    def _header(self, step: "_KStep", tile: int, batch: Batch, cluster: Cluster) -> dict[str, int]:
+        met = step.met(cluster)
+        owner = self.owners[met[0][0].column]
         owned = sum(
-            each.round == column_round and each.mesh_column == owner.mesh_column for each in self.owners.values()
+            each.round == step.column_round and each.mesh_column == owner.mesh_column for each in self.owners.values()
         )
-        columns = [block.column for block in blocks]
+        columns = [block.column for block, _ in met]
         has_edge = not self.fabric.skips_both and self.described.column_tiles - 1 in columns
+        ranks = [rank for rank, (_, tiles) in enumerate(met) if tile in tiles]
         return {
-            "blocks": (1 << len(blocks)) - 1,
-            "sums": sum(1 << tile * owned + self.owners[column].place for column in columns),
-            "count": len(blocks),
+            "blocks": sum(1 << rank for rank in ranks),
+            "sums": sum(1 << tile * owned + self.owners[columns[rank]].place for rank in ranks),
+            "count": len(met),
             "edge_valid": int(has_edge),
             "edge": columns.index(self.described.column_tiles - 1) if has_edge else 0,
+            "round": self.rounds[cluster] % 2**ROUND_BITS,
+            "last_of_k_step": int(all(later <= tile for _, tiles in met for later in tiles)),
             "tiles": batch.tiles * owned,
         }
+
+
+@dataclass(frozen=True)
+class _KStep:
+    """``blocks`` of a k_tile as they are visited, None where one is of another round; ``batches`` by part.
+
+    ``kept``: by cluster the blocks that it stores, in order of arrival, each with the row tiles that it meets.
+    """
+
+    column_round: int
+    batches: dict[tuple[int, int], Batch]
+    blocks: list[Block | None]
+    kept: dict[Cluster, list[tuple[Block, list[int]]]]
+
+    @property
+    def visited(self) -> int:
+        """Blocks of the k_tile."""
+        return len(self.blocks)
+
+    def met(self, cluster: Cluster) -> list[tuple[Block, list[int]]]:
+        """What a cluster stores and meets."""
+        return self.kept.get(cluster, [])
 
 
 def _payload(size: int, address: int) -> dict[str, int]:

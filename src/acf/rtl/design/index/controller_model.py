@@ -131,6 +131,8 @@ class Index:
         first, counts, *packed = self.part(at, size).tolist()
         sizes = [packed[tile // SIZES_PER_WORD] >> 8 * (tile % SIZES_PER_WORD) & 0xFF for tile in range(tiles)]
         addresses = first + prefix_sums(flits_of(np.array(sizes)), width=32)
+        if described.serial_step:
+            addresses = first + described.serial_step * np.arange(tiles)
         return Batch(sizes, addresses.tolist(), counts & 0xFF, counts >> 8 & 0xFF)
 
     def owners(self) -> dict[int, Owner]:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from amaranth.hdl import Array, Module, Mux, Signal, Value
+from amaranth.hdl import Const, Module, Mux, Signal, Value
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import Component, In, Out
 from amaranth.utils import bits_for
@@ -25,18 +25,31 @@ ORDER_BITS = 16
 class IndexSizes:
     """The largest product of a controller: ``blocks`` of it, ``column_tiles`` output columns, ``depths`` k_tiles.
 
-    ``depths`` limits only what the controller plans itself; with stored owners a descriptor's 16 bits do.
+    ``depths`` limits only what the controller plans itself; with stored owners a descriptor's 16 bits do. ``sharing``:
+    controllers that walk a product side by side; each makes the commands of its own lines (`share_of`).
     """
 
     fabric: FabricSizes
     blocks: int = 4096
     column_tiles: int = 256
     depths: int = 64
+    sharing: int = 1
 
     def __post_init__(self) -> None:
+        lines = min(self.fabric.shape.mesh_rows, self.fabric.shape.mesh_columns)
+        if not 1 <= self.sharing <= lines:
+            raise RtlError(
+                f"sharing {self.sharing} of a product's controllers is not in 1 to {lines}, the lesser of mesh rows "
+                "and mesh columns; use one that is"
+            )
         for name in ("blocks", "column_tiles", "depths"):
             if getattr(self, name) < 2:
                 raise RtlError(f"{name} {getattr(self, name)} of an index controller is less than 2; give more")
+
+    def share_of(self, line: int) -> int:
+        """The controller that makes the commands of a line: mesh rows and mesh columns are dealt out round-robin."""
+        rows = self.fabric.shape.mesh_rows
+        return (line if line < rows else line - rows) % self.sharing
 
     @property
     def plans(self) -> bool:
@@ -52,10 +65,13 @@ class IndexSizes:
 
 
 class ControllerUnits(Component):
-    """Ports, registers and units of an `IndexController`, and what several of its states compute."""
+    """Ports, registers and units of an `IndexController`, and what several of its states compute.
 
-    def __init__(self, sizes: IndexSizes) -> None:
-        self.sizes = sizes
+    ``number``: which of the controllers that share a product it is.
+    """
+
+    def __init__(self, sizes: IndexSizes, number: int = 0) -> None:
+        self.sizes, self.number = sizes, number
         shape = sizes.fabric.shape
         lines = shape.mesh_rows + shape.mesh_columns
         super().__init__(
@@ -84,17 +100,20 @@ class ControllerUnits(Component):
         self._row, self._group = Signal(range(max(2, shape.mesh_rows))), Signal(range(max(2, shape.mesh_columns)))
         columns = range(shape.mesh_columns)
         tiles = shape.accumulator_tiles
-        self._has_tiles = [Signal(shape.mesh_columns, name=f"has_tiles_{row}") for row in range(shape.mesh_rows)]
-        self._present = Signal(shape.mesh_columns)
         self._owned = [Signal(bits_for(tiles), name=f"owned_{place}") for place in columns]
-        self._count = Array(Signal(bits_for(tiles), name=f"count_{place}") for place in columns)
-        self._sums = Array(Signal(tiles, name=f"sums_{place}") for place in columns)
-        self._edge_valid = Array(Signal(name=f"edge_valid_{place}") for place in columns)
-        self._edge = Array(Signal(bits_for(tiles - 1), name=f"edge_{place}") for place in columns)
         clusters = [(row, place) for row in range(shape.mesh_rows) for place in columns]
         self._last = {each: Signal(ORDER_BITS, name=f"last_{each[0]}_{each[1]}") for each in clusters}
         self._joined = {each: Signal(name=f"joined_{each[0]}_{each[1]}") for each in clusters}
         self._rounds = {each: Signal(ROUND_BITS, name=f"rounds_{each[0]}_{each[1]}") for each in clusters}
+        # A bit for every tile of a cluster's bank, row tile by row tile: those that the product keeps, those of them
+        # whose serial tile has data in this k_step, and those of them that a block of this k_step adds to.
+        self._kept, self._live, self._work = (
+            {each: Signal(tiles, name=f"{name}_{each[0]}_{each[1]}") for each in clusters}
+            for name in ("kept", "live", "work")
+        )
+        # By place in the bank: output columns whose block the cluster stores in this k_step.
+        self._stored = {each: Signal(tiles, name=f"stored_{each[0]}_{each[1]}") for each in clusters}
+        self._edge_valid = {each: Signal(name=f"edge_valid_{each[0]}_{each[1]}") for each in clusters}
 
     def _field(self, name: str) -> Value:
         """A field of the descriptor."""
@@ -137,6 +156,13 @@ class ControllerUnits(Component):
             self._owner_out.addr.eq(walker.index[:16]),
             self._address_out.addr.eq(walker.address),
         ]
+
+    def _is_mine(self, line: Value) -> Value:
+        """Whether this controller makes the commands of a mesh row or mesh column of that number."""
+        shape = self.sizes.fabric.shape
+        lines = range(max(shape.mesh_rows, shape.mesh_columns))
+        mine = sum(1 << each for each in lines if each % self.sizes.sharing == self.number)
+        return Const(mine, len(lines)).bit_select(line, 1)
 
     def _batch_words(self) -> Value:
         return ((self._field("row_tiles") + 3) >> 2) + 2

@@ -1,21 +1,22 @@
 """The index-walking controller: reads a product's descriptor and index and makes the commands of every line.
 
-It runs output-stationary products whose output tiles are all kept; others it refuses (``is_refused``). A round is
-walked twice: first to find the last k_step of every cluster, which closes its bank, then to make commands. Blocks of a
-k_step come before the serial tiles that they meet, so a full command memory never keeps back what another line waits
-for.
+It runs output-stationary products, with or without a mask of output tiles; split-K products it refuses
+(``is_refused``). A round is walked twice: first to find the last k_step of every cluster, which closes its bank, then
+to make commands. Blocks of a k_step come before the serial tiles that they meet, so a full command memory never keeps
+back what another line waits for.
 """
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value
 from amaranth.utils import bits_for
 
 from acf.lowering.descriptor import DESCRIPTOR_WORDS, VERSION
-from acf.rtl.design.index.controller_units import ORDER_BITS, WORD_BITS, IndexSizes
+from acf.lowering.product_index import EMPTY_ROUND
+from acf.rtl.design.index.controller_units import ORDER_BITS, IndexSizes
 from acf.rtl.design.index.row_commands import RowCommands
 
 __all__ = ["IndexController", "IndexSizes"]
 
-REFUSED_FLAGS = ("split_k", "masked")
+REFUSED_FLAGS = ("split_k",)
 
 
 class IndexController(RowCommands):
@@ -93,9 +94,16 @@ class IndexController(RowCommands):
     # Owners of output columns, stored or planned.
     def _find_owners(self, m: Module) -> None:
         with m.State("CLEAR"):
-            m.d.comb += [self._owned_in.addr.eq(self._place), self._owned_in.en.eq(-1)]
+            m.d.comb += [
+                self._owned_in.addr.eq(self._place),
+                self._owned_in.en.eq(-1),
+                self._owner_in.addr.eq(self._place),
+                self._owner_in.data.eq(EMPTY_ROUND << 16),
+                self._owner_in.en.eq(1),
+            ]
             m.d.sync += self._place.eq(self._place + 1)
-            with m.If(self._place + 1 == self._field("column_rounds")):
+            most = Mux(self._field("masked"), self._field("column_tiles"), self._field("column_rounds"))
+            with m.If(self._place + 1 == most):
                 m.d.sync += self._place.eq(0)
                 m.next = "OWNERS"
                 if self.sizes.plans:
@@ -117,6 +125,7 @@ class IndexController(RowCommands):
                 self._row_round.eq(0),
                 self._round_base.eq(self._at("batches_at")),
                 self._order_base.eq(self._at("orders_at")),
+                self._mask_base.eq(self._at("mask_at")),
             ]
             m.next = "ROUND"
 
@@ -178,15 +187,18 @@ class IndexController(RowCommands):
             m.d.comb += [self._owned_out.addr.eq(self._column_round), self.memory_address.eq(self._order_base)]
             m.d.sync += [Cat(*self._owned).eq(self._owned_out.data), self._order.eq(0), self._emits.eq(0)]
             m.d.sync += [joined.eq(0) for joined in self._joined.values()]
+            m.d.sync += [kept.eq(Mux(self._field("masked"), 0, -1)) for kept in self._kept.values()]
             m.next = "STEPS"
         with m.State("STEPS"):
-            m.d.sync += self._steps.eq(self.memory_data)
+            m.d.sync += [self._steps.eq(self.memory_data), self._place.eq(0)]
             m.next = "ORDER"
+            with m.If(self._field("masked")):
+                m.next = "COLUMN"
+        self._read_mask(m)
         with m.State("ORDER"):
             m.d.comb += self.memory_address.eq(self._order_base + self._order + 1)
-            m.d.sync += [*(each.eq(0) for each in self._has_tiles), self._present.eq(0)]
-            for each in (self._count, self._sums, self._edge_valid, self._edge):
-                m.d.sync += [signal.eq(0) for signal in each]
+            for table in (self._live, self._work, self._stored, self._edge_valid):
+                m.d.sync += [signal.eq(0) for signal in table.values()]
             m.next = "K_TILE"
         with m.State("K_TILE"):
             m.d.sync += [
@@ -194,8 +206,8 @@ class IndexController(RowCommands):
                 self._batch.eq(self._round_base + self.memory_data[:ORDER_BITS] * self._field("batch_stride")),
                 self._row.eq(0),
                 self._group.eq(0),
-                self._place.eq(0),
             ]
+            self._begin_scan(m)
             m.next = "SCAN"
         with m.State("SCAN"):
             self._scan(m)
@@ -204,23 +216,8 @@ class IndexController(RowCommands):
         with m.State("NEXT"):
             self._next(m)
 
-    def _scan(self, m: Module) -> None:
-        """Read the counts of every part's batch: which parts have a tile with data."""
-        asks = Signal(WORD_BITS)
-        m.d.comb += [asks.eq(self._batch + self._place), self.memory_address.eq(asks + 1)]
-        m.d.sync += self._place.eq(self._place + self._batch_words())
-        with m.If(self._place != 0):
-            is_last = self._to_next_part(m)
-            with m.If(self.memory_data[8:16] != 0):
-                for row, has in enumerate(self._has_tiles):
-                    with m.If(self._row == row):
-                        m.d.sync += has.eq(has | self._group_mask())
-            with m.If(is_last):
-                m.d.sync += self._place.eq(0)
-                m.next = "WALK"
-
     def _walk(self, m: Module) -> None:
-        """Visit the blocks of the k_tile; those of this round are marked, and in the second pass sent."""
+        """Visit the blocks of the k_tile; those of this round are noted, and in the second pass sent."""
         walker, mine, taken = self._walker, Signal(), Signal()
         begun = Signal()
         m.d.comb += [
@@ -232,7 +229,7 @@ class IndexController(RowCommands):
         ]
         m.d.sync += begun.eq(1)
         with m.If(mine & ~self._emits):
-            m.d.sync += self._present.eq(self._present | self._repeated(self._owner_column))
+            self._note_block(m, self._repeated(self._owner_column))
         with m.If(mine & self._emits):
             self._send_block(m, taken)
         with m.If(begun & ~walker.busy):
@@ -256,7 +253,7 @@ class IndexController(RowCommands):
         entry, line = self._walker.index, Signal.like(self.line)
         m.d.comb += [
             place.eq(self._group + self._owner_column),
-            users.eq(Cat(*(has.bit_select(self._group, 1) for has in self._has_tiles))),
+            users.eq(Array(self._users)[place]),
             line.eq(place + shape.mesh_rows),
             following.eq(self._group + self._field("group_columns")),
             command.parallel.eq(1),
@@ -264,28 +261,22 @@ class IndexController(RowCommands):
             command.flits.eq(entry[16:23]),
             command.address.eq(self._address_out.data),
             command.destinations.eq(users),
-            self.valid.eq(users != 0),
+            command.transposed.eq(self._field("parallel_transposed")),
+            self.valid.eq((users != 0) & self._is_mine(place)),
             self.line.eq(line),
             self.word.eq(command),
-            sent.eq((users == 0) | self.ready.bit_select(line, 1)),
+            sent.eq(~self.valid | self.ready.bit_select(line, 1)),
             taken.eq(sent & (following == shape.mesh_columns)),
         ]
         with m.If(sent):
-            m.d.sync += [
-                self._group.eq(Mux(taken, 0, following)),
-                self._count[place].eq(self._count[place] + 1),
-                self._sums[place].eq(self._sums[place] | (1 << self._owner_place[: bits_for(shape.accumulator_tiles)])),
-                self._present.bit_select(place, 1).eq(1),
-            ]
-            if not sizes.skips_both:
-                with m.If(entry[:16] == self._field("column_tiles") - 1):
-                    m.d.sync += [self._edge_valid[place].eq(1), self._edge[place].eq(self._count[place])]
+            m.d.sync += self._group.eq(Mux(taken, 0, following))
+            self._note_block(m, (1 << place)[: shape.mesh_columns])
 
     def _mark_last(self, m: Module) -> None:
         """Note for every cluster that has work in this k_step that none after it may have."""
-        for (row, place), last in self._last.items():
-            with m.If(self._has_tiles[row][place] & self._present[place]):
-                m.d.sync += [last.eq(self._order), self._joined[row, place].eq(1)]
+        for each, last in self._last.items():
+            with m.If(self._work[each] != 0):
+                m.d.sync += [last.eq(self._order), self._joined[each].eq(1)]
 
     def _next(self, m: Module) -> None:
         """The next k_step, pass, batch of row tiles, or round of columns."""
@@ -296,6 +287,7 @@ class IndexController(RowCommands):
             with m.If(self._emits):
                 m.d.sync += [rounds.eq(rounds + self._joined[each]) for each, rounds in self._rounds.items()]
                 m.d.sync += [
+                    self._mask_base.eq(self._mask_next),
                     self._row_round.eq(self._row_round + 1),
                     self._round_base.eq(self._round_base + self._field("k_tiles") * self._field("batch_stride")),
                 ]
@@ -304,6 +296,7 @@ class IndexController(RowCommands):
                     m.d.sync += [
                         self._row_round.eq(0),
                         self._round_base.eq(self._at("batches_at")),
+                        self._mask_base.eq(self._at("mask_at")),
                         self._column_round.eq(self._column_round + 1),
                         self._order_base.eq(self._order_base + self._field("k_tiles") + 1),
                     ]

@@ -38,8 +38,6 @@ def index_program(
             "a controller in gates walks output-stationary products, and this mapping is split-K; map it with "
             "OutputStationaryMapping.balanced, or send commands"
         )
-    if product.needed is not None:
-        raise RtlError("a controller in gates computes all output tiles, and this product has a mask; send commands")
     index = build_index(product, mapping, sizes.shape, direct, policy)
     program = lower_product(product, sizes.shape, mapping)
     storage = OperandStorage(

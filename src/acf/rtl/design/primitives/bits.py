@@ -128,3 +128,12 @@ def wrapped(number: Value, limit: int) -> Value:
 def masked(bits: Value, keep: Value) -> Value:
     """``bits`` where ``keep`` is 1, else 0."""
     return bits & keep.replicate(len(bits))
+
+
+def gathered(bits: Value, places: Value) -> Value:
+    """The ``bits`` at the set bits of ``places``, moved together to the low end (x86's ``pext``)."""
+    moved = [
+        (bits[place] & places[place]) << (count_ones(places[:place]) if place else Const(0, 1))
+        for place in range(len(bits))
+    ]
+    return balanced(lambda one, other: one | other, moved)[: len(bits)]

@@ -55,8 +55,13 @@ def lay_out_indexed(
         (segments[number // shape.mesh_columns % axi.masters].results + number * stride, flits)
         for number, flits in enumerate(streams)
     ]
+    return MemoryImage(segments, results, walking_registers(base, interrupts))
+
+
+def walking_registers(base: int, interrupts: bool = False) -> list[tuple[int, int]]:
+    """The register writes that start the product whose descriptor lies at byte ``base``."""
     settings = {"line": 0, "command_page": base // PAGE_BYTES, "control": START | WALKS | INTERRUPTS * interrupts}
-    return MemoryImage(segments, results, [(REGISTERS[name][0], value) for name, value in settings.items()])
+    return [(REGISTERS[name][0], value) for name, value in settings.items()]
 
 
 def _check(axi: AxiSpec, base: int, channel_bytes: int | None) -> None:

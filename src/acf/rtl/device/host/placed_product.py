@@ -15,7 +15,7 @@ from acf.errors import RtlError
 from acf.lowering import SERIAL, Gemm, Program
 from acf.lowering.output_stationary import OutputStationaryMapping
 from acf.lowering.packing import lower_product
-from acf.lowering.tiled_product import tile_product
+from acf.lowering.tiled_product import TiledProduct, tile_product
 from acf.rtl.design.axi.spec import PAGE_BYTES, AxiSpec
 from acf.rtl.design.fabric.decoding import stream_flits
 from acf.rtl.design.fabric.encoding import Bits, EncodedProgram, encode
@@ -40,28 +40,43 @@ class PlacedMatrix:
         return PlacedMatrix({(column, row): at for (row, column), at in self.tiles.items()}, not self.transposed)
 
 
-def encode_dense(
+@dataclass(frozen=True, eq=False)
+class DenseProduct:
+    """A product under its mapping, as if every value of present tiles were 1: the bits of its operands are in it."""
+
+    product: TiledProduct
+    mapping: OutputStationaryMapping
+    program: Program
+    operands: tuple[Bits, Bits]
+
+
+def map_dense(
     a: NDArray[np.bool_], b: NDArray[np.bool_], needed: NDArray[np.bool_] | None, sizes: FabricSizes
-) -> EncodedProgram:
-    """The output-stationary program of ``a [m, k] @ b [k, n]``, non-zero where they are True, the left one streamed."""
+) -> DenseProduct:
+    """The best output-stationary mapping of ``a [m, k] @ b [k, n]`` whose serial tiles are whole tiles of ``a``."""
     tile = sizes.shape.tile
     if any(size % tile for size in (*a.shape, *b.shape)):
         raise RtlError(f"a product of {a.shape} and {b.shape} has ragged tiles of {tile}; use multiples of it")
     product = tile_product(Gemm(a, b, needed), sizes.shape, swapped=False)
     columns = [count for count in range(1, sizes.shape.mesh_columns + 1) if sizes.shape.mesh_columns % count == 0]
     mappings = [OutputStationaryMapping.balanced(product, sizes.shape, count) for count in columns]
-    programs = (
-        lower_product(product, sizes.shape, mapping)
-        for mapping in sorted(mappings, key=lambda each: each.estimated_cycles)
-    )
-    program = next((each for each in programs if _is_aligned(each, tile)), None)
-    if program is None:
-        raise RtlError(
-            f"{a.shape[0]} rows, shared by {sizes.shape.mesh_rows} mesh rows, are no whole tiles of {tile} each; use a "
-            f"multiple of {sizes.shape.mesh_rows * sizes.shape.mesh_columns * tile}"
-        )
     serial, parallel = (np.where(each, np.uint16(ONE), np.uint16(0)) for each in (a, b))
-    return encode(program, sizes, serial, parallel)
+    for mapping in sorted(mappings, key=lambda each: each.estimated_cycles):
+        program = lower_product(product, sizes.shape, mapping)
+        if _is_aligned(program, tile):
+            return DenseProduct(product, mapping, program, (serial, parallel))
+    raise RtlError(
+        f"{a.shape[0]} rows, shared by {sizes.shape.mesh_rows} mesh rows, are no whole tiles of {tile} each; use a "
+        f"multiple of {sizes.shape.mesh_rows * sizes.shape.mesh_columns * tile}"
+    )
+
+
+def encode_dense(
+    a: NDArray[np.bool_], b: NDArray[np.bool_], needed: NDArray[np.bool_] | None, sizes: FabricSizes
+) -> EncodedProgram:
+    """The output-stationary program of ``a [m, k] @ b [k, n]``, non-zero where they are True, the left one streamed."""
+    mapped = map_dense(a, b, needed, sizes)
+    return encode(mapped.program, sizes, *mapped.operands)
 
 
 def with_operands(encoded: EncodedProgram, a: Bits, b: Bits) -> EncodedProgram:

@@ -190,6 +190,12 @@ class DeviceSimulation:
         """Put bytes into the memory of the first master, from ``address`` on; both whole beats."""
         self._load_segments([Segment(address, content, address + len(content))])
 
+    def reset(self) -> None:
+        """Reset the device; the memory of its first master keeps what it holds."""
+        content = self.peek(0, self.channel_bytes)
+        self.simulation.restart()
+        self.load(0, content)
+
     def peek(self, address: int, size: int) -> bytes:
         """Bytes of memory; ``address`` and ``size`` are whole beats."""
         return self._peek(address, size)

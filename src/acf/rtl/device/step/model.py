@@ -25,14 +25,14 @@ from acf.trace import TracedOp, VectorOp
 
 @dataclass(frozen=True)
 class ModelledStep:
-    """Cycles of the simulator: ``product_cycles`` of both products through the same port, and the whole step.
+    """Cycles of the simulator: ``product_cycles`` of every product through the same port, and the whole step.
 
     ``cycles``: as `acf.sim.whole_step` schedules it, activations on chip, passes fused and overlapped with products.
     ``memory_cycles``: the device's own order, in which every pass reads and writes memory through the port, and begins
     when the one before has ended.
     """
 
-    product_cycles: tuple[int, int]
+    product_cycles: dict[str, int]
     cycles: int
     memory_cycles: int
 
@@ -41,18 +41,21 @@ def model_step(plan: StepPlan, device: DeviceSimulation, state: StepState, resul
     """The step on the simulator, its vector unit as wide as the device's, over the zeros of its operands."""
     shape = plan.sizes.shape
     ports = memory_ports(plan.sizes, device.axi, device.latency_cycles)
+    if plan.walker is not None:
+        ports = replace(ports, row_command_bytes=0, column_command_bytes=0)
     x, dz = (bf16_values(each) != 0 for each in (state.x, result.dz))
     present = np.kron(state.kept, np.ones((shape.tile, shape.tile), dtype=bool))
-    programs = (encode_dense(x, present, None, plan.sizes), encode_dense(x.T.copy(), dz, present, plan.sizes))
-    forward, weight_gradient = (play_through_ports(each.program, shape, ports).cycles for each in programs)
-    return ModelledStep(
-        product_cycles=(forward, weight_gradient),
-        cycles=_scheduled(plan, forward, weight_gradient),
-        memory_cycles=_through_memory(plan, device, forward, weight_gradient),
-    )
+    operands = {
+        "forward": (x, present, None),
+        "input_gradient": (dz, present.T.copy(), None),
+        "weight_gradient": (x.T.copy(), dz, present),
+    }
+    programs = {name: encode_dense(*operands[name], plan.sizes).program for name in plan.programs}
+    cycles = {name: play_through_ports(each, shape, ports).cycles for name, each in programs.items()}
+    return ModelledStep(cycles, _scheduled(plan, cycles), _through_memory(plan, device, cycles))
 
 
-def _scheduled(plan: StepPlan, forward: int, weight_gradient: int) -> int:
+def _scheduled(plan: StepPlan, products: dict[str, int]) -> int:
     """`WholeStep` over the same products and passes."""
     shape = plan.sizes.shape
     if not isinstance(shape, AdaptiveFabric):
@@ -60,14 +63,16 @@ def _scheduled(plan: StepPlan, forward: int, weight_gradient: int) -> int:
     step = WholeStep(replace(shape, vector_lanes=shape.tile), OnChipMemory(shape.on_chip_bytes))
     outputs = plan.regions["y"].count * shape.tile**2
     weights = len(plan.blocks) * shape.tile**2
-    step.add_product(TracedOp("layer", "forward", "x", "w"), _played("forward", forward))
+    step.add_product(TracedOp("layer", "forward", "x", "w"), _played("forward", products["forward"]))
     for kind, phase in (("batch_norm", "forward"), ("relu", "forward"), ("add", "forward")):
         step.add_vector_ops([VectorOp("layer", kind, phase, outputs, after=1)])
     for kind in ("relu", "batch_norm"):
         step.add_vector_ops([VectorOp("layer", kind, "backward", outputs, after=1)])
-    step.add_product(TracedOp("layer", "weight_grad", "dz", "x"), _played("weight_grad", weight_gradient))
-    step.add_vector_ops([VectorOp("layer", "sgd", "update", weights, after=2)])
-    time = step.time(forward + weight_gradient)
+    if "input_gradient" in products:
+        step.add_product(TracedOp("layer", "input_grad", "dz", "w"), _played("input_grad", products["input_gradient"]))
+    step.add_product(TracedOp("layer", "weight_grad", "dz", "x"), _played("weight_grad", products["weight_gradient"]))
+    step.add_vector_ops([VectorOp("layer", "sgd", "update", weights, after=len(products))])
+    time = step.time(sum(products.values()))
     return 0 if time is None else time.cycles
 
 
@@ -75,14 +80,16 @@ def _played(phase: str, cycles: int) -> OpResult:
     return OpResult("layer", phase, cycles, 0, 0, {}, 0, {})
 
 
-def _through_memory(plan: StepPlan, device: DeviceSimulation, forward: int, weight_gradient: int) -> int:
-    """Passes in order, each as long as its operations or its beats; updates of channels beside the weight gradient."""
+def _through_memory(plan: StepPlan, device: DeviceSimulation, products: dict[str, int]) -> int:
+    """Passes in order, each as long as its operations or its beats; updates of channels beside the gradients."""
     beats = plan.sizes.flit_bits // device.axi.data_bits
     schedule = StepSchedule()
+    forward, *gradients = products.values()
     schedule.add(Job(forward, 0, is_product=True))
-    for number, each in enumerate(plan.descriptors):
+    for number, each in enumerate(plan.passes):
         if number == plan.first_descriptors:
-            schedule.add(Job(weight_gradient, 0, is_product=True, waits=True))
+            for cycles in gradients:
+                schedule.add(Job(cycles, 0, is_product=True, waits=True))
         traits = ALL_TRAITS[program_number(*each.program)]
         vectors = each.vectors * each.runs
         read = vectors * (1 + each.x_is_wide + traits.reads_y * (1 + each.y_is_wide) + 2 * traits.has_second_x)
@@ -94,7 +101,7 @@ def _through_memory(plan: StepPlan, device: DeviceSimulation, forward: int, weig
                 is_product=False,
                 waits=True,
                 feeds=number < plan.first_descriptors,
-                follows_product=each.after_products == 2,
+                follows_product=each.after_products == len(products),
             )
         )
     return schedule.cycles

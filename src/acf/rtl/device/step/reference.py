@@ -10,7 +10,8 @@ from acf.rtl.design.fabric.encoding import Bits
 from acf.rtl.design.vector.model import VectorInputs, VectorOutputs, run_pass
 from acf.rtl.device.host.placed_product import with_operands
 from acf.rtl.device.step.layer import Floats, StepSizes, StepState
-from acf.rtl.device.step.plan import Key, StepPlan
+from acf.rtl.device.step.passes import Key
+from acf.rtl.device.step.plan import StepPlan
 from acf.rtl.verify.lockstep.reference_output import ordered_output
 
 
@@ -18,9 +19,11 @@ from acf.rtl.verify.lockstep.reference_output import ordered_output
 class StepResult:
     """``y``: the layer's output and ``dz``: the gradient of its product, bf16 bits ``[tokens, outputs]``; new weights.
 
+    ``dx``: the gradient of the input, bf16 bits ``[tokens, inputs]``; no rows where the step does not compute it.
     ``weight`` bf16 bits, ``master`` and ``momentum`` float32 ``[inputs, outputs]``; ``channels`` as in `StepState`.
     """
 
+    dx: Bits
     y: Bits
     dz: Bits
     weight: Bits
@@ -49,7 +52,7 @@ def input_constants(sizes: StepSizes, gamma: Floats, beta: Floats) -> Floats:
 def reference_step(state: StepState, sizes: StepSizes, plan: StepPlan) -> StepResult:
     """Forward, loss, backward and update."""
     tile = plan.sizes.shape.tile
-    forward = ordered_output(with_operands(plan.forward, state.x, state.weight)).view(np.float32)
+    forward = ordered_output(with_operands(plan.programs["forward"], state.x, state.weight)).view(np.float32)
     y, dz = np.zeros_like(forward), np.zeros_like(forward)
     channels = state.channels.copy()
     for column, order in enumerate(plan.order):
@@ -57,14 +60,22 @@ def reference_step(state: StepState, sizes: StepSizes, plan: StepPlan) -> StepRe
         rows = np.concatenate([np.arange(row * tile, (row + 1) * tile) for row in order])
         group = _channel_group(forward[rows, own], bf16_values(state.target)[rows, own], channels[:, own], sizes)
         y[rows, own], dz[rows, own], channels[:, own] = group
-    weight_gradient = ordered_output(
-        with_operands(plan.weight_gradient, np.ascontiguousarray(state.x.T), bf16_bits(dz))
-    ).view(np.float32)
+    weight_gradient = weight_gradient_of(state, plan, bf16_bits(dz))
+    dx = state.x[:0]
+    if "input_gradient" in plan.programs:
+        back = with_operands(plan.programs["input_gradient"], bf16_bits(dz), np.ascontiguousarray(state.weight.T))
+        dx = bf16_bits(ordered_output(back).view(np.float32))
     present = np.kron(state.kept, np.ones((tile, tile), dtype=bool))
     momentum, master, weight = (
         np.where(present, each, np.float32(0)) for each in _update(weight_gradient, state.master, state.momentum, sizes)
     )
-    return StepResult(bf16_bits(y), bf16_bits(dz), bf16_bits(weight), master, momentum, channels)
+    return StepResult(dx, bf16_bits(y), bf16_bits(dz), bf16_bits(weight), master, momentum, channels)
+
+
+def weight_gradient_of(state: StepState, plan: StepPlan, dz: Bits) -> Floats:
+    """The weight gradient as the device leaves it in memory: float32 of bf16 values ``[inputs, outputs]``."""
+    program = with_operands(plan.programs["weight_gradient"], np.ascontiguousarray(state.x.T), dz)
+    return ordered_output(program).view(np.float32)
 
 
 def _channel_group(z: Floats, target: Floats, channels: Floats, sizes: StepSizes) -> tuple[Floats, Floats, Floats]:

@@ -8,8 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from acf.errors import RtlError
+from acf.rtl.design.arithmetic.model import bf16_bits
 from acf.rtl.design.axi.spec import AxiSpec
 from acf.rtl.design.vector.programs import ALL_PROGRAMS
+from acf.rtl.device.host.image import read_output
 from acf.rtl.device.host.simulation import DeviceSimulation
 from acf.rtl.device.registers import ERRORS
 from acf.rtl.device.step.layer import StepSizes, StepState
@@ -23,58 +25,64 @@ _DONE, _VECTOR_WORK = 1, 16
 class StepRun:
     """``cycles`` from the first register write until all is in memory, and what lies there then.
 
-    ``product_cycles``: of both products. ``vector_cycles``: those in which the vector unit's lanes worked.
+    ``product_cycles``: by product. ``vector_cycles``: those in which the vector unit's lanes worked.
     """
 
     cycles: int
-    product_cycles: tuple[int, int]
+    product_cycles: dict[str, int]
     vector_cycles: int
     result: StepResult
 
     def record(self, plan: StepPlan) -> dict[str, Any]:
         """The figures as plain values."""
         names = ("cycles", "product_cycles", "vector_cycles")
-        operations = [len(ALL_PROGRAMS[each.program]) * each.vectors * each.runs for each in plan.descriptors]
+        operations = [len(ALL_PROGRAMS[each.program]) * each.vectors * each.runs for each in plan.passes]
         counts = {"descriptors": len(plan.descriptors), "commands": _commands(plan), "operations": operations}
         return {name: getattr(self, name) for name in names} | counts
 
 
 def step_text(run: StepRun, plan: StepPlan) -> str:
     """The run in a sentence."""
+    products = ", ".join(f"{name.replace('_', ' ')} {cycles}" for name, cycles in run.product_cycles.items())
+    made_by = "made by the device" if plan.walker else "sent by the host"
     return (
-        f"{run.cycles} cycles: products {' and '.join(map(str, run.product_cycles))}, lanes work in "
-        f"{run.vector_cycles}; {_commands(plan)} commands, {len(plan.descriptors)} vector descriptors"
+        f"{run.cycles} cycles: {products}, lanes work in {run.vector_cycles}; {_commands(plan)} commands {made_by}, "
+        f"{len(plan.descriptors)} vector descriptors"
     )
 
 
 def _commands(plan: StepPlan) -> int:
-    return sum(len(line) for each in (plan.forward, plan.weight_gradient) for line in each.commands)
+    return sum(len(line) for each in plan.programs.values() for line in each.commands)
 
 
 def device_for_step(plan: StepPlan, axi: AxiSpec, latency_cycles: int = 50, backend: str = "auto") -> DeviceSimulation:
     """A device with a vector unit, and memory that holds the step."""
     beats = 1 << (plan.end // axi.beat_bytes - 1).bit_length()
-    return DeviceSimulation.of(plan.sizes, axi, beats, latency_cycles, backend, vector=True)
+    return DeviceSimulation.of(plan.sizes, axi, beats, latency_cycles, backend, plan.walker, vector=True)
 
 
 def run_step(device: DeviceSimulation, plan: StepPlan, state: StepState, sizes: StepSizes) -> StepRun:
     """Run a step from the device's initial state."""
     device.simulation.restart()
     _load(device, plan, state, sizes)
+    return resume_step(device, plan, state)
+
+
+def resume_step(device: DeviceSimulation, plan: StepPlan, state: StepState) -> StepRun:
+    """Run a step over what lies in memory; ``plan`` and ``state`` say where its results are, and nothing is loaded."""
     begin = device.cycles
     device.write_register("vector_page", plan.list_page)
     device.write_register("vector_count", len(plan.descriptors))
-    products = []
-    for number, image in enumerate(plan.images):
-        device.write_register("after_vectors", plan.first_descriptors if number else 0)
+    products = {}
+    for name, image in plan.images.items():
+        if plan.walker is None:
+            device.write_register("after_vectors", 0 if name == "forward" else plan.first_descriptors)
         device.write_registers(image.registers)
         _wait(device, lambda status: bool(status & _DONE))
-        products.append(device.read_register("cycles"))
+        products[name] = device.read_register("cycles")
     _wait(device, lambda status: not status & _VECTOR_WORK)
     cycles = device.cycles - begin
-    return StepRun(
-        cycles, (products[0], products[1]), device.read_register("vector_cycles"), _read(device, plan, state)
-    )
+    return StepRun(cycles, products, device.read_register("vector_cycles"), read_step(device, plan, state))
 
 
 def _wait(device: DeviceSimulation, is_over: Callable[[int], bool], most_cycles: int = 1_000_000) -> None:
@@ -110,13 +118,14 @@ def _load(device: DeviceSimulation, plan: StepPlan, state: StepState, sizes: Ste
     counts = np.zeros((len(groups), 8, tile), dtype=np.float32)
     counts[:, 0] = -1 / sizes.tokens
     contents["channel_constants"] = counts.tobytes()
-    for name, content in contents.items():
+    for name, content in (contents | dict(plan.contents)).items():
         device.load(plan.regions[name].base * link, content)
-    for image in plan.images:
+    for image in plan.images.values():
         device.load(image.segments[0].base, image.segments[0].content)
 
 
-def _read(device: DeviceSimulation, plan: StepPlan, state: StepState) -> StepResult:
+def read_step(device: DeviceSimulation, plan: StepPlan, state: StepState) -> StepResult:
+    """What a step has left in memory."""
     tile, link = plan.sizes.shape.tile, plan.sizes.shape.link_bytes
 
     def region(name: str, kind: str) -> NDArray[Any]:
@@ -138,7 +147,12 @@ def _read(device: DeviceSimulation, plan: StepPlan, state: StepState) -> StepRes
     values = region("input_constants", "<f4").reshape(-1, 5, tile)[:, 2:4]
     momenta = region("channel_momentum", "<f4").reshape(-1, 2, tile)
     channels = np.concatenate([values, momenta], axis=1).swapaxes(0, 1).reshape(4, -1)
+    dx = state.x[:0]
+    if "input_gradient" in plan.images:
+        left = read_output(plan.images["input_gradient"], plan.programs["input_gradient"], device.peek)
+        dx = bf16_bits(left.view(np.float32))
     return StepResult(
+        dx=dx,
         y=activation("y"),
         dz=activation("dz"),
         weight=weights("weight", "<u2"),

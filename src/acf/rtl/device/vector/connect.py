@@ -10,17 +10,12 @@ from acf.rtl.design.axi.spec import AxiSpec
 from acf.rtl.design.fabric.sizes import FabricSizes
 from acf.rtl.design.primitives.shared_modules import place
 from acf.rtl.design.primitives.wires import forward
-from acf.rtl.device.vector.descriptor import OUTPUTS
 from acf.rtl.device.vector.queue import VectorQueue, check_fabric
+from acf.rtl.device.walking import Walking
 
 
-def check_vector(sizes: FabricSizes, axi: AxiSpec, walker: object | None) -> None:
-    """Refuse several masters, whose memories a descriptor cannot tell apart, a walker, and fabrics of `check_fabric`.
-
-    A walker starts products that are set up ahead, which would not wait for vector work.
-    """
-    if walker is not None:
-        raise RtlError("a device with a walker starts products ahead of vector work; leave out the walker or vector")
+def check_vector(sizes: FabricSizes, axi: AxiSpec) -> None:
+    """Refuse several masters, whose memories a descriptor cannot tell apart, and fabrics of `check_fabric`."""
     if axi.masters > 1:
         raise RtlError(
             f"the vector unit reads and writes through one master, not {axi.masters}; use masters=1, or leave it out"
@@ -31,8 +26,9 @@ def check_vector(sizes: FabricSizes, axi: AxiSpec, walker: object | None) -> Non
 class VectorWork:
     """What a device takes from its vector queue; a device without one refuses a list of descriptors.
 
-    ``start`` starts a product, once the descriptors that it waits for are done; ``waits``: it still does, from the
-    cycle in which it is asked for; ``pending``: from the next cycle on.
+    ``start`` starts a product. One that the host commands does so once the vector descriptors that it waits for are
+    done; ``waits``: it still does, from the cycle in which it is asked for; ``pending``: from the next cycle on. One
+    that is walked waits in the sequencer's reset until ``is_ready``, or is ``refused`` where there is no vector unit.
     """
 
     def __init__(self, queue: Any | None, mux: Any | None) -> None:
@@ -40,12 +36,13 @@ class VectorWork:
         self.start, self.waits, self.pending = (
             Signal(name=f"product_{name}") for name in ("start", "waits", "pending")
         )
+        self.is_ready, self.refused = Signal(name="vectors_are_ready"), Signal(name="vectors_are_missing")
         self.beat_valid: Value = queue.beat_valid if queue is not None else Signal(name="no_vector_beat")
 
     @property
     def senders(self) -> int:
         """How many senders the writer of the first master has besides its collectors."""
-        return OUTPUTS if self.queue is not None else 0
+        return int(self.queue.senders) if self.queue is not None else 0
 
     def reads_beside(self, m: Module, bus: Any) -> Any:
         """The read channels of ``bus`` for the fetcher; the queue takes turns with it."""
@@ -62,7 +59,7 @@ class VectorWork:
         if queue is None:
             return
         m.d.comb += queue.writes_are_idle.eq(writer.is_idle)
-        for number in range(OUTPUTS):
+        for number in range(self.senders):
             m.d.comb += [
                 writer.offers[first + number].eq(queue.offers[number]),
                 writer.addresses[first + number].eq(queue.addresses[number] * flit_beats),
@@ -73,20 +70,30 @@ class VectorWork:
             ]
 
 
-def place_vector(m: Module, device: Any, registers: Any, sequencer: Any, start: Value) -> VectorWork:
-    """Add the vector queue to a device that was built with one; ``start`` starts a product."""
+def place_vector(m: Module, device: Any, registers: Any, sequencer: Any, walking: Walking) -> VectorWork:
+    """Add the vector queue to a device that was built with one; ``walking`` starts products."""
     if not device.vector:
         work = VectorWork(None, None)
-        m.d.comb += work.start.eq(start)
+        m.d.comb += [
+            work.start.eq(walking.start_product),
+            work.is_ready.eq(1),
+            work.refused.eq(walking.active & sequencer.run & (walking.after_vectors != 0)),
+        ]
         m.d.sync += registers.vector_failed.eq(registers.vector_start)
         return work
-    queue = place(m, "vector_queue", VectorQueue(device.sizes, device.axi), "vector_queue")
+    topology = None if device.walker is None else device.walker.topology
+    queue = place(m, "vector_queue", VectorQueue(device.sizes, device.axi, topology), "vector_queue")
     work = VectorWork(queue, place(m, "read_mux", ReadMux(device.axi), "read_mux"))
-    reached, was_done = Signal(32), Signal()
+    was_done = Signal()
+    lacks, lacks_walked = (
+        _lacks(m, queue.done, wanted, name)
+        for wanted, name in ((registers.after_vectors, "lacks"), (walking.after_vectors, "lacks_walked"))
+    )
     m.d.comb += [
-        reached.eq(queue.done - registers.after_vectors),
-        work.waits.eq(start | work.pending),
-        work.start.eq(work.waits & ~reached[31]),
+        work.waits.eq((walking.start_product & ~walking.start) | work.pending),
+        work.start.eq(walking.start | (work.waits & ~lacks)),
+        work.is_ready.eq(~walking.active | walking.is_bad | ~lacks_walked),
+        walking.holds.eq(work.pending),
         queue.start.eq(registers.vector_start),
         queue.page.eq(registers.vector_page),
         queue.count.eq(registers.vector_count),
@@ -96,7 +103,7 @@ def place_vector(m: Module, device: Any, registers: Any, sequencer: Any, start: 
         registers.vector_works.eq(queue.works),
     ]
     m.d.sync += [
-        work.pending.eq(work.waits & reached[31]),
+        work.pending.eq(work.waits & lacks),
         was_done.eq(sequencer.is_done),
         registers.vector_failed.eq(queue.failed),
         registers.products_done.eq(
@@ -104,3 +111,11 @@ def place_vector(m: Module, device: Any, registers: Any, sequencer: Any, start: 
         ),
     ]
     return work
+
+
+def _lacks(m: Module, done: Value, wanted: Value, name: str) -> Signal:
+    """Whether fewer descriptors are done than wanted; both count modulo 2^32."""
+    ahead = Signal(32, name=f"{name}_by")
+    lacks = Signal(name=name)
+    m.d.comb += [ahead.eq(done - wanted), lacks.eq(ahead[31])]
+    return lacks

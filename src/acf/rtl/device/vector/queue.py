@@ -18,13 +18,15 @@ from acf.rtl.design.vector.programs import CONSTANTS
 from acf.rtl.design.vector.unit import COUNT_BITS as VECTOR_BITS
 from acf.rtl.design.vector.unit import VectorSpec, VectorUnit
 from acf.rtl.device.collector import burst_flits
+from acf.rtl.device.topology.descriptor import PROGRAM
+from acf.rtl.device.topology.unit import TopologySizes, TopologyUnit
 from acf.rtl.device.vector.descriptor import DESCRIPTOR_BYTES, FIELDS, OUTPUTS, WORDS
 from acf.rtl.device.vector.reads import COUNT_BITS, DescriptorFetcher, VectorReads
 from acf.rtl.device.vector.streams import ADDRESS_BITS, FLITS_BITS, InputStream, OutputStream
 from acf.rtl.device.vector.traits import ALL_TRAITS
 
 INPUTS = ("x", "y", "second_x")
-_CONSTANTS_TAG, _DESCRIPTOR_TAG = len(INPUTS), len(INPUTS) + 1
+_CONSTANTS_TAG, _DESCRIPTOR_TAG, _TOPOLOGY_TAG = (len(INPUTS) + number for number in range(3))
 
 
 def check_fabric(sizes: FabricSizes) -> None:
@@ -53,12 +55,13 @@ class VectorQueue(Component):
     products. ``writes_are_idle``: the writer has no burst in flight. ``failed``: a word could not be read, a start was
     not taken, or a descriptor cannot run; the last of these ends the list. ``works``: the lanes perform an operation.
     ``offers``, ``addresses`` (in flits), ``words``, ``word``, ``granted`` and ``next`` are those of senders of a
-    `BurstWriter`.
+    `BurstWriter`. With ``topology`` a list may also hold topology descriptors, and there is one sender more.
     """
 
-    def __init__(self, sizes: FabricSizes, spec: AxiSpec) -> None:
+    def __init__(self, sizes: FabricSizes, spec: AxiSpec, topology: TopologySizes | None = None) -> None:
         check_fabric(sizes)
-        self.sizes, self.spec = sizes, spec
+        self.sizes, self.spec, self.topology = sizes, spec, topology
+        self.senders = OUTPUTS + (topology is not None)
         self.burst = burst_flits(sizes, spec)
         super().__init__(
             {
@@ -72,12 +75,12 @@ class VectorQueue(Component):
                 "done": Out(32),
                 "works": Out(1),
                 "beat_valid": Out(1),
-                "offers": Out(OUTPUTS),
-                "addresses": Out(data.ArrayLayout(ADDRESS_BITS, OUTPUTS)),
-                "words": Out(data.ArrayLayout(bits_for(self.burst), OUTPUTS)),
-                "word": Out(data.ArrayLayout(sizes.flit_bits, OUTPUTS)),
-                "granted": In(OUTPUTS),
-                "next": In(OUTPUTS),
+                "offers": Out(self.senders),
+                "addresses": Out(data.ArrayLayout(ADDRESS_BITS, self.senders)),
+                "words": Out(data.ArrayLayout(bits_for(self.burst), self.senders)),
+                "word": Out(data.ArrayLayout(sizes.flit_bits, self.senders)),
+                "granted": In(self.senders),
+                "next": In(self.senders),
                 "bus": Out(axi4_read(spec)),
             }
         )
@@ -85,8 +88,9 @@ class VectorQueue(Component):
     def elaborate(self, platform: object) -> Module:
         """Reads, descriptors, the unit, and its streams."""
         m, flit_bits = Module(), self.sizes.flit_bits
+        requesters = _TOPOLOGY_TAG + (self.topology is not None)
         parts = _Parts(
-            reads=place(m, "reads", VectorReads(self.spec, flit_bits, len(INPUTS) + 2), "vector_reads"),
+            reads=place(m, "reads", VectorReads(self.spec, flit_bits, requesters), "vector_reads"),
             fetcher=place(m, "fetcher", DescriptorFetcher(self.spec, flit_bits), "vector_fetcher"),
             unit=place(m, "unit", VectorUnit(VectorSpec(self.sizes.shape.tile)), "vector_unit"),
             inputs=[place(m, f"input_{name}", InputStream(flit_bits), "vector_input") for name in INPUTS],
@@ -98,7 +102,8 @@ class VectorQueue(Component):
         forward(m, self, parts.reads, ["bus", "beat_valid"])
         m.d.comb += self.works.eq(parts.unit.works)
         self._fetch(m, parts)
-        self._control(m, parts)
+        topology = self._place_topology(m, parts)
+        self._control(m, parts, topology)
         self._load_constants(m, parts)
         self._feed(m, parts)
         self._drain(m, parts)
@@ -119,16 +124,41 @@ class VectorQueue(Component):
             fetcher.flit.eq(reads.flit),
         ]
 
-    def _control(self, m: Module, parts: "_Parts") -> None:
+    def _place_topology(self, m: Module, parts: "_Parts") -> Any | None:
+        """The topology unit, where there is one: a requester and a sender more."""
+        if self.topology is None:
+            return None
+        unit = TopologyUnit(self.topology, self.sizes.shape.tile, self.sizes.flit_bits)
+        place(m, "topology", unit, "topology_unit")
+        reads = parts.reads
+        m.d.comb += [
+            unit.words.eq(parts.now),
+            reads.wanted[_TOPOLOGY_TAG].eq(unit.wanted),
+            reads.addresses[_TOPOLOGY_TAG].eq(unit.address),
+            reads.flits[_TOPOLOGY_TAG].eq(1),
+            unit.granted.eq(reads.granted[_TOPOLOGY_TAG]),
+            unit.flit_valid.eq(reads.flit_valid[_TOPOLOGY_TAG]),
+            unit.flit.eq(reads.flit),
+            self.offers[OUTPUTS].eq(unit.offers),
+            self.addresses[OUTPUTS].eq(unit.to),
+            self.words[OUTPUTS].eq(1),
+            self.word[OUTPUTS].eq(unit.word),
+            unit.granted_write.eq(self.granted[OUTPUTS]),
+            unit.next.eq(self.next[OUTPUTS]),
+        ]
+        return unit
+
+    def _control(self, m: Module, parts: "_Parts", topology: Any | None) -> None:
         """Wait for the descriptor's conditions, load its constants, run it, store its sums, see its results off."""
         fetcher, unit = parts.fetcher, parts.unit
-        executed, may_begin, can_run = Signal(32), Signal(), Signal()
+        executed, may_begin, can_run, is_topology = Signal(32), Signal(), Signal(), Signal()
         following, words = parts.following, fetcher.words
         reached, vectors = Signal(32), Signal(32)
         m.d.comb += [
             vectors.eq(following("vectors") * following("runs")),
             reached.eq(self.products_done - following("after_products")),
             may_begin.eq(~reached[31] & (~following("barrier") | (self.done == executed))),
+            is_topology.eq((following("program") == PROGRAM) if topology is not None else 0),
             can_run.eq((following("program") < len(ALL_TRAITS)) & (vectors != 0) & (vectors < 1 << VECTOR_BITS)),
         ]
         with m.FSM() as control:
@@ -137,13 +167,16 @@ class VectorQueue(Component):
             with m.State("NEXT"):
                 with m.If(fetcher.is_over):
                     m.next = "REST"
-                with m.Elif(fetcher.valid & ~can_run):
+                with m.Elif(fetcher.valid & ~can_run & ~is_topology):
                     m.d.comb += self.failed.eq(1)
                     m.next = "ABANDON"
                 with m.Elif(fetcher.valid & may_begin):
                     m.d.comb += fetcher.take.eq(1)
                     m.d.sync += parts.now.eq(words)
                     m.next = "BEGIN"
+                    if topology is not None:
+                        with m.If(is_topology):
+                            m.next = "TOPOLOGY"
             with m.State("BEGIN"):
                 m.d.comb += parts.begins.eq(1)
                 m.next = "CONSTANTS"
@@ -157,6 +190,7 @@ class VectorQueue(Component):
                 with m.If(all_of([each.is_over for each in parts.outputs])):
                     m.d.sync += executed.eq(executed + 1)
                     m.next = "NEXT"
+            self._update_topology(m, topology, executed)
             with m.State("ABANDON"), m.If(fetcher.is_idle):
                 m.next = "REST"
             m.d.comb += self.busy.eq(~control.ongoing("REST") | (self.done != executed))
@@ -165,6 +199,21 @@ class VectorQueue(Component):
         # A burst that was handed over is in flight from the next cycle on.
         with m.If(self.writes_are_idle & all_of([each.is_over for each in parts.outputs])):
             m.d.sync += self.done.eq(executed)
+
+    def _update_topology(self, m: Module, topology: Any | None, executed: Signal) -> None:
+        """The states of a topology descriptor; one that fails ends the list."""
+        if topology is None:
+            return
+        with m.State("TOPOLOGY"):
+            m.d.comb += topology.start.eq(1)
+            m.next = "UPDATE"
+        with m.State("UPDATE"):
+            with m.If(topology.failed):
+                m.d.comb += self.failed.eq(1)
+                m.next = "ABANDON"
+            with m.Elif(~topology.busy):
+                m.d.sync += executed.eq(executed + 1)
+                m.next = "NEXT"
 
     def _load_constants(self, m: Module, parts: "_Parts") -> None:
         """Five vectors of two flits each, one request."""

@@ -1,0 +1,227 @@
+"""A step whose device moves blocks at its end: scores of weights and gradients, then a topology update.
+
+Weight gradients are computed for all blocks, present or not. Memory is laid out for any topology, so that the next step
+runs from the same descriptors over the index that the device has written.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from acf.errors import RtlError
+from acf.rtl.design.axi.spec import PAGE_BYTES, AxiSpec
+from acf.rtl.design.fabric.sizes import FabricSizes
+from acf.rtl.device.host.placed_product import PlacedMatrix, placed_results
+from acf.rtl.device.host.simulation import DeviceSimulation
+from acf.rtl.device.step.layer import StepSizes, StepState
+from acf.rtl.device.step.passes import Tile
+from acf.rtl.device.step.plan import ListEntry, StepPlan, WalkedPlanner
+from acf.rtl.device.step.reference import StepResult, reference_step, weight_gradient_of
+from acf.rtl.device.step.run import StepRun, read_step, resume_step, run_step
+from acf.rtl.device.topology.descriptor import NO_SLOT, SCORE_FLITS, TopologyDescriptor
+from acf.rtl.device.topology.model import block_scores, move_blocks
+from acf.rtl.device.topology.slot_index import index_by_slots
+from acf.rtl.device.vector.descriptor import DESCRIPTOR_BYTES, VectorDescriptor
+from acf.rtl.device.walking import WalkerOption
+
+
+def plan_moving_step(
+    state: StepState, sizes: FabricSizes, axi: AxiSpec, moves: int, blocks: Sequence[Tile] | None = None
+) -> StepPlan:
+    """Lay out a step that ends with a topology update; ``blocks``: (row, column) of every slot, else by column."""
+    return _MovingPlanner(state, sizes, axi, moves, blocks).plan()
+
+
+def moved_step(state: StepState, plan: StepPlan, result: StepResult, moves: int) -> tuple[StepState, list[Tile]]:
+    """State and slots of the next step: ``result`` of a step under ``plan``, then a topology update of ``moves``."""
+    tile = plan.sizes.shape.tile
+    master, gradient = (_blocks(each, tile) for each in (result.master, weight_gradient_of(state, plan, result.dz)))
+    norms = block_scores(np.stack([master[block] for block in plan.blocks]))
+    gradients = block_scores(gradient.reshape(-1, tile, tile)).reshape(state.kept.shape)
+    after = move_blocks(plan.blocks, state.kept.shape, norms, gradients, moves)
+    stays = np.zeros_like(state.kept)
+    kept = np.zeros_like(state.kept)
+    for before, block in zip(plan.blocks, after, strict=True):
+        kept[block], stays[block] = True, before == block
+    values = np.kron(stays, np.ones((tile, tile), dtype=bool))
+    master, momentum = (np.where(values, each, np.float32(0)) for each in (result.master, result.momentum))
+    return replace(state, kept=kept, master=master, momentum=momentum, channels=result.channels), after
+
+
+@dataclass(frozen=True, eq=False)
+class MovingRun:
+    """A step with its topology update: the run, the blocks by slot after it, and what differs from the reference.
+
+    ``differences``: values of the step, and parts of the new topology in memory, that are not the reference's.
+    """
+
+    run: StepRun
+    plan: StepPlan
+    blocks: list[Tile]
+    differences: list[str]
+
+    def record(self) -> dict[str, Any]:
+        """The figures as plain values."""
+        moved = {slot: block for slot, block in enumerate(self.blocks) if block != self.plan.blocks[slot]}
+        return self.run.record(self.plan) | {"moved": moved, "differences": self.differences}
+
+
+def run_moving_steps(
+    device: DeviceSimulation, plan: StepPlan, state: StepState, sizes: StepSizes, steps: int = 2
+) -> Iterator[MovingRun]:
+    """Run steps one after the other, each over the index that the device has written at the end of the one before.
+
+    The host loads memory once. Between two steps it resets the device, whose counts of work done begin anew.
+    """
+    moves = next(each.moves for each in plan.descriptors if isinstance(each, TopologyDescriptor))
+    for number in range(steps):
+        if number:
+            device.reset()
+        run = resume_step(device, plan, state) if number else run_step(device, plan, state, sizes)
+        expected = reference_step(state, sizes, plan)
+        following, blocks = moved_step(state, plan, expected, moves)
+        after = plan_moving_step(following, plan.sizes, device.axi, moves, blocks)
+        values = {name: getattr(following, name) for name in ("weight", "master", "momentum")}
+        differences = read_step(device, after, following).differences(replace(expected, **values))
+        yield MovingRun(run, plan, blocks, differences + _differences(device, after))
+        state, plan = following, after
+
+
+def _differences(device: DeviceSimulation, plan: StepPlan) -> list[str]:
+    """Indices, descriptors and tables in memory that are not those of a plan."""
+    link = plan.sizes.shape.link_bytes
+    expected = {f"{name} index": image.segments[0] for name, image in plan.images.items()}
+    contents = {name: (segment.base, segment.content) for name, segment in expected.items()}
+    lists = dict(plan.contents) | {"descriptors": b"".join(each.content() for each in plan.descriptors)}
+    contents |= {name: (plan.regions[name].base * link, content) for name, content in lists.items()}
+    return [name for name, (base, content) in contents.items() if device.peek(base, len(content)) != content]
+
+
+def _blocks(values: NDArray[np.float32], tile: int) -> NDArray[np.float32]:
+    """``[rows, columns, tile, tile]`` of a matrix."""
+    return values.reshape(values.shape[0] // tile, tile, -1, tile).swapaxes(1, 2)
+
+
+class _MovingPlanner(WalkedPlanner):
+    def __init__(
+        self, state: StepState, sizes: FabricSizes, axi: AxiSpec, moves: int, blocks: Sequence[Tile] | None
+    ) -> None:
+        super().__init__(state, sizes, axi)
+        self.moves = moves
+        self.blocks = list(blocks) if blocks is not None else self._by_column()
+        if {*self.blocks} != {(int(row), int(column)) for row, column in np.argwhere(self.kept)}:
+            raise RtlError("the blocks of a step are not those that its state keeps; give both of one topology")
+        for axis, name in ((1, "row"), (0, "column")):
+            if not self.kept.any(axis=axis).all():
+                raise RtlError(
+                    f"a {name} of blocks is empty, and places of results would change once it is filled; keep a block "
+                    f"in every {name}"
+                )
+
+    def _encode(self) -> None:
+        x, present, dz = self._operands()
+        slots = {block: slot for slot, block in enumerate(self.blocks)}
+        turned = {(column, row): slot for (row, column), slot in slots.items()}
+        columns = self.columns * self.tile
+        every = {(row, column): column * self.rows + row for row in range(self.rows) for column in range(self.columns)}
+        gradient = index_by_slots(x.T.copy(), every, np.ones_like(present), columns, self.sizes)
+        masked = index_by_slots(x.T.copy(), every, present, columns, self.sizes).index
+        self.indexed = {
+            "forward": index_by_slots(x, slots, None, columns, self.sizes),
+            "input_gradient": index_by_slots(dz, turned, None, self.inputs * self.tile, self.sizes),
+            # The mask of the topology is in the index, and the descriptor leaves it out in a step that moves blocks.
+            "weight_gradient": replace(
+                gradient, index=replace(masked, descriptor=replace(masked.descriptor, masked=False))
+            ),
+        }
+        self.programs |= {name: each.encoded for name, each in self.indexed.items()}
+
+    def _place_products(self, x: PlacedMatrix, dz: PlacedMatrix) -> list[Tile]:
+        self._place_walked(x, dz, self._weight(self.blocks))
+        return self.blocks
+
+    def _place_regions(self) -> None:
+        super()._place_regions()
+        count, words = self.inputs * self.columns, self.sizes.flit_bits // 32
+        self._region("norms", SCORE_FLITS, len(self.blocks))
+        self._region("gradient_norms", SCORE_FLITS, count)
+        for name in ("slot_table", "gradient_table"):
+            self._region(name, 1, -(-count // words))
+
+    def _walker(self) -> WalkerOption:
+        return replace(super()._walker(), moves=self.moves)
+
+    def _updates(self, gradients: dict[Tile, int]) -> list[ListEntry]:
+        """An optimizer's descriptor for every slot, scores, and the update of the topology."""
+        updates = [
+            replace(each, after_products=len(self.products))
+            for slot, block in enumerate(self.blocks)
+            for each in self.passes.update_block(slot, gradients[block])
+        ]
+        scores = [self._score(self.regions["master"][slot], "norms", slot, slot == 0) for slot in range(len(updates))]
+        for row in range(self.inputs):
+            for column in range(self.columns):
+                number = row * self.columns + column
+                scores.append(self._score(gradients[row, column], "gradient_norms", number))
+        return [*updates, *scores, self._topology(len(updates))]
+
+    def _score(self, flit: int, to: str, number: int, is_first: bool = False) -> VectorDescriptor:
+        return VectorDescriptor(
+            ("batch_norm", "forward", 0),
+            vectors=self.tile,
+            x=flit,
+            x_is_wide=to == "norms",
+            stores_sums=True,
+            output_0=self.regions[to][number],
+            barrier=is_first,
+        )
+
+    def _topology(self, updates: int) -> TopologyDescriptor:
+        """All of it but where the optimizer's descriptors lie, which is known behind them (`_finished`)."""
+        index = {name: self._index_flit(name) for name in self.products}
+        mask = self.indexed["weight_gradient"].index.descriptor.mask_at * 4 // self.link
+        names = ("weight", "master", "momentum", "norms", "gradient_norms")
+        places: dict[str, Any] = {name: self.regions[name].base for name in names}
+        return TopologyDescriptor(
+            rows=self.inputs,
+            columns=self.columns,
+            blocks=updates,
+            moves=self.moves,
+            size=self.tile,
+            table=self.regions["slot_table"].base,
+            gradients=self.regions["gradient_table"].base,
+            updates=0,
+            forward_index=index["forward"],
+            input_index=index["input_gradient"],
+            mask=index["weight_gradient"] + mask,
+            after_products=len(self.products),
+            **places,
+        )
+
+    def _index_flit(self, name: str) -> int:
+        """The first flit of a product's index: a page behind its descriptor."""
+        return (self.images[name].segments[0].base + PAGE_BYTES) // self.link
+
+    def _finished(self, entries: list[ListEntry], first_update: int) -> list[ListEntry]:
+        place = self.regions["descriptors"].base + first_update * (DESCRIPTOR_BYTES // self.link)
+        return [replace(each, updates=place) if isinstance(each, TopologyDescriptor) else each for each in entries]
+
+    def _contents(self) -> dict[str, bytes]:
+        """Slots of all blocks, and where their gradients lie."""
+        gradients = placed_results(self.programs["weight_gradient"], self.images["weight_gradient"])
+        slots = {block: slot for slot, block in enumerate(self.blocks)}
+        every = [(row, column) for row in range(self.inputs) for column in range(self.columns)]
+        tables = {
+            "slot_table": [slots.get(block, NO_SLOT) for block in every],
+            "gradient_table": [gradients[block] for block in every],
+        }
+        return {name: _words(table, self.link) for name, table in tables.items()}
+
+
+def _words(values: list[int], flit_bytes: int) -> bytes:
+    """Words of 32 bits in whole flits."""
+    content = np.array(values, dtype="<u4").tobytes()
+    return content + bytes(-len(content) % flit_bytes)
