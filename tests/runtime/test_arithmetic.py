@@ -14,6 +14,7 @@ from acf.rtl.verify.lockstep.products import Product, random_product
 from acf.rtl.verify.lockstep.reference_output import ordered_output
 from acf.runtime.arithmetic import fabric_values, flushed, ordered_product
 from acf.runtime.arithmetic_kernels import add_tiles_flushed
+from acf.runtime.implicit_matrix import ImplicitMatrix
 from acf.runtime.numbers import round_to_bf16, to_bf16_bits
 
 SIZES = FabricSizes(SMALL_SHAPE, command_depth=1 << 12, memory_flits=1 << 16)
@@ -28,7 +29,8 @@ def both_outputs(product: Product) -> tuple[np.ndarray, np.ndarray]:
     left, right = to_bf16_bits(a), to_bf16_bits(b)
     serial, parallel = (right.T, left.T) if stages.program.swapped else (left, right)
     expected = ordered_output(encode(stages.program, SIZES, serial, parallel))
-    return fabric_values(a, b, stages.product, stages.mapping, SMALL_SHAPE).view(np.uint32), expected
+    operands = ImplicitMatrix.of(a), ImplicitMatrix.of(b)
+    return fabric_values(*operands, stages.product, stages.mapping, SMALL_SHAPE).view(np.uint32), expected
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -62,9 +64,8 @@ def test_every_loop_gives_the_same_bits(density: float) -> None:
         expected += left[:, k : k + 1] * right[k]
     np.testing.assert_array_equal(ordered_product(left, right, order, tile=1), expected)
     flushing, everywhere = np.zeros_like(expected), np.ones((70, 70), dtype=bool)
-    add_tiles_flushed(
-        left.reshape(-1), (70, 1), right, 1, order, everywhere[:50], everywhere[:, :37], everywhere[:50, :37], flushing
-    )
+    tiles = everywhere[:50], everywhere[:, :37], everywhere[:50, :37]
+    add_tiles_flushed(left.reshape(-1), np.arange(50) * 70, np.arange(70), right, 1, order, *tiles, flushing)
     np.testing.assert_array_equal(flushing, expected)
 
 

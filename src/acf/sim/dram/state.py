@@ -96,7 +96,9 @@ class Sources(NamedTuple):
     """Where every source of `Requests` stands."""
 
     cursor: Int64s  # [sources]: the request that it offers next
-    refused: Int64s  # [sources]: `DramState.queue_changes` of that request's channel when it was refused, -1: it was not
+    refused: (
+        Int64s  # [sources]: `DramState.queue_changes` of that request's channel when it was refused, -1: it was not
+    )
 
     @classmethod
     def of(cls, requests: Requests) -> "Sources":
