@@ -1,12 +1,16 @@
 """Compiling inner loops with numba, with their types kept for the checker."""
 
 from collections.abc import Callable
-from typing import ParamSpec, TypeVar, cast
+from typing import Any, ParamSpec, TypeVar, cast
 
 import numba
+from numba.core.options import DefaultOptions
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+UNCOUNTED: dict[str, Any] = {"_nrt": False} if hasattr(DefaultOptions, "_nrt") else {}
+"""numba's option for functions without reference counts, where this numba has it."""
 
 
 def compiled(function: Callable[P, R]) -> Callable[P, R]:
@@ -20,7 +24,7 @@ def compiled_in_place(function: Callable[P, R]) -> Callable[P, R]:
     numba counts a reference, atomically, whenever a field of a NamedTuple is read, which took most of the time of such
     loops. Allocating an array inside is refused when it compiles.
     """
-    return cast(Callable[P, R], numba.njit(cache=True, nogil=True, _nrt=False)(function))
+    return cast(Callable[P, R], numba.njit(cache=True, nogil=True, **UNCOUNTED)(function))
 
 
 def inlined(function: Callable[P, R]) -> Callable[P, R]:

@@ -102,7 +102,9 @@ def is_quiet(state: DramState, rules: DramRules, channel: int, cycle: int) -> bo
     """Whether `step` would do nothing but count an active cycle."""
     if state.refresh_wanted[channel] or state.hand_over[channel] or cycle % rules.refresh_interval == 0:
         return False
-    return state.waiting[channel] == 0 or (cycle < state.column_from[channel] and cycle < state.row_from[channel])
+    if state.waiting[channel] == 0:
+        return True
+    return bool(cycle < state.column_from[channel] and cycle < state.row_from[channel])
 
 
 @inlined
