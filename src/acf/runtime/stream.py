@@ -106,7 +106,7 @@ def check_owner(device: "Device", resource: Stream | Event, kind: str) -> None:
     """Refuse a stream or an event of another device."""
     if resource.device is not device:
         raise InvalidResourceHandleError(
-            f"the {kind} belongs to {resource.device}, and this call is for {device}; create one on this device"
+            f"the {kind} belongs to another device, {resource.device}, and this call is for {device}; create one on it"
         )
 
 
