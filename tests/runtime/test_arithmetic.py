@@ -12,7 +12,7 @@ from acf.rtl.design.fabric.shapes import SMALL_SHAPE
 from acf.rtl.design.fabric.sizes import FabricSizes
 from acf.rtl.verify.lockstep.products import Product, random_product
 from acf.rtl.verify.lockstep.reference_output import ordered_output
-from acf.runtime.arithmetic import fabric_values, flushed, ordered_product
+from acf.runtime.arithmetic import THREADED_PRODUCTS, fabric_values, flushed, in_parallel, ordered_product
 from acf.runtime.arithmetic_kernels import add_tiles_flushed
 from acf.runtime.implicit_matrix import ImplicitMatrix
 from acf.runtime.numbers import round_to_bf16, to_bf16_bits
@@ -82,3 +82,11 @@ def test_a_sum_depends_on_the_order_that_is_given() -> None:
     left, right = np.array([[1.0, 2.0**25, -(2.0**25)]], dtype=np.float32), np.ones((3, 1), dtype=np.float32)
     assert ordered_product(left, right).item() == 0.0
     assert ordered_product(left, right, np.array([1, 2, 0]), tile=1).item() == 1.0
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_two_calls_in_parallel_give_both_results_or_the_error(monkeypatch: pytest.MonkeyPatch, threads: int) -> None:
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    assert in_parallel(lambda: 1, lambda: "two", THREADED_PRODUCTS) == (1, "two")
+    with pytest.raises(ZeroDivisionError):
+        in_parallel(lambda: 1, lambda: 1 // 0, THREADED_PRODUCTS)
