@@ -202,7 +202,13 @@ SMALL_FABRIC = {
 }
 """A fabric in gates that simulates a small product in seconds."""
 
-GATE_LIMITS = {"memory_bytes": 1 << 15, "index_words": 128, "blocks": 16, "column_tiles": 4, "depths": 4}
+GATE_LIMITS: dict[str, Any] = {
+    "memory_bytes": 1 << 15,
+    "index_words": 128,
+    "blocks": 16,
+    "column_tiles": 4,
+    "depths": 4,
+}
 """The largest products of the MLP; compiling the gates takes most of the time, and more the larger they may be."""
 
 MOVE_EVERY = 2
