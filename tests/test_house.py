@@ -138,7 +138,7 @@ def test_a_test_stands_where_its_module_stands_and_bears_its_name() -> None:
 MOST_PARAMETERS = 7
 """Of a function outside kernels and op schemas; ``self`` and ``cls`` are not counted."""
 
-KERNEL_DECORATORS = {"jit", "gluon_jit", "gluon_kernel", "compiled", "inlined"}
+KERNEL_DECORATORS = {"jit", "gluon_jit", "gluon_kernel", "compiled", "compiled_in_place", "inlined"}
 """Triton, Gluon and numba: kernels take tensors and scalars one by one."""
 
 OP_SCHEMAS = {("gradients/op.py", "forward"), ("nn/attention.py", "forward")}

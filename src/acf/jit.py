@@ -7,16 +7,24 @@ from typing import Any, ParamSpec, TypeVar, cast
 import numba
 import numpy as np
 from numba.core.caching import FunctionCache
+from numba.core.options import DefaultOptions
 
 from acf.code_cache import code_directory
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
+UNCOUNTED: dict[str, Any] = {"_nrt": False} if hasattr(DefaultOptions, "_nrt") else {}
+"""numba's option for functions without reference counts, where this numba has it."""
+
 
 def compiled(function: Callable[P, R]) -> Callable[P, R]:
     """``function`` compiled on first use and cached on disk, where there is a place for it."""
-    dispatcher: Any = numba.njit(nogil=True)(function)
+    return _compiled(function)
+
+
+def _compiled(function: Callable[P, R], **options: Any) -> Callable[P, R]:
+    dispatcher: Any = numba.njit(nogil=True, **options)(function)
     made = _cache_of(function)
     if made is not None:
         dispatcher._cache = made
@@ -57,6 +65,15 @@ def int64(value: int) -> int:
     that type, and compiles them again once it has seen that the counter changes.
     """
     return int(np.int64(value))
+
+
+def compiled_in_place(function: Callable[P, R]) -> Callable[P, R]:
+    """`compiled`, for loops over records of arrays that allocate none: arrays are not reference-counted.
+
+    numba counts a reference, atomically, whenever a field of a NamedTuple is read, which took most of the time of such
+    loops. Allocating an array inside is refused when it compiles.
+    """
+    return _compiled(function, **UNCOUNTED)
 
 
 def inlined(function: Callable[P, R]) -> Callable[P, R]:

@@ -1,14 +1,18 @@
 """Training on a device reaches the losses of the host, and `acf bench offload` says so."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
-from acf.bench.offloading import OffloadSpec, compare_training
+from acf.bench.offloading import MlpSpec, OffloadSpec, compare_bits, compare_training
 from acf.cli import app
 from acf.errors import DataError
+from acf.runtime import RtlSpec
+from tests.rtl.device.programs import ONE_SCU
 
 
 def no_progress(text: str, share: float) -> None:
@@ -42,3 +46,12 @@ def test_the_command_prints_json_for_programs_and_writes_a_timeline(tmp_path: Pa
     found = json.loads(done.stdout)["data"]
     assert found["final_device_loss"] == pytest.approx(found["final_host_loss"], rel=2e-2)
     assert found["last_step"]["host_s"] > 0
+
+
+def test_an_mlp_trained_in_gates_has_the_bits_of_the_simulated_one() -> None:
+    fabric: Any = replace(ONE_SCU.shape, dram_latency_s=8e-9)  # type: ignore[call-arg]  # short, as pysim is slow
+    limits = {"memory_bytes": 1 << 15, "index_words": 64, "blocks": 4, "column_tiles": 2, "depths": 2}
+    found = compare_bits(1, rtl=RtlSpec(fabric, **limits, simulator="pysim"), mlp=MlpSpec((8, 16, 8), batch=1))
+    assert found.is_equal
+    assert found.rtl_losses == found.sim_losses
+    assert found.rtl_compute_s > 0

@@ -12,8 +12,9 @@ from acf.rtl.design.fabric.shapes import SMALL_SHAPE
 from acf.rtl.design.fabric.sizes import FabricSizes
 from acf.rtl.verify.lockstep.products import Product, random_product
 from acf.rtl.verify.lockstep.reference_output import ordered_output
-from acf.runtime.arithmetic import fabric_values, flushed, ordered_product
+from acf.runtime.arithmetic import THREADED_PRODUCTS, fabric_values, flushed, in_parallel, ordered_product
 from acf.runtime.arithmetic_kernels import add_tiles_flushed
+from acf.runtime.implicit_matrix import ImplicitMatrix
 from acf.runtime.numbers import round_to_bf16, to_bf16_bits
 
 SIZES = FabricSizes(SMALL_SHAPE, command_depth=1 << 12, memory_flits=1 << 16)
@@ -28,7 +29,8 @@ def both_outputs(product: Product) -> tuple[np.ndarray, np.ndarray]:
     left, right = to_bf16_bits(a), to_bf16_bits(b)
     serial, parallel = (right.T, left.T) if stages.program.swapped else (left, right)
     expected = ordered_output(encode(stages.program, SIZES, serial, parallel))
-    return fabric_values(a, b, stages.product, stages.mapping, SMALL_SHAPE).view(np.uint32), expected
+    operands = ImplicitMatrix.of(a), ImplicitMatrix.of(b)
+    return fabric_values(*operands, stages.product, stages.mapping, SMALL_SHAPE).view(np.uint32), expected
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -62,9 +64,8 @@ def test_every_loop_gives_the_same_bits(density: float) -> None:
         expected += left[:, k : k + 1] * right[k]
     np.testing.assert_array_equal(ordered_product(left, right, order, tile=1), expected)
     flushing, everywhere = np.zeros_like(expected), np.ones((70, 70), dtype=bool)
-    add_tiles_flushed(
-        left.reshape(-1), (70, 1), right, 1, order, everywhere[:50], everywhere[:, :37], everywhere[:50, :37], flushing
-    )
+    tiles = everywhere[:50], everywhere[:, :37], everywhere[:50, :37]
+    add_tiles_flushed(left.reshape(-1), np.arange(50) * 70, np.arange(70), right, 1, order, *tiles, flushing)
     np.testing.assert_array_equal(flushing, expected)
 
 
@@ -81,3 +82,11 @@ def test_a_sum_depends_on_the_order_that_is_given() -> None:
     left, right = np.array([[1.0, 2.0**25, -(2.0**25)]], dtype=np.float32), np.ones((3, 1), dtype=np.float32)
     assert ordered_product(left, right).item() == 0.0
     assert ordered_product(left, right, np.array([1, 2, 0]), tile=1).item() == 1.0
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_two_calls_in_parallel_give_both_results_or_the_error(monkeypatch: pytest.MonkeyPatch, threads: int) -> None:
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    assert in_parallel(lambda: 1, lambda: "two", THREADED_PRODUCTS) == (1, "two")
+    with pytest.raises(ZeroDivisionError):
+        in_parallel(lambda: 1, lambda: 1 // 0, THREADED_PRODUCTS)

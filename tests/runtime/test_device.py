@@ -33,7 +33,7 @@ def test_a_buffer_is_freed_once_and_not_used_afterwards(device: runtime.Device) 
 def test_memory_streams_and_events_of_another_device_are_refused(device: runtime.Device) -> None:
     other = runtime.Device("reference")
     here, there = device.malloc(4), other.malloc(4)
-    with pytest.raises(runtime.InvalidDevicePointerError, match="use buffers of one device"):
+    with pytest.raises(runtime.InvalidDevicePointerError, match=r"used with another device, .* use buffers of one"):
         runtime.memcpy(here, there)
     with pytest.raises(runtime.InvalidDevicePointerError):
         device.free(there)

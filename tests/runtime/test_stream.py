@@ -38,6 +38,17 @@ def test_polling_an_event_or_a_stream_makes_progress(device: runtime.Device) -> 
     assert any(stream.query() for _ in range(10))
 
 
+def test_flushing_runs_what_is_pending_while_the_hosts_clock_stands(device: runtime.Device) -> None:
+    host, buffer, stream = runtime.HostBuffer(MEBIBYTE), device.malloc(MEBIBYTE), device.stream()
+    host.array[:] = 7
+    runtime.memcpy_async(buffer, host, stream)
+    stream.flush()
+    assert buffer[:].read()[-1] == 7
+    assert device.timeline.host_s == 0.0
+    stream.synchronize()
+    assert device.timeline.host_s == pytest.approx(COPY_S)
+
+
 def test_elapsed_is_the_time_of_the_copies_between(device: runtime.Device) -> None:
     host, buffer = runtime.HostBuffer(MEBIBYTE), device.malloc(MEBIBYTE)
     start, end = device.event().record(), device.event()

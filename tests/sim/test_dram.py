@@ -21,6 +21,8 @@ from acf.sim.dram import (
     sustained_bandwidth,
     sustained_rate,
 )
+from acf.sim.dram.kernel import offer, step
+from acf.sim.dram.state import empty_state, rules_of
 
 GOLDEN = json.loads((Path(__file__).parent / "golden" / "dram_hbm2.json").read_text())
 HBM2, DDR4 = MEMORIES["hbm2"], MEMORIES["ddr4-2400"]
@@ -185,3 +187,25 @@ def test_unusable_values_are_refused_with_the_rule() -> None:
         simulate_requests(HBM2, [0], [0, 64])
     with pytest.raises(ArchitectureError, match="before 0"):
         simulate_requests(HBM2, [-1], [0])
+
+
+@pytest.mark.parametrize("kind", ["hbm2", "ddr4-2400"])
+def test_quiet_channels_and_refused_sources_are_skipped_without_a_difference(kind: str) -> None:
+    """Against every channel searched, and every source asked, in every cycle."""
+    rng = np.random.default_rng(5)
+    fast = replace(MEMORIES[kind].timing, refresh=40, refresh_interval=500)
+    spec = replace(MEMORIES[kind], channels=1, timing=fast)
+    address, is_write = rng.integers(0, 1 << 16, 300) // 64 * 64, rng.random(300) < 0.4
+    run = simulate_requests(spec, np.zeros(300), address, is_write)
+    places, state, rules = locate(spec, address), empty_state(spec), rules_of(spec)
+    table = np.stack([np.arange(300), places.bank, places.row, places.column], axis=1)
+    completion, cycle, offered = np.zeros(300, dtype=np.int64), 0, 0
+    while (completion == 0).any():
+        if offered < 300 and offer(state, rules, 0, table, offered, bool(is_write[offered]), cycle, completion):
+            offered += 1
+        state.column_from[:] = state.row_from[:] = 0
+        state.hand_over[:] = 1
+        step(state, rules, 0, cycle, completion)
+        cycle += 1
+    assert run.refreshes > 0
+    np.testing.assert_array_equal(run.completion_cycle, completion)

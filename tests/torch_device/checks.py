@@ -133,18 +133,50 @@ def fallbacks() -> dict[str, Any]:
 
 def pinned_loader() -> dict[str, Any]:
     loader = DataLoader(TensorDataset(torch.arange(8.0)), batch_size=4, pin_memory=True)
-    return {"pinned": [batch.is_pinned() for (batch,) in loader], "other": torch.ones(2).is_pinned()}
+    made = torch.empty(4, pin_memory=True)
+    return {
+        "pinned": [batch.is_pinned() for (batch,) in loader],
+        "made": made[2:].is_pinned(),
+        "other": torch.ones(2).is_pinned(),
+    }
 
 
 def accelerator() -> dict[str, Any]:
-    torch.accelerator.current_stream().synchronize()
-    event = torch.Event(device="acf")
-    event.record()
+    before = torch.accelerator.memory_allocated()
+    x = torch.ones(64, 64, device="acf")
+    first, second = torch.Stream(device="acf"), torch.Stream(device="acf")
+    start, middle, end = (torch.Event(device="acf", enable_timing=True) for _ in range(3))
+    spans = len(runtime.timeline.spans)
+    with first:
+        start.record()
+        y = x @ x
+        middle.record()
+    second.wait_event(middle)
+    with second:
+        y @ x
+        end.record()
+    torch.accelerator.synchronize()
+    products = [span for span in runtime.timeline.spans[spans:] if span.engine == "compute"]
     return {
         "name": str(torch.accelerator.current_accelerator()),
         "count": torch.accelerator.device_count(),
-        "event": event.query(),
+        "streams": len({span.stream for span in products}),
+        "reached": [event.query() for event in (start, middle, end)],
+        "elapsed_ms": [start.elapsed_time(middle), middle.elapsed_time(end)],
+        "products_ms": [1e3 * (span.end_s - span.start_s) for span in products],
+        "current": torch.accelerator.current_stream().stream_id,
+        "bytes": torch.accelerator.memory_allocated() - before,
     }
+
+
+def replaced_device() -> dict[str, Any]:
+    old = torch.Stream(device="acf")
+    torch_device.register(Device("reference"))
+    try:
+        old.synchronize()
+    except RuntimeError as error:
+        return {"error": str(error)}
+    return {"error": ""}
 
 
 def recomputation() -> dict[str, Any]:
@@ -190,6 +222,7 @@ CHECKS: tuple[Callable[[], dict[str, Any]], ...] = (
     recomputation,
     memory,
     errors,
+    replaced_device,
 )
 
 if __name__ == "__main__":

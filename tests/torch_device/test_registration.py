@@ -80,12 +80,23 @@ def test_an_op_without_a_program_is_counted_with_its_bytes(outcome: dict[str, An
 
 @needs_door
 def test_a_data_loader_pins_memory(outcome: dict[str, Any]) -> None:
-    assert outcome["pinned_loader"] == {"pinned": [True, True], "other": False}
+    assert outcome["pinned_loader"] == {"pinned": [True, True], "made": True, "other": False}
 
 
 @needs_door
-def test_the_device_is_the_accelerator_with_one_stream(outcome: dict[str, Any]) -> None:
-    assert outcome["accelerator"] == {"name": "acf", "count": 1, "event": True}
+def test_streams_and_events_of_torch_are_those_of_the_device(outcome: dict[str, Any]) -> None:
+    found = outcome["accelerator"]
+    assert (found["name"], found["count"], found["current"]) == ("acf", 1, 0)
+    assert found["streams"] == 2
+    assert found["reached"] == [True, True, True]
+    for elapsed, product in zip(found["elapsed_ms"], found["products_ms"], strict=True):
+        assert elapsed >= product > 0
+    assert found["bytes"] == 2 * 4 * 64 * 64
+
+
+@needs_door
+def test_a_stream_of_a_replaced_device_is_refused(outcome: dict[str, Any]) -> None:
+    assert "is not one of Device('reference'); make one with torch.Stream" in outcome["replaced_device"]["error"]
 
 
 @needs_door

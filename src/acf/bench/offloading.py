@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from acf.bench import OnProgress
 from acf.errors import DataError
 from acf.masks import BlockDST
-from acf.nn import BlockSparsity, sparsify_
+from acf.nn import BlockSparseLinear, BlockSparsity, sparsify_
 from acf.offloading import StepUsage, offload
 from acf.options import option
 from acf.report.timeline import save_device_timeline
@@ -21,10 +21,17 @@ from acf.sim import simulate
 from acf.sim.registry import spec as architecture
 from acf.trace import capture
 from acf.train import attach
+from acf.units import si
 from acf.zoo.networks import NETWORKS
 from acf.zoo.networks.gpt import Gpt, GptSpec
 
 Batch = tuple[Tensor, Tensor]
+
+
+def _silent(text: str, share: float) -> None:
+    """Show no progress."""
+
+
 LAST = 10
 """Losses at the end of a run whose mean is compared."""
 
@@ -152,15 +159,25 @@ def compare_training(spec: OffloadSpec, on_progress: OnProgress) -> OffloadCompa
 
 @dataclass(frozen=True)
 class StepSpeed:
-    """Seconds of this machine: to simulate a captured step, and to run steps offloaded, the first of which compiles."""
+    """Seconds of this machine: to simulate a captured step, and to run steps offloaded, the first of which compiles.
+
+    ``cpu_s``: processor time over all threads, which says more where other programs run beside it.
+    """
 
     simulate_s: float
+    simulate_cpu_s: float
     offload_s: tuple[float, ...]
+    offload_cpu_s: tuple[float, ...]
 
     @property
     def ratio(self) -> float:
         """The last offloaded step over the simulation of the same step."""
         return self.offload_s[-1] / self.simulate_s
+
+    @property
+    def cpu_ratio(self) -> float:
+        """The same in processor time."""
+        return self.offload_cpu_s[-1] / self.simulate_cpu_s
 
 
 def measure_step(spec: OffloadSpec, on_progress: OnProgress) -> StepSpeed:
@@ -184,13 +201,15 @@ def measure_step(spec: OffloadSpec, on_progress: OnProgress) -> StepSpeed:
         for number in range(spec.steps):
             on_progress(f"offloaded step {number}", 0.3 + 0.7 * number / spec.steps)
             offloaded.append(_seconds(step))
-    return StepSpeed(simulated, tuple(offloaded))
+    walls, processor = zip(*offloaded, strict=True)
+    return StepSpeed(*simulated, walls, processor)
 
 
-def _seconds(work: Callable[[], object]) -> float:
-    began = time.perf_counter()
+def _seconds(work: Callable[[], object]) -> tuple[float, float]:
+    """Wall-clock and processor time of a call."""
+    began = time.perf_counter(), time.process_time()
     work()
-    return time.perf_counter() - began
+    return time.perf_counter() - began[0], time.process_time() - began[1]
 
 
 SMALL_FABRIC = {
@@ -206,41 +225,102 @@ SMALL_FABRIC = {
 }
 """A fabric in gates that simulates a small product in seconds."""
 
+GATE_LIMITS: dict[str, Any] = {
+    "memory_bytes": 1 << 15,
+    "index_words": 128,
+    "blocks": 16,
+    "column_tiles": 4,
+    "depths": 4,
+}
+"""The largest products of the MLP; compiling the gates takes most of the time, and more the larger they may be."""
+
+MOVE_EVERY = 2
+"""Steps of the MLP between two topology updates."""
+
+
+@dataclass(frozen=True)
+class MlpSpec:
+    """A two-layer MLP: features before, between and behind its layers, and examples of a step."""
+
+    widths: tuple[int, int, int] = (16, 16, 16)
+    batch: int = 4
+    block: int = 8
+
 
 @dataclass(frozen=True)
 class BitComparison:
-    """A two-layer MLP trained in gates and on the simulator: losses, and whether every weight has the same bits."""
+    """A two-layer MLP trained in gates and on the simulator: losses, and whether every weight has the same bits.
+
+    ``moved_blocks``: blocks that are elsewhere after training; ``_s``: seconds of device time of all products.
+    """
 
     rtl_losses: tuple[float, ...]
     sim_losses: tuple[float, ...]
     is_equal: bool
+    moved_blocks: int
+    rtl_compute_s: float
+    sim_compute_s: float
 
 
-def compare_bits(steps: int, seed: int = 0, rtl: RtlSpec | None = None) -> BitComparison:
+@dataclass(frozen=True, eq=False)
+class _Trained:
+    losses: tuple[float, ...]
+    state: dict[str, Tensor]
+    moved_blocks: int
+    compute_s: float
+
+
+def compare_bits(
+    steps: int, seed: int = 0, rtl: RtlSpec | None = None, mlp: MlpSpec | None = None, on_progress: OnProgress = _silent
+) -> BitComparison:
     """Train a sparse two-layer MLP on "rtl", which walks its own index, and on "sim" with the same programs."""
-    rtl = rtl or RtlSpec(architecture("acf-512", **SMALL_FABRIC))
-    devices = Device("rtl", rtl), Device("sim", rtl.fabric, walked=True)
-    models, losses = [], []
-    for device in devices:
-        torch.manual_seed(seed)
-        model = nn.Sequential(nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 8))
-        sparsify_(model, BlockSparsity(sparsity=0.5, block=8))
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-        generator = torch.Generator().manual_seed(seed)
-        with offload(model, device):
-            losses.append(tuple(_mlp_step(model, optimizer, generator) for _ in range(steps)))
-        models.append(model)
-    pairs = zip(*(model.state_dict().values() for model in models), strict=True)
-    return BitComparison(losses[0], losses[1], all(torch.equal(one, other) for one, other in pairs))
+    rtl = rtl or RtlSpec(architecture("acf-512", **SMALL_FABRIC), **GATE_LIMITS)
+    simulated = _train_mlp(Device("sim", rtl.fabric, walked=True), steps, seed, mlp or MlpSpec())
+    on_progress("compiling the gates", 0.1)
+    gates = _train_mlp(Device("rtl", rtl), steps, seed, mlp or MlpSpec(), on_progress)
+    pairs = ((gates.state[name], simulated.state[name]) for name in simulated.state)
+    is_equal = gates.losses == simulated.losses and all(torch.equal(one, other) for one, other in pairs)
+    return BitComparison(
+        rtl_losses=gates.losses,
+        sim_losses=simulated.losses,
+        is_equal=is_equal,
+        moved_blocks=gates.moved_blocks,
+        rtl_compute_s=gates.compute_s,
+        sim_compute_s=simulated.compute_s,
+    )
 
 
-def _mlp_step(model: nn.Module, optimizer: torch.optim.Optimizer, generator: torch.Generator) -> float:
-    x, target = torch.randn(4, 16, generator=generator), torch.randn(4, 8, generator=generator)
-    optimizer.zero_grad()
-    loss = F.mse_loss(model(x), target)
-    torch.autograd.backward(loss)
-    optimizer.step()
-    return loss.item()
+def _train_mlp(device: Device, steps: int, seed: int, mlp: MlpSpec, on_progress: OnProgress = _silent) -> _Trained:
+    torch.manual_seed(seed)
+    first, hidden, last = mlp.widths
+    model = nn.Sequential(nn.Linear(first, hidden), nn.ReLU(), nn.Linear(hidden, last))
+    sparsify_(model, BlockSparsity(sparsity=0.5, block=mlp.block))
+    before = _block_places(model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    topology = attach(model, optimizer, BlockDST(total_steps=10 * steps, every=MOVE_EVERY, fraction=0.5))
+    generator, losses = torch.Generator().manual_seed(seed), []
+    with offload(model, device) as run:
+        for step in range(steps):
+            x, target = (torch.randn(mlp.batch, width, generator=generator) for width in (first, last))
+            optimizer.zero_grad()
+            loss = F.mse_loss(model(x), target)
+            torch.autograd.backward(loss)
+            optimizer.step()
+            losses.append(loss.item())
+            on_progress(f"step {step + 1}, loss {losses[-1]:.3f}", (step + 1) / steps)
+    topology.detach()
+    compute_s = sum(each.compute_s for each in run.steps)
+    return _Trained(tuple(losses), model.state_dict(), len(_block_places(model) - before), compute_s)
+
+
+def _block_places(model: nn.Module) -> set[tuple[str, int, int]]:
+    """Layer, block row and block column of every present block."""
+    layers = [(name, each) for name, each in model.named_modules() if isinstance(each, BlockSparseLinear)]
+    return {
+        (name, *place)
+        for name, layer in layers
+        for place in zip(layer.topology.block_rows.tolist(), layer.topology.block_cols.tolist(), strict=True)
+    }
 
 
 def run_offload_bench(spec: OffloadSpec, on_progress: OnProgress) -> tuple[dict[str, Any], str]:
@@ -248,12 +328,16 @@ def run_offload_bench(spec: OffloadSpec, on_progress: OnProgress) -> tuple[dict[
     if spec.workload == "resnet18":
         speed = measure_step(spec, on_progress)
         steps = ", ".join(f"{each:.1f} s" for each in speed.offload_s)
-        text = f"trace simulated in {speed.simulate_s:.1f} s; offloaded steps: {steps}; last {speed.ratio:.2f}x"
-        return asdict(speed) | {"ratio": speed.ratio}, text
+        ratios = f"last {speed.ratio:.2f}x, {speed.cpu_ratio:.2f}x in processor time"
+        text = f"trace simulated in {speed.simulate_s:.1f} s; offloaded steps: {steps}; {ratios}"
+        return asdict(speed) | {"ratio": speed.ratio, "cpu_ratio": speed.cpu_ratio}, text
     if spec.workload == "mlp":
-        bits = compare_bits(spec.steps, spec.seed)
+        bits = compare_bits(spec.steps, spec.seed, on_progress=on_progress)
         verdict = "the same bits" if bits.is_equal else "DIFFERENT bits"
-        return asdict(bits), f"{spec.steps} steps in gates and on the simulator: {verdict}; losses {bits.rtl_losses}"
+        losses = ", ".join(f"{loss:.4f}" for loss in bits.rtl_losses)
+        times = f"products of {si(bits.rtl_compute_s, 's')} in gates, {si(bits.sim_compute_s, 's')} by the model"
+        text = f"{spec.steps} steps in gates and on the simulator: {verdict}; {bits.moved_blocks} of the blocks moved; "
+        return asdict(bits), f"{text}{times}; losses {losses}"
     compared = compare_training(spec, on_progress)
     host, device = compared.final_losses
     losses = f"mean of the last {LAST} losses: {host:.4f} on the host, {device:.4f} on {spec.architecture}"

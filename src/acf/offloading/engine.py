@@ -1,7 +1,7 @@
 """Running products of torch tensors on a device of `acf.runtime`: operands travel, programs run, results come back."""
 
 from collections import OrderedDict
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from time import perf_counter
 from typing import Any
@@ -10,7 +10,7 @@ from weakref import finalize
 import torch
 from torch import Tensor
 
-from acf.runtime import Buffer, Device, HostBuffer, Product, Program, Region, launch, memcpy_async
+from acf.runtime import Buffer, Device, HostBuffer, Product, Program, Region, Stream, launch, memcpy_async
 
 MOST_PROGRAMS = 4096
 """Compiled programs that are kept; beyond, the one unused for longest is dropped."""
@@ -44,6 +44,7 @@ class ProductEngine:
     def __init__(self, device: Device) -> None:
         self.device = device
         self.compute, self.copies = device.stream(), device.stream()
+        self.current_stream: Callable[[], Stream] = lambda: self.compute
         self._programs: OrderedDict[Hashable, Program] = OrderedDict()
         self._left_s: float | None = None
 
@@ -91,15 +92,19 @@ class ProductEngine:
         operands = [self._placed(values) for values in (a, b)]
         output = DeviceMatrix(self.device.malloc(product.arguments[-1].nbytes))
         with self.entered():
-            program = self.program(product_key(product), product)
-            launch(program, [*(each.buffer for each in operands), output.buffer], self.compute)
-            self.compute.synchronize()
+            program, stream = self.program(product_key(product), product), self.current_stream()
+            launch(program, [*(each.buffer for each in operands), output.buffer], stream)
+            stream.flush()
         return _decoded(output.buffer[:].read(), program)
 
     def charge_copy(self, direction: str, nbytes: int) -> None:
-        """Put a copy over the host link on the timeline, of data that is where it should be."""
+        """Put a copy over the host link on the timeline, of data that is where it should be; the host waits for d2h."""
         with self.entered():
-            self.device.charge(direction, self.device.backend.copy_cost(direction, nbytes, 0.0), self.copies)
+            cost = self.device.backend.copy_cost(direction, nbytes, 0.0)
+            stream = self.current_stream()
+            self.device.charge(direction, cost, stream)
+            if direction == "d2h":
+                stream.synchronize()
 
     def _placed(self, values: Tensor) -> DeviceMatrix:
         """Values of device memory as bf16, in the layout that programs read."""

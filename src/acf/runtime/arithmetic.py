@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from math import isfinite
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -22,12 +23,15 @@ from acf.lowering.tiled_product import TiledProduct
 from acf.runtime.arithmetic_kernels import (
     add_tiles,
     add_tiles_flushed,
-    copy_by_blocks,
     flush,
     magnitude_range,
     mark_tiles,
 )
+from acf.runtime.implicit_matrix import ImplicitMatrix
 from acf.runtime.numbers import Values, round_to_bf16
+
+T = TypeVar("T")
+S = TypeVar("S")
 
 Order = NDArray[np.int64]
 """Tiles of the reduction in the order in which they are added."""
@@ -48,38 +52,42 @@ SAFE_PRODUCT = 2.0**-110
 class _Tiled:
     """A matrix in tiles of ``tile`` x ``tile``: ``present`` marks those with a non-zero, bool ``[tiles, tiles]``."""
 
-    values: Values
+    matrix: ImplicitMatrix
     tile: int
     present: NDArray[np.bool_]
 
     @classmethod
-    def of(cls, values: Values, tile: int, present: NDArray[np.bool_] | None = None) -> "_Tiled":
-        """``values``, in which subnormal numbers are zero already, and its tiles, where they are known."""
-        if present is not None:
-            return cls(values, tile, np.ascontiguousarray(present))
-        values = _row_major(values)
-        rows, columns = (-(-size // tile) for size in values.shape)
+    def of(cls, matrix: ImplicitMatrix, tile: int) -> "_Tiled":
+        """``matrix``, in which subnormal numbers are zero already, and its tiles."""
+        rows, columns = (-(-size // tile) for size in matrix.shape)
         present = np.zeros((rows, columns), dtype=bool)
-        mark_tiles(values, tile, present)
-        return cls(values, tile, present)
+        mark_tiles(matrix.values(), tile, present)
+        return cls(matrix, tile, present)
+
+    @cached_property
+    def values(self) -> Values:
+        """The matrix as a row-major array."""
+        return self.matrix.values()
 
     @cached_property
     def magnitudes(self) -> tuple[float, float]:
         """The least non-zero magnitude, 1 where all are zero, and the greatest, NaN where one is."""
-        least, greatest = (np.uint32(min(bits, int(QUIET_NAN))) for bits in magnitude_range(_memory(self.values)[0]))
+        least, greatest = (np.uint32(min(bits, int(QUIET_NAN))) for bits in magnitude_range(self.matrix.memory))
         is_zero = greatest == 0
         return 1.0 if is_zero else float(least.view(np.float32)), float(greatest.view(np.float32))
 
 
-def fabric_values(a: Values, b: Values, product: TiledProduct, mapping: Mapping, shape: FabricShape) -> Values:
+def fabric_values(
+    a: ImplicitMatrix, b: ImplicitMatrix, product: TiledProduct, mapping: Mapping, shape: FabricShape
+) -> Values:
     """``a [m, k] @ b [k, n]`` of `flushed` bf16 values as a fabric computes it under ``mapping``, float32 ``[m, n]``.
 
     Output-stationary results are rounded to bf16. Output tiles that nobody needs, or that the mapping leaves out, are
     zero.
     """
     left, right = (b.T, a.T) if product.swapped else (a, b)
-    serial = _Tiled.of(left, shape.tile, product.serial.tile_nonzeros > 0)
-    parallel = _Tiled.of(_row_major(right), shape.tile, product.present.T)
+    serial = _Tiled(left, shape.tile, np.ascontiguousarray(product.serial.tile_nonzeros > 0))
+    parallel = _Tiled(right, shape.tile, np.ascontiguousarray(product.present.T))
     output = _COMPUTE[type(mapping)](serial, parallel, product, mapping, shape)
     output = np.where(np.isnan(output), QUIET_NAN.view(np.float32), output)
     return np.ascontiguousarray(output.T if product.swapped else output)
@@ -90,7 +98,7 @@ def ordered_product(left: Values, right: Values, order: Order | None = None, til
 
     ``order``: the tiles of ``tile`` elements of the reduction, as they are added; by rising k where it is None.
     """
-    tiled = _Tiled.of(left, tile), _Tiled.of(right, tile)
+    tiled = _Tiled.of(ImplicitMatrix.of(left), tile), _Tiled.of(ImplicitMatrix.of(right), tile)
     order = np.arange(tiled[0].present.shape[1]) if order is None else order
     kept = np.ones((tiled[0].present.shape[0], tiled[1].present.shape[1]), dtype=bool)
     output = np.zeros((left.shape[0], right.shape[1]), dtype=np.float32)
@@ -105,31 +113,15 @@ def flushed(values: Values) -> Values:
     return result
 
 
-def _memory(values: Values) -> tuple[Values, tuple[int, int]]:
-    """The numbers of a matrix as they lie in memory, and how far apart its rows and its columns are in it."""
-    if values.flags.f_contiguous:
-        return values.T.reshape(-1), (1, values.shape[0])
-    return _row_major(values).reshape(-1), (values.shape[1], 1)
-
-
-def _row_major(values: Values) -> Values:
-    """``values`` itself, or a copy of a matrix that is transposed in memory."""
-    if values.flags.c_contiguous:
-        return values
-    copy = np.empty(values.shape, dtype=np.float32)
-    copy_by_blocks(values, copy)
-    return copy
-
-
 def _accumulate(left: _Tiled, right: _Tiled, k_tiles: Order, kept: NDArray[np.bool_], output: Values) -> None:
     """Add ``left @ right`` to the ``kept`` tiles of ``output``, in the order of ``k_tiles`` and by rising k in each."""
     multiply = add_tiles if _needs_no_flush(left, right) else add_tiles_flushed
 
-    memory, strides = _memory(left.values)
+    matrix, right_values = left.matrix, right.values
 
     def work(tiles: slice) -> None:
         rows = slice(tiles.start * left.tile, tiles.stop * left.tile)
-        part = memory[rows.start * strides[0] :], strides, right.values, left.tile, k_tiles
+        part = matrix.memory, matrix.row_at[rows], matrix.column_at, right_values, left.tile, k_tiles
         multiply(*part, left.present[tiles], right.present, kept[tiles], output[rows])
 
     _in_threads(work, left, k_tiles.size * left.tile * output.size)
@@ -146,11 +138,20 @@ def _in_threads(work: Callable[[slice], None], left: _Tiled, products: int) -> N
         list(pool.map(work, (slice(first, first + chunk) for first in range(0, tiles, chunk))))
 
 
+def in_parallel(one: Callable[[], T], other: Callable[[], S], products: int) -> tuple[T, S]:
+    """The results of two calls, in two threads where ``products`` are enough to pay and torch may use several."""
+    if torch.get_num_threads() == 1 or products < THREADED_PRODUCTS:
+        return one(), other()
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(other)
+        return one(), running.result()
+
+
 def _output_stationary(
     serial: _Tiled, parallel: _Tiled, product: TiledProduct, mapping: OutputStationaryMapping, shape: FabricShape
 ) -> Values:
     """Round by round: the columns of a round share an order of the k_tiles."""
-    output = np.zeros((serial.values.shape[0], parallel.values.shape[1]), dtype=np.float32)
+    output = np.zeros((serial.matrix.shape[0], parallel.matrix.shape[1]), dtype=np.float32)
     needed = np.ones((serial.present.shape[0], parallel.present.shape[1]), dtype=bool)
     needed &= True if product.needed is None else product.needed
     for number, k_tiles in enumerate(mapping.k_orders(product.present)):
@@ -172,7 +173,7 @@ def _split_k(
             mine = k_tiles[
                 (k_tiles % shape.mesh_rows == mesh_row) & (k_tiles // shape.mesh_rows % mapping.split == group)
             ]
-            part = np.zeros((serial.values.shape[0], parallel.values.shape[1]), dtype=np.float32)
+            part = np.zeros((serial.matrix.shape[0], parallel.matrix.shape[1]), dtype=np.float32)
             _accumulate(serial, parallel, mine, kept, part)
             group_total = part if group_total is None else _add_flushed(group_total, part)
         assert group_total is not None

@@ -35,6 +35,17 @@ def copy_by_blocks(source: Values, target: Values) -> None:
 
 
 @compiled
+def gather(memory: Values, row_at: Order, column_at: Order, target: Values) -> None:
+    """``target[r, c] = memory[row_at[r] + column_at[c]]``, block by block, which caches hold."""
+    side = 64
+    for first_row in range(0, row_at.size, side):
+        for first_column in range(0, column_at.size, side):
+            for row in range(first_row, min(first_row + side, row_at.size)):
+                for column in range(first_column, min(first_column + side, column_at.size)):
+                    target[row, column] = memory[row_at[row] + column_at[column]]
+
+
+@compiled
 def magnitude_range(values: Values) -> tuple[int, int]:
     """Bits of the least non-zero and of the greatest magnitude of a vector; the former 2**32 where all are zero."""
     bits = values.view(np.uint32)
@@ -86,7 +97,8 @@ def _find_runs(right_tiles, kept_tiles, tile, columns, first, runs):  # type: ig
 @compiled
 def add_tiles(
     left: Values,
-    strides: tuple[int, int],
+    row_at: Order,
+    k_at: Order,
     right: Values,
     tile: int,
     k_tiles: Order,
@@ -97,7 +109,8 @@ def add_tiles(
 ) -> None:
     """``output += left @ right`` where nothing is flushed; products of bf16 are exact in float32.
 
-    ``left`` is the memory of a matrix in either order, as a vector with the ``strides`` of its rows and columns.
+    ``left`` is the memory of an `acf.runtime.implicit_matrix.ImplicitMatrix`: element ``(r, k)`` is
+    ``left[row_at[r] + k_at[k]]``.
     ``left_present``, ``right_present`` and ``kept`` mark tiles of the operands and of the output; every sum takes the
     ``k_tiles`` in this order, and rising k in each.
     """
@@ -112,7 +125,7 @@ def add_tiles(
                     continue
                 for k in range(k_tile * tile, min((k_tile + 1) * tile, right.shape[0])):
                     for row in range(row_tile * tile, min((row_tile + 1) * tile, output.shape[0])):
-                        value = left[row * strides[0] + k * strides[1]]
+                        value = left[row_at[row] + k_at[k]]
                         if value == np.float32(0):
                             continue
                         for run in range(count):
@@ -129,7 +142,8 @@ def _flushed(value):  # type: ignore[no-untyped-def]
 @compiled
 def add_tiles_flushed(
     left: Values,
-    strides: tuple[int, int],
+    row_at: Order,
+    k_at: Order,
     right: Values,
     tile: int,
     k_tiles: Order,
@@ -148,7 +162,7 @@ def add_tiles_flushed(
                 count = _find_runs(right_present[k_tile], kept[row_tile], tile, output.shape[1], first, runs)
                 for row in range(row_tile * tile, min((row_tile + 1) * tile, output.shape[0])):
                     for k in range(k_tile * tile, min((k_tile + 1) * tile, right.shape[0])):
-                        value = left[row * strides[0] + k * strides[1]]
+                        value = left[row_at[row] + k_at[k]]
                         if value == np.float32(0):
                             continue
                         for run in range(count):

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from acf.lowering import Gemm
-from acf.lowering.convolutions import CONV_PRODUCTS, Residue, output_positions, reached_residues
-from acf.lowering.im2col import tap_views
+from acf.lowering.convolutions import CONV_PRODUCTS, Residue, reached_residues
+from acf.runtime.implicit_matrix import ImplicitMatrix, Offsets, add_offsets
 from acf.runtime.numbers import Values
 from acf.runtime.product import Product
 from acf.trace.op import TracedConv
@@ -32,25 +32,25 @@ class MatrixProduct:
     given ``needed``, without its im2col matrices.
     """
 
-    make: Callable[[], tuple[Values, Values]]
+    make: Callable[[], "Pair"]
     needed: Mask
     phase: str
     patterns: Callable[[Mask], Gemm] | None = None
 
     @cached_property
-    def operands(self) -> tuple[Values, Values]:
-        """``a`` and ``b``."""
+    def operands(self) -> "Pair":
+        """``a`` and ``b`` where they lie in memory."""
         return self.make()
 
     @property
     def a(self) -> Values:
-        """The left operand."""
-        return self.operands[0]
+        """The left operand as an array."""
+        return self.operands[0].values()
 
     @property
     def b(self) -> Values:
-        """The right operand."""
-        return self.operands[1]
+        """The right operand as an array."""
+        return self.operands[1].values()
 
     def gemm(self) -> Gemm:
         """The zero patterns."""
@@ -73,7 +73,8 @@ def split_product(product: Product, operands: Sequence[Values]) -> list[MatrixPr
     if product.conv is not None:
         return _split_convolution(product.phase, product.conv, (first, second), needed)
     pairs = {"forward": (first, second.T), "input_grad": (first, second), "weight_grad": (first.T, second)}
-    return [MatrixProduct(lambda: pairs[product.phase], needed, product.phase)]
+    a, b = pairs[product.phase]
+    return [MatrixProduct(lambda: (ImplicitMatrix.of(a), ImplicitMatrix.of(b)), needed, product.phase)]
 
 
 def _split_convolution(
@@ -104,30 +105,38 @@ def full_operands(product: Product) -> tuple[Values, Values]:
     return cast(tuple[Values, Values], ones)
 
 
-def _windows(maps: Values, conv: TracedConv) -> Values:
+def _map_offsets(maps: Values) -> tuple[Offsets, Offsets, Offsets]:
+    """Where every map, channel and row of ``[batch, channels, h, w]`` begins in its memory."""
+    batch, channels, height, width = maps.shape
+    size = height * width
+    return np.arange(batch) * channels * size, np.arange(channels) * size, np.arange(height) * width
+
+
+def _windows(maps: Values, conv: TracedConv) -> ImplicitMatrix:
     """im2col of ``[batch, channels, h, w]``: ``[batch*oh*ow, kh*kw*channels]``, channels innermost."""
-    padding = ((0, 0), *((pad, pad) for pad in conv.padding), (0, 0))
-    padded = np.pad(maps.transpose(0, 2, 3, 1), padding)
-    return _joined(list(tap_views(padded, conv)))
+    padded = np.pad(maps, ((0, 0), (0, 0), *((pad, pad) for pad in conv.padding)))
+    images, channels, rows = _map_offsets(padded)
+    height, width = conv.output_map
+    pixels = rows[: height * conv.stride[0] : conv.stride[0]], np.arange(width) * conv.stride[1]
+    taps = np.arange(conv.kernel_size[0]) * conv.dilation[0], np.arange(conv.kernel_size[1]) * conv.dilation[1]
+    tap_rows = taps[0] * padded.shape[3]
+    return ImplicitMatrix(padded.reshape(-1), add_offsets(images, *pixels), add_offsets(tap_rows, taps[1], channels))
 
 
-def _joined(taps: list[Values]) -> Values:
-    """Taps ``[batch, oh, ow, channels]`` side by side: ``[batch*oh*ow, taps*channels]``."""
-    batch, height, width, channels = taps[0].shape
-    return np.stack(taps, axis=3).reshape(batch * height * width, len(taps) * channels)
-
-
-def _pixels(maps: Values) -> Values:
+def _pixels(maps: Values) -> ImplicitMatrix:
     """``[batch, channels, h, w]`` as ``[batch*h*w, channels]``."""
-    return maps.transpose(0, 2, 3, 1).reshape(-1, maps.shape[1])
+    maps = np.ascontiguousarray(maps)
+    images, channels, rows = _map_offsets(maps)
+    return ImplicitMatrix(maps.reshape(-1), add_offsets(images, rows, np.arange(maps.shape[3])), channels)
 
 
-Make = Callable[[Values, Values], tuple[Values, Values]]
+Pair = tuple[ImplicitMatrix, ImplicitMatrix]
+Make = Callable[[Values, Values], Pair]
 """Makes the two matrices of a multiplication from the operands of a pass; a weight is ``[out, kh*kw*in]``."""
 
 
 def _forward(conv: TracedConv) -> list[Make]:
-    return [lambda x, weight: (_windows(x, conv), weight.T)]
+    return [lambda x, weight: (_windows(x, conv), ImplicitMatrix.of(weight.T))]
 
 
 def _weight_grad(conv: TracedConv) -> list[Make]:
@@ -139,16 +148,42 @@ def _input_grad(conv: TracedConv) -> list[Make]:
     return [partial(_residue_matrices, conv, residues) for residues in _residues(conv)]
 
 
-def _residue_matrices(
-    conv: TracedConv, residues: tuple[Residue, Residue], gradient: Values, weight: Values
-) -> tuple[Values, Values]:
+def _residue_matrices(conv: TracedConv, residues: tuple[Residue, Residue], gradient: Values, weight: Values) -> Pair:
     rows, columns = residues
     by_tap = weight.reshape(weight.shape[0], *conv.kernel_size, -1)
-    bordered = np.pad(gradient.transpose(0, 2, 3, 1), ((0, 0), (0, 1), (0, 1), (0, 0)))  # position -1 reads 0
     matrix = np.concatenate([by_tap[:, row, column] for row in rows.taps for column in columns.taps])
-    positions = output_positions(conv, rows), output_positions(conv, columns)
-    taps = [bordered[:, row[:, None], column[None, :]] for row in positions[0] for column in positions[1]]
-    return _joined(taps), matrix
+    spans = _met_outputs(conv, rows), _met_outputs(conv, columns)
+    padded = np.pad(gradient, ((0, 0), (0, 0), *(span.border for span in spans)))
+    images, channels, _ = _map_offsets(padded)
+    width = padded.shape[3]
+    pixels = np.arange(spans[0].pixels) * width, np.arange(spans[1].pixels)
+    taps = spans[0].first * width, spans[1].first
+    gathered = ImplicitMatrix(padded.reshape(-1), add_offsets(images, *pixels), add_offsets(*taps, channels))
+    return gathered, ImplicitMatrix.of(matrix)
+
+
+@dataclass(frozen=True, eq=False)
+class _Span:
+    """The outputs along an axis that the real input pixels of a residue meet, one further for every pixel.
+
+    ``first [taps]``: the output that the first pixel meets, counted from the first of the zeros that ``border`` puts
+    before and behind the outputs.
+    """
+
+    pixels: int
+    first: Offsets
+    border: tuple[int, int]
+
+
+def _met_outputs(conv: TracedConv, residue: Residue) -> _Span:
+    axis = residue.axis
+    pixels = _real_pixels(conv, residue) + conv.padding[axis]
+    if not pixels.size:
+        return _Span(0, np.zeros(len(residue.taps), dtype=np.int64), (0, 0))
+    first = (pixels[0] - np.array(residue.taps) * conv.dilation[axis]) // conv.stride[axis]
+    before = max(0, -int(first.min()))
+    after = max(0, int(first.max()) + pixels.size - conv.output_map[axis])
+    return _Span(pixels.size, first + before, (before, after))
 
 
 _CONVOLUTIONS: dict[str, Callable[[TracedConv], list[Make]]] = {

@@ -149,7 +149,7 @@ class Region:
         """Refuse memory that was freed or belongs to another device."""
         if self.buffer.device is not device:
             raise InvalidDevicePointerError(
-                f"{self.buffer} was used with {device}; copy it through the host, or use buffers of one device"
+                f"{self.buffer} was used with another device, {device}; copy it through the host, or use buffers of one"
             )
         if self.buffer.is_freed:
             raise InvalidDevicePointerError(

@@ -30,6 +30,14 @@ class Stream:
         self.device._tell(HostStep("synchronize", self.number))
         self.device._raise_error(self._state)
 
+    def flush(self) -> None:
+        """Run what is pending, so that its results are in memory, without letting the host's clock wait for it.
+
+        Raises the error of an operation that failed, once.
+        """
+        self.device._queue.drain(self._state.last)
+        self.device._raise_error(self._state)
+
     def query(self) -> bool:
         """Whether every operation of the stream is complete, without waiting."""
         self.device._queue.advance()
@@ -98,7 +106,7 @@ def check_owner(device: "Device", resource: Stream | Event, kind: str) -> None:
     """Refuse a stream or an event of another device."""
     if resource.device is not device:
         raise InvalidResourceHandleError(
-            f"the {kind} belongs to {resource.device}, and this call is for {device}; create one on this device"
+            f"the {kind} belongs to another device, {resource.device}, and this call is for {device}; create one on it"
         )
 
 

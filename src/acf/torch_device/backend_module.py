@@ -9,8 +9,7 @@ from types import TracebackType
 import torch
 from torch import Tensor
 
-from acf.runtime import Event, Stream
-from acf.torch_device.memory import DEVICE_INDEX
+from acf.torch_device.memory import DEVICE_INDEX, MEMORY_USE, NAME
 from acf.torch_device.session import SESSION
 
 AMP_DTYPES = [torch.bfloat16]
@@ -50,20 +49,50 @@ def synchronize(device: object = None) -> None:
     SESSION.engine.device.synchronize()
 
 
-def current_stream(device: object = None) -> Stream:
-    """The stream of the runtime device that products run in."""
-    return SESSION.engine.compute
+def current_stream(device: object = None) -> torch.Stream:
+    """The stream in which this thread's copies and products run."""
+    return torch.accelerator.current_stream()
 
 
-def event() -> Event:
-    """A new event of the runtime device; ``torch.acf.event().record(torch.acf.current_stream())`` marks a time."""
-    return SESSION.engine.device.event()
+def set_stream(stream: torch.Stream) -> None:
+    """Let this thread's copies and products run in ``stream`` from now on."""
+    torch.accelerator.set_stream(stream)
+
+
+def stream(chosen: torch.Stream) -> torch.Stream:
+    """``with torch.acf.stream(s):`` runs what is inside in ``s``."""
+    return chosen
+
+
+class Stream(torch.Stream):
+    """``torch.acf.Stream()`` is a new stream of the device."""
+
+    def __new__(cls, device: object = None, priority: int = 0) -> torch.Stream:  # type: ignore[misc]
+        """A plain `torch.Stream`."""
+        return torch.Stream(device=NAME, priority=priority)
+
+
+class Event(torch.Event):
+    """``torch.acf.Event(enable_timing=True)`` is an event of the device."""
+
+    def __new__(cls, enable_timing: bool = False) -> torch.Event:  # type: ignore[misc]
+        """A plain `torch.Event`."""
+        return torch.Event(device=NAME, enable_timing=enable_timing)
 
 
 def memory_allocated(device: object = None) -> int:
-    """Bytes of the runtime device's memory in use."""
-    runtime_device = SESSION.engine.device
-    return runtime_device.properties.memory_bytes - runtime_device.free_bytes
+    """Bytes of live tensors on the device."""
+    return MEMORY_USE.current
+
+
+def max_memory_allocated(device: object = None) -> int:
+    """The most bytes of live tensors at a time."""
+    return MEMORY_USE.peak
+
+
+def reset_peak_memory_stats(device: object = None) -> None:
+    """Let `max_memory_allocated` begin from now."""
+    MEMORY_USE.reset_peak()
 
 
 def manual_seed_all(seed: int) -> None:

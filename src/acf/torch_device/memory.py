@@ -4,7 +4,9 @@ The devices of `acf.runtime` are modelled on the host, so the bytes of a tensor 
 storage of the device points at them and keeps the host storage alive. Kernels take a host tensor over the same bytes.
 """
 
+from threading import RLock
 from typing import Any
+from weakref import finalize
 
 import torch
 from torch import Tensor
@@ -26,10 +28,36 @@ def is_on_device(value: Any) -> bool:
     return isinstance(value, Tensor) and value.device.type == NAME
 
 
+class MemoryUse:
+    """Bytes of live tensors on the device: now, and the most since the last reset."""
+
+    def __init__(self) -> None:
+        self.current = self.peak = 0
+        self._lock = RLock()  # a finalizer may run inside any call
+
+    def hold(self, host: torch.UntypedStorage) -> None:
+        """Count the bytes of ``host`` as long as it lives."""
+        self._change(host.nbytes())
+        finalize(host, self._change, -host.nbytes())
+
+    def reset_peak(self) -> None:
+        """Let the peak begin from now."""
+        self.peak = self.current
+
+    def _change(self, nbytes: int) -> None:
+        with self._lock:
+            self.current += nbytes
+            self.peak = max(self.peak, self.current)
+
+
+MEMORY_USE = MemoryUse()
+
+
 def device_storage(host: torch.UntypedStorage) -> torch.UntypedStorage:
     """A storage of the device over the bytes of ``host``, which it keeps alive."""
     storage: Any = torch._C._construct_storage_from_data_pointer(host.data_ptr(), torch_device(), host.nbytes())
     storage.acf_host = host
+    MEMORY_USE.hold(host)
     return storage  # type: ignore[no-any-return]
 
 

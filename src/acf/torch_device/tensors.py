@@ -85,18 +85,21 @@ KERNELS: dict[str, Callable[..., Any]] = {
 """Kernels of tensors on the device, by the name of their op in aten."""
 
 HOST_KERNELS: dict[str, Callable[..., Any]] = {"_pin_memory": _pin_memory, "is_pinned": _is_pinned}
-"""Kernels of tensors on the host: torch asks the accelerator for pinned memory, which no door in Python opens."""
+"""Kernels of tensors on the host, where `acf.torch_device.native_streams` has no allocator of pinned memory."""
 
 
-def register_tensor_kernels(library: Any) -> None:
-    """Register everything of this module in ``library``, which implements aten."""
+def register_tensor_kernels(library: Any, pins_memory: bool) -> None:
+    """Register everything of this module in ``library``, which implements aten.
+
+    ``pins_memory``: also the kernels of pinned memory, for want of an allocator in C++.
+    """
     for name in VIEWS:
         library.impl(name, partial(redispatch, overload(name)), DISPATCH_KEY)
     for name in ALLOCATIONS:
         library.impl(name, run_uncounted(overload(name)), DISPATCH_KEY)
     for name, kernel in KERNELS.items():
         library.impl(name, kernel, DISPATCH_KEY)
-    for name, kernel in HOST_KERNELS.items():
+    for name, kernel in HOST_KERNELS.items() if pins_memory else ():
         library.impl(name, kernel, "CPU")
 
 

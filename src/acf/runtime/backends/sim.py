@@ -9,7 +9,7 @@ from weakref import WeakSet
 
 from acf.lowering.descriptor import WORD_BYTES
 from acf.lowering.packing import lower_product
-from acf.runtime.arithmetic import fabric_values, flushed, ordered_product
+from acf.runtime.arithmetic import fabric_values, flushed, in_parallel, ordered_product
 from acf.runtime.backends.backend import Architecture, Backend, Launched
 from acf.runtime.backends.residency import Residency
 from acf.runtime.compile import Bound, bind, compile_product, lowered
@@ -37,6 +37,12 @@ class _Multiplication:
 
     matrices: MatrixProduct
     bound: Bound | None
+
+    @property
+    def products(self) -> int:
+        """Multiplications without the zeros of the operands skipped."""
+        (rows, depth), (_, columns) = (each.shape for each in self.matrices.operands)
+        return rows * depth * columns
 
 
 class Simulator(Backend):
@@ -80,12 +86,19 @@ class Simulator(Backend):
         operands = launched.operands if product.operand_dtype == "bf16" else map(round_to_bf16, launched.operands)
         launched = replace(launched, operands=[flushed(each) for each in operands])
         multiplications = self._multiplications(launched)
-        result = join_results(product, [self._values(each) for each in multiplications])
-        return result, self._count(launched, multiplications, result)
+        traffic = self._read(launched)
+        values, count = in_parallel(
+            lambda: [self._values(each) for each in multiplications],
+            lambda: self._count(multiplications, traffic),
+            sum(each.products for each in multiplications),
+        )
+        result = join_results(product, values)
+        return result, self._written(launched, traffic, count, result)
 
     def replay(self, launched: Launched, result: Values) -> Cost:
         """Counts alone."""
-        return self._count(launched, self._multiplications(launched), result)
+        multiplications, traffic = self._multiplications(launched), self._read(launched)
+        return self._written(launched, traffic, self._count(multiplications, traffic), result)
 
     def _multiplications(self, launched: Launched) -> list[_Multiplication]:
         """The matrix multiplications of a launch, on a fabric mapped as its program says."""
@@ -100,20 +113,29 @@ class Simulator(Backend):
         matrices, bound = each.matrices, each.bound
         if bound is None or self.fabric is None:
             return ordered_product(matrices.a, matrices.b)
-        return fabric_values(matrices.a, matrices.b, bound.product, bound.mapping, self.fabric)
+        return fabric_values(*matrices.operands, bound.product, bound.mapping, self.fabric)
 
-    def _count(self, launched: Launched, multiplications: Sequence[_Multiplication], result: Values) -> Cost:
+    def _read(self, launched: Launched) -> DramTraffic:
+        """What crosses the DRAM pins because the operands are read."""
         product = launched.program.product
         assert product is not None
-        roles = (*ROLES[product.phase], RESULT_ROLES[product.phase])
-        arguments = zip(product.arguments, (*launched.operands, result), roles, strict=True)
-        *sizes, result_bytes = (self._stored_bytes(product, *each) for each in arguments)
-        traffic = self._residency.read(launched.tensors, sizes)
+        *inputs, _ = product.arguments
+        arguments = zip(inputs, launched.operands, ROLES[product.phase], strict=True)
+        return self._residency.read(launched.tensors, [self._stored_bytes(product, *each) for each in arguments])
+
+    def _count(self, multiplications: Sequence[_Multiplication], traffic: DramTraffic) -> ComputeCount:
+        """Counts of all matrix multiplications while ``traffic`` crosses the pins."""
         share = traffic.divided(len(multiplications))
-        total = reduce(add, (self._count_product(each, share) for each in multiplications), ComputeCount(0, 0, 0))
+        return reduce(add, (self._count_product(each, share) for each in multiplications), ComputeCount(0, 0, 0))
+
+    def _written(self, launched: Launched, traffic: DramTraffic, count: ComputeCount, result: Values) -> Cost:
+        """The cost of a launch, its ``result`` written."""
+        product = launched.program.product
+        assert product is not None
+        result_bytes = self._stored_bytes(product, product.arguments[-1], result, RESULT_ROLES[product.phase])
         written = self._residency.write(launched.result, result_bytes)
-        dram_bytes = traffic.total_bytes + total.streamed_bytes + written
-        return self._with_load(launched.program, total, self._cost(total, dram_bytes))
+        dram_bytes = traffic.total_bytes + count.streamed_bytes + written
+        return self._with_load(launched.program, count, self._cost(count, dram_bytes))
 
     def _count_product(self, each: _Multiplication, share: DramTraffic) -> ComputeCount:
         """Counts of one matrix multiplication while ``share`` crosses the pins."""

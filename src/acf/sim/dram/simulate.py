@@ -16,6 +16,7 @@ from acf.sim.dram.state import (
     REFRESHES,
     WRITES,
     Requests,
+    Sources,
     empty_state,
     rules_of,
 )
@@ -138,7 +139,7 @@ def simulate_requests(
     cycles = 0
     if count:
         requests = Requests(table, places.channel, writes, arrival, first_of_source)
-        cycles = run_requests(state, rules_of(spec), requests, accepted, completion)
+        cycles = run_requests(state, rules_of(spec), requests, Sources.of(requests), accepted, completion)
     totals = state.counts.sum(axis=0)
     return DramRun(
         spec=spec,

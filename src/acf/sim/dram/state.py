@@ -12,6 +12,9 @@ Int64s = NDArray[np.int64]
 LONG_AGO = -(10**9)
 """Sentinel: a cycle before the start that no command still waits for."""
 
+NEVER = 1 << 62
+"""Sentinel: a cycle that never comes."""
+
 ACTIVATES, READS, WRITES, REFRESHES, HITS, ACTIVE_CYCLES, COUNTERS = range(7)
 """Columns of `DramState.counts`; the last is their number. Active: at least one row of the channel is open."""
 
@@ -73,6 +76,10 @@ class DramState(NamedTuple):
     refresh_wanted: Int64s  # [channel], 0 or 1
     waiting: Int64s  # [channel]: requests in the queues of banks
     counts: Int64s  # [channel, COUNTERS]
+    column_from: Int64s  # [channel]: no column command is possible before this cycle, as things stand
+    row_from: Int64s  # [channel]: the same of row commands
+    hand_over: Int64s  # [channel]: 0 where no waiting request can go to its bank, as things stand
+    queue_changes: Int64s  # [channel]: counts what may let in a request that was refused
 
 
 class Requests(NamedTuple):
@@ -83,6 +90,21 @@ class Requests(NamedTuple):
     is_write: Int64s
     arrival: Int64s  # the cycle from which the request is offered
     first_of_source: Int64s  # [sources + 1]
+
+
+class Sources(NamedTuple):
+    """Where every source of `Requests` stands."""
+
+    cursor: Int64s  # [sources]: the request that it offers next
+    refused: (
+        Int64s  # [sources]: `DramState.queue_changes` of that request's channel when it was refused, -1: it was not
+    )
+
+    @classmethod
+    def of(cls, requests: Requests) -> "Sources":
+        """All at their first request."""
+        cursor = requests.first_of_source[:-1].copy()
+        return cls(cursor, np.full(cursor.size, -1, dtype=np.int64))
 
 
 def rules_of(spec: DramSpec) -> DramRules:
@@ -146,4 +168,8 @@ def empty_state(spec: DramSpec) -> DramState:
         refresh_wanted=zeros(),
         waiting=zeros(),
         counts=zeros(COUNTERS),
+        column_from=zeros(),
+        row_from=zeros(),
+        hand_over=zeros(),
+        queue_changes=zeros(),
     )

@@ -125,7 +125,7 @@ def accept(dram: TimedDram, channel: int, cycle: int) -> None:
         burst = dram.cursor[source]
         if burst < dram.released[source] and dram.channel[burst] == channel:
             is_write = burst >= dram.reads
-            if offer(dram.state, dram.rules, channel, dram.places[burst], is_write, cycle, dram.completion):
+            if offer(dram.state, dram.rules, channel, dram.places, burst, is_write, cycle, dram.completion):
                 dram.cursor[source] = burst + 1
                 dram.turn[channel] = (source + 1) % sources
                 return
