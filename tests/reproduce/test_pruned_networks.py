@@ -7,7 +7,7 @@ import pytest
 
 from acf.bench.traces import figures_of
 from acf.errors import TraceError
-from acf.reproduce.pruned_networks import main, pruned_record
+from acf.reproduce.pruned_networks import pruned_record, write_record
 from acf.reproduce.tensordash_epochs import mean_checks
 from acf.zoo.capture import CaptureSpec, captured_steps
 from acf.zoo.data import load_training_data
@@ -18,7 +18,7 @@ def test_a_captured_step_of_a_pruned_network_becomes_a_figure_of_the_row(tmp_pat
     (step,) = captured_steps(spec, load_training_data("image", None, None))
     figures, record = tmp_path / "figures.json", tmp_path / "record.json"
     figures.write_text(json.dumps([vars(figures_of(step.trace))]))
-    main(str(figures), str(record))
+    write_record(str(figures), str(record))
     speedups = json.loads(record.read_text())["speedups"]
     assert list(speedups) == ["squeezenet, sparse-momentum"]
     assert speedups["squeezenet, sparse-momentum"] > 1.0

@@ -4,12 +4,12 @@ Training takes a GPU, so T12 reads ``pruned_resnet50.json`` beside this file, if
 
     acf capture resnet50 --sparsity 0.9 --pruning sparse-momentum --device cuda ... --out sparse-momentum.safetensors
     acf traces sparse-momentum.safetensors dynamic-reparameterization.safetensors --json > figures.json
-    python -m acf.reproduce.pruned_networks figures.json pruned_resnet50.json
+
+and then `write_record("figures.json", "pruned_resnet50.json")`.
 """
 
 import json
 import re
-import sys
 from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
@@ -50,11 +50,7 @@ def recorded_steps() -> dict[str, Any] | None:
     return stored
 
 
-def main(figures: str, out: str) -> None:
+def write_record(figures: str, out: str) -> None:
     """Write the record of the figures in one file to another."""
     record = pruned_record(json.loads(Path(figures).read_text(encoding="utf-8")))
     Path(out).write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:3])
