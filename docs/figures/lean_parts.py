@@ -2,8 +2,8 @@
 
     python docs/figures/lean_parts.py
 
-Parts: the products of sampled layers on the lean fabric, and with one part as in `acf-512-wide`. Memory: DRAM traffic of
-the whole ResNet-50 step at 90 % on `tensorcore-512`, by plan and size of its on-chip memory.
+Parts: the products of sampled layers on the lean fabric, and with one part as in `acf-512-wide`. Memory: DRAM traffic
+of the whole ResNet-50 step at 90 % on `tensorcore-512`, by plan and size of its on-chip memory.
 """
 
 import json

@@ -136,13 +136,14 @@ HELD_PORT_LOADED = Figure(
 """The same for a port whose rows serve several values."""
 
 SUM_BITS = 34
-"""Bits of a sum in registers, as the adder keeps it."""
+"""Bits of a sum in registers, as the adder keeps it in the gates that acf rtl area measures."""
 
 HELD_ROW_BITS = 512
-"""Bits of the two registers of an SCU of `acf-512-wide` through which a row of a parallel tile goes."""
+"""Bits of the two registers of an SCU through which a row of a parallel tile goes: acf rtl area of acf-512-wide,
+docs/results/energy-synthesis.json."""
 
 HELD_ROW_LOADED = 0.25
-"""Share of cycles in which `HELD_SCU_LOADED` has them loaded."""
+"""Share of cycles in which `HELD_SCU_LOADED` has them loaded; assumption: eight rows, half zeros, share one."""
 
 OTHERS_LOADED = 0.25
 """The same for controllers and clusters: an assumption; the measured runs load fewer."""
