@@ -98,7 +98,7 @@ def _activity(
         work_cycles=played.by_reason["work"],
         read_share=_read_share(spec, product),
         full_share=_times_widths(product, full_tiles(product)) / met if met else 0.0,
-        walk_cycles=index.walk_cycles * max(1, min(index.controllers, spec.index_controllers)),
+        walk_cycles=index.walk_cycles * max(index.controllers, min(spec.walking_controllers, spec.mesh_rows)),
         **program_activity(spec, program),
     )
 
