@@ -56,9 +56,7 @@ class ControlUnit:
 
     def clock_pj(self, gated: bool) -> float:
         """Picojoules of the clock in one cycle at 65 nm, with its share of the clock tree."""
-        pins = self.clocked_pins if gated else self.clock_pins
-        tree = 1 + SYNTHESIS_FIGURES["clock_tree_share"].value
-        return pins * tree * _scaled_pj(2 * SYNTHESIS_FIGURES["clock_pin_pf"].value)
+        return pins_pj(self.clocked_pins if gated else self.clock_pins)
 
     @property
     def switching_pj(self) -> float:
@@ -69,6 +67,25 @@ class ControlUnit:
     def area_mm2(self) -> float:
         """Square millimetres at 65 nm."""
         return gates_mm2(self.gate_equivalents)
+
+    def without(self, part: "ControlUnit") -> "ControlUnit":
+        """This unit with a part of it left out."""
+        gated = self.gated_flip_flops - part.gated_flip_flops
+        loaded = self.gated_flip_flops * self.loaded - part.gated_flip_flops * part.loaded
+        return ControlUnit(
+            self.gate_equivalents - part.gate_equivalents,
+            self.clock_pins - part.clock_pins,
+            gated,
+            loaded / gated,
+            self.switched - part.switched,
+            f"{self.source}; without: {part.source}",
+        )
+
+
+def pins_pj(pins: float) -> float:
+    """Picojoules of clocking so many pins in one cycle at 65 nm, with their share of the clock tree."""
+    tree = 1 + SYNTHESIS_FIGURES["clock_tree_share"].value
+    return pins * tree * _scaled_pj(2 * SYNTHESIS_FIGURES["clock_pin_pf"].value)
 
 
 def gates_mm2(gate_equivalents: float) -> float:
@@ -118,6 +135,16 @@ HELD_PORT_LOADED = Figure(
 ).value
 """The same for a port whose rows serve several values."""
 
+SUM_BITS = 34
+"""Bits of a sum in registers, as the adder keeps it in the gates that acf rtl area measures."""
+
+HELD_ROW_BITS = 512
+"""Bits of the two registers of an SCU through which a row of a parallel tile goes: acf rtl area of acf-512-wide,
+docs/results/energy-synthesis.json."""
+
+HELD_ROW_LOADED = 0.25
+"""Share of cycles in which `HELD_SCU_LOADED` has them loaded; assumption: eight rows, half zeros, share one."""
+
 OTHERS_LOADED = 0.25
 """The same for controllers and clusters: an assumption; the measured runs load fewer."""
 
@@ -156,6 +183,21 @@ CONTROL_UNITS: dict[str, ControlUnit] = {
     "sorter": ControlUnit(439.0, 46.0, 40.0, 0.0, 0.0, _UNIT + ": sorter"),
 }
 """Control of the fabric by unit. A vector unit has no entry: its model charges its own."""
+
+STALL_COUNTERS = ControlUnit(
+    2_382.7,
+    348.0,
+    288.0,
+    50.0 / 288.0,
+    221.0,
+    _RECORD
+    + ", module counters of an SCU: 110 pins are clocked and 221 other gate inputs switch in a cycle of the run",
+)
+"""The performance counters of an SCU, which are part of "scu", "scu-serial" and "wide scu"."""
+
+SUMMED_ROW_GATES, SUMMED_LANE_GATES = 6.0, 3.0
+"""Gate equivalents of a bit of a further row that an SCU holds, and of a bit of a lane's multiplexer in front of its
+adder, where products are added up before the sum: assumed, as `HELD_SUM_GATES`."""
 
 
 def charge_scale(control_energy: str) -> float:

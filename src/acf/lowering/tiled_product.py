@@ -19,13 +19,25 @@ class TiledProduct:
 
     Rows of ``serial`` are output rows, rows of ``parallel`` are output columns; both are packed along the reduction.
     ``needed``: bool ``[serial.tiles, parallel.tiles]``, the output tiles that are kept; None: all. ``swapped``: the
-    serial operand is the product's right one, so the output is transposed.
+    serial operand is the product's right one, so the output is transposed. ``weight``: the operand that is a layer's
+    weight; None in a weight gradient and where neither operand is one.
     """
 
     serial: TiledRows
     parallel: TiledRows
     needed: NDArray[np.bool_] | None = None
     swapped: bool = False
+    weight: TiledRows | None = None
+
+    @property
+    def has_topology(self) -> bool:
+        """Whether the layer has absent blocks, in the output of its weight gradient or in its weight.
+
+        Zero tiles of activations and gradients, as padding makes them, are no topology.
+        """
+        if self.needed is not None:
+            return True
+        return self.weight is not None and not bool(self.weight.tile_nonzeros.all())
 
     @property
     def present(self) -> Presence:
@@ -58,9 +70,11 @@ def tile_product(gemm: Gemm, shape: FabricShape, swapped: bool | None = None) ->
     if swapped is None:
         may_swap = shape.skip != "both" or gemm.phase == "weight_grad"
         swapped = may_swap and _mac_slots(right, left, shape) < _mac_slots(left, right, shape)
+    weight = right if gemm.weighted and gemm.phase != "weight_grad" else None
     if swapped:
-        return TiledProduct(right, left, None if needed is None else np.ascontiguousarray(needed.T), swapped)
-    return TiledProduct(left, right, needed, swapped)
+        kept = None if needed is None else np.ascontiguousarray(needed.T)
+        return TiledProduct(right, left, kept, swapped, weight)
+    return TiledProduct(left, right, needed, swapped, weight)
 
 
 def _mac_slots(serial: TiledRows, parallel: TiledRows, shape: FabricShape) -> float:

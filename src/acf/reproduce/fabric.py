@@ -57,21 +57,25 @@ def u2() -> Row:
     """Throughput, energy and utilisation of a step."""
     record = step_record()
     fabric, dense, gpu = (_machine(record, name) for name in ("acf-512", "tensorcore", "gpu-v100"))
-    whole = fabric["utilization"] * fabric["seconds"] / fabric["step_seconds"]
-    faster, less_energy = (gpu[key] / fabric[key] for key in ("seconds", "energy_j"))
-    equal_peak = dense["seconds"] / fabric["seconds"]
+    large, large_gpu = (_machine(record, name) for name in ("acf-h200", "gpu-h200"))
+    faster, less_energy = (gpu[key] / fabric[key] for key in ("step_seconds", "energy_j"))
+    equal_peak = dense["step_seconds"] / fabric["step_seconds"]
+    equal_gpu = large_gpu["step_seconds"] / large["step_seconds"]
     smaller = "512 MACs at 250 MHz stand against a whole V100"
     return Row(
         "3-5x training throughput over a dense GPU, 2-4x less energy per iteration, U above 80 % at 90 % sparsity",
-        f"{record['source']}; matrix products, U of the whole step; the GPU is a roofline; {record['command']}",
+        f"{record['source']}; GPUs are rooflines; {'; '.join(record['command'])}",
         (
             Check("throughput over a V100", "3 to 5x", faster, 3.0, 5.0, "3 to 5x", known_miss=smaller),
+            measured("throughput of acf-h200 over an H200 of equal peak", "3 to 5x", equal_gpu),
             measured("throughput over dense tensor cores of equal peak", "-", equal_peak),
             measured("energy of a V100 over ours", "2 to 4x", less_energy),
-            Check("U of the whole step, %", "above 80 %", 100 * whole, 80.0, 100.0, "at least 80 %"),
+            Check(
+                "U of the whole step, %", "above 80 %", 100 * fabric["step_utilization"], 80.0, 100.0, "at least 80 %"
+            ),
         ),
-        rests_on="a model whose control logic is charged little energy and whose host plans every packet; random "
-        "blocks, synthetic zeros",
+        rests_on="a model; random blocks, synthetic zeros; control and clock charged by our own synthesis at 65 nm; "
+        "a clock of 1.887 GHz, assumed for acf-h200",
     )
 
 

@@ -20,6 +20,13 @@ from acf.trace import BitTensor
 VECTOR_BANK_BYTES = 131_072
 """Bank of on-chip memory that a vector unit reads and writes, or all of that memory where it is smaller."""
 
+MEMORY_PLANS = ("lru", "planned")
+"""lru: whole tensors, the least recently used leaves. planned: parts of tensors, the one whose next use is farthest
+leaves; normalisation by groups of channels; additions read their second operand where it lies."""
+
+FEWEST_CHANNELS = 64
+"""Channels of the narrowest normalised tensors of the networks here: they bound the groups of a planned memory."""
+
 SRAM_NODES = (22, 65)
 """Ends of the table of `acf.cost.sram`, in nm; vector units beyond are charged as at the nearer end."""
 
@@ -106,7 +113,8 @@ class AcceleratorSpec(ABC):
     """Base of the Specs: clock, technology and memory system; subclasses add their compute units.
 
     Fields have no defaults: a TOML file in ``acf/sim/configs`` gives every one (`acf.sim.registry.spec` loads it).
-    ``on_chip_bytes`` hold whole tensors under least-recently-used replacement. ``value_bytes`` is the size of an
+    ``on_chip_bytes`` hold tensors: whole ones under least-recently-used replacement (``memory_plan`` "lru"), or what a
+    compiler that knows the step keeps ("planned", `acf.sim.planned_memory`). ``value_bytes`` is the size of an
     operand's value, on chip and off. The DRAM pins carry ``dram_pin_bytes_per_s`` at peak, of which the machine
     sustains ``dram_sustained_share``. ``vector_lanes`` operations per cycle do what is no matrix product (0: one lane
     for every two MACs). ``name`` labels results; empty: the name of the registered Spec it equals.
@@ -123,6 +131,7 @@ class AcceleratorSpec(ABC):
     dram_pin_bytes_per_s: float
     dram_sustained_share: float
     vector_lanes: int = field(default=0, metadata={"zero_allowed": True})
+    memory_plan: str = "lru"
     name: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
@@ -140,6 +149,10 @@ class AcceleratorSpec(ABC):
                 f"dram_sustained_share {self.dram_sustained_share} is above 1; give a share of the pins' peak rate"
             )
         dram_figure(self.dram_kind)  # refuses an unknown kind
+        if self.memory_plan not in MEMORY_PLANS:
+            raise ArchitectureError(
+                f"memory_plan {self.memory_plan!r} is not one of {', '.join(MEMORY_PLANS)}; use one of these names"
+            )
 
     def require_65nm(self) -> None:
         """Refuse another node where the energy figures are published for 65 nm only."""
@@ -209,7 +222,13 @@ class AcceleratorSpec(ABC):
             operation_pj=vector_operation_pj(self.technology_nm),
             sram_read_pj_per_byte=sram_pj_per_byte(node, bank_bytes),
             sram_write_pj_per_byte=sram_pj_per_byte(node, bank_bytes, write=True),
+            channel_groups=FEWEST_CHANNELS // self.output_channels if self.memory_plan == "planned" else 0,
         )
+
+    @property
+    def output_channels(self) -> int:
+        """Output channels that a product completes together: the side of a tile of the output."""
+        return 16
 
     @property
     def has_update_engine(self) -> bool:

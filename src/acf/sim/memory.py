@@ -46,6 +46,7 @@ class OnChipMemory:
 
     A tensor that the step produces starts on chip and dirty: when evicted, it is written to DRAM, and read again at its
     next use. A tensor from outside the step is read at its first use. One larger than the memory streams every time.
+    ``sizes``: bytes of every tensor that was accessed, by name.
     """
 
     def __init__(self, capacity_bytes: int) -> None:
@@ -53,6 +54,7 @@ class OnChipMemory:
         self.resident: OrderedDict[str, int] = OrderedDict()
         self.dirty: set[str] = set()
         self.seen: set[str] = set()
+        self.sizes: dict[str, int] = {}
 
     def touch(self, name: str, size_bytes: int, external: bool) -> int:
         """Access a tensor; returns the bytes that this moves across the DRAM pins, evictions included."""
@@ -62,6 +64,7 @@ class OnChipMemory:
         """As `touch`, with reads and write-backs apart."""
         produced = name not in self.seen and not external
         self.seen.add(name)
+        self.sizes[name] = size_bytes
         if size_bytes > self.capacity_bytes:
             return Moved(size_bytes, size_bytes if produced else 0)
         if name in self.resident:

@@ -12,8 +12,9 @@ from acf.errors import ArchitectureError, TraceError
 from acf.lowering import Gemm, matrix_products
 from acf.lowering.products import MatrixProducts
 from acf.sim.accelerator import AcceleratorSpec, ComputeCount
-from acf.sim.memory import DramTraffic, OnChipMemory
+from acf.sim.memory import DramTraffic
 from acf.sim.observer import PlayedOp, StepObserver
+from acf.sim.planned_memory import last_used, on_chip_memory, touch_operands
 from acf.sim.registry import find_architecture
 from acf.sim.result import OpResult, Result
 from acf.sim.whole_step import WholeStep
@@ -81,9 +82,13 @@ def simulate_parts(
     products_of: ProductsOf = matrix_products,
     timeline: StepObserver | None = None,
 ) -> Result:
-    """Play a step that comes as several traces, in order, with one on-chip memory; each may be freed once played."""
+    """Play a step that comes as several traces, in order, with one on-chip memory; each may be freed once played.
+
+    A machine with a planned memory needs all of them beforehand, and keeps them.
+    """
     name, spec = find_architecture(architecture)
-    memory = OnChipMemory(spec.on_chip_bytes)
+    traces = list(traces) if spec.memory_plan == "planned" else traces
+    memory = on_chip_memory(traces, spec)
     step = WholeStep(spec, memory)
     ops: list[OpResult] = []
     previous = ComputeCount(0, 0, 0)
@@ -93,7 +98,7 @@ def simulate_parts(
             timeline.begin(spec, len(trace.ops))
         for place, op in enumerate(trace.ops):
             step.add_vector_ops(trace.vector_ops_after(place))
-            traffic = _touch_operands(trace, op, spec, memory) if spec.keeps_tensors else DramTraffic()
+            traffic = touch_operands(trace, op, spec, memory) if spec.keeps_tensors else DramTraffic()
             previous = _count(op, products_of(trace, op), spec, traffic).after(previous)
             ops.append(replace(_result(op, spec, previous, traffic), shape=_shape(trace, op)))
             step.add_product(op, ops[-1])
@@ -101,7 +106,7 @@ def simulate_parts(
                 products = matrix_products(trace, op)
                 share = traffic.divided(len(products))
                 timeline.add_product(PlayedOp(products, op.batched, share, previous.cycles, ops[-1]))
-            for key in _last_used(trace, place):
+            for key in last_used(trace, place):
                 memory.discard(key)
         step.add_vector_ops(trace.vector_ops_after(len(trace.ops)))
         label = trace.label
@@ -167,29 +172,6 @@ def _shape(trace: Trace, op: TracedOp) -> str:
         kind = "conv " + "x".join(map(str, op.conv.kernel_size))
         kind += f" in {op.conv.groups} groups" if op.conv.groups > 1 else ""
     return f"{kind}, {', '.join(sizes)}"
-
-
-def _touch_operands(trace: Trace, op: TracedOp, spec: AcceleratorSpec, memory: OnChipMemory) -> DramTraffic:
-    """Bytes that cross the DRAM pins because the operands are used."""
-    roles = dict(zip(op.operands, op.roles, strict=True))
-    moved = {
-        key: memory.access(key, spec.stored_bytes(trace.tensors[key], role), key in op.external)
-        for key, role in roles.items()
-    }
-    return DramTraffic(
-        left_bytes=moved[op.a].read_bytes,
-        right_bytes=moved[op.b].read_bytes if op.b != op.a else 0,
-        written_bytes=sum(each.written_bytes for each in moved.values()),
-    )
-
-
-def _last_used(trace: Trace, place: int) -> list[str]:
-    """Activations and gradients that no product after this one reads: those of gradient products, in their last use."""
-    op = trace.ops[place]
-    later = {key for each in trace.ops[place + 1 :] for key in each.operands}
-    if op.phase == "forward":
-        return []
-    return [key for key, role in zip(op.operands, op.roles, strict=True) if role != "weight" and key not in later]
 
 
 def _lost(spec: AcceleratorSpec, memory: int, launch: int) -> dict[str, int]:

@@ -28,6 +28,7 @@ class VectorOp:
     """Vector work on ``elements`` values; ``after`` products of the trace come before it.
 
     ``phase`` is "forward", "backward" or "update" (the optimizer, on the kept weights of the product before it).
+    ``other``: the operand of an earlier product that an addition reads as its second operand; empty: not known.
     """
 
     name: str
@@ -35,6 +36,7 @@ class VectorOp:
     phase: str
     elements: int
     after: int
+    other: str = ""
 
     def __post_init__(self) -> None:
         if self.phase not in VECTOR_KINDS.get(self.kind, ()):

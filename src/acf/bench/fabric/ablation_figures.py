@@ -1,12 +1,13 @@
 """What an ablation measures of one step on one fabric: time, MAC slots, traffic, energy and controller cycles."""
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
 from acf.bench.fabric.workloads import StepSpec, layer_traces
-from acf.lowering import matrix_products
+from acf.lowering import Gemm, matrix_products
 from acf.lowering.mapping import choose_mapping, keep_mapping
 from acf.lowering.packing import lower_product
 from acf.lowering.tiled_product import tile_product
@@ -98,21 +99,34 @@ def _play_kept(before: Trace, after: Trace, rebalanced: Result, fabric: Adaptive
         products = matrix_products(after, op)
         moved = DramTraffic(played.left_bytes, played.right_bytes, played.written_bytes)
         traffic = moved.divided(len(products))
-        compute = ComputeCount(0, 0, 0)
-        for gemm_before, gemm in zip(matrix_products(before, op_before), products, strict=True):
-            if not gemm.dense_macs:
-                continue
-            product_before = tile_product(gemm_before, fabric)
-            product = tile_product(gemm, fabric, product_before.swapped)
-            mapping = keep_mapping(choose_mapping(product_before, fabric), product_before, product, fabric)
-            program = lower_product(product, fabric, mapping)
-            index = index_traffic(mapping, product, program, fabric, fabric.walking_controllers)
-            compute += run_product(fabric, gemm, product, program, traffic, index)
-            update += topology_update_cycles(fabric, product, program.reduces)
-            table += table_cycles(fabric, product, program.reduces)
+        if op.batched:  # no weight among the operands, so there is no mapping to keep
+            compute = fabric.count_batch((gemm for gemm in products if gemm.dense_macs), traffic)
+        else:
+            pairs = zip(matrix_products(before, op_before), products, strict=True)
+            compute, cost = _count_kept(fabric, pairs, traffic)
+            update, table = update + cost.update_cycles, table + cost.table_cycles
         previous = compute.after(previous)
         cycles += max(previous.cycles, fabric.dram_cycles(played.dram_bytes))
     return Kept(cycles, update, table)
+
+
+def _count_kept(
+    fabric: AdaptiveFabric, pairs: Iterable[tuple[Gemm, Gemm]], traffic: DramTraffic
+) -> tuple[ComputeCount, Kept]:
+    """Products after blocks moved, each with the mapping of the product before, and the controller's cycles."""
+    compute, update, table = ComputeCount(0, 0, 0), 0, 0
+    for gemm_before, gemm in pairs:
+        if not gemm.dense_macs:
+            continue
+        product_before = tile_product(gemm_before, fabric)
+        product = tile_product(gemm, fabric, product_before.swapped)
+        mapping = keep_mapping(choose_mapping(product_before, fabric), product_before, product, fabric)
+        program = lower_product(product, fabric, mapping)
+        index = index_traffic(mapping, product, program, fabric, fabric.walking_controllers)
+        compute += run_product(fabric, gemm, product, program, traffic, index)
+        update += topology_update_cycles(fabric, product, program.reduces)
+        table += table_cycles(fabric, product, program.reduces)
+    return compute, Kept(compute.cycles, update, table)
 
 
 def _totals(fabric: AdaptiveFabric, results: list[Result]) -> Figures:

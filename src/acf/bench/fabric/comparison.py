@@ -21,15 +21,21 @@ from acf.sim.registry import spec_of_kind
 
 _LARGE = {"dram_pin_bytes_per_s": 1024e9, "dram_kind": "hbm2", "control_energy": "synthesised"}
 _HBM3E = _LARGE | {"dram_pin_bytes_per_s": 4.8e12, "dram_sustained_share": 0.875}
+_LEAN_MEMORY = {"on_chip_bytes": spec("acf-512-lean").on_chip_bytes, "memory_plan": "planned"}
 
 PEERS: dict[str, dict[str, AcceleratorSpec]] = {
     "acf-512": {"tensorcore": TENSORCORE_512, "tensordash": spec("tensordash-512")},
     "acf-512-wide": {"tensorcore": TENSORCORE_512, "tensordash": spec("tensordash-512")},
+    "acf-512-lean": {
+        "tensorcore": spec("tensorcore-512", **_LEAN_MEMORY),
+        "tensordash": spec("tensordash-512", **_LEAN_MEMORY),
+    },
     "acf-16384": {"tensorcore": spec("tensorcore", **_LARGE), "tensordash": spec("tensordash", **_LARGE)},
     "acf-16384-hbm3e": {"tensorcore": spec("tensorcore", **_HBM3E), "tensordash": spec("tensordash", **_HBM3E)},
     "acf-h200": {},
 }
-"""For each fabric, machines with the same MACs, clock and DRAM; `acf-h200` has those of `gpu-h200`, one of `GPUS`."""
+"""For each fabric, machines with the same MACs, clock and DRAM, and with `acf-512-lean` the same on-chip memory and its
+plan; `acf-h200` has those of `gpu-h200`, one of `GPUS`."""
 
 GPUS = ("gpu-v100", "gpu-h200")
 """Rooflines of whole cards, for scale: their peaks differ from the fabric's."""
@@ -43,7 +49,7 @@ class ComparisonSpec:
     examples: int = option(0, "Images or tokens of a step; 0: 32 images, 4096 tokens.")
     sparsities: tuple[float, ...] = option((0.0, 0.5, 0.75, 0.9), "Shares of blocks to drop.", flags=("--sparsity",))
     block: int = option(StepSpec.block, "Side of a block.")
-    on: str = option("acf-512", "acf-512, acf-512-wide, acf-16384, acf-16384-hbm3e or acf-h200.")
+    on: str = option("acf-512", "acf-512, acf-512-wide, acf-512-lean, acf-16384, acf-16384-hbm3e or acf-h200.")
     gpus: bool = option(True, "Also the GPU rooflines.")
     gradient_zeros: str = option(
         "layers",
@@ -52,6 +58,7 @@ class ComparisonSpec:
     sequence: int = option(StepSpec.sequence, "Transformer-Base: tokens of a sentence.", min=1)
     projection: bool = option(False, "Transformer-Base: also the dense projection onto the vocabulary and its loss.")
     update: bool = option(True, "Also what Algorithm 1 costs on the fabric.")
+    seed: int = option(StepSpec.seed, "Seed of blocks and zeros.")
     zeros: Path | None = option(  # noqa: RUF009
         None, "JSON with the measured zeros of every layer, as acf bench zeros --out writes; without: synthetic ones."
     )
@@ -65,6 +72,7 @@ class ComparisonSpec:
             examples,
             0.0,
             self.block,
+            seed=self.seed,
             gradient_zeros=self._gradient_zeros,
             sequence=self.sequence,
             projection=self.projection,
@@ -92,7 +100,8 @@ class PlayedStep:
     ``step_utilization`` and ``energy_j`` of the whole step, between the bounds of `acf.sim.StepTime`. ``lost``: share
     of the whole step's MAC slots by cause, "vector" where products wait for vector work; with ``step_utilization`` they
     add up to 1. ``update``: Algorithm 1 on a fabric, `UpdateCost` and its share of a run. ``host_seconds`` is the time
-    that simulation took. ``zeros`` names the file of measured zeros, or says "synthetic".
+    that simulation took. ``zeros`` names the file of measured zeros, or says "synthetic"; ``seed`` is that of blocks
+    and zeros.
     """
 
     network: str
@@ -115,6 +124,7 @@ class PlayedStep:
     host_peak_bytes: int
     update: dict[str, Any] | None = None
     zeros: str = "synthetic"
+    seed: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
@@ -169,6 +179,7 @@ def _played(step: StepSpec, machine: str, result: Result, host_seconds: float) -
         host_seconds=host_seconds,
         host_peak_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
         zeros=step.zeros.name if step.zeros else "synthetic",
+        seed=step.seed,
     )
 
 

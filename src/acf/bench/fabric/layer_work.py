@@ -12,12 +12,15 @@ OPTIMIZERS: dict[str, str] = {"resnet50": "sgd", "transformer-base": "adam"}
 """The optimizer with which each network's paper trains it."""
 
 
-def vector_ops(name: str, kinds: Sequence[str], outputs: int, kept_weights: int, optimizer: str) -> list[VectorOp]:
+def vector_ops(
+    name: str, kinds: Sequence[str], outputs: int, kept_weights: int, optimizer: str, residual: str = ""
+) -> list[VectorOp]:
     """Vector work of a layer whose products are forward, weight gradient, input gradient, in this order.
 
-    ``kinds`` follow the forward product; their gradients, in reverse, precede the gradient products.
+    ``kinds`` follow the forward product; their gradients, in reverse, precede the gradient products. ``residual``: the
+    operand of an earlier product that is added, if the step has it.
     """
-    forward = [VectorOp(name, kind, "forward", outputs, 1) for kind in kinds]
+    forward = [VectorOp(name, kind, "forward", outputs, 1, residual if kind == "add" else "") for kind in kinds]
     backward = [VectorOp(name, kind, "backward", outputs, 1) for kind in reversed(kinds)]
     return [*forward, *backward, VectorOp(name, optimizer, "update", kept_weights, 2)]
 

@@ -88,7 +88,8 @@ class StepLayer:
     """A layer of a step, the zeros of its operands, and whether its weight is block-sparse.
 
     ``vector``: kinds of vector work on its output, in order (`acf.trace.VECTOR_KINDS`). ``attention`` runs after the
-    layer's forward product, with its softmax.
+    layer's forward product, with its softmax. ``residual``: the layer whose input is added to its output; empty: none,
+    or the output of another layer is added.
     """
 
     product: ProductShape
@@ -96,6 +97,7 @@ class StepLayer:
     sparse: bool = True
     vector: tuple[str, ...] = ()
     attention: AttentionShape | None = None
+    residual: str = ""
 
     @property
     def name(self) -> str:
@@ -117,6 +119,7 @@ def resnet50() -> list[StepLayer]:
             Zeros(0.0 if layer is stem else RELU_ZEROS, 0.0),
             sparse=layer not in (stem, classifier),
             vector=_STEM_VECTOR if layer is stem else _resnet_vector(layer.name),
+            residual=_skipped_from(layer.name, {each.name for each in layers}),
         )
         for layer in layers
     ]
@@ -129,6 +132,12 @@ def _resnet_vector(name: str) -> tuple[str, ...]:
     """Vector work behind a layer of ResNet-50."""
     own = {"conv3": ("batch_norm", "add", "relu"), "downsample": ("batch_norm",), "fc": ("cross_entropy",)}
     return own.get(name.rpartition(".")[2], ("batch_norm", "relu"))
+
+
+def _skipped_from(name: str, names: set[str]) -> str:
+    """The first layer of the bottleneck that ends with ``name``, if its input is added as it is."""
+    block, _, layer = name.rpartition(".")
+    return f"{block}.conv1" if layer == "conv3" and f"{block}.downsample" not in names else ""
 
 
 def transformer_base() -> list[StepLayer]:
@@ -285,7 +294,9 @@ def _layer_trace(layer: StepLayer, weight: NDArray[np.bool_], spec: StepSpec, rn
     if not product.reads_data:
         ops.append(TracedOp(layer.name, "input_grad", gradient, weights, conv=conv, external=(weights,)))
     optimizer = OPTIMIZERS.get(spec.network, "sgd")
-    vector = vector_ops(layer.name, layer.vector, tensors[gradient].size, tensors[weights].nonzeros, optimizer)
+    residual = f"{layer.residual}.activation" if layer.residual else ""
+    outputs, kept = tensors[gradient].size, tensors[weights].nonzeros
+    vector = vector_ops(layer.name, layer.vector, outputs, kept, optimizer, residual)
     trace = Trace(ops, tensors, spec.label, vector)
     return trace if layer.attention is None else _with_attention(trace, layer.attention, spec)
 

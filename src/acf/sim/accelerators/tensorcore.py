@@ -131,6 +131,11 @@ class TensorCore(AcceleratorSpec):
         return max(1, self.on_chip_bytes // (3 * self.bank_bytes))
 
     @property
+    def output_channels(self) -> int:
+        """Output channels that a core computes at a time."""
+        return max(self.rows, self.columns)
+
+    @property
     def supply(self) -> Supply:
         """How quickly on-chip memory feeds the scratchpads."""
         return Supply(

@@ -3,7 +3,7 @@
 Published MACs, memories of the SRAM table, routers as derived in `acf.cost.mesh`, control by our own synthesis.
 """
 
-from math import sqrt
+from math import ceil, sqrt
 from typing import TYPE_CHECKING
 
 from acf.cost import MAC_65NM_MM2, sram_leakage_mw, sram_mm2
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def area_mm2(spec: "AdaptiveFabric") -> dict[str, float]:
     """Square millimetres by component."""
-    accumulators = sram_mm2(spec.technology_nm, spec.accumulator_bytes) * spec.scus
+    accumulators = local_memory_mm2(spec, spec.accumulator_bytes) * spec.scus
     on_chip = sram_mm2(spec.technology_nm, spec.bank_bytes) * spec.on_chip_bytes / spec.bank_bytes
     index = sram_mm2(spec.technology_nm, INDEX_CONTROLLER_BYTES) * spec.index_controllers
     routers = router_mm2(spec.link_bytes, virtual_channels=1, queue_flits=spec.hop_cycles, groups=0)
@@ -31,7 +31,7 @@ def area_mm2(spec: "AdaptiveFabric") -> dict[str, float]:
 def cluster_side_mm(spec: "AdaptiveFabric") -> float:
     """Side of a cluster, its MACs, memories and share of the control in a square: the length of a link."""
     macs = spec.scus_per_cluster * spec.lanes * MAC_65NM_MM2.value
-    accumulators = spec.scus_per_cluster * sram_mm2(spec.technology_nm, spec.accumulator_bytes)
+    accumulators = spec.scus_per_cluster * local_memory_mm2(spec, spec.accumulator_bytes)
     return sqrt(macs + accumulators + _stores_mm2(spec) + control_mm2(spec) / spec.clusters)
 
 
@@ -47,4 +47,10 @@ def leakage_w(spec: "AdaptiveFabric") -> float:
 
 def _stores_mm2(spec: "AdaptiveFabric") -> float:
     """Queue and store of a cluster."""
-    return sum(sram_mm2(spec.technology_nm, size) for size in (spec.queue_bytes, spec.store_bytes))
+    return sum(local_memory_mm2(spec, size) for size in (spec.queue_bytes, spec.store_bytes))
+
+
+def local_memory_mm2(spec: "AdaptiveFabric", size_bytes: int) -> float:
+    """A memory of a cluster, in banks of at most ``local_bank_bytes``."""
+    banks = ceil(size_bytes / spec.local_bank_bytes)
+    return banks * sram_mm2(spec.technology_nm, size_bytes if banks == 1 else spec.local_bank_bytes)

@@ -12,6 +12,7 @@ from acf.lowering import Gemm, Program
 from acf.lowering.tiled_product import TiledProduct
 from acf.lowering.tiles import TiledRows
 from acf.sim.accelerator import ComputeCount, SetUp
+from acf.sim.fabric.activity import Activity, full_tiles, program_activity
 from acf.sim.fabric.control import control_j
 from acf.sim.fabric.energy import index_j, product_j, topology_update_j
 from acf.sim.fabric.index_traffic import NO_INDEX, IndexTraffic
@@ -71,8 +72,9 @@ def run_product(
     effectual = gemm.effectual_macs()
     multiplied = _multiplied_slots(spec, product, effectual)
     update_cycles = topology_update_cycles(spec, product, program.reduces)
-    energy_j = product_j(spec, program, multiplied, _read_share(spec, product))
-    energy_j |= control_j(spec, played.cycles + waits, played.by_reason["work"])
+    activity = _activity(spec, product, program, index, played, waits)
+    energy_j = product_j(spec, program, multiplied, activity.read_share)
+    energy_j |= control_j(spec, activity)
     energy_j["control"] = energy_j.get("control", 0.0) + topology_update_j(spec, update_cycles)
     energy_j["index"] = index_j(spec, index.walked_bytes)
     return ComputeCount(
@@ -84,6 +86,20 @@ def run_product(
         streamed_bytes=index.fetched_bytes,
         other_cycles=ceil(update_cycles / spec.topology_every_steps),
         set_up=_set_up(spec, index, lead, played.cycles + waits),
+    )
+
+
+def _activity(
+    spec: "AdaptiveFabric", product: TiledProduct, program: Program, index: IndexTraffic, played: Played, waits: int
+) -> Activity:
+    met = _times_widths(product, product.serial.tile_nonzeros)
+    return Activity(
+        cycles=played.cycles + waits,
+        work_cycles=played.by_reason["work"],
+        read_share=_read_share(spec, product),
+        full_share=_times_widths(product, full_tiles(product)) / met if met else 0.0,
+        walk_cycles=index.walk_cycles * max(index.controllers, min(spec.walking_controllers, spec.mesh_rows)),
+        **program_activity(spec, program),
     )
 
 
@@ -153,7 +169,7 @@ def _set_up(spec: "AdaptiveFabric", index: IndexTraffic, lead: int, cycles: int)
     if spec.index_controllers == 1:
         return SetUp()
     walking = index.walk_cycles if index.controllers > spec.walking_controllers else 0
-    return SetUp(lead, control_j(spec, lead, 0), max(0, cycles - walking))
+    return SetUp(lead, control_j(spec, Activity(lead)), max(0, cycles - walking))
 
 
 def _lost_slots(spec: "AdaptiveFabric", played: Played, multiplied: int, effectual: int, waits: int) -> dict[str, int]:

@@ -2,7 +2,7 @@
 
 A cycle per compare, add or memory access. The order of the k-steps compares all bins at once; an entry of the table is
 one k-tile for one mesh row, as wide as the mesh. Every block is entered in the index by columns, and a prefix-sum unit
-sums ``tile`` pointers at a time, twice. A product without absent blocks has no topology, so nothing of it is updated.
+sums ``tile`` pointers at a time, twice. A layer without absent blocks has no topology, so nothing of it is updated.
 """
 
 from math import ceil
@@ -13,7 +13,7 @@ from acf.lowering.tiled_product import TiledProduct
 
 def topology_update_cycles(shape: FabricShape, product: TiledProduct, reduces: bool) -> int:
     """All cycles of an update; ``reduces``: the reduction is spread over the mesh."""
-    if not _has_topology(product):
+    if not product.has_topology:
         return 0
     columns, k_tiles = (int(size) for size in product.present.shape)
     balance = BALANCERS[shape.balancer].controller_cycles
@@ -25,18 +25,13 @@ def topology_update_cycles(shape: FabricShape, product: TiledProduct, reduces: b
 
 def table_cycles(shape: FabricShape, product: TiledProduct, reduces: bool) -> int:
     """Those of `topology_update_cycles` that write the routing table: spent even if the balance is kept."""
-    if not _has_topology(product):
+    if not product.has_topology:
         return 0
     if reduces:
         return _output_tiles(product)
     columns, k_tiles = (int(size) for size in product.present.shape)
     index = int(product.present.sum()) + ceil(columns / shape.tile) + ceil(k_tiles / shape.tile)
     return index + k_tiles * shape.mesh_rows
-
-
-def _has_topology(product: TiledProduct) -> bool:
-    """Whether blocks are absent, of the parallel operand or of the output."""
-    return product.needed is not None or not bool(product.present.all())
 
 
 def _output_tiles(product: TiledProduct) -> int:

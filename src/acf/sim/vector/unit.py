@@ -8,6 +8,9 @@ from acf.sim.memory import OnChipMemory
 from acf.sim.vector.passes import PASSES, TENSOR_BITS, Pass
 from acf.trace import VectorOp
 
+BETWEEN_PASSES = ("gradient",)
+"""Tensors that only the passes of one operation exchange."""
+
 
 @dataclass(frozen=True)
 class VectorUnit:
@@ -15,6 +18,9 @@ class VectorUnit:
 
     ``overlaps``: works beside the products (`acf.sim.vector.schedule`); otherwise each fused pass is a kernel of its
     own, launched in ``launch_cycles``.
+    ``channel_groups``: sums over a whole tensor are taken for one of so many groups of its channels after another, so
+    that a group waits on chip for its sum; and an addition reads its second operand where that lies, if it is known.
+    0: neither, sums are over whole tensors.
     """
 
     lanes: int
@@ -24,6 +30,7 @@ class VectorUnit:
     sram_write_pj_per_byte: float
     overlaps: bool = True
     launch_cycles: int = 0
+    channel_groups: int = 0
 
 
 @dataclass(frozen=True)
@@ -57,16 +64,48 @@ def _dram_bytes(op: VectorOp, each: Pass, unit: VectorUnit, memory: OnChipMemory
     The state is followed by the new weights as operands; it does not stay on chip until the next step.
     """
     moved = 0
-    for tensor in each.reads:
-        moved += memory.touch(f"{op.name}.{op.kind}.{tensor}", _tensor_bytes(op, tensor, unit), external=True)
+    grouped = _waits_on_chip(op, unit, memory)
+    if grouped and each.waits:
+        moved += _reserve_group(op, each, unit, memory)
+    for tensor in () if grouped and each.waits else each.reads:
+        moved += _read(op, tensor, unit, memory)
     for tensor in each.writes:
-        moved += memory.write(f"{op.name}.{op.kind}.{tensor}", _tensor_bytes(op, tensor, unit))
+        if not (grouped and tensor in BETWEEN_PASSES):
+            moved += memory.write(f"{op.name}.{op.kind}.{tensor}", _tensor_bytes(op, tensor, unit))
     if op.phase == "backward" and each is PASSES[op.kind, op.phase][-1]:
         for tensor in TENSOR_BITS:
             memory.discard(f"{op.name}.{op.kind}.{tensor}")
     if each.state_bytes:
         moved += op.elements * (2 * each.state_bytes + unit.value_bytes)
     return moved
+
+
+def _read(op: VectorOp, tensor: str, unit: VectorUnit, memory: OnChipMemory) -> int:
+    if tensor == "other" and unit.channel_groups and op.other in memory.sizes:
+        return memory.touch(op.other, memory.sizes[op.other], external=False)
+    return memory.touch(f"{op.name}.{op.kind}.{tensor}", _tensor_bytes(op, tensor, unit), external=True)
+
+
+def _waits_on_chip(op: VectorOp, unit: VectorUnit, memory: OnChipMemory) -> bool:
+    """Whether a group of channels of all that a waiting pass reads stays on chip until its sum is there."""
+    waiting = [each for each in PASSES[op.kind, op.phase] if each.waits]
+    return (
+        unit.channel_groups > 0
+        and bool(waiting)
+        and all(_group_bytes(op, each, unit) <= memory.capacity_bytes for each in waiting)
+    )
+
+
+def _group_bytes(op: VectorOp, each: Pass, unit: VectorUnit) -> int:
+    return ceil(sum(_tensor_bytes(op, tensor, unit) for tensor in each.reads) / unit.channel_groups)
+
+
+def _reserve_group(op: VectorOp, each: Pass, unit: VectorUnit, memory: OnChipMemory) -> int:
+    """Make room for the group that waits; returns the bytes that leave for DRAM."""
+    name = f"{op.name}.{op.kind}.{op.phase}.group"
+    written = memory.write(name, _group_bytes(op, each, unit))
+    memory.discard(name)
+    return written
 
 
 def _energy_j(op: VectorOp, each: Pass, unit: VectorUnit) -> dict[str, float]:

@@ -1,0 +1,94 @@
+"""What a clock gate for every unit saves, and what else makes `acf-512-lean`."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import acf
+from acf.errors import ArchitectureError
+from acf.lowering import Gemm
+from acf.lowering.tiled_product import tile_product
+from acf.sim.fabric import AdaptiveFabric
+from acf.sim.fabric.activity import Activity, full_tiles, program_activity
+from acf.sim.fabric.control import control_j
+from acf.sim.registry import spec_of_kind
+from acf.trace import BitTensor, TracedOp
+
+WIDE, LEAN = (spec_of_kind(AdaptiveFabric, name) for name in ("acf-512-wide", "acf-512-lean"))
+
+
+def step(density: float = 1.0) -> acf.Trace:
+    rng = np.random.default_rng(0)
+    tensors = {
+        "a": BitTensor.from_array(rng.random((256, 128)) < density),
+        "b": BitTensor.from_array(np.ones((128, 64), bool)),
+    }
+    return acf.Trace([TracedOp("fc", "forward", "a", "b")], tensors)
+
+
+def test_lean_units_take_the_cycles_of_the_wide_fabric_and_less_energy_in_every_component() -> None:
+    wide, lean = (acf.simulate(step(0.5), fabric) for fabric in (WIDE, LEAN))
+    assert lean.cycles == wide.cycles
+    for component in ("sram", "control", "clock"):
+        assert lean.energy_breakdown_j[component] < wide.energy_breakdown_j[component], component
+    assert lean.energy_breakdown_j["mac"] == wide.energy_breakdown_j["mac"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"clock_gating": "enables"},
+        {"stall_counters": "all"},
+        {"local_bank_bytes": 1 << 20},
+        {"summed_products": 1},
+    ],
+    ids=str,
+)
+def test_every_part_of_the_lean_design_saves_energy(change: dict[str, str | int]) -> None:
+    without = replace(LEAN, **change)  # type: ignore[arg-type]
+    assert acf.simulate(step(), LEAN).energy_j < acf.simulate(step(), without).energy_j
+
+
+def test_a_unit_without_work_costs_its_clock_gate_alone() -> None:
+    idle = control_j(LEAN, Activity(cycles=1000))
+    always = control_j(replace(LEAN, clock_gating="enables"), Activity(cycles=1000))
+    assert idle["control"] == 0.0
+    assert 0 < idle["clock"] < 0.01 * always["clock"]
+
+
+def test_sums_are_written_less_often_only_where_a_tile_has_no_zeros() -> None:
+    def clock_j(density: float, summed: int) -> float:
+        return acf.simulate(step(density), replace(LEAN, summed_products=summed)).energy_breakdown_j["clock"]
+
+    assert clock_j(1.0, 4) < 0.8 * clock_j(1.0, 1)
+    assert clock_j(0.5, 4) == clock_j(0.5, 1)
+
+
+def test_full_tiles_have_no_zero_and_short_ones_may_be_full() -> None:
+    rows = np.ones((24, 32), dtype=bool)
+    rows[3, 20] = False
+    product = tile_product(Gemm(rows, np.ones((32, 16), dtype=bool)), WIDE, swapped=False)
+    assert full_tiles(product).tolist() == [[256, 0], [128, 128]]
+
+
+def test_flits_are_counted_where_they_pass() -> None:
+    gemm = Gemm(np.ones((64, 16), dtype=bool), np.ones((16, 64), dtype=bool))
+    lowered = WIDE.lowered(gemm)
+    counts = program_activity(WIDE, lowered.program)
+    assert counts["tile_pairs"] == 4 * 4
+    assert counts["received_flits"] >= counts["row_flits"] + counts["column_flits"]
+    assert counts["flit_hops"] >= counts["received_flits"]
+    assert counts["result_flits"] * WIDE.link_bytes == 64 * 64 * 2
+
+
+def test_products_are_summed_only_by_scus_that_hold_their_sums() -> None:
+    with pytest.raises(ArchitectureError, match="summed_products 4 needs sums in registers"):
+        replace(WIDE, summed_products=4, accumulate_in="banks", held_rows=1)
+    with pytest.raises(ArchitectureError, match="summed_products 3 does not divide the 16 lanes"):
+        replace(WIDE, summed_products=3)
+
+
+def test_banks_of_a_memory_take_more_area_than_one() -> None:
+    one = replace(LEAN, local_bank_bytes=1 << 20)
+    assert LEAN.area_mm2["sram"] > one.area_mm2["sram"]

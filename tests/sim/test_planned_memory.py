@@ -1,0 +1,81 @@
+"""On-chip memory that is planned for a whole step."""
+
+import numpy as np
+import pytest
+
+import acf
+from acf.errors import ArchitectureError
+from acf.sim.memory import OnChipMemory
+from acf.sim.planned_memory import PlannedMemory
+from acf.trace import BitTensor, TracedOp, VectorOp
+
+NETWORK = "abcdcba"
+"""Tensors of a forward pass, used again in reverse in the backward pass."""
+
+
+def moved_bytes(memory: OnChipMemory) -> int:
+    """Write four tensors of 40 bytes one after the other, then read three of them in reverse."""
+    moved = sum(memory.write(name, 40) for name in NETWORK[:4])
+    return moved + sum(memory.touch(name, 40, external=False) for name in NETWORK[4:])
+
+
+def test_a_planned_memory_moves_only_what_does_not_fit() -> None:
+    planned, recent = PlannedMemory(100, NETWORK), OnChipMemory(100)
+    # d is never used again; of a, b and c 20 bytes do not fit beside it and leave once, to come back once
+    assert moved_bytes(planned) == 2 * 20
+    assert moved_bytes(recent) > moved_bytes(PlannedMemory(100, NETWORK))
+
+
+def test_a_tensor_that_nothing_reads_again_is_not_written_to_dram() -> None:
+    memory = PlannedMemory(100, ["a", "b"])
+    assert memory.write("a", 80) == 0
+    assert memory.write("b", 80) == 0
+
+
+def test_another_step_than_the_planned_one_is_refused() -> None:
+    with pytest.raises(ArchitectureError, match="'c' is not what the plan"):
+        PlannedMemory(100, ["a", "b"]).write("c", 10)
+
+
+def normalised_step() -> acf.Trace:
+    """Two products with a batch normalisation between them whose tensors are larger than the memory."""
+    bits = BitTensor.from_array(np.ones((256, 256), dtype=bool))
+    ops = [
+        TracedOp("one", "forward", "x", "w", external=("x", "w")),
+        TracedOp("two", "forward", "y", "v", external=("v",)),
+        TracedOp("two", "weight_grad", "g", "y", transpose_a=True),
+        TracedOp("one", "weight_grad", "h", "x", transpose_a=True, external=("x",)),
+    ]
+    vector = [
+        VectorOp("one", "batch_norm", "forward", 65536, 1),
+        VectorOp("one", "batch_norm", "backward", 65536, 3),
+    ]
+    return acf.Trace(ops, dict.fromkeys("xwyvgh", bits), vector_ops=vector)
+
+
+@pytest.mark.parametrize("machine", ["tensorcore-512", "acf-512-wide"])
+def test_a_plan_saves_dram_traffic_and_changes_no_work(machine: str) -> None:
+    recent, planned = (
+        acf.simulate(normalised_step(), acf.spec(machine, on_chip_bytes=100_000, memory_plan=plan))
+        for plan in ("lru", "planned")
+    )
+    assert planned.dram_bytes < 0.8 * recent.dram_bytes
+    assert [op.effectual_macs for op in planned.ops] == [op.effectual_macs for op in recent.ops]
+    assert planned.vector_cycles == recent.vector_cycles
+
+
+def test_an_addition_reads_its_second_operand_where_it_lies() -> None:
+    bits = BitTensor.from_array(np.ones((256, 256), dtype=bool))
+    op = TracedOp("one", "forward", "x", "w", external=("x", "w"))
+    traces = [
+        acf.Trace([op], {"x": bits, "w": bits}, vector_ops=[VectorOp("one", "add", "forward", 65536, 1, other)])
+        for other in ("", "x")
+    ]
+    machine = acf.spec("tensorcore-512", memory_plan="planned")
+    unknown, linked = (acf.simulate(trace, machine).dram_bytes for trace in traces)
+    assert unknown - linked == 65536 * 2
+
+
+def test_an_unknown_plan_is_refused() -> None:
+    with pytest.raises(ArchitectureError, match="memory_plan 'best' is not one of lru, planned"):
+        acf.spec("tensorcore-512", memory_plan="best")
