@@ -28,3 +28,8 @@ def test_a_machine_that_is_no_fabric_is_refused() -> None:
 def test_an_unknown_name_is_refused_with_the_nearest() -> None:
     with pytest.raises(ArchitectureError, match="did you mean 'acf-512'"):
         find_fabric("acf-513")
+
+
+def test_a_fabric_that_only_the_simulator_has_is_refused() -> None:
+    with pytest.raises(RtlError, match="acf-512-lean sums 4 products before it rounds"):
+        find_fabric("acf-512-lean")
