@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import nn
 
+from acf.errors import SparsityError
 from acf.gradients import GradientSparsity
 from acf.masks import BlockDST, StaticTopology
 from acf.nn import BlockSparsity, sparsify_
@@ -158,3 +159,8 @@ def test_thresholds_go_where_the_figures_of_a_topology_go(capsys):
         ("gradient/0/sparsity", first.sparsity, 7),
         ("gradient/0/threshold", 0.25, 7),
     ]
+
+
+def test_passing_the_maker_in_place_of_what_it_makes_is_refused() -> None:
+    with pytest.raises(SparsityError, match=r"pass on_move=acf.print_figures\(\)"):
+        print_figures(100, ())

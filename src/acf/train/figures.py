@@ -7,6 +7,7 @@ from typing import Any, Protocol, TextIO, overload
 import torch
 from torch import nn
 
+from acf.errors import SparsityError
 from acf.gradients import tracking
 from acf.nn import block_sparse_layers
 from acf.train.distributed import unwrapped
@@ -106,6 +107,11 @@ def print_figures(stream: TextIO | None = None, per_layer: bool = False) -> Figu
     >>> print_figures(per_layer=True)(100, figures[:1])
     step 100  fc1: density 0.1, flip_rate 0.3, explored 0.13
     """
+    if stream is not None and not hasattr(stream, "write"):
+        raise SparsityError(
+            f"print_figures was called with {stream!r}, which is no stream: it makes the function that prints; "
+            "pass on_move=acf.print_figures()"
+        )
 
     def sink(step: int, figures: Sequence[LayerFigures | GradientFigures]) -> None:
         lines = {each.layer: _values(each) for each in figures} if per_layer else _means(figures)
