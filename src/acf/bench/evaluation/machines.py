@@ -1,8 +1,10 @@
 """The traced steps of the runs on simulated machines."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from acf.bench import OnProgress
+from acf.bench.evaluation.ablation import FABRIC, INTERCONNECTS
 from acf.bench.evaluation.run import STAGES, MachineStep
 from acf.bench.evaluation.store import EvaluationStore
 from acf.trace import Trace
@@ -32,6 +34,14 @@ def check_machines(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
+def _architecture(name: str) -> Any:
+    """The machine of that name, or the fabric with another interconnect."""
+    from acf.sim.registry import spec
+
+    fields = INTERCONNECTS.get(name)
+    return spec(FABRIC, name=name, **fields) if fields else name
+
+
 def simulate_traces(store: EvaluationStore, machines: Sequence[str], on_progress: OnProgress) -> None:
     """Play every kept trace of finished runs on ``machines``; what was played before is not repeated."""
     if not machines:
@@ -53,7 +63,7 @@ def simulate_traces(store: EvaluationStore, machines: Sequence[str], on_progress
         on_progress(f"{system}, {stage}, on {machine}", number / len(wanted))
         if loaded is None or loaded[0] != (system, stage):
             loaded = (system, stage), Trace.load(store.trace(system, stage))
-        result = simulate(loaded[1], machine)
+        result = simulate(loaded[1], _architecture(machine))
         store.add_machine_step(
             MachineStep(
                 system=system,
