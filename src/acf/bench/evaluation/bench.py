@@ -3,6 +3,7 @@
 import shlex
 import time
 from dataclasses import asdict, dataclass, field, fields, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,14 @@ from acf.bench.evaluation import cnn, resnet50, transformer
 from acf.bench.evaluation.ablation import INTERCONNECTS, Point, ablation_points, ablation_rows
 from acf.bench.evaluation.columns import evaluation_markdown
 from acf.bench.evaluation.machines import MACHINES, check_machines, simulate_traces
-from acf.bench.evaluation.plot import loss_svg
 from acf.bench.evaluation.ranks import current_ranks, joined
-from acf.bench.evaluation.rows import EvaluationTable, evaluation_table
+from acf.bench.evaluation.rows import NOT_MEASURABLE, EvaluationTable, evaluation_table
+from acf.bench.evaluation.skipping import measure_skipping
 from acf.bench.evaluation.store import EvaluationStore
 from acf.bench.evaluation.systems import System, systems_of
 from acf.bench.evaluation.task import EvaluationTask
 from acf.bench.evaluation.training import RunPlan, train_system
+from acf.bench.machine import choose_device
 from acf.bench.training.record import session_facts
 from acf.errors import FileError, SparsityError
 from acf.files import write_whole
@@ -28,11 +30,11 @@ from acf.options import option
 TABLE, LOSSES = "evaluation.md", "losses.svg"
 NOT_CONFIGURATION = (
     "systems", "sparsities", "seeds", "machines", "traced", "ablate", "target", "data", "out", "name", "simulate",
-    "render",
+    "skipping", "render",
 )  # fmt: skip
 """Options that may differ between calls that fill one folder."""
 
-NOT_IN_COMMAND = ("data", "out", "name", "simulate", "render")
+NOT_IN_COMMAND = ("data", "out", "name", "simulate", "skipping", "render")
 """Options that are paths of one machine, or say nothing about the runs."""
 
 
@@ -65,6 +67,7 @@ class EvaluationOptions:
     out: Path = option(Path("runs"), "Folder for the folders of runs.")  # noqa: RUF009
     name: str = option("", "Name of the folder of runs; default: the benchmark's.")
     simulate: bool = option(False, "Only play kept traces; nothing is trained.")
+    skipping: bool = option(False, "Also time a kernel that skips zero tiles on the traced products; needs a GPU.")
     render: bool = option(False, "Only show what is kept; nothing is trained or simulated.")
 
     benchmark: str = field(default="", init=False)
@@ -222,15 +225,36 @@ def run_evaluation(options: EvaluationOptions, on_progress: OnProgress) -> Evalu
     with EvaluationStore(options.folder, create=False) as store:
         if options.captured and not options.render:
             simulate_traces(store, options.chosen_machines, with_remaining_time(on_progress))
+        notes = _time_skipping(options, store, on_progress)
         table = evaluation_table(store, options.target or None)
+        table = replace(table, notes=(*table.notes, *notes))
         table = replace(table, ablations=ablation_rows(options.points, table.rows))
         if not options.render:
             store.write_record()
-        losses = loss_svg(table.title, store.runs())
+        losses = _losses(table.title, store)
         if losses is not None:
             write_whole(options.folder / LOSSES, losses.encode())
         write_whole(options.folder / TABLE, evaluation_markdown(table, LOSSES if losses else "").encode())
         return table
+
+
+def _losses(title: str, store: EvaluationStore) -> str | None:
+    """The plot of the losses; None where a machine that only trains lacks plotly, whose house colours it has."""
+    if find_spec("plotly") is None:
+        return None
+    from acf.bench.evaluation.plot import loss_svg
+
+    return loss_svg(title, store.runs())
+
+
+def _time_skipping(options: EvaluationOptions, store: EvaluationStore, on_progress: OnProgress) -> list[str]:
+    """Time the zero-skipping kernel if that was asked for; a note where there is no GPU."""
+    if not options.skipping or options.render:
+        return []
+    if choose_device(options.device) != "cuda":
+        return [f"TensorDash-like kernel: {NOT_MEASURABLE}, there is no CUDA GPU"]
+    measure_skipping(store, with_remaining_time(on_progress))
+    return []
 
 
 def _train_all(options: EvaluationOptions, task: EvaluationTask, on_progress: OnProgress) -> None:

@@ -14,6 +14,7 @@ from acf.bench.evaluation.rows import (
     EvaluationTable,
     Spread,
 )
+from acf.bench.evaluation.skipping import SkippedStep
 from acf.columns import RATIO, SHARE, Column, Format, markdown_table, shown_in, si_format, terminal_table
 
 
@@ -80,6 +81,18 @@ def ablation_columns(table: EvaluationTable) -> tuple[Column[AblationRow], ...]:
     )
 
 
+_MILLISECONDS = Format(lambda seconds: f"{1e3 * seconds:.3f} ms")
+SKIPPING: tuple[Column[SkippedStep], ...] = (
+    Column("system", "system", lambda step: step.system),
+    Column("products", "products", lambda step: step.products, Format(str)),
+    Column("tiles", "tiles with a non-zero", lambda step: step.tiles, SHARE),
+    Column("dense_s", "cuBLAS", lambda step: step.dense_s, _MILLISECONDS),
+    Column("skipping_s", "skipping zero tiles", lambda step: step.skipping_s, _MILLISECONDS),
+    Column("gain", "gain", lambda step: step.gain, RATIO),
+    Column("gain_of_faster", "gain, faster of both", lambda step: step.gain_of_faster, RATIO),
+)
+
+SKIPPING_TITLE = "A TensorDash-like kernel, measured on this GPU: products of the last traced step"
 DENSITY_TITLE = "Density of the gradient at each layer's output, end of seed 0"
 ABLATION_TITLE = "Ablations"
 
@@ -93,6 +106,8 @@ def evaluation_terminals(table: EvaluationTable) -> list[Table]:
     if simulated:
         title = f"{table.title}, traced steps on simulated machines"
         tables.append(terminal_table(shown_in(_SIMULATED, columns), simulated, title, section=lambda row: row.machine))
+    if table.skipping:
+        tables.append(terminal_table(SKIPPING, table.skipping, SKIPPING_TITLE))
     if table.ablations:
         tables.append(terminal_table(ablation_columns(table), table.ablations, ABLATION_TITLE))
     if table.densities:
@@ -106,6 +121,8 @@ def evaluation_markdown(table: EvaluationTable, figure: str = "") -> str:
     parts = [f"# {_title(table)}\n\n{markdown_table(evaluation_columns(table), table.rows)}\n{notes}"]
     if figure:
         parts.append(f"![training loss by step]({figure})\n")
+    if table.skipping:
+        parts.append(f"## {SKIPPING_TITLE}\n\n{markdown_table(SKIPPING, table.skipping)}")
     if table.ablations:
         parts.append(f"## {ABLATION_TITLE}\n\n{markdown_table(ablation_columns(table), table.ablations)}")
     if table.densities:

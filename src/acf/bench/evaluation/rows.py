@@ -9,6 +9,7 @@ from typing import Any
 from acf.bench.evaluation.bleu import score_bleu
 from acf.bench.evaluation.density import DensityRow, density_rows
 from acf.bench.evaluation.run import MachineStep, SystemRun
+from acf.bench.evaluation.skipping import SkippedStep, skipped_steps
 from acf.bench.evaluation.store import EvaluationStore
 from acf.bench.training.run import seconds_to
 
@@ -83,7 +84,8 @@ class AblationRow:
 class EvaluationTable:
     """All rows, the unit of throughput, the target quality and how it was chosen, and BLEU's signature.
 
-    ``densities`` are of the traced gradients, by layer; ``ablations`` are those that the options name.
+    ``densities`` are of the traced gradients, by layer; ``skipping`` is the zero-skipping kernel on this GPU;
+    ``ablations`` are those that the options name.
     """
 
     title: str
@@ -93,6 +95,7 @@ class EvaluationTable:
     rows: tuple[EvaluationRow, ...]
     notes: tuple[str, ...] = ()
     densities: tuple[DensityRow, ...] = ()
+    skipping: tuple[SkippedStep, ...] = ()
     ablations: tuple[AblationRow, ...] = ()
 
 
@@ -129,6 +132,7 @@ def evaluation_table(store: EvaluationStore, target: float | None) -> Evaluation
         rows,
         tuple(notes),
         density_rows(store.fact("densities") or {}),
+        skipped_steps(store),
     )
 
 
