@@ -56,7 +56,9 @@ class EvaluationOptions:
     checkpoint_every: int = option(200, "Steps between checkpoints; an interruption loses at most these.", min=1)
     target: float = option(0.0, "Quality whose time is reported; 0: the final one of the first system.")
     captured: int = option(4, "Examples of a traced step; 0: no traces and no simulated machines.", min=0)
-    traced: str = option("dense,rigl", "Systems that are traced, at start, middle and end of seed 0.")
+    traced: str = option(
+        "dense,rigl", "Systems that are traced, at start, middle and end of seed 0; such as rigl-90/block=64 for one."
+    )
     machines: str = option(",".join(MACHINES), "Simulated machines, separated by commas; none: traces are kept.")
     ablate: str = option(
         "", "Vary block, regrow or interconnect, with commas: variants of rigl at the highest sparsity."
@@ -95,10 +97,12 @@ class EvaluationOptions:
 
     @property
     def traced_systems(self) -> list[str]:
-        """Names of the systems that are traced."""
-        kinds = [kind for kind in _names(self.traced) if kind in _names(self.systems)]
+        """Names of the systems that are traced: all of a kind that is named, single ones by their whole names."""
+        wanted, chosen = _names(self.traced), [system.name for system in self.chosen_systems]
+        kinds = [kind for kind in wanted if kind in _names(self.systems)]
         named = [system.name for system in systems_of(kinds, self.sparsities, self.block)] if kinds else []
-        return list(dict.fromkeys([*named, *(point.system for point in self.points)]))
+        varied = [point.system for point in self.points]
+        return [name for name in chosen if name in (*named, *wanted, *varied)]
 
     @property
     def chosen_machines(self) -> tuple[str, ...]:
