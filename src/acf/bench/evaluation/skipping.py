@@ -119,8 +119,9 @@ def _matrices(op: TracedOp, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
 def _windows(conv: TracedConv, x: Tensor) -> Tensor:
     """im2col of ``x [batch, channels, h, w]``: ``[pixels, taps * channels]``, channels innermost."""
     columns = F.unfold(x.float(), conv.kernel_size, conv.dilation, conv.padding, conv.stride)
-    taps = columns.unflatten(1, (x.shape[1], conv.taps))
-    return taps.permute(0, 3, 2, 1).flatten(0, 1).flatten(1) > 0
+    batch, channels = x.shape[:2]
+    taps = columns.reshape(batch, channels, conv.taps, -1).permute(0, 3, 2, 1)
+    return taps.reshape(-1, conv.taps * channels) > 0
 
 
 def _pixels(gradient: Tensor) -> Tensor:
