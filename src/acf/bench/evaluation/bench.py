@@ -266,7 +266,7 @@ def _train_all(options: EvaluationOptions, task: EvaluationTask, on_progress: On
     ranks, session = current_ranks(), 0
     if ranks.is_first:
         with EvaluationStore(options.folder) as store:
-            store.configure(options.configuration | ({"processes": ranks.count} if ranks.several else {}))
+            store.configure(options.configuration | {"processes": ranks.count})
             session = store.begin_session(session_facts(task, options.command))
             _keep_facts(options, store, task)
     ranks.wait()
