@@ -1,5 +1,6 @@
 """Two processes that train together: one topology, one folder of runs that the first of them writes."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from acf.bench.evaluation.bench import ResNet50Options, TransformerOptions
 from acf.bench.evaluation.ranks import Ranks, current_ranks, joined
 from acf.bench.evaluation.session import EvaluationSession
 from acf.bench.evaluation.store import EvaluationStore
+from acf.bench.evaluation.training import RunPlan
 from acf.errors import FileError, SparsityError
 from acf.nn import block_sparse_layers
 from tests.train.two_ranks import assert_same, outcomes_of_two_ranks
@@ -20,10 +22,10 @@ COMMON: dict[str, Any] = {
     "sparsities": (0.5,),
     "block": 16,
     "size": "small",
-    "steps": 6,
+    "steps": 4,
     "batch": 16,
     "measurements": 1,
-    "checkpoint_every": 3,
+    "checkpoint_every": 2,
     "seeds": 1,
     "machines": "none",
     "device": "cpu",
@@ -42,6 +44,7 @@ def train_on_two_ranks(rank: int, folder: Path) -> dict[str, Any]:
         sessions.append(session)
 
     EvaluationSession.close = close  # type: ignore[method-assign]
+    bench.RunPlan = partial(RunPlan, idle_seconds=0.0)  # type: ignore[misc,assignment]
     images = ResNet50Options(**COMMON, captured=2, examples=64, out=folder)
     text = TransformerOptions(**COMMON, captured=0, test_sentences=4, beams=1, out=folder)
     for options in (images, text):

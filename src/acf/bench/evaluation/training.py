@@ -179,10 +179,10 @@ class _Trainer:
             return
         label = f"{self.task.spec.name}, {self.system.name}, {stage}: {self.plan.captured} examples after {at} steps"
         trace = self.session.capture(self.plan.captured, label)
-        trace.save(path)
         known: Densities = self.store.fact("densities") or {}
         known.setdefault(self.system.name, {})[stage] = gradient_densities(trace)
         self.store.put_fact("densities", known)
+        trace.save(path)  # last, because a stage that has its file is not traced again
 
     def _finished(self, meter: EnergyMeter) -> SystemRun:
         session, progress, task = self.session, self.progress, self.task
