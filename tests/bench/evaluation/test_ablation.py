@@ -43,7 +43,9 @@ def test_interconnects_are_compared_on_the_traces_of_the_trained_run(store: Eval
     product = acf.Matmul(name="fc", phase="forward", a=generator.normal(size=(64, 64)), b=weight)
     store.trace(system, "end").parent.mkdir()
     acf.Trace.from_matmuls([product]).save(store.trace(system, "end"))
-    simulate_traces(store, list(INTERCONNECTS), lambda what, share: None)
+    simulate_traces(store, list(INTERCONNECTS), lambda what, share: None, only={"acf-512-static": "another"})
+    assert [step.machine for step in store.machine_steps()] == ["acf-512", "acf-512-crossbar"]
+    simulate_traces(store, list(INTERCONNECTS), lambda what, share: None, only={"acf-512-static": system})
     rows = {row.value: row for row in ablation_rows(points, evaluation_table(store, None).rows)}
     assert list(rows) == ["static", "mesh", "crossbar"]
     speeds = {value: row.machine_examples_per_s.mean for value, row in rows.items() if row.machine_examples_per_s}

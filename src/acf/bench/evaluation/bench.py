@@ -11,7 +11,7 @@ import torch
 
 from acf.bench import OnProgress
 from acf.bench.evaluation import cnn, resnet50, transformer
-from acf.bench.evaluation.ablation import INTERCONNECTS, Point, ablation_points, ablation_rows
+from acf.bench.evaluation.ablation import FABRIC, INTERCONNECTS, Point, ablation_points, ablation_rows
 from acf.bench.evaluation.columns import evaluation_markdown
 from acf.bench.evaluation.machines import MACHINES, check_machines, simulate_traces
 from acf.bench.evaluation.ranks import current_ranks, joined
@@ -228,7 +228,8 @@ def run_evaluation(options: EvaluationOptions, on_progress: OnProgress) -> Evalu
                 return EvaluationTable("", "", "", None, ())
     with EvaluationStore(options.folder, create=False) as store:
         if options.captured and not options.render:
-            simulate_traces(store, options.chosen_machines, with_remaining_time(on_progress))
+            only = {point.machine: point.system for point in options.points if point.machine != FABRIC}
+            simulate_traces(store, options.chosen_machines, with_remaining_time(on_progress), only)
         notes = _time_skipping(options, store, on_progress)
         table = evaluation_table(store, options.target or None)
         table = replace(table, notes=(*table.notes, *notes))

@@ -1,6 +1,6 @@
 """The traced steps of the runs on simulated machines."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from acf.bench import OnProgress
@@ -42,8 +42,13 @@ def _architecture(name: str) -> Any:
     return spec(FABRIC, name=name, **fields) if fields else name
 
 
-def simulate_traces(store: EvaluationStore, machines: Sequence[str], on_progress: OnProgress) -> None:
-    """Play every kept trace of finished runs on ``machines``; what was played before is not repeated."""
+def simulate_traces(
+    store: EvaluationStore, machines: Sequence[str], on_progress: OnProgress, only: Mapping[str, str] | None = None
+) -> None:
+    """Play every kept trace of finished runs on ``machines``; what was played before is not repeated.
+
+    ``only`` names machines that play the traces of a single system.
+    """
     if not machines:
         return
     from acf.sim import simulate
@@ -55,7 +60,9 @@ def simulate_traces(store: EvaluationStore, machines: Sequence[str], on_progress
         for system in systems
         for stage in STAGES
         for machine in machines
-        if (system, stage, machine) not in known and store.trace(system, stage).exists()
+        if (system, stage, machine) not in known
+        and (only or {}).get(machine, system) == system
+        and store.trace(system, stage).exists()
     ]
     examples = float(store.fact("captured_examples") or 1.0)
     loaded: tuple[tuple[str, str], Trace] | None = None
