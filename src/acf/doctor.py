@@ -8,6 +8,7 @@ import sys
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
@@ -195,6 +196,21 @@ def _first_line(command: list[str]) -> str:
     return (done.stdout or done.stderr).splitlines()[0] if (done.stdout or done.stderr) else command[0]
 
 
+def _advice(family: str) -> Finding:
+    import torch
+
+    from acf.nn.advice import advise
+
+    advice = advise(family, "cuda" if torch.cuda.is_available() else "cpu")
+    sides = " or ".join(str(block) for block in advice.blocks)
+    return Finding(
+        f"advice, {family}",
+        advice.rate_factor is not None,
+        f"blocks of {sides}, learning rate {advice.rate}, {advice.schedule}",
+        f"{advice.evidence} ({advice.source})",
+    )
+
+
 PARTS: tuple[Callable[[], Finding], ...] = (
     _python,
     _torch,
@@ -206,5 +222,8 @@ PARTS: tuple[Callable[[], Finding], ...] = (
     _verilator,
     _memory,
     _digits,
+    partial(_advice, "cnn"),
+    partial(_advice, "transformer"),
+    partial(_advice, "rl"),
 )
 """The parts in the order of the table; a new one is one entry here."""

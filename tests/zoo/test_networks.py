@@ -35,6 +35,8 @@ PARAMETERS = {
     "resnet18-cifar": 11_173_962,
     "wrn28-10-cifar": 36_479_194,
     "small-cnn": 131_754,
+    "lenet": 657_080,  # 431,080 for grey images of 28 x 28
+    "cifar10-quick": 145_578,
     "digits-cnn": 225_386,
     "dqn": 1_687_206,  # 77,984 in three convolutions, 1,606,144 in the hidden layer, 3,078 for six actions
 }
@@ -62,6 +64,12 @@ def test_alexnet_in_two_columns_has_the_parameters_of_the_original() -> None:
     with torch.device("meta"):
         model = AlexNet(columns=2)
     assert sum(parameter.numel() for parameter in model.parameters()) == 60_965_224
+
+
+def test_lenet_on_grey_digits_has_the_parameters_of_caffes_example() -> None:
+    with torch.device("meta"):
+        model = NETWORKS["lenet"].build(channels=1, size=28)
+    assert sum(parameter.numel() for parameter in model.parameters()) == 431_080
 
 
 def test_mixer_at_the_image_size_of_its_paper_has_its_number_of_parameters() -> None:

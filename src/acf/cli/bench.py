@@ -13,7 +13,7 @@ from acf.cli.specs import spec_command
 if TYPE_CHECKING:
     from acf.bench.accuracy.bench import AccuracyOptions
     from acf.bench.accuracy.training import TrainingSpec
-    from acf.bench.evaluation.bench import EvaluationOptions, ResNet50Options, TransformerOptions
+    from acf.bench.evaluation.bench import CnnOptions, EvaluationOptions, ResNet50Options, TransformerOptions
     from acf.bench.fabric.ablation_runs import AblationOptions
     from acf.bench.fabric.comparison import ComparisonSpec
     from acf.bench.kernels.bench import CpuOptions
@@ -103,13 +103,23 @@ def transformer(options: "TransformerOptions", as_json: Json = False) -> None:
     _evaluate(options, as_json)
 
 
+@spec_command(app, options="acf.bench.evaluation.bench:CnnOptions")
+def cnn(options: "CnnOptions", as_json: Json = False) -> None:
+    """SparTANN's small CNNs, dense and with sparse gradients: accuracy, loss curves, gradient density by layer."""
+    _evaluate(options, as_json)
+
+
 def _evaluate(options: "EvaluationOptions", as_json: bool) -> None:
     from acf.bench.evaluation.bench import run_evaluation
     from acf.bench.evaluation.columns import evaluation_terminals
+    from acf.bench.evaluation.ranks import is_first_process
     from acf.terminal import progress, show
 
-    with progress(visible=not as_json and not options.render) as on_progress:
+    first = is_first_process()
+    with progress(visible=first and not as_json and not options.render) as on_progress:
         table = run_evaluation(options, on_progress)
+    if not first:
+        return
     if as_json:
         print_json("evaluation", asdict(table))
         return

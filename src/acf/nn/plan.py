@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from acf.errors import SparsityError
 from acf.masks import kept_blocks
 from acf.masks.cost import LayerChoice, LayerCost, TimeLine, cheapest_choices, total_seconds
+from acf.nn.advice import Advice, advise, device_of, family_of, fitting_blocks
 from acf.nn.block_spec import BlockSparsity
 from acf.nn.fused_experts import unfused_experts
 from acf.nn.kind import LayerKind
@@ -47,7 +48,7 @@ class SparsityPlan:
 
     ``step_seconds`` is the dense forward and backward pass as measured, ``planned_seconds`` the prediction with the
     planned layers and everything else as it is, ``measured_seconds`` the planned model's own pass, None where it was
-    not checked. The optimizer is in none of them.
+    not checked. The optimizer is in none of them. ``advice`` is what blocks came from where only a sparsity was given.
     """
 
     spec: BlockSparsity
@@ -55,6 +56,7 @@ class SparsityPlan:
     step_seconds: float
     planned_seconds: float
     measured_seconds: float | None = None
+    advice: Advice | None = None
 
     @property
     def speedup(self) -> float:
@@ -86,6 +88,8 @@ class SparsityPlan:
             what += f" of {layer.block}" if layer.block else ""
             times = f"{1e3 * layer.dense_seconds:8.3f} -> {1e3 * layer.planned_seconds:8.3f} ms"
             lines.append(f"  {what:>13}  {times}  {layer.name}{f' ({layer.reason})' if layer.reason else ''}")
+        if self.advice is not None:
+            lines.append(f"  advice for a {self.advice}")
         return "\n".join(lines)
 
 
@@ -101,12 +105,16 @@ class PlanOptions:
     the planned model's own step is timed as well, up to ``checks`` times: where it differs from the prediction by more
     than 5 % and a speedup was asked for, the difference is charged to the rest of the step and densities are chosen
     again. Every check builds (and with ``cuda_graphs`` compiles) a copy of the model; 0 leaves predictions unchecked.
+
+    ``family``: "cnn", "transformer" or "rl", whose advice is taken where no block is given; empty: what the model's
+    layers show.
     """
 
     rounds: int = 5
     cuda_graphs: bool = False
     blocks: tuple[int, ...] = ()
     checks: int = 2
+    family: str = ""
 
     def __post_init__(self) -> None:
         if type(self.checks) is not int or self.checks < 0:
@@ -118,12 +126,15 @@ class PlanOptions:
 def plan(
     model: nn.Module,
     example: Any,
-    spec: BlockSparsity,
+    spec: BlockSparsity | float,
     speedup: float | None = None,
     filter_fn: FilterFn | None = None,
     options: PlanOptions | None = None,
 ) -> SparsityPlan:
     """Time ``model``'s layers and whole step on this machine and choose densities for ``spec``.
+
+    A sparsity alone in place of a ``spec`` (``acf.plan(model, example, 0.9)``) takes the blocks that did best in our
+    runs with such models on such a device (`acf.nn.advice`), and densities by "cost".
 
     ``example`` is the model's input, or a tuple of its inputs. ``spec.distribution`` "cost" chooses densities so that
     the step gains ``speedup``, or without it as much as a uniform distribution would. Other distributions are as they
@@ -132,6 +143,11 @@ def plan(
     of the output itself where it is a scalar.
     """
     options = options or PlanOptions()
+    if not isinstance(spec, BlockSparsity):
+        advice = advise(options.family or family_of(model), device_of(model))
+        advised = options if options.blocks else replace(options, blocks=_advised_blocks(model, advice, filter_fn))
+        given = BlockSparsity(spec, advised.blocks[0], "cost")
+        return replace(plan(model, example, given, speedup, filter_fn, advised), advice=advice)
     if options.blocks and spec.distribution != "cost":
         raise SparsityError(
             f"blocks {options.blocks} can only be chosen from by distribution 'cost', not {spec.distribution!r}; "
@@ -152,6 +168,17 @@ def plan(
         rest += off
         planned = _plan_for(costs, left_dense, spec, step, rest, speedup, options)
     return planned
+
+
+def _advised_blocks(model: nn.Module, advice: Advice, filter_fn: FilterFn | None) -> tuple[int, ...]:
+    """The advised blocks, or smaller ones where too few of the model's layers can hold those."""
+    with separated_attention(model), unfused_experts(model):
+        chosen, _ = choose_layers(model, BlockSparsity(0.5, block=1), filter_fn)
+        shapes = []
+        for layer, kind in chosen.values():
+            outputs, inputs = kind.weight(layer).shape[:2]
+            shapes.append((outputs // kind.stacked(layer), inputs))
+    return fitting_blocks(advice.blocks, shapes)
 
 
 def _plan_for(

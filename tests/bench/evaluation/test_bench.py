@@ -71,6 +71,13 @@ def test_a_benchmark_trains_traces_simulates_and_renders_again(
     assert run_evaluation(options, quiet).rows == table.rows, "finished runs are not made again"
 
 
+def test_traced_systems_are_named_by_kind_or_one_by_one() -> None:
+    names = {"systems": "dense,rigl", "sparsities": (0.5, 0.9)}
+    assert ResNet50Options(**names).traced_systems == ["dense", "rigl-50/block=64", "rigl-90/block=64"]
+    one = ResNet50Options(**names, traced="dense,rigl-90/block=64")
+    assert one.traced_systems == ["dense", "rigl-90/block=64"]
+
+
 def test_bad_options_are_refused_before_anything_is_read() -> None:
     with pytest.raises(SparsityError, match="size 'huge' is neither base nor small"):
         ResNet50Options(size="huge")

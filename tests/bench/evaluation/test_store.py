@@ -46,6 +46,14 @@ def test_another_configuration_is_refused_by_name(store: EvaluationStore) -> Non
         store.configure({"batch": 32})
 
 
+def test_a_folder_of_one_process_is_not_continued_by_two(store: EvaluationStore) -> None:
+    store.configure({"batch": 8})  # as earlier versions wrote it
+    store.add_run(a_run())
+    store.configure({"batch": 8, "processes": 1})
+    with pytest.raises(FileError, match="has runs with processes 1, and 2 was asked for"):
+        store.configure({"batch": 8, "processes": 2})
+
+
 def test_runs_of_another_device_are_refused(store: EvaluationStore) -> None:
     facts = {"device": "H200", "torch": "2.11", "data": "digits"}
     assert store.begin_session(facts) == 0

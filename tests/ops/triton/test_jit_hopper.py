@@ -21,6 +21,7 @@ from acf.ops.triton import (
     mlp_kernels,
     product_kernels,
     prune,
+    skip_zeros,
     weight_grad_kernels,
 )
 
@@ -143,3 +144,12 @@ def test_a_weight_is_pruned_in_registers(groups: str, transposed: bool):
     constants = {"groups": groups, "left_out": False, "transposed": transposed, "tile_rows": 32, "tile_cols": 64}
     ptx = compiled(prune.prune_kernel, {"weight": "*fp32", "out": "*bf16"}, **constants).asm["ptx"]
     assert ".local" not in ptx  # nothing spilled
+
+
+def test_the_zero_skipping_product_uses_tensor_cores() -> None:
+    types = {"left": "*bf16", "right": "*bf16", "out": "*bf16", "columns": "*i32", "counts": "*i32"}
+    constants = {"row_tile": 64, "column_tile": 128, "depth_tile": 32}
+    assert "mma" in compiled(skip_zeros.listed_product_kernel, types, **constants).asm["ptx"]
+    marked = {"source": "*bf16", "marks": "*i32", "columns": "*i32", "counts": "*i32"}
+    compiled(skip_zeros.mark_tiles_kernel, marked, row_tile=64, depth_tile=32)
+    compiled(skip_zeros.list_tiles_kernel, marked, padded_tiles=128)

@@ -3,33 +3,38 @@
 import shlex
 import time
 from dataclasses import asdict, dataclass, field, fields, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from acf.bench import OnProgress
-from acf.bench.evaluation import resnet50, transformer
+from acf.bench.evaluation import cnn, resnet50, transformer
+from acf.bench.evaluation.ablation import FABRIC, INTERCONNECTS, Point, ablation_points, ablation_rows
 from acf.bench.evaluation.columns import evaluation_markdown
 from acf.bench.evaluation.machines import MACHINES, check_machines, simulate_traces
-from acf.bench.evaluation.rows import EvaluationTable, evaluation_table
+from acf.bench.evaluation.ranks import current_ranks, joined
+from acf.bench.evaluation.rows import NOT_MEASURABLE, EvaluationTable, evaluation_table
+from acf.bench.evaluation.skipping import measure_skipping
 from acf.bench.evaluation.store import EvaluationStore
 from acf.bench.evaluation.systems import System, systems_of
 from acf.bench.evaluation.task import EvaluationTask
 from acf.bench.evaluation.training import RunPlan, train_system
 from acf.bench.machine import choose_device
 from acf.bench.training.record import session_facts
-from acf.errors import SparsityError
+from acf.errors import FileError, SparsityError
 from acf.files import write_whole
 from acf.options import option
 
-TABLE = "evaluation.md"
+TABLE, LOSSES = "evaluation.md", "losses.svg"
 NOT_CONFIGURATION = (
-    "systems", "sparsities", "seeds", "machines", "traced", "target", "data", "out", "name", "simulate", "render",
+    "systems", "sparsities", "seeds", "machines", "traced", "ablate", "target", "data", "out", "name", "simulate",
+    "skipping", "render",
 )  # fmt: skip
 """Options that may differ between calls that fill one folder."""
 
-NOT_IN_COMMAND = ("data", "out", "name", "simulate", "render")
+NOT_IN_COMMAND = ("data", "out", "name", "simulate", "skipping", "render")
 """Options that are paths of one machine, or say nothing about the runs."""
 
 
@@ -51,14 +56,20 @@ class EvaluationOptions:
     checkpoint_every: int = option(200, "Steps between checkpoints; an interruption loses at most these.", min=1)
     target: float = option(0.0, "Quality whose time is reported; 0: the final one of the first system.")
     captured: int = option(4, "Examples of a traced step; 0: no traces and no simulated machines.", min=0)
-    traced: str = option("dense,rigl", "Systems that are traced, at start, middle and end of seed 0.")
+    traced: str = option(
+        "dense,rigl", "Systems that are traced, at start, middle and end of seed 0; such as rigl-90/block=64 for one."
+    )
     machines: str = option(",".join(MACHINES), "Simulated machines, separated by commas; none: traces are kept.")
+    ablate: str = option(
+        "", "Vary block, regrow or interconnect, with commas: variants of rigl at the highest sparsity."
+    )
     device: str = option("auto", "auto, cpu or cuda.")
     data_set: str = option("", "Which set of the folder.")
     data: Path | None = option(None, "Folder of the data.", environment="ACF_DATA")  # noqa: RUF009
     out: Path = option(Path("runs"), "Folder for the folders of runs.")  # noqa: RUF009
     name: str = option("", "Name of the folder of runs; default: the benchmark's.")
     simulate: bool = option(False, "Only play kept traces; nothing is trained.")
+    skipping: bool = option(False, "Also time a kernel that skips zero tiles on the traced products; needs a GPU.")
     render: bool = option(False, "Only show what is kept; nothing is trained or simulated.")
 
     benchmark: str = field(default="", init=False)
@@ -74,18 +85,32 @@ class EvaluationOptions:
     @property
     def chosen_systems(self) -> list[System]:
         """What is trained."""
-        return systems_of(_names(self.systems), self.sparsities, self.block)
+        named = systems_of(_names(self.systems), self.sparsities, self.block)
+        varied = systems_of([point.system for point in self.points], (), self.block) if self.points else []
+        return list({system.name: system for system in (*named, *varied)}.values())
+
+    @property
+    def points(self) -> list[Point]:
+        """What ablations vary."""
+        names = _names(self.ablate)
+        return ablation_points(names, max(self.sparsities), self.block) if names else []
 
     @property
     def traced_systems(self) -> list[str]:
-        """Names of the systems that are traced."""
-        kinds = [kind for kind in _names(self.traced) if kind in _names(self.systems)]
-        return [system.name for system in systems_of(kinds, self.sparsities, self.block)] if kinds else []
+        """Names of the systems that are traced: all of a kind that is named, single ones by their whole names."""
+        wanted, chosen = _names(self.traced), [system.name for system in self.chosen_systems]
+        kinds = [kind for kind in wanted if kind in _names(self.systems)]
+        named = [system.name for system in systems_of(kinds, self.sparsities, self.block)] if kinds else []
+        varied = [point.system for point in self.points]
+        return [name for name in chosen if name in (*named, *wanted, *varied)]
 
     @property
     def chosen_machines(self) -> tuple[str, ...]:
         """What traces are played on."""
-        return () if self.machines == "none" else check_machines(_names(self.machines))
+        if self.machines == "none":
+            return ()
+        varied = [point.machine for point in self.points if point.machine in INTERCONNECTS]
+        return tuple(dict.fromkeys([*check_machines(_names(self.machines)), *varied]))
 
     @property
     def folder(self) -> Path:
@@ -157,38 +182,114 @@ class TransformerOptions(EvaluationOptions):
         return transformer.load_transformer(text, lengths, transformer.default_spec(self.size, self.batch), device)
 
 
+@dataclass(frozen=True)
+class CnnOptions(EvaluationOptions):
+    """SparTANN's small CNNs on images, with sparse gradients."""
+
+    systems: str = option(
+        "dense,dts-0.5,dts-0.7,random-0.5,topk-0.5", "Systems, separated by commas; the first is the baseline."
+    )
+    batch: int = option(64, "Images of a step.", min=1)
+    measurements: int = option(20, "How often quality is measured, the end included.", min=1)
+    captured: int = option(64, "Images of a traced step, as many as of a step; 0: no traces.", min=0)
+    traced: str = option("dense,dts-0.5,dts-0.7", "Systems that are traced, at start, middle and end of seed 0.")
+    machines: str = option("tensorcore-512,spartann", "Simulated machines, separated by commas; none: traces are kept.")
+    data_set: str = option("", "fashion-mnist, cifar10-jpeg, cifar10 or digits; see --data.")
+    data: Path | None = option(  # noqa: RUF009
+        None, "Folder of the image sets; without it: the digits.", environment="ACF_DATA"
+    )
+    examples: int = option(0, "Training images to use; 0: all.", min=0)
+
+    benchmark: str = field(default="cnn", init=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        cnn.require_whole_batches(self.chosen_systems, self.captured, self.batch)
+
+    @property
+    def chosen_systems(self) -> list[System]:
+        """What is trained; gradients become sparse at the convolutions."""
+        return cnn.convolutions_only(super().chosen_systems)
+
+    def task(self, device: torch.device) -> EvaluationTask:
+        """The CNN that SparTANN trains on such images."""
+        return cnn.load_cnn(self.data_set, self.data, self.batch, self.examples, device)
+
+
 def run_evaluation(options: EvaluationOptions, on_progress: OnProgress) -> EvaluationTable:
-    """Train what the folder lacks, play the traces, and give the table of everything in the folder."""
-    only_read = options.simulate or options.render
-    task = None if only_read else options.task(torch.device(choose_device(options.device)))
-    with EvaluationStore(options.folder, create=not only_read) as store:
-        if task is not None:
-            _train_all(options, task, store, with_remaining_time(on_progress))
+    """Train what the folder lacks, play the traces, and give the table of everything in the folder.
+
+    Under `torchrun` the processes train together; the first of them measures and writes.
+    """
+    if not (options.simulate or options.render):
+        with joined(options.device, options.batch) as device:
+            _train_all(options, options.task(device), with_remaining_time(on_progress))
+            if not current_ranks().is_first:
+                return EvaluationTable("", "", "", None, ())
+    with EvaluationStore(options.folder, create=False) as store:
         if options.captured and not options.render:
-            simulate_traces(store, options.chosen_machines, with_remaining_time(on_progress))
+            only = {point.machine: point.system for point in options.points if point.machine != FABRIC}
+            simulate_traces(store, options.chosen_machines, with_remaining_time(on_progress), only)
+        notes = _time_skipping(options, store, on_progress)
         table = evaluation_table(store, options.target or None)
+        table = replace(table, notes=(*table.notes, *notes))
+        table = replace(table, ablations=ablation_rows(options.points, table.rows))
         if not options.render:
             store.write_record()
-        write_whole(options.folder / TABLE, evaluation_markdown(table).encode())
+        losses = _losses(table.title, store)
+        if losses is not None:
+            write_whole(options.folder / LOSSES, losses.encode())
+        write_whole(options.folder / TABLE, evaluation_markdown(table, LOSSES if losses else "").encode())
         return table
 
 
-def _train_all(
-    options: EvaluationOptions, task: EvaluationTask, store: EvaluationStore, on_progress: OnProgress
-) -> None:
+def _losses(title: str, store: EvaluationStore) -> str | None:
+    """The plot of the losses; None where a machine that only trains lacks plotly, whose house colours it has."""
+    if find_spec("plotly") is None:
+        return None
+    from acf.bench.evaluation.plot import loss_svg
+
+    return loss_svg(title, store.runs())
+
+
+def _time_skipping(options: EvaluationOptions, store: EvaluationStore, on_progress: OnProgress) -> list[str]:
+    """Time the zero-skipping kernel if that was asked for; a note where there is no GPU."""
+    if not options.skipping or options.render:
+        return []
+    if choose_device(options.device) != "cuda":
+        return [f"TensorDash-like kernel: {NOT_MEASURABLE}, there is no CUDA GPU"]
+    measure_skipping(store, with_remaining_time(on_progress))
+    return []
+
+
+def _train_all(options: EvaluationOptions, task: EvaluationTask, on_progress: OnProgress) -> None:
     torch.backends.cudnn.benchmark = True
-    store.configure(options.configuration)
-    session = store.begin_session(session_facts(task, options.command))
-    _keep_facts(options, store, task)
-    systems = options.chosen_systems
-    traced = options.traced_systems
+    ranks, session = current_ranks(), 0
+    if ranks.is_first:
+        with EvaluationStore(options.folder) as store:
+            store.configure(options.configuration | {"processes": ranks.count})
+            session = store.begin_session(session_facts(task, options.command))
+            _keep_facts(options, store, task)
+    ranks.wait()
+    if not ranks.is_first and not options.folder.is_dir():
+        raise FileError(f"{options.folder} is not there for process {ranks.rank}; use an --out folder that all share")
+    with EvaluationStore(options.folder, create=False) as store:
+        _train_missing(options, task, store, session, on_progress)
+
+
+def _train_missing(
+    options: EvaluationOptions, task: EvaluationTask, store: EvaluationStore, session: int, on_progress: OnProgress
+) -> None:
+    systems, traced, ranks = options.chosen_systems, options.traced_systems, current_ranks()
     steps = options.steps or task.steps(options.epochs, options.batch)
     total, done = options.seeds * len(systems), 0
     for seed in range(options.seeds):  # systems take turns, so that a drifting machine disturbs all alike
         for system in systems:
             captured = options.captured if system.name in traced else 0
             plan = RunPlan(steps, options.measurements, options.checkpoint_every, captured)
-            if not store.has_run(system.name, seed):
+            finished = store.has_run(system.name, seed)
+            ranks.agree(f"whether {system.name}, seed {seed} is finished", finished)
+            if not finished:
                 what, before = f"{system.name}, seed {seed}", done
 
                 def on_step(share: float, what: str = what, before: int = before) -> None:
@@ -196,8 +297,9 @@ def _train_all(
 
                 on_step(0.0)
                 run = train_system(task, system, seed, plan, store, on_step)
-                store.add_run(replace(run, session=session))
-                store.write_record()
+                if ranks.is_first:
+                    store.add_run(replace(run, session=session))
+                    store.write_record()
             done += 1
 
 

@@ -1,8 +1,10 @@
 """The traced steps of the runs on simulated machines."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from acf.bench import OnProgress
+from acf.bench.evaluation.ablation import FABRIC, INTERCONNECTS
 from acf.bench.evaluation.run import STAGES, MachineStep
 from acf.bench.evaluation.store import EvaluationStore
 from acf.trace import Trace
@@ -32,8 +34,21 @@ def check_machines(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def simulate_traces(store: EvaluationStore, machines: Sequence[str], on_progress: OnProgress) -> None:
-    """Play every kept trace of finished runs on ``machines``; what was played before is not repeated."""
+def _architecture(name: str) -> Any:
+    """The machine of that name, or the fabric with another interconnect."""
+    from acf.sim.registry import spec
+
+    fields = INTERCONNECTS.get(name)
+    return spec(FABRIC, name=name, **fields) if fields else name
+
+
+def simulate_traces(
+    store: EvaluationStore, machines: Sequence[str], on_progress: OnProgress, only: Mapping[str, str] | None = None
+) -> None:
+    """Play every kept trace of finished runs on ``machines``; what was played before is not repeated.
+
+    ``only`` names machines that play the traces of a single system.
+    """
     if not machines:
         return
     from acf.sim import simulate
@@ -45,7 +60,9 @@ def simulate_traces(store: EvaluationStore, machines: Sequence[str], on_progress
         for system in systems
         for stage in STAGES
         for machine in machines
-        if (system, stage, machine) not in known and store.trace(system, stage).exists()
+        if (system, stage, machine) not in known
+        and (only or {}).get(machine, system) == system
+        and store.trace(system, stage).exists()
     ]
     examples = float(store.fact("captured_examples") or 1.0)
     loaded: tuple[tuple[str, str], Trace] | None = None
@@ -53,7 +70,7 @@ def simulate_traces(store: EvaluationStore, machines: Sequence[str], on_progress
         on_progress(f"{system}, {stage}, on {machine}", number / len(wanted))
         if loaded is None or loaded[0] != (system, stage):
             loaded = (system, stage), Trace.load(store.trace(system, stage))
-        result = simulate(loaded[1], machine)
+        result = simulate(loaded[1], _architecture(machine))
         store.add_machine_step(
             MachineStep(
                 system=system,

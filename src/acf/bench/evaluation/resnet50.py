@@ -64,17 +64,20 @@ class ImageSource:
 def load_resnet50(data_set: str, folder: Path | None, spec: TaskSpec, device: torch.device) -> "ResNet50Task":
     """The task on the set of that name; without one CIFAR-10's JPEG copy, and the digits without a folder."""
     chosen = data_set or ("digits" if folder is None else "cifar10-jpeg")
-    if chosen == "folder":
+    return ResNet50Task(spec, load_source(chosen, folder, spec.examples, device), device)
+
+
+def load_source(data_set: str, folder: Path | None, examples: int, device: torch.device) -> ImageSource:
+    """The images of the set of that name, its first ``examples`` for training, all of them for 0."""
+    if data_set == "folder":
         if folder is None:
             raise DataError("an image folder needs --data with a folder that holds train/CLASS/ and val/CLASS/")
         found = FolderImages(folder, 224, device)
-        source = ImageSource(found, f"{folder.name} (image folder)", 3, len(found.files.classes), 224, found.prefetch)
-        return ResNet50Task(spec, source, device)
-    images = load_images(chosen, folder, spec.examples)
+        return ImageSource(found, f"{folder.name} (image folder)", 3, len(found.files.classes), 224, found.prefetch)
+    images = load_images(data_set, folder, examples)
     classes = int(images.train_labels.max()) + 1
     size = images.train_images.shape[1]
-    source = ImageSource(DeviceImages(images, device), images.name, images.channels, classes, size)
-    return ResNet50Task(spec, source, device)
+    return ImageSource(DeviceImages(images, device), images.name, images.channels, classes, size)
 
 
 def default_spec(size: str, batch: int, data_set: str) -> TaskSpec:

@@ -7,7 +7,9 @@ from statistics import mean, stdev
 from typing import Any
 
 from acf.bench.evaluation.bleu import score_bleu
+from acf.bench.evaluation.density import DensityRow, density_rows
 from acf.bench.evaluation.run import MachineStep, SystemRun
+from acf.bench.evaluation.skipping import SkippedStep, skipped_steps
 from acf.bench.evaluation.store import EvaluationStore
 from acf.bench.training.run import seconds_to
 
@@ -61,8 +63,30 @@ class EvaluationRow:
 
 
 @dataclass(frozen=True)
+class AblationRow:
+    """One value of what an ablation varies, and what was measured of it.
+
+    ``quality`` and ``examples_per_s`` are of this device, over seeds. ``machine_examples_per_s`` and ``utilization``
+    are of its traced steps on the machine; None where they were not played.
+    """
+
+    what: str
+    value: str
+    system: str
+    machine: str
+    quality: Spread | None
+    examples_per_s: Spread
+    machine_examples_per_s: Spread | None
+    utilization: Spread | None
+
+
+@dataclass(frozen=True)
 class EvaluationTable:
-    """All rows, the unit of throughput, the target quality and how it was chosen, and BLEU's signature."""
+    """All rows, the unit of throughput, the target quality and how it was chosen, and BLEU's signature.
+
+    ``densities`` are of the traced gradients, by layer; ``skipping`` is the zero-skipping kernel on this GPU;
+    ``ablations`` are those that the options name.
+    """
 
     title: str
     unit: str
@@ -70,6 +94,9 @@ class EvaluationTable:
     target: float | None
     rows: tuple[EvaluationRow, ...]
     notes: tuple[str, ...] = ()
+    densities: tuple[DensityRow, ...] = ()
+    skipping: tuple[SkippedStep, ...] = ()
+    ablations: tuple[AblationRow, ...] = ()
 
 
 def evaluation_table(store: EvaluationStore, target: float | None) -> EvaluationTable:
@@ -89,6 +116,8 @@ def evaluation_table(store: EvaluationStore, target: float | None) -> Evaluation
     simulated = _simulated(steps, {row.system: row for row in measured})
     if any(row.step_joules is None for row in measured):
         notes.append(f"energy of this device: {next(run.energy_source for run in runs)}")
+    if any(run.processes > 1 for run in runs):
+        notes.append(f"processes that trained together: {', '.join(sorted({str(run.processes) for run in runs}))}")
     if steps:
         notes.append(
             f"simulated machines: one step of {steps[0].examples:g} {task.get('unit', 'examples')}, mean and deviation "
@@ -102,6 +131,8 @@ def evaluation_table(store: EvaluationStore, target: float | None) -> Evaluation
         target,
         rows,
         tuple(notes),
+        density_rows(store.fact("densities") or {}),
+        skipped_steps(store),
     )
 
 

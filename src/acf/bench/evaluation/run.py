@@ -11,13 +11,21 @@ STAGES = ("start", "middle", "end")
 
 
 @dataclass(frozen=True)
+class LossPoint:
+    """Mean training loss of the steps since the point before, up to ``step``."""
+
+    step: int
+    loss: float
+
+
+@dataclass(frozen=True)
 class SystemRun:
     """One finished run.
 
     ``seconds`` and ``joules`` are of the training loop, without compilation, the first step and measurements of
     quality; ``timed_steps`` are the steps they cover. ``metrics`` are of the trained model, ``outputs`` what it says
-    about the test part. ``session`` is the index of the record's session that finished it, ``resumed`` how often it
-    was taken up again.
+    about the test part. ``losses`` are of training, smoothed. ``session`` is the index of the record's session that
+    finished it, ``resumed`` how often it was taken up again, ``processes`` how many trained together.
     """
 
     system: str
@@ -38,6 +46,8 @@ class SystemRun:
     outputs: tuple[str, ...] = ()
     session: int = 0
     resumed: int = 0
+    losses: tuple[LossPoint, ...] = ()
+    processes: int = 1
 
     @property
     def step_seconds(self) -> float:
@@ -69,12 +79,19 @@ class SystemRun:
         """Read what `to_dict` gave."""
         curve = tuple(curve_point(point) for point in values["curve"])
         metrics = {name: nan if value is None else float(value) for name, value in values["metrics"].items()}
-        return cls(**{**values, "curve": curve, "metrics": metrics, "outputs": tuple(values["outputs"])})
+        losses = tuple(loss_point(point) for point in values.get("losses", ()))
+        outputs = tuple(values["outputs"])
+        return cls(**{**values, "curve": curve, "metrics": metrics, "outputs": outputs, "losses": losses})
 
 
 def curve_point(values: dict[str, Any]) -> CurvePoint:
     """A point from plain values; a missing quality is that of a run that diverged."""
     return CurvePoint(**{**values, "quality": nan if values["quality"] is None else values["quality"]})
+
+
+def loss_point(values: dict[str, Any]) -> LossPoint:
+    """A point from plain values; a missing loss was not finite."""
+    return LossPoint(values["step"], nan if values["loss"] is None else values["loss"])
 
 
 @dataclass(frozen=True)

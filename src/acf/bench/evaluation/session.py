@@ -1,13 +1,16 @@
-"""A training session that can be saved in the middle, resumed exactly, and traced."""
+"""A training session that can be saved in the middle, resumed exactly, and traced; under `torchrun` with DDP."""
 
+import time
+from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 import acf
+from acf.bench.evaluation.ranks import current_ranks
 from acf.bench.evaluation.systems import System
 from acf.bench.evaluation.task import EvaluationTask
 from acf.bench.training.schedule import StepSchedule
@@ -27,8 +30,9 @@ class EvaluationSession(TrainingSession):
     """``system`` of ``task`` from ``seed``, for ``total_steps``."""
 
     def __init__(self, task: EvaluationTask, system: System, seed: int, total_steps: int) -> None:
+        self.ranks = current_ranks()
         super().__init__(task, system.variant, seed, StepSchedule(total_steps))
-        self.evaluation, self.total_steps = task, total_steps
+        self.evaluation, self.seed, self.total_steps = task, seed, total_steps
         self.mask_updates = 0
         self._earlier_moves: list[int] = []
         self.masks: Rigl | None = None
@@ -42,8 +46,45 @@ class EvaluationSession(TrainingSession):
 
             self.optimizer.register_step_post_hook(mask)
 
+    def replicated(self, model: nn.Module) -> nn.Module:
+        """The model in DDP where several processes train."""
+        if not self.ranks.several:
+            return model
+        replica = acf.data_parallel(model)
+        if self.device.type == "cuda":
+            replica.compile()
+        return replica
+
+    def step_function(self) -> Callable[..., Tensor]:
+        """A CUDA graph for one process; several run eagerly, since DDP's reduction is no part of our graphs."""
+        if not self.ranks.several:
+            return super().step_function()
+        self.loss_fn = self.task.loss  # the replica itself is compiled
+
+        def step(*batch: Tensor) -> Tensor:
+            self.optimizer.zero_grad()
+            loss = self._loss(*batch)
+            loss.backward()  # type: ignore[no-untyped-call]
+            self.optimizer.step()
+            return loss.detach()
+
+        return step
+
+    def warm_up(self) -> float:
+        """As in one process; several make only forward and backward passes before the first step."""
+        if not self.ranks.several:
+            return super().warm_up()
+        started = time.perf_counter()
+        example = self.task.batch(0, self.sizes.batch, torch.Generator(self.device).manual_seed(0))
+        acf.warm_up(self.model, self._loss, *example, topology=self.topology)
+        while self.step < self.warm_up_steps:
+            self.train_step()
+        return time.perf_counter() - started
+
     def train_step(self) -> Tensor:
         """One optimizer step, and after some of them an update of RigL's masks."""
+        if self.ranks.several:  # dropout must differ between processes, and be the same in a resumed run
+            torch.manual_seed((self.seed * 1_000_003 + self.step) * self.ranks.count + self.ranks.rank)
         loss = super().train_step()
         last = int(LAST_UPDATE * self.total_steps)
         if self.masks is not None and self.step % max(1, last // MASK_UPDATES) == 0 and self.step <= last:

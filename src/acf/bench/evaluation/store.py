@@ -16,6 +16,9 @@ DATABASE, RECORD = "evaluation.sqlite", "evaluation.json"
 MUST_AGREE = ("device", "torch", "data")
 """Facts of sessions that must be the same for their seconds, joules and quality to be set beside each other."""
 
+IMPLIED = {"processes": 1}
+"""Settings that folders of earlier versions do not name."""
+
 _CREATE = """
 CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS sessions (number INTEGER PRIMARY KEY, value TEXT NOT NULL);
@@ -51,10 +54,11 @@ class EvaluationStore:
         begun = bool(self.runs()) or any(self.folder.glob("checkpoint-*.pt"))
         found: dict[str, Any] = self.fact("configuration") if begun else configuration
         for name, value in configuration.items():
-            if found.get(name) != value:
+            known = found.get(name, IMPLIED.get(name))
+            if known != value:
                 raise FileError(
-                    f"{self.folder} has runs with {name} {found.get(name)}, and {value} was asked for; use the same, "
-                    "or another --name"
+                    f"{self.folder} has runs with {name} {known}, and {value} was asked for; use the same, or another "
+                    "--name"
                 )
         self.put_fact("configuration", configuration)
 

@@ -1,8 +1,9 @@
-"""The systems that are trained: dense, dense weights under RigL masks, block-sparse kernels, and 2:4."""
+"""The systems that are trained: dense, dense weights under RigL masks, block-sparse kernels, 2:4, and full names."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from acf.bench.accuracy.methods import KINDS
 from acf.bench.training.variant import Variant
 from acf.errors import SparsityError
 
@@ -53,21 +54,32 @@ WITHOUT_SPARSITY = ("dense", "2:4")
 
 
 def systems_of(kinds: Sequence[str], sparsities: Sequence[float], block: int) -> list[System]:
-    """Every kind at every sparsity; those that have no choice of sparsity once.
+    """Every kind at every sparsity; those that have no choice of sparsity once, and so a method by its full name.
 
-    >>> [system.name for system in systems_of(["dense", "rigl"], [0.5, 0.9], 64)]
-    ['dense', 'rigl-50/block=64', 'rigl-90/block=64']
+    >>> [system.name for system in systems_of(["dense", "rigl", "dts-0.5"], [0.5, 0.9], 64)]
+    ['dense', 'rigl-50/block=64', 'rigl-90/block=64', 'dts-0.5']
     """
     for kind in kinds:
-        if kind not in SYSTEMS:
-            raise SparsityError(f"system {kind!r} is not one of {', '.join(SYSTEMS)}; use one of these names")
+        if kind not in SYSTEMS and not _is_method(kind):
+            raise SparsityError(
+                f"system {kind!r} is not one of {', '.join(SYSTEMS)}; use one of these names, or a whole method such "
+                "as rigl-90/block=32/fraction=0.1 or dts-0.5"
+            )
     for sparsity in sparsities:
         if not 0.0 < sparsity < 1.0:
             raise SparsityError(f"sparsity {sparsity:g} is outside (0, 1); give shares such as 0.5,0.75,0.9")
     if not kinds:
         raise SparsityError("--systems names none; write such as dense,rigl")
-    return [
-        SYSTEMS[kind](sparsity, block)
-        for kind in dict.fromkeys(kinds)
-        for sparsity in ((0.0,) if kind in WITHOUT_SPARSITY else sparsities)
-    ]
+    return [system for kind in dict.fromkeys(kinds) for system in _systems(kind, sparsities, block)]
+
+
+def _systems(kind: str, sparsities: Sequence[float], block: int) -> list[System]:
+    if kind not in SYSTEMS:
+        return [System(kind, Variant.parse(kind))]
+    return [SYSTEMS[kind](sparsity, block) for sparsity in ((0.0,) if kind in WITHOUT_SPARSITY else sparsities)]
+
+
+def _is_method(name: str) -> bool:
+    """Whether ``name`` is a method of `acf bench accuracy` with its amount, as in dts-0.5."""
+    stem, dash, amount = name.partition("/")[0].partition("-")
+    return stem in KINDS and bool(dash and amount)

@@ -6,6 +6,7 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
+from acf.bench.evaluation.ranks import current_ranks
 from acf.bench.training.task import Task
 
 
@@ -35,8 +36,8 @@ class EvaluationTask(Task, Protocol):
 
 
 def step_generator(generator: torch.Generator, step: int) -> torch.Generator:
-    """A generator that follows from the seed of ``generator`` and ``step`` alone."""
-    seed = (generator.initial_seed() * 1_000_003 + step + 1) % 2**63
+    """A generator that follows from the seed of ``generator``, ``step`` and this process's rank alone."""
+    seed = (generator.initial_seed() * 1_000_003 + step + 1 + 500_009 * current_ranks().rank) % 2**63
     return torch.Generator(generator.device).manual_seed(seed)
 
 
@@ -48,10 +49,10 @@ class EpochOrder:
         self._known: tuple[tuple[int, int], Tensor] | None = None
 
     def indices(self, step: int, size: int, seed: int) -> Tensor:
-        """Examples ``[size]`` of the batch at ``step``, on the CPU."""
+        """Examples ``[size]`` of the batch at ``step``, on the CPU; under `torchrun` this process's share of them."""
         batches = self.examples // size
         epoch, place = divmod(step, batches)
         if self._known is None or self._known[0] != (seed, epoch):
             generator = torch.Generator().manual_seed((seed * 7_919 + epoch) % 2**63)
             self._known = (seed, epoch), torch.randperm(self.examples, generator=generator)
-        return self._known[1][place * size : (place + 1) * size]
+        return self._known[1][place * size : (place + 1) * size][current_ranks().share(size)]

@@ -8,7 +8,8 @@ from typing import Any
 
 import torch
 
-from acf.bench.evaluation.run import STAGES, SystemRun, curve_point
+from acf.bench.evaluation.density import Densities, gradient_densities
+from acf.bench.evaluation.run import STAGES, LossPoint, SystemRun, curve_point, loss_point
 from acf.bench.evaluation.session import EvaluationSession
 from acf.bench.evaluation.store import EvaluationStore
 from acf.bench.evaluation.systems import System
@@ -19,6 +20,7 @@ from acf.errors import DataError
 from acf.metrics.meters import EnergyMeter
 
 OnStep = Callable[[float], None]
+SEVERAL_METERS = "not measured: several processes trained"
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,7 @@ class RunProgress:
     compile_seconds: float = 0.0
     resumed: int = 0
     curve: list[CurvePoint] = field(default_factory=list)
+    losses: list[LossPoint] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
@@ -69,13 +72,19 @@ class RunProgress:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "RunProgress":
         """Read what `to_dict` gave."""
-        return cls(**{**values, "curve": [curve_point(point) for point in values["curve"]]})
+        curve = [curve_point(point) for point in values["curve"]]
+        losses = [loss_point(point) for point in values.get("losses", ())]
+        return cls(**{**values, "curve": curve, "losses": losses})
 
 
 def train_system(
     task: EvaluationTask, system: System, seed: int, plan: RunPlan, store: EvaluationStore, on_step: OnStep
 ) -> SystemRun:
-    """Train ``system`` from ``seed``, going on from a checkpoint in ``store`` if there is one."""
+    """Train ``system`` from ``seed``, going on from a checkpoint in ``store`` if there is one.
+
+    Under `torchrun` every process calls this. The first measures, traces and saves; the runs of the others hold no
+    metrics.
+    """
     try:
         return _Trainer(task, system, seed, plan, store).train(on_step)
     except torch.OutOfMemoryError as error:
@@ -106,7 +115,9 @@ class _Trainer:
         self.session = EvaluationSession(task, system, seed, plan.steps)
         self.path = store.checkpoint(system.name, seed)
         self.progress = RunProgress()
-        if self.path.exists():
+        found = self.path.exists()
+        self.session.ranks.agree(f"whether {self.path} exists", found)
+        if found:
             self.progress = RunProgress.from_dict(self.session.load(self.path))
             self.progress.resumed += 1
         self.resumed_at = self.session.step  # what belongs to this step was done before it was saved
@@ -115,7 +126,8 @@ class _Trainer:
         """The finished run."""
         session, progress = self.session, self.progress
         try:
-            self._trace("start", at=0)
+            if session.ranks.is_first:
+                self._trace("start", at=0)
             started = time.perf_counter()
             session.warm_up()
             progress.compile_seconds += session.plan_seconds + time.perf_counter() - started
@@ -136,12 +148,18 @@ class _Trainer:
             if stop <= self.resumed_at:
                 continue
             clock.start()
-            progress.timed_steps += stop - session.step
+            steps = stop - session.step
+            progress.timed_steps += steps
+            total = torch.zeros((), device=session.device)
             while session.step < stop:
-                session.train_step()
+                total += session.train_step()
             clock.stop()
-            progress.seconds, progress.joules = clock.seconds, clock.joules
-            self._pause(stop)
+            progress.seconds = clock.seconds
+            progress.joules = None if session.ranks.several else clock.joules  # a meter sees one process's device
+            if steps:
+                progress.losses.append(LossPoint(stop, session.ranks.mean(float(total) / steps)))
+            if session.ranks.is_first:
+                self._pause(stop)
             on_step(stop / self.plan.steps)
 
     def _pause(self, step: int) -> None:
@@ -160,7 +178,11 @@ class _Trainer:
         if not self.plan.captured or self.seed != 0 or self.session.step != at or path.exists():
             return
         label = f"{self.task.spec.name}, {self.system.name}, {stage}: {self.plan.captured} examples after {at} steps"
-        self.session.capture(self.plan.captured, label).save(path)
+        trace = self.session.capture(self.plan.captured, label)
+        known: Densities = self.store.fact("densities") or {}
+        known.setdefault(self.system.name, {})[stage] = gradient_densities(trace)
+        self.store.put_fact("densities", known)
+        trace.save(path)  # last, because a stage that has its file is not traced again
 
     def _finished(self, meter: EnergyMeter) -> SystemRun:
         session, progress, task = self.session, self.progress, self.task
@@ -173,13 +195,15 @@ class _Trainer:
             examples_per_step=task.examples_per_step(session.sizes.batch),
             compile_seconds=progress.compile_seconds,
             joules=progress.joules,
-            energy_source=meter.reading.source,
+            energy_source=SEVERAL_METERS if session.ranks.several else meter.reading.source,
             peak_gib=torch.cuda.max_memory_reserved() / 2**30 if session.device.type == "cuda" else 0.0,
             sparsity=session.sparsity,
             parameters=sum(parameter.numel() for parameter in session.model.parameters()),
             moves=session.moves,
-            metrics=task.metrics(session.model),
+            metrics=task.metrics(session.model) if session.ranks.is_first else {},
             curve=tuple(progress.curve),
-            outputs=tuple(task.outputs(session.model)),
+            outputs=tuple(task.outputs(session.model)) if session.ranks.is_first else (),
             resumed=progress.resumed,
+            losses=tuple(progress.losses),
+            processes=session.ranks.count,
         )

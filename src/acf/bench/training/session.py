@@ -1,6 +1,7 @@
 """A model, its optimizer and its topology, trained step by step as a user's own loop would."""
 
 import time
+from collections.abc import Callable
 from dataclasses import replace
 
 import torch
@@ -29,14 +30,23 @@ class TrainingSession:
         started = time.perf_counter()
         self.plan = sparsify_fresh(self.model, variant, task)
         self.plan_seconds = time.perf_counter() - started if self.plan else 0.0
+        self.replica = self.replicated(self.model)
         self.loss_fn = torch.compile(task.loss) if self.device.type == "cuda" else task.loss
         self.optimizer = task.optimizer(self.model, self.sizes)
         policy, total_steps = variant.recipe.policy, schedule.total_steps
-        self.topology = None if policy is None else acf.attach(self.model, self.optimizer, policy(total_steps, seed))
-        self.step_fn = GraphedStep(self._loss, self.optimizer, self.topology)
+        self.topology = None if policy is None else acf.attach(self.replica, self.optimizer, policy(total_steps, seed))
+        self.step_fn: Callable[..., Tensor] = self.step_function()
         self.generator = torch.Generator(self.device).manual_seed(seed)
         self.step = 0
         self.warm_up_steps = min(WARM_UP_STEPS, total_steps - 1)
+
+    def replicated(self, model: nn.Module) -> nn.Module:
+        """What the loss calls: the model itself, since one process trains."""
+        return model
+
+    def step_function(self) -> Callable[..., Tensor]:
+        """What makes one optimizer step of a batch."""
+        return GraphedStep(self._loss, self.optimizer, self.topology)
 
     def train_step(self) -> Tensor:
         """One optimizer step; its loss."""
@@ -84,7 +94,7 @@ class TrainingSession:
 
     def _loss(self, *batch: Tensor) -> Tensor:
         with computing(self.sizes, self.device):
-            return self.loss_fn(self.model, *batch)
+            return self.loss_fn(self.replica, *batch)
 
 
 def sparsify_fresh(model: nn.Module, variant: Variant, task: Task) -> SparsityPlan | None:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from acf.zoo.networks.alexnet import AlexNet
 from acf.zoo.networks.bert import BertBase
+from acf.zoo.networks.caffe_cnns import cifar10_quick, lenet
 from acf.zoo.networks.dqn import SCREEN, NatureDqn
 from acf.zoo.networks.googlenet import GoogLeNet
 from acf.zoo.networks.gpt import Gpt
@@ -82,6 +83,8 @@ NETWORKS: dict[str, Network] = {
     "resnet18-cifar": Network(resnet18_cifar, "small image"),
     "wrn28-10-cifar": Network(wide_resnet, "small image"),
     "small-cnn": Network(small_cnn, "small image"),
+    "lenet": Network(lenet, "small image"),
+    "cifar10-quick": Network(cifar10_quick, "small image"),
     "digits-cnn": Network(digits_cnn, "digit"),
     "dqn": Network(NatureDqn, "screen"),
 }
