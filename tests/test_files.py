@@ -85,6 +85,7 @@ def test_temporary_files_of_killed_writes_are_removed_by_a_later_write(tmp_path:
 
 def test_a_place_that_cannot_be_written_to_is_refused_before_the_work(tmp_path: Path) -> None:
     check_writable(tmp_path / "new" / "result.json")
+    assert not (tmp_path / "new").exists()
     check_writable(Path(os.devnull))
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(FileError, match="cannot be written"):

@@ -34,8 +34,8 @@ class Finding:
 def examine(on_progress: Callable[[str, float], None] = lambda part, share: None) -> list[Finding]:
     """Look at every part that ACF can use; the first time this builds the native kernels."""
     findings = []
-    for place, part in enumerate(PARTS):
-        on_progress(part.__name__.strip("_").replace("_", " "), place / len(PARTS))
+    for place, (name, part) in enumerate(PARTS.items()):
+        on_progress(name, place / len(PARTS))
         findings.append(part())
     return findings
 
@@ -211,19 +211,19 @@ def _advice(family: str) -> Finding:
     )
 
 
-PARTS: tuple[Callable[[], Finding], ...] = (
-    _python,
-    _torch,
-    _cpu,
-    _compiler,
-    _gpu,
-    _triton,
-    _semi_structured,
-    _verilator,
-    _memory,
-    _digits,
-    partial(_advice, "cnn"),
-    partial(_advice, "transformer"),
-    partial(_advice, "rl"),
-)
-"""The parts in the order of the table; a new one is one entry here."""
+PARTS: dict[str, Callable[[], Finding]] = {
+    "python": _python,
+    "torch": _torch,
+    "cpu": _cpu,
+    "compiler": _compiler,
+    "gpu": _gpu,
+    "triton": _triton,
+    "semi-structured": _semi_structured,
+    "verilator": _verilator,
+    "memory": _memory,
+    "digits": _digits,
+    "advice for CNNs": partial(_advice, "cnn"),
+    "advice for transformers": partial(_advice, "transformer"),
+    "advice for RL": partial(_advice, "rl"),
+}
+"""The parts in the order of the table, by what progress calls them; a new one is one entry here."""

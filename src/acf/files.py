@@ -41,13 +41,15 @@ def write_whole(path: Path, content: bytes) -> None:
 
 
 def check_writable(path: Path) -> None:
-    """Refuse a place for an output before the work that it is for, not after it."""
+    """Refuse a place for an output before the work that it is for, not after it; nothing is made."""
     with _as_file_errors(path):
         target = _target(path)
         if _is_stream(target):
             return
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if not os.access(target.parent, os.W_OK | os.X_OK):
+        nearest = next(folder for folder in target.parents if folder.exists())
+        if not nearest.is_dir():
+            raise NotADirectoryError(None, "Not a directory")
+        if not os.access(nearest, os.W_OK | os.X_OK):
             raise PermissionError(None, "Permission denied")
 
 

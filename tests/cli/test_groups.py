@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from acf.cli import app
 from acf.cli.groups import EARLIER_NAMES, EXAMPLES
+from acf.errors import FileError
 
 RUNNER = CliRunner()
 
@@ -74,3 +75,11 @@ def test_earlier_names_of_options_still_work(old: str, tmp_path: Path) -> None:
 
 def test_the_shell_can_complete_commands() -> None:
     assert "--install-completion" in RUNNER.invoke(app, ["--help"]).output
+
+
+@pytest.mark.parametrize("option", ["--out", "-o", "--csv"])
+def test_a_place_that_cannot_be_written_to_is_refused_before_the_work(option: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    done = RUNNER.invoke(app, ["compare", "no-such-trace", option, str(tmp_path / "file" / "result.json")])
+    assert isinstance(done.exception, FileError)
+    assert "cannot be written (Not a directory)" in str(done.exception)

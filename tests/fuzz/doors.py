@@ -201,6 +201,75 @@ def settings(rng: Random, folder: Path) -> None:
     rng.choice(SETTINGS)(strange(rng))
 
 
+RESULTS = Path(__file__).parents[2] / "docs" / "results"
+MOST_RECORD_BYTES = 60_000
+
+
+@cache
+def _records() -> list[tuple[str, Any]]:
+    small = (path for path in sorted(RESULTS.glob("*.json")) if path.stat().st_size <= MOST_RECORD_BYTES)
+    return [(path.name, json.loads(path.read_text())) for path in small]
+
+
+def record(rng: Random, folder: Path) -> None:
+    """A record of a command with some values changed, or damaged bytes, drawn by `acf report`."""
+    name, document = rng.choice(_records())
+    path = folder / name
+    if rng.random() < 0.2:
+        path.write_bytes(damaged(rng, json.dumps(document).encode()))
+    else:
+        for _ in range(rng.choice((1, 1, 2, 4))):
+            document = mutated(rng, document)
+        path.write_text(json.dumps(document))
+    _command("report", str(path), "--out", str(folder / "report.html"))
+
+
+SWEEP = {
+    "base": "tensordash",
+    "name": "fuzz",
+    "set": {"depth": [2, 3], "lanes": [8, 16]},
+}
+
+
+def sweep_file(rng: Random, folder: Path) -> None:
+    """A sweep's file with a value changed; nothing is played that has more than a few points."""
+    from acf.sweep.file import read_sweep_file
+
+    path = folder / "sweep.toml"
+    values = mutated(rng, SWEEP)
+    text = "\n".join(f"{name} = {_toml(value)}" for name, value in values.items()) if isinstance(values, dict) else "x"
+    path.write_text(text)
+    read_sweep_file(path)
+
+
+NAMES = ("simulate", "compare", "architectures", "report", "traces", "sweep", "watch", "doctor")
+WORDS = (
+    "--on", "--out", "--json", "--csv", "--sparsity", "--set", "--base", "--baseline", "--seed", "--jobs", "tensordash",
+    "acf-512", "nonsense", "", "-1", "1e999", "nan", "\u202e", "[red]x", "../x", "/dev/null", "a" * 300, "--help",
+    "mesh_columns=0",
+)  # fmt: skip
+
+
+def command_line(rng: Random, folder: Path) -> None:
+    """A command with words that mean little in this place."""
+    trace = folder / "step.safetensors"
+    if not trace.exists():
+        acf.Trace.from_matmuls([acf.Matmul("fc", "forward", np.eye(16), np.ones((16, 32)))]).save(trace)
+    words = [rng.choice((*WORDS, str(trace), str(folder))) for _ in range(rng.randrange(5))]
+    _command(rng.choice(NAMES), *words)
+
+
+def _command(*words: str) -> None:
+    """Run a command in this process; what is no exit of its own is raised."""
+    from typer.testing import CliRunner
+
+    from acf.cli import app
+
+    done = CliRunner().invoke(app, list(words))
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+
+
 DOORS: dict[str, Door] = {
     "trace_header": trace_header,
     "trace_bytes": trace_bytes,
@@ -209,5 +278,8 @@ DOORS: dict[str, Door] = {
     "saved_model": saved_model,
     "program": program,
     "settings": settings,
+    "record": record,
+    "sweep_file": sweep_file,
+    "command_line": command_line,
 }
 """Every door by name."""

@@ -10,12 +10,13 @@ from acf.records import KINDS, SCHEMA, envelope, record_text, write_record
 from acf.records.provenance import commit_of
 
 
-def test_a_record_says_what_it_is_and_where_it_comes_from() -> None:
+def test_a_record_says_what_it_is_and_where_it_comes_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["acf", "traces", "step.safetensors"])
     record = envelope("traces", [1])
     fields = ["kind", "schema", "command", "acf", "commit", "date", "machine", "data"]
     assert list(record) == fields
     assert (record["kind"], record["schema"], record["acf"], record["data"]) == ("traces", SCHEMA, acf.__version__, [1])
-    assert record["command"].startswith("acf ")
+    assert record["command"] == "acf traces step.safetensors"
     assert "cores" in record["machine"]
     assert "torch" in record["machine"]
 

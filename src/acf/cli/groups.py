@@ -1,9 +1,13 @@
 """The group of commands `acf`: earlier names of options still work, and every help ends with examples."""
 
+import os
+from pathlib import Path
 from typing import Any
 
 import typer
 from typer.core import TyperGroup
+
+from acf.files import check_writable
 
 EARLIER_NAMES = {
     "--save": "--out",
@@ -65,6 +69,10 @@ EXAMPLES = {
 """Examples by command; a command that is not here has them in its docstring."""
 
 
+OUTPUTS = ("--out", "--csv", "--plot", "--timeline")
+"""Options that name a file to write."""
+
+
 class AcfGroup(TyperGroup):
     """A group whose commands accept `EARLIER_NAMES` and show `EXAMPLES`."""
 
@@ -89,7 +97,17 @@ class AcfGroup(TyperGroup):
         name, command, rest = super().resolve_command(ctx, args)
         if command is not None and any(argument.partition("=")[0] in EARLIER_NAMES for argument in rest):
             rest = _renamed(rest, {flag for option in command.get_params(ctx) for flag in option.opts})
+        _check_outputs(rest)
         return name, command, rest
+
+
+def _check_outputs(arguments: list[str]) -> None:
+    """Refuse a place that cannot be written to before the command works for it; a folder is the command's to judge."""
+    for argument, following in zip(arguments, [*arguments[1:], ""], strict=True):
+        flag, equals, value = argument.partition("=")
+        place = Path(value if equals else following)
+        if flag in OUTPUTS and place != Path() and not os.path.isdir(place):
+            check_writable(place)
 
 
 def _renamed(arguments: list[str], known: set[str]) -> list[str]:

@@ -1,13 +1,19 @@
 """`acf report`: one HTML page about records of any command, and sweeps."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from acf.errors import AcfError, ReportError
 from acf.records import read_record
 
 app = typer.Typer()
+
+OF_THE_VALUES = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+"""What reading and drawing raise where a record holds values of other kinds than its command writes."""
 
 
 @app.command()
@@ -26,10 +32,14 @@ def report(
     from acf.terminal import working
 
     sweeps = [sweep_section(read_sweep(path)) for path in files if path.suffix == ".sqlite"]
-    records = [read_record(path) for path in files if path.suffix != ".sqlite"]
-    content = sum(map(content_of, records), Content(sections=tuple(sweeps)))
+    content, records = Content(sections=tuple(sweeps)), []
+    for path in files:
+        if path.suffix != ".sqlite":
+            with _as_report_errors(str(path)):
+                records.append(read_record(path))
+                content += content_of(records[-1])
     origins = (origins_section(records),) if records else ()
-    with working("draw the page", visible=True):
+    with working("draw the page", visible=True), _as_report_errors(", ".join(map(str, files))):
         page = write_report(
             content.results,
             out,
@@ -39,3 +49,16 @@ def report(
             title=title,
         )
     typer.echo(f"report: {page}")
+
+
+@contextmanager
+def _as_report_errors(source: str) -> Iterator[None]:
+    try:
+        yield
+    except AcfError:
+        raise
+    except OF_THE_VALUES as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise ReportError(
+            f"{source} has values that no command of acf writes ({reason}); write it again with --json or --out"
+        ) from error

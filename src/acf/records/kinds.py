@@ -14,6 +14,8 @@ class Kind:
     data: str
 
 
+EVALUATIONS = "acf bench resnet50, acf bench transformer, acf bench cnn"
+
 KINDS: dict[str, Kind] = {
     "results": Kind("acf simulate", "a list with one simulated step: every operation, cycles, energy, stalls"),
     "comparison": Kind("acf compare", "simulated steps, each with its ratios to the baseline"),
@@ -31,8 +33,12 @@ KINDS: dict[str, Kind] = {
     "accuracy": Kind("acf bench accuracy", "`runs` by method and seed, and `summaries` beside dense training"),
     "training": Kind("acf bench training", "`runs` with curves of quality, `summaries` by variant, `trials`"),
     "pong": Kind("acf bench pong", "`runs`, score `points`, `summaries`, and the `systems` they would run on"),
-    "evaluation": Kind("acf bench resnet50, acf bench transformer", "`rows` of systems: throughput, energy, quality"),
-    "evaluation-runs": Kind("acf bench resnet50, acf bench transformer", "every run and machine step, evaluation.json"),
+    "evaluation": Kind(
+        "acf bench resnet50, acf bench transformer, acf bench cnn", "`rows` of systems: throughput, energy, quality"
+    ),
+    "evaluation-runs": Kind(
+        "acf bench resnet50, acf bench transformer, acf bench cnn", "every run and machine step, evaluation.json"
+    ),
     "tracking": Kind("acf bench tracking", "per threshold rule: distance from the target sparsity"),
     "zeros": Kind("acf bench zeros", "per network: zeros of every layer by sparsity, mean and deviation over seeds"),
     "simulators": Kind("acf bench simulators", "seconds that the simulator takes per workload"),

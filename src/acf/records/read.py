@@ -56,7 +56,10 @@ def read_record(path: Path) -> Record:
 def parse_record(values: Any, source: str) -> Record:
     """The record that ``values`` are, with its kind found by its keys where it has no envelope."""
     if not is_envelope(values):
-        return Record(_earlier_kind(values, source), values, source)
+        kind = _earlier_kind(values, source)
+        if not kind and isinstance(values, dict) and isinstance(values.get("records"), list) and values["records"]:
+            kind, values = _earlier_kind(values["records"], source), values["records"]
+        return Record(kind, values, source)
     if values["schema"] != SCHEMA:
         raise ReportError(
             f"{source} has schema {values['schema']!r}, this version of acf reads {SCHEMA}; read it with acf "

@@ -103,6 +103,9 @@ MOST_UNITS = 1 << 20
 
 MOST_BYTES = 1 << 40
 
+LEAST = 1e-18
+"""Smaller is not above 0 for any quantity of a machine, and would divide by nothing."""
+
 
 def _most(field: str) -> int:
     return MOST_BYTES if field.endswith("_bytes") else MOST_UNITS
@@ -138,9 +141,11 @@ class AcceleratorSpec(ABC):
         for item in fields(self):
             value = getattr(self, item.name)
             least_is_zero = item.metadata.get("zero_allowed", False)
+            if isinstance(value, bool) and item.type not in (bool, "bool"):
+                raise ArchitectureError(f"{item.name} {value} is no number; give one")
             if not isinstance(value, int | float) or isinstance(value, bool) or (least_is_zero and value == 0):
                 continue
-            if value <= 0:
+            if value < LEAST:
                 raise ArchitectureError(f"{item.name} {value} must be above 0; give a positive number")
             if not isfinite(value) or (type(value) is int and value > _most(item.name)):
                 raise ArchitectureError(f"{item.name} {value} is more than any machine has; give a smaller number")

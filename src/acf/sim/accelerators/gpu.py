@@ -34,6 +34,8 @@ class GpuRoofline(AcceleratorSpec):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.vector_lanes < 1:
+            raise ArchitectureError("vector_lanes 0: a GPU computes all but products on its lanes; give their number")
         if self.sustained_share > 1:
             raise ArchitectureError(f"sustained_share {self.sustained_share} is above 1; give a share of the peak")
         if not 1 <= self.sparse_gain_limit <= MAXIMUM_SPARSE_GAIN:
