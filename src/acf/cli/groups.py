@@ -1,6 +1,7 @@
 """The group of commands `acf`: earlier names of options still work, and every help ends with examples."""
 
 import os
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,7 @@ EXAMPLES = {
     "acf rtl describe": ("acf rtl describe --on acf-512",),
     "acf bench resnet50": ("acf bench resnet50 --data DATA --data-set cifar10-jpeg --out runs",),
     "acf bench transformer": ("acf bench transformer --data DATA --data-set multi30k --out runs",),
+    "acf bench cnn": ("acf bench cnn --data DATA --data-set fashion-mnist --out runs",),
     "acf bench pong": ("acf bench pong --variants dense,rigl-90/block=32 --out runs/pong",),
     "acf bench offload": (
         "acf bench offload --workload cnn --steps 20 --sparsity 0.5",
@@ -103,7 +105,7 @@ class AcfGroup(TyperGroup):
 
 def _check_outputs(arguments: list[str]) -> None:
     """Refuse a place that cannot be written to before the command works for it; a folder is the command's to judge."""
-    for argument, following in zip(arguments, [*arguments[1:], ""], strict=True):
+    for argument, following in pairwise([*arguments, ""]):
         flag, equals, value = argument.partition("=")
         place = Path(value if equals else following)
         if flag in OUTPUTS and place != Path() and not os.path.isdir(place):
