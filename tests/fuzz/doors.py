@@ -17,7 +17,9 @@ import acf
 from acf import runtime
 from acf.checksums import CHECKSUMS_KEY, checksums
 from acf.masks import SET, GradualPruning
+from acf.metrics import TopologyStore
 from acf.sim.registry import load_architecture
+from acf.sweep import Axes, PlayedTraces, Sweep, run_sweep
 from acf.trace.file import FORMAT
 from acf.trace.op import TracedConv
 from tests.fuzz.case import Door
@@ -224,6 +226,30 @@ def record(rng: Random, folder: Path) -> None:
     _command("report", str(path), "--out", str(folder / "report.html"))
 
 
+def store(rng: Random, folder: Path) -> None:
+    """A damaged SQLite record of a run's topology."""
+    whole, path = folder / "whole.sqlite", folder / "damaged.sqlite"
+    if not whole.exists():
+        with TopologyStore(whole) as made:
+            made(1, [acf.LayerFigures(1, f"layer{number}", 0.1, 0.2, 0.3) for number in range(20)])
+    path.write_bytes(damaged(rng, whole.read_bytes()))
+    with TopologyStore(path) as read:
+        read.read()
+        read.read_gradients()
+
+
+def sweep_record(rng: Random, folder: Path) -> None:
+    """A damaged SQLite record of a sweep."""
+    whole, path = folder / "whole.sqlite", folder / "sweep.sqlite"
+    if not whole.exists():
+        trace = folder / "step.safetensors"
+        acf.Trace.from_matmuls([acf.Matmul("fc", "forward", np.eye(16), np.ones((16, 32)))]).save(trace)
+        axes = Axes({"clock_hz": (1e9, 2e9)})
+        run_sweep(Sweep("fuzz", axes, PlayedTraces((trace,), "tensordash"), whole))
+    path.write_bytes(damaged(rng, whole.read_bytes()))
+    _command("report", str(path), "--out", str(folder / "report.html"))
+
+
 SWEEP = {
     "base": "tensordash",
     "name": "fuzz",
@@ -279,6 +305,8 @@ DOORS: dict[str, Door] = {
     "program": program,
     "settings": settings,
     "record": record,
+    "store": store,
+    "sweep_record": sweep_record,
     "sweep_file": sweep_file,
     "command_line": command_line,
 }

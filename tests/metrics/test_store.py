@@ -1,11 +1,13 @@
 """The SQLite record of a moving topology."""
 
 import sqlite3
+from pathlib import Path
 
 import pytest
 
 from acf.errors import FileError
 from acf.metrics import TopologyStore
+from acf.metrics.store import StoreWarning
 from acf.train import GradientFigures, LayerFigures
 
 AT_10 = [LayerFigures(10, "fc1", 0.1, 0.3, 0.13), LayerFigures(10, "fc2", 0.2, 0.25, 0.25)]
@@ -61,3 +63,24 @@ def test_thresholds_and_achieved_sparsities_of_gradients_are_recorded_beside_the
         store(20, gradients[1:])
         assert store.read() == AT_10
         assert store.read_gradients() == gradients
+
+
+def test_a_locked_file_costs_a_warning_and_not_the_run(tmp_path: Path) -> None:
+    path = tmp_path / "run.sqlite"
+    with TopologyStore(path) as store:
+        store._connection.execute("PRAGMA busy_timeout = 1")
+        other = sqlite3.connect(path)
+        other.execute("BEGIN EXCLUSIVE")
+        with pytest.warns(StoreWarning, match="step 3 is not recorded .*locked"):
+            store(3, [LayerFigures(3, "fc", 0.1, 0.2, 0.3)])
+        other.close()
+        store(4, [LayerFigures(4, "fc", 0.1, 0.2, 0.3)])
+        assert [each.step for each in store.read()] == [4]
+
+
+def test_values_of_another_kind_are_refused(tmp_path: Path) -> None:
+    with TopologyStore(tmp_path / "run.sqlite") as store:
+        store(1, [LayerFigures(1, "fc", 0.1, 0.2, 0.3)])
+        store._connection.execute("UPDATE topology_figures SET density = 'dense'")
+        with pytest.raises(FileError, match="is damaged"):
+            store.read()

@@ -31,11 +31,12 @@ def report(
     from acf.sweep.run import read_sweep
     from acf.terminal import working
 
-    sweeps = [sweep_section(read_sweep(path)) for path in files if path.suffix == ".sqlite"]
-    content, records = Content(sections=tuple(sweeps)), []
+    content, records = Content(), []
     for path in files:
-        if path.suffix != ".sqlite":
-            with _as_report_errors(str(path)):
+        with _as_report_errors(str(path)):
+            if path.suffix == ".sqlite":
+                content += Content(sections=(sweep_section(read_sweep(path)),))
+            else:
                 records.append(read_record(path))
                 content += content_of(records[-1])
     origins = (origins_section(records),) if records else ()

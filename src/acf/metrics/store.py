@@ -1,10 +1,11 @@
 """The SQLite record of a run's topology and gradients, written while it trains."""
 
 import sqlite3
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from acf.errors import FileError
 
@@ -21,6 +22,10 @@ CREATE TABLE IF NOT EXISTS {} (
     PRIMARY KEY (run, step, layer)
 )
 """
+
+
+class StoreWarning(UserWarning):
+    """Figures of a step could not be recorded; training goes on."""
 
 
 class TopologyStore:
@@ -44,33 +49,43 @@ class TopologyStore:
                     self._connection.execute(_CREATE.format(table, *columns))
         except sqlite3.Error as error:
             raise FileError(
-                f"{path} cannot be used as a SQLite record ({error}); pass a path in a folder that exists and that you "
+                f"{path} cannot be used as a SQLite record ({' '.join(str(error).split())}); pass a path in a folder that exists and that you "
                 "may write to"
             ) from error
 
     def __call__(self, step: int, figures: "Sequence[LayerFigures | GradientFigures]") -> None:
-        """Record the figures of all layers after ``step``."""
-        with self._connection:
-            for each in figures:
-                table = "topology_figures" if hasattr(each, "density") else "gradient_figures"
-                row = (self.run, *(getattr(each, name) for name in _TABLES[table]))
-                self._connection.execute(f"INSERT OR REPLACE INTO {table} VALUES (?, ?, ?, ?, ?, ?)", row)
+        """Record the figures of all layers after ``step``; where that fails, training goes on without them."""
+        try:
+            with self._connection:
+                for each in figures:
+                    table = "topology_figures" if hasattr(each, "density") else "gradient_figures"
+                    row = (self.run, *(getattr(each, name) for name in _TABLES[table]))
+                    self._connection.execute(f"INSERT OR REPLACE INTO {table} VALUES (?, ?, ?, ?, ?, ?)", row)
+        except sqlite3.Error as error:
+            warnings.warn(f"{self.path}: step {step} is not recorded ({error})", StoreWarning, stacklevel=2)
 
     def read(self) -> "list[LayerFigures]":
         """All figures of this run's topology, by step and then in the order in which they were written."""
         from acf.train import LayerFigures  # a reader of records that holds none needs no torch
 
-        return [LayerFigures(*row) for row in self._rows("topology_figures")]
+        return [LayerFigures(*row) for row in self._rows("topology_figures", (int, str, float, float, float))]
 
     def read_gradients(self) -> "list[GradientFigures]":
         """All figures of this run's gradients, in the same order."""
         from acf.train import GradientFigures
 
-        return [GradientFigures(*row) for row in self._rows("gradient_figures")]
+        return [GradientFigures(*row) for row in self._rows("gradient_figures", (int, str, float, float, float))]
 
-    def _rows(self, table: str) -> sqlite3.Cursor:
+    def _rows(self, table: str, kinds: tuple[type, ...]) -> list[tuple[Any, ...]]:
         query = f"SELECT {', '.join(_TABLES[table])} FROM {table} WHERE run = ? ORDER BY step, rowid"
-        return self._connection.execute(query, (self.run,))
+        try:
+            rows = self._connection.execute(query, (self.run,)).fetchall()
+        except sqlite3.Error as error:
+            raise FileError(f"{self.path} cannot be read ({error}); take a copy, or record the run again") from error
+        for row in rows:
+            if not all(isinstance(value, kind) for value, kind in zip(row, kinds, strict=True)):
+                raise FileError(f"{self.path} is damaged: {row!r} in {table}; take a copy, or record the run again")
+        return rows
 
     def close(self) -> None:
         """Close the file."""

@@ -2,7 +2,8 @@
 
 import json
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -38,7 +39,7 @@ class SweepStore:
                 self._connection.executescript(_TABLES)
         except (OSError, sqlite3.Error) as error:
             raise SweepError(
-                f"{path} cannot be used as the record of a sweep ({error}); pass another --name, or mend that file"
+                f"{path} cannot be used as the record of a sweep ({' '.join(str(error).split())}); pass another --name, or mend that file"
             ) from error
 
     def describe(self, about: dict[str, Any], identity: dict[str, Any]) -> None:
@@ -64,7 +65,8 @@ class SweepStore:
         entries = self._entries()
         if entries.get("format") != FORMAT:
             raise SweepError(f"{self.path} holds no sweep; pass a sweep.sqlite that `acf sweep` wrote")
-        loaded: dict[str, Any] = json.loads(entries["about"])
+        with self._undamaged():
+            loaded: dict[str, Any] = json.loads(entries["about"])
         return loaded
 
     def add(self, attempts: Iterable[Attempt]) -> None:
@@ -73,20 +75,27 @@ class SweepStore:
             (_key(each.changes), None if each.figures is None else json.dumps(each.figures), each.failure)
             for each in attempts
         ]
-        with self._connection:
-            self._connection.executemany("INSERT OR REPLACE INTO points VALUES (?, ?, ?)", rows)
+        try:
+            with self._connection:
+                self._connection.executemany("INSERT OR REPLACE INTO points VALUES (?, ?, ?)", rows)
+        except sqlite3.Error as error:
+            raise SweepError(
+                f"{self.path} cannot be written ({error}); the points so far are kept: make room, then call it again"
+            ) from error
 
     def read(self) -> list[Attempt]:
         """All points in the order in which they were recorded."""
-        rows = self._connection.execute("SELECT changes, figures, failure FROM points ORDER BY rowid")
-        return [
-            Attempt(json.loads(changes), None if figures is None else json.loads(figures), failure)
-            for changes, figures, failure in rows
-        ]
+        with self._undamaged():
+            rows = self._connection.execute("SELECT changes, figures, failure FROM points ORDER BY rowid").fetchall()
+            return [
+                Attempt(dict(json.loads(changes)), None if figures is None else dict(json.loads(figures)), str(failure))
+                for changes, figures, failure in rows
+            ]
 
     def missing(self, points: Iterable[Changes]) -> list[Changes]:
         """Those of ``points`` that are not recorded yet, in order."""
-        recorded = {row[0] for row in self._connection.execute("SELECT changes FROM points")}
+        with self._undamaged():
+            recorded = {row[0] for row in self._connection.execute("SELECT changes FROM points")}
         return [changes for changes in points if _key(changes) not in recorded]
 
     def close(self) -> None:
@@ -102,7 +111,16 @@ class SweepStore:
         self.close()
 
     def _entries(self) -> dict[str, str]:
-        return dict(self._connection.execute("SELECT key, value FROM about").fetchall())
+        with self._undamaged():
+            return dict(self._connection.execute("SELECT key, value FROM about").fetchall())
+
+    @contextmanager
+    def _undamaged(self) -> Iterator[None]:
+        try:
+            yield
+        except (sqlite3.Error, LookupError, TypeError, ValueError) as error:
+            reason = (str(error).splitlines() or [type(error).__name__])[0][:200]
+            raise SweepError(f"{self.path} is damaged ({reason}); take a copy, or delete it and sweep again") from error
 
 
 def _key(changes: Changes) -> str:
