@@ -16,6 +16,7 @@ from acf.masks import BlockDST
 from acf.metrics import MaskSnapshot, RunLog, TrainingRecord
 from acf.metrics.meters import EnergyMeter
 from acf.nn import BlockSparseLayer, BlockSparsity, sparsify_, weight_sparsity
+from acf.ops.cpu.build import load_library
 from acf.options import option
 from acf.report import report
 from acf.sim import Result, simulate
@@ -70,6 +71,8 @@ class DemoOutcome:
 def run_demo(spec: DemoSpec, folder: Path, on_progress: OnProgress = lambda what, share: None) -> DemoOutcome:
     """Train dense and sparse, capture a step of each into ``folder``, simulate, and write the report there."""
     data = load_digits()
+    on_progress("compile the CPU kernels, the first time only", 0.0)
+    load_library()  # before the clock of training starts
     with one_torch_thread():  # 8 x 8 images gain nothing from more threads, and lose much on a busy machine
         return _run(spec, data, folder, on_progress)
 

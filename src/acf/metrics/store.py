@@ -48,9 +48,10 @@ class TopologyStore:
                 for table, columns in _TABLES.items():
                     self._connection.execute(_CREATE.format(table, *columns))
         except sqlite3.Error as error:
+            reason = " ".join(str(error).split())
             raise FileError(
-                f"{path} cannot be used as a SQLite record ({' '.join(str(error).split())}); pass a path in a folder that exists and that you "
-                "may write to"
+                f"{path} cannot be used as a SQLite record ({reason}); pass a path in a folder that exists and that "
+                "you may write to"
             ) from error
 
     def __call__(self, step: int, figures: "Sequence[LayerFigures | GradientFigures]") -> None:

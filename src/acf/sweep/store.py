@@ -38,8 +38,9 @@ class SweepStore:
             with self._connection:
                 self._connection.executescript(_TABLES)
         except (OSError, sqlite3.Error) as error:
+            reason = " ".join(str(error).split())
             raise SweepError(
-                f"{path} cannot be used as the record of a sweep ({' '.join(str(error).split())}); pass another --name, or mend that file"
+                f"{path} cannot be used as the record of a sweep ({reason}); pass another --name, or mend that file"
             ) from error
 
     def describe(self, about: dict[str, Any], identity: dict[str, Any]) -> None:
