@@ -126,3 +126,13 @@ def test_a_configuration_file_can_change_any_parameter(tmp_path: Path) -> None:
 def test_a_missing_configuration_is_refused(tmp_path: Path) -> None:
     with pytest.raises(acf.AcfError, match="cannot be read"):
         find_architecture(tmp_path / "absent.toml")
+
+
+def test_sizes_beyond_any_machine_and_values_that_are_no_numbers_are_refused() -> None:
+    fabric = acf.spec("acf-512")
+    assert replace(fabric, clock_hz=2_000_000_000).clock_hz == 2e9
+    for change in ({"vector_lanes": 1 << 21}, {"clock_hz": 1e300}, {"on_chip_bytes": 1 << 41}):
+        with pytest.raises(ArchitectureError, match="is more than any machine has"):
+            replace(fabric, **change)
+    with pytest.raises(ArchitectureError, match="mesh_columns True is no number"):
+        replace(fabric, mesh_columns=True)

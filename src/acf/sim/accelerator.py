@@ -3,11 +3,11 @@
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import Field, dataclass, field, fields, replace
 from functools import reduce
 from math import ceil, isfinite
 from operator import add
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from acf.cost import dram_figure, sram_pj_per_byte
 from acf.cost.vector import vector_lane_mm2, vector_operation_pj
@@ -107,8 +107,14 @@ LEAST = 1e-18
 """Smaller is not above 0 for any quantity of a machine, and would divide by nothing."""
 
 
-def _most(field: str) -> int:
-    return MOST_BYTES if field.endswith("_bytes") else MOST_UNITS
+MOST = 1e24
+"""Of any quantity that is no count, such as bytes or operations per second."""
+
+
+def _most(item: Field[Any]) -> float:
+    if item.type not in (int, "int"):
+        return MOST
+    return MOST_BYTES if item.name.endswith("_bytes") else MOST_UNITS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,7 +153,7 @@ class AcceleratorSpec(ABC):
                 continue
             if value < LEAST:
                 raise ArchitectureError(f"{item.name} {value} must be above 0; give a positive number")
-            if not isfinite(value) or (type(value) is int and value > _most(item.name)):
+            if not isfinite(value) or value > _most(item):
                 raise ArchitectureError(f"{item.name} {value} is more than any machine has; give a smaller number")
         if self.dram_sustained_share > 1:
             raise ArchitectureError(
