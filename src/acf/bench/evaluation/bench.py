@@ -2,6 +2,7 @@
 
 import shlex
 import time
+from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass, field, fields, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -39,7 +40,7 @@ NOT_IN_COMMAND = ("data", "out", "name", "simulate", "skipping", "render")
 
 
 @dataclass(frozen=True)
-class EvaluationOptions:
+class EvaluationOptions(ABC):
     """Systems, sparsities and seeds of one benchmark, how long a run is, and where the runs are kept."""
 
     systems: str = option("dense,masked,rigl,static,2:4", "Systems, separated by commas; the first is the baseline.")
@@ -134,9 +135,9 @@ class EvaluationOptions:
                 words += [f"--{each.name.replace('_', '-')}", text]
         return shlex.join(words)
 
+    @abstractmethod
     def task(self, device: torch.device) -> EvaluationTask:
         """The benchmark with its data."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)
