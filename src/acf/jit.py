@@ -1,7 +1,7 @@
 """Compiling inner loops with numba, with their types kept for the checker."""
 
+import warnings
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any, ParamSpec, TypeVar, cast
 
 import numba
@@ -31,6 +31,10 @@ def _compiled(function: Callable[P, R], **options: Any) -> Callable[P, R]:
     return cast(Callable[P, R], dispatcher)
 
 
+class CompilerCacheWarning(UserWarning):
+    """Loops that numba compiled cannot be kept on disk."""
+
+
 class _ForgivingCache(FunctionCache):
     """numba's cache; what it cannot read or write, damaged files or a full disk, is compiled anew and not kept."""
 
@@ -41,8 +45,15 @@ class _ForgivingCache(FunctionCache):
             return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        with suppress(Exception):
+        try:
             super().save_overload(sig, data)  # type: ignore[no-untyped-call]
+        except Exception as error:
+            warnings.warn(
+                f"acf: compiled loops cannot be kept ({error}), so every process compiles them again; make room, or "
+                "name a folder in $NUMBA_CACHE_DIR",
+                CompilerCacheWarning,
+                stacklevel=2,
+            )
 
 
 def _cache_of(function: Any) -> Any:
