@@ -20,7 +20,7 @@ def operands(dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tensor, Tensor
 
 def normalised(x: Tensor, weight: Tensor, bias: Tensor, scale: Tensor | None, shift: Tensor | None) -> Tensor:
     y, mean, variance = block_conv2d_statistics(x, weight, TOPOLOGY, GEOMETRY, bias)
-    return batch_norm_with_statistics(y, mean, variance, scale, shift, EPS)
+    return batch_norm_with_statistics(y, mean, variance, scale, shift, EPS)[0]
 
 
 def expected(x: Tensor, weight: Tensor, bias: Tensor, scale: Tensor | None, shift: Tensor | None) -> Tensor:
@@ -72,19 +72,42 @@ def test_second_derivatives_are_those_of_a_convolution_and_a_batch_norm() -> Non
 def test_transforms_see_a_plain_batch_norm() -> None:
     inputs, scale, shift = operands(), torch.randn(8).double(), torch.randn(8).double()
     gradients = [
-        torch.func.grad(lambda weight, f=function: (f(inputs[0], weight, inputs[2], scale, shift) ** 3).sum())(inputs[1])
+        torch.func.grad(lambda weight, f=function: (f(inputs[0], weight, inputs[2], scale, shift) ** 3).sum())(
+            inputs[1]
+        )
         for function in (normalised, expected)
     ]
     torch.testing.assert_close(*gradients)
 
 
 def test_a_batch_norm_keeps_the_dtype_of_its_input_beside_float32_parameters() -> None:
-    y = torch.randn(4, 8, 3, 3).bfloat16().requires_grad_()
+    inputs = operands(torch.bfloat16)
     scale, shift = torch.randn(8, requires_grad=True), torch.randn(8, requires_grad=True)
-    variance, mean = torch.var_mean(y.detach().float(), dim=(0, 2, 3), correction=0)
-    found = batch_norm_with_statistics(y, mean, variance, scale, shift, EPS)
-    wanted = functional.batch_norm(y, None, None, scale, shift, True, 0.0, EPS)
+    found, wanted = (function(*inputs, scale, shift) for function in (normalised, expected))
     assert found.dtype == torch.bfloat16
     torch.testing.assert_close(found, wanted)
-    grads = [torch.autograd.grad(z.float().square().sum(), [y, scale, shift]) for z in (found, wanted)]
+    grads = [torch.autograd.grad(z.float().square().sum(), [*inputs, scale, shift]) for z in (found, wanted)]
     torch.testing.assert_close(*grads)
+
+
+def test_given_statistics_are_used_and_returned_while_they_are_those_of_the_input(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    inputs = operands()
+    y, mean, variance = block_conv2d_statistics(*inputs[:2], TOPOLOGY, GEOMETRY, inputs[2])
+    with monkeypatch.context() as patched:
+        patched.delattr(functional, "batch_norm")
+        _, found_mean, found_variance = batch_norm_with_statistics(y, mean, variance, None, None, EPS)
+    torch.testing.assert_close((found_mean, found_variance), (mean, variance), rtol=0.0, atol=0.0)
+    with torch.no_grad():
+        y.mul_(2.0)
+    changed, found_mean, found_variance = batch_norm_with_statistics(y, mean, variance, None, None, EPS)
+    torch.testing.assert_close(changed, functional.batch_norm(y, None, None, training=True))
+    torch.testing.assert_close((found_mean, found_variance), (2 * mean, 4 * variance))
+
+
+def test_statistics_from_elsewhere_are_taken_anew() -> None:
+    y = torch.randn(4, 8, 3, 3)
+    normalised_y, mean, _ = batch_norm_with_statistics(y, torch.zeros(8), torch.ones(8), None, None, EPS)
+    torch.testing.assert_close(normalised_y, functional.batch_norm(y, None, None, training=True))
+    torch.testing.assert_close(mean, y.mean((0, 2, 3)))

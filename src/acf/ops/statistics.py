@@ -69,10 +69,26 @@ def _differentiable_with_statistics(x: Tensor, weight: Tensor, bias: Tensor | No
         return y, *reference.channel_statistics(y.detach())
     cast = None if weight.dtype is x.dtype else weight.to(x.dtype)
     if torch.is_grad_enabled() and any(each is not None and each.requires_grad for each in (x, weight, bias)):
-        results: Results = _ProductWithStatistics.apply(x, weight, cast, bias, layer, topology)  # type: ignore[no-untyped-call]
-        return results
-    weight = weight if cast is None else cast
-    return block_conv2d_statistics_forward(x, weight, bias, *topology, *layer.geometry)
+        y, mean, variance = _ProductWithStatistics.apply(x, weight, cast, bias, layer, topology)  # type: ignore[no-untyped-call]
+    else:
+        weight = weight if cast is None else cast
+        y, mean, variance = block_conv2d_statistics_forward(x, weight, bias, *topology, *layer.geometry)
+    mean.version_of_output = _version(y)
+    return y, mean, variance
+
+
+def _version(y: Tensor) -> int | None:
+    """How often ``y`` was changed in place; None where torch does not count."""
+    return None if y.is_inference() else y._version
+
+
+def _are_current(y: Tensor, mean: Tensor) -> bool:
+    """Whether statistics come from `block_conv2d_statistics`, and ``y`` was not changed in place since.
+
+    Compilers trace through the ops of this module, so this is decided for a compiled graph when it is made.
+    """
+    version = _version(y)
+    return version is not None and getattr(mean, "version_of_output", None) == version and not is_transformed()
 
 
 _block_conv2d_statistics = differentiable(
@@ -133,26 +149,28 @@ def _per_channel(values: Tensor) -> Tensor:
     return values[:, None, None]
 
 
-def _normalise(y: Tensor, mean: Tensor, variance: Tensor, weight: Any, bias: Any, eps: float) -> Tensor:
-    if is_transformed():
-        return functional.batch_norm(y, None, None, weight, bias, True, 0.0, eps)
-    normalised: Tensor = _BatchNorm.apply(y, mean, variance, weight, bias, eps)  # type: ignore[no-untyped-call]
-    return normalised
+def _normalise(y: Tensor, mean: Tensor, variance: Tensor, weight: Any, bias: Any, eps: float) -> Results:
+    if not _are_current(y, mean):
+        normalised = functional.batch_norm(y, None, None, weight, bias, True, 0.0, eps)
+        return normalised, *reference.channel_statistics(y.detach())
+    normalised = _BatchNorm.apply(y, mean, variance, weight, bias, eps)  # type: ignore[no-untyped-call]
+    return normalised, mean.clone(), variance.clone()
 
 
 _batch_norm_with_statistics = differentiable(
     "batch_norm_with_statistics",
-    "(Tensor y, Tensor mean, Tensor variance, Tensor? weight, Tensor? bias, float eps) -> Tensor",
+    "(Tensor y, Tensor mean, Tensor variance, Tensor? weight, Tensor? bias, float eps) -> (Tensor, Tensor, Tensor)",
     _normalise,
 )
 
 
 def batch_norm_with_statistics(
     y: Tensor, mean: Tensor, variance: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float
-) -> Tensor:
-    """Batch norm of ``y [batch, channels, h, w]`` by its own ``mean`` and biased ``variance [channels]``.
+) -> Results:
+    """Batch norm of ``y [batch, channels, h, w]`` by the statistics that `block_conv2d_statistics` gave with it.
 
     Equals `torch.nn.functional.batch_norm` in training, to the accuracy of the dtype, gradients of any order included:
-    ``mean`` and ``variance`` count as functions of ``y``.
+    ``mean`` and ``variance`` count as functions of ``y``. Also returns mean and biased variance ``[channels]``: the
+    given ones, or new ones where these come from elsewhere or ``y`` was changed in place since.
     """
     return _batch_norm_with_statistics(y, mean, variance, weight, bias, eps)

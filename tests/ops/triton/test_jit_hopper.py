@@ -152,9 +152,9 @@ def test_statistics_are_combined_for_hopper():
     shape = {"images": 2, "height": 8, "width": 8, "rows": 256, "channel_tile": 8}
     assert compiled(statistics_kernels.combine_statistics_kernel, types, 8, **shape).asm["ptx"]
     tile = {"tile": 128, "channel_tile": 64, "whole": False}
-    ptx = compiled(
-        statistics_kernels.tile_statistics_kernel, {"source": "*bf16", "partials": "*fp32"}, **tile
-    ).asm["ptx"]
+    ptx = compiled(statistics_kernels.tile_statistics_kernel, {"source": "*bf16", "partials": "*fp32"}, **tile).asm[
+        "ptx"
+    ]
     assert "ld.global.v4.b32" in ptx
 
 

@@ -155,7 +155,7 @@ def launch_conv_statistics(
     topology: BlockTopology,
     problem: ConvProblem,
 ) -> tuple[PreparedLaunch | None, PreparedLaunch | None]:
-    """Fill ``results`` from x ``[input pixels, in]``, the packed weight and the bias; the output is ``[pixels, out]``."""
+    """Fill ``results``, the output ``[pixels, out]``, from x ``[input pixels, in]``, the packed weight and the bias."""
     (source, weight, bias), (out, mean, variance) = operands, results
     block, groups, cover = weight.shape[1], grid_rows(topology), Cover.of_output(problem, config.tile)
     partials, counts = _partials(source, cover.boxes, out.shape[1]), cover.counts

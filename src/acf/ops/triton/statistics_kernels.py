@@ -23,7 +23,7 @@ def store_tile_statistics(
 ) -> None:
     """Store means at ``target`` and sums of squared deviations ``channels`` elements behind them.
 
-    ``values`` is float32 with ``pixels`` along ``axis``; of these only the ones ``inside`` count, or all with ``whole``.
+    ``values`` is float32 with ``pixels`` along ``axis``, of which those ``inside`` count, or all with ``whole``.
     """
     if whole:
         mean = tl.sum(values, axis) * (1.0 / pixels)
@@ -86,6 +86,8 @@ def conv_statistics_kernel(
     if has_bias:
         accumulator = add_bias(accumulator, bias, group * block, block, swap)
     rounded = accumulator.to(out.dtype)
+    result = rounded.T if swap else rounded
+    out.store([image, top, left, group * block], tl.reshape(result, (images, height, width, block)))
     lanes = tl.arange(0, pixels)
     inside = (
         (image + lanes // (height * width) < batch)
@@ -95,8 +97,6 @@ def conv_statistics_kernel(
     channels = groups * block
     target = partials + box.to(tl.int64) * 2 * channels + group * block + tl.arange(0, block)
     store_tile_statistics(rounded.to(tl.float32), inside, target, channels, 1 if swap else 0, whole, pixels)
-    result = rounded.T if swap else rounded
-    out.store([image, top, left, group * block], tl.reshape(result, (images, height, width, block)))
 
 
 @jit
