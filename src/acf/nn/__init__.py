@@ -2,6 +2,7 @@
 
 from acf.nn.attention import BlockSparseMultiheadAttention
 from acf.nn.averaged_model import SlotAveragedModel
+from acf.nn.batch_norm import LinkedBatchNorm2d
 from acf.nn.block_layer import BlockSparseLayer
 from acf.nn.block_spec import BlockSparsity
 from acf.nn.conv1d import BlockSparseConv1d
@@ -10,6 +11,7 @@ from acf.nn.conv3d import BlockSparseConv3d
 from acf.nn.conv_transpose2d import BlockSparseConvTranspose2d
 from acf.nn.expert_linear import BlockSparseExpertLinear, ExpertLinear
 from acf.nn.experts import Experts
+from acf.nn.fuse_batch_norms import fuse_batch_norms_
 from acf.nn.fuse_gated import fuse_gated_mlps_
 from acf.nn.fused import FusedSequential
 from acf.nn.fused_experts import FUSED_FORMS, FusedForm, UnfusedExperts
@@ -56,6 +58,7 @@ __all__ = [
     "LayerKind",
     "LayerSummary",
     "LayerTiming",
+    "LinkedBatchNorm2d",
     "NMConv2d",
     "NMLayer",
     "NMLayerSummary",
@@ -70,6 +73,7 @@ __all__ = [
     "dense_kind_of",
     "densify_",
     "faster_layers",
+    "fuse_batch_norms_",
     "fuse_gated_mlps_",
     "kind_of",
     "load_sparse",

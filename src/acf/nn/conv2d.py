@@ -7,12 +7,19 @@ import torch
 from torch import Tensor, nn
 
 from acf.nn.autocast import cast_for_autocast
+from acf.nn.batch_norm import STATISTICS_BLOCKS, STATISTICS_DTYPES, StatisticsLink
 from acf.nn.block_layer import BlockSparseLayer
 from acf.nn.dense_conv import DenseConv, grouped_reason
 from acf.nn.kind import LayerKind, TracedInput
 from acf.nn.nm_layer import NMLayer
 from acf.nn.nm_spec import NMSparsity
-from acf.ops import Conv2dGeometry, block_conv2d, block_conv2d_gradient_norms, conv2d_with_two_weights
+from acf.ops import (
+    Conv2dGeometry,
+    block_conv2d,
+    block_conv2d_gradient_norms,
+    block_conv2d_statistics,
+    conv2d_with_two_weights,
+)
 from acf.sparse import BlockLayout, conv_weight_to_matrix, frobenius_norms, matrix_to_conv_weight
 
 PaddingMode = Literal["zeros", "reflect", "replicate", "circular"]
@@ -76,6 +83,9 @@ class BlockSparseConv2d(BlockSparseLayer):
 
     kind_name = "conv2d"
 
+    link: StatisticsLink | None = None
+    """Leads to the batch norm that reads the output, if `acf.fuse_batch_norms_` found one."""
+
     def __init__(self, dense: nn.Module, layout: BlockLayout, mask: Tensor) -> None:
         matrix = conv_weight_to_matrix(cast(Tensor, dense.weight))
         super().__init__(layout, matrix, mask, cast(nn.Parameter | None, dense.bias))
@@ -91,9 +101,26 @@ class BlockSparseConv2d(BlockSparseLayer):
     def convolve(self, x: Tensor) -> Tensor:
         """The convolution of ``x [batch, in, h, w]``, padded where it does not pad itself: ``[batch, out, oh, ow]``."""
         (x,) = cast_for_autocast(x)
-        geometry = self.settings.geometry
-        y = block_conv2d(x, self.weight, self.topology, geometry, self.bias, self.identity.token)
-        return self._probed(y, x, geometry)
+        geometry, link = self.settings.geometry, self.link
+        if link is None or not self._gives_statistics(x):
+            y = block_conv2d(x, self.weight, self.topology, geometry, self.bias, self.identity.token)
+            return self._probed(y, x, geometry)
+        y, mean, variance = block_conv2d_statistics(
+            x, self.weight, self.topology, geometry, self.bias, self.identity.token
+        )
+        y = self._probed(y, x, geometry)
+        link.offer(y, mean, variance)
+        return y
+
+    def _gives_statistics(self, x: Tensor) -> bool:
+        """Whether a kernel takes statistics along, and a compiler will make one kernel of what the norm does then."""
+        return (
+            self.training
+            and torch.compiler.is_compiling()
+            and x.is_cuda
+            and x.dtype in STATISTICS_DTYPES
+            and self.block_shape in STATISTICS_BLOCKS
+        )
 
     def gradient_norms(self, output_grad: Tensor, x: Tensor, rows: Tensor, cols: Tensor) -> Tensor:
         """Norms of the weight-gradient blocks at ``(rows, cols)``, float32; present or absent alike."""

@@ -29,7 +29,8 @@ def _product(x: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any) -> Tens
     return reference.conv2d(x, weight, *split_arguments(rest), bias)
 
 
-def _fake_product(x: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any) -> Tensor:
+def fake_conv2d(x: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any) -> Tensor:
+    """An output of the shape and memory format of the convolution's, without values."""
     topology, geometry = split_arguments(rest)
     shape = (x.shape[0], grid_rows(topology) * weight.shape[1], *geometry.output_size(x.shape[2], x.shape[3]))
     return torch.empty(shape, dtype=x.dtype, device=x.device, memory_format=memory_format_of(x))
@@ -77,7 +78,7 @@ block_conv2d_forward = Op(
     "block_conv2d_forward",
     f"(Tensor x, Tensor weight, Tensor? bias, {TOPOLOGY}, {GEOMETRY}) -> Tensor",
     _product,
-    _fake_product,
+    fake_conv2d,
     unchanged,
 )
 block_conv2d_input_grad = Op(

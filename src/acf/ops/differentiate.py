@@ -74,8 +74,8 @@ def multiply(x: Tensor, weight: Tensor, bias: Tensor | None, layer: Layer, topol
     return y
 
 
-def _gradients(ctx: Any, output_grad: Tensor) -> Gradients:
-    """Gradients of x, weight and bias."""
+def product_gradients(ctx: Any, output_grad: Tensor) -> Gradients:
+    """Gradients of x, weight and bias, from what `_Product` keeps in ``ctx``."""
     x, weight, *topology = ctx.saved_tensors
     layer: Layer = ctx.layer
     needs_x, needs_weight, _, needs_bias, *_ = ctx.needs_input_grad
@@ -104,7 +104,7 @@ class _Product(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, output_grad: Tensor) -> Gradients:
-        x_grad, weight_grad, bias_grad = _gradients(ctx, output_grad)
+        x_grad, weight_grad, bias_grad = product_gradients(ctx, output_grad)
         return x_grad, weight_grad, None, bias_grad, None, None
 
 
@@ -127,7 +127,7 @@ class _TransformedProduct(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, output_grad: Tensor) -> Gradients:
-        x_grad, weight_grad, bias_grad = _gradients(ctx, output_grad)
+        x_grad, weight_grad, bias_grad = product_gradients(ctx, output_grad)
         return _for_all_inputs(ctx, x_grad, weight_grad, None, bias_grad)
 
     @staticmethod

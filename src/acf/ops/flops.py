@@ -9,7 +9,7 @@ from typing import Any
 
 from torch.utils.flop_counter import register_flop_formula
 
-from acf.ops import conv, conv_transpose, experts, gated, linear, mlp
+from acf.ops import conv, conv_transpose, experts, gated, linear, mlp, statistics
 from acf.ops.library import Op
 from acf.ops.semi_structured.product import multiply_compressed
 
@@ -30,6 +30,7 @@ def register() -> None:
         register_flop_formula(_packet(op))(_experts)
     register_flop_formula(_packet(linear.block_linear_weight_and_bias_grad))(_weight_and_bias_grad)
     register_flop_formula(_packet(conv_transpose.block_conv_transpose2d_weight_grad))(_transposed_weight_grad)
+    register_flop_formula(_packet(statistics.block_conv2d_statistics_forward))(_conv_statistics)
     register_flop_formula(_packet(mlp.block_linear_activation))(_linear_activation)
     register_flop_formula(_packet(mlp.block_linear_scaled_input_grad))(_input_grad)
     register_flop_formula(_packet(gated.block_linear_gated))(_gated)
@@ -44,6 +45,10 @@ def _packet(op: Op[Any]) -> Any:
 
 def _forward(x: Shape, weight: Shape, *_: Any, out_shape: Shape, **__: Any) -> int:
     return 2 * _positions(out_shape) * prod(weight)
+
+
+def _conv_statistics(x: Shape, weight: Shape, *_: Any, out_shape: tuple[Shape, ...], **__: Any) -> int:
+    return 2 * _positions(out_shape[0]) * prod(weight)
 
 
 def _linear_activation(x: Shape, weight: Shape, *_: Any, **__: Any) -> int:

@@ -85,7 +85,7 @@ def unchanged(args: tuple[Any, ...], batch_size: int) -> tuple[Any, ...]:
     return args
 
 
-def differentiable(name: str, schema: str, function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+def differentiable(name: str, schema: str, function: Callable[..., Result]) -> Callable[..., Result]:
     """An op with ``schema`` that runs the differentiable ``function``; compilers keep the op, or trace into it.
 
     What is returned calls the op only while a graph is made: eager calls run the function itself, since transforms of
@@ -93,9 +93,9 @@ def differentiable(name: str, schema: str, function: Callable[..., Tensor]) -> C
     """
     _LIBRARY.define(name + schema)
     _LIBRARY.impl(name, function, "CompositeImplicitAutograd")
-    overload: Callable[..., Tensor] = getattr(getattr(torch.ops, NAMESPACE), name).default
+    overload: Callable[..., Result] = getattr(getattr(torch.ops, NAMESPACE), name).default
 
-    def call(*args: Any) -> Tensor:
+    def call(*args: Any) -> Result:
         return overload(*args) if torch.compiler.is_compiling() else function(*args)
 
     return call

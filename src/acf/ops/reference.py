@@ -85,6 +85,21 @@ def conv2d(
     return y.contiguous(memory_format=memory_format_of(x))
 
 
+def conv2d_statistics(
+    x: Tensor, weight: Tensor, topology: BlockTopology, geometry: Conv2dGeometry, bias: Tensor | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """`conv2d`, and the mean and biased variance ``[out]`` of its channels, in float32 or wider."""
+    y = conv2d(x, weight, topology, geometry, bias)
+    return y, *channel_statistics(y)
+
+
+def channel_statistics(y: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and biased variance of every channel of ``y [batch, channels, h, w]``, in float32 or wider."""
+    wide = y.to(torch.promote_types(y.dtype, torch.float32))
+    variance, mean = torch.var_mean(wide, dim=(0, 2, 3), correction=0)
+    return mean, variance
+
+
 def conv2d_input_grad(
     output_grad: Tensor, weight: Tensor, topology: BlockTopology, input_size: list[int], geometry: Conv2dGeometry
 ) -> Tensor:

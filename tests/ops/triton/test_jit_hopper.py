@@ -22,6 +22,7 @@ from acf.ops.triton import (
     product_kernels,
     prune,
     skip_zeros,
+    statistics_kernels,
     weight_grad_kernels,
 )
 
@@ -132,6 +133,29 @@ def test_the_weight_gradient_of_a_strided_convolution_loads_boxes_of_one_phase()
     ptx = compiled(conv_kernels.conv_weight_grad_descriptor_kernel, types, **shape).asm["ptx"]
     assert "wgmma" in ptx
     assert "cp.async.bulk.tensor.5d" in ptx
+
+
+@pytest.mark.parametrize("whole", [True, False], ids=["whole boxes", "edges"])
+def test_a_convolution_takes_the_statistics_of_its_output_in_the_epilogue(whole: bool):
+    types = {"source": box(2, 8, 1, 8, 64), "weight": box(64, 64), "out": box(2, 8, 8, 64)}
+    types |= {"bias": "*fp32", "partials": "*fp32"}
+    shape = {"geometry": STRIDED, "block": 64, "images": 2, "height": 8, "width": 8, "depth": 64}
+    way = {"swap": True, "has_bias": False, "whole": whole, "precision": "tf32"}
+    ptx = compiled(statistics_kernels.conv_statistics_kernel, types, **shape, **way).asm["ptx"]
+    assert "wgmma" in ptx
+    assert "cp.async.bulk.tensor.4d" in ptx
+    assert "st.global" in ptx
+
+
+def test_statistics_are_combined_for_hopper():
+    types = dict.fromkeys(("partials", "mean", "variance"), "*fp32")
+    shape = {"images": 2, "height": 8, "width": 8, "rows": 256, "channel_tile": 8}
+    assert compiled(statistics_kernels.combine_statistics_kernel, types, 8, **shape).asm["ptx"]
+    tile = {"tile": 128, "channel_tile": 64, "whole": False}
+    ptx = compiled(statistics_kernels.tile_statistics_kernel, {"source": "*bf16", "partials": "*fp32"}, **tile).asm[
+        "ptx"
+    ]
+    assert "ld.global.v4.b32" in ptx
 
 
 def test_column_sums_load_sixteen_bytes_at_a_time():

@@ -70,6 +70,7 @@ def train_variant(
             weight_decay=session.sizes.weight_decay,
             planned_speedup=session.plan.speedup if session.plan else None,
             checked_speedup=session.plan.measured_speedup if session.plan else None,
+            fused_norms=session.fused_norms,
         )
 
 

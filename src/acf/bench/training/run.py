@@ -50,6 +50,7 @@ class TrainingRun:
     allocator's memory. ``rate`` and ``weight_decay`` are those the run was trained with. ``session`` is the index of
     the record's session that made it. Where `acf.plan` chose the densities, ``planned_speedup`` is what it
     predicted for forward and backward and ``checked_speedup`` what it then measured; None without a plan.
+    ``fused_norms`` counts the batch norms that `acf.fuse_batch_norms_` found.
     """
 
     variant: str
@@ -73,6 +74,7 @@ class TrainingRun:
     session: int = 0
     planned_speedup: float | None = None
     checked_speedup: float | None = None
+    fused_norms: int = 0
 
     @property
     def diverged(self) -> bool:

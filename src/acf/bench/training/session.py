@@ -30,6 +30,7 @@ class TrainingSession:
         started = time.perf_counter()
         self.plan = sparsify_fresh(self.model, variant, task)
         self.plan_seconds = time.perf_counter() - started if self.plan else 0.0
+        self.fused_norms = len(acf.fuse_batch_norms_(self.model))
         self.replica = self.replicated(self.model)
         self.loss_fn = torch.compile(task.loss) if self.device.type == "cuda" else task.loss
         self.optimizer = task.optimizer(self.model, self.sizes)

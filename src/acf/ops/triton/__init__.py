@@ -19,6 +19,7 @@ from acf.ops import experts as expert_ops
 from acf.ops import gated as gated_ops
 from acf.ops import linear as linear_ops
 from acf.ops import mlp as mlp_ops
+from acf.ops import statistics as statistics_ops
 from acf.ops.library import Op
 from acf.ops.observe import observed
 from acf.ops.semi_structured import product as semi_structured_ops
@@ -45,6 +46,7 @@ _KERNELS: tuple[tuple[Op[Any], str, str], ...] = (
     (conv_ops.block_conv2d_forward, "conv", "conv2d"),
     (conv_ops.block_conv2d_input_grad, "conv", "conv2d_input_grad"),
     (conv_ops.block_conv2d_weight_grad, "conv", "conv2d_weight_grad"),
+    (statistics_ops.block_conv2d_statistics_forward, "conv_statistics", "conv2d_statistics"),
     (conv_ops.conv2d_gradient_norms, "norms", "conv2d_gradient_norms"),
     (semi_structured_ops.prune, "prune", "prune"),
 )

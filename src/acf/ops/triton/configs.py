@@ -43,7 +43,7 @@ WARP_SPECIALISED_PRODUCT = {
 """Persistent, warp-specialised kernels; only on chips that have them (`acf.ops.triton.warp_specialised`)."""
 
 SEPARATE = LaunchConfig("separate")
-"""One product after the other and an elementwise kernel: never the default, chosen where it is the fastest."""
+"""One kernel after the other, such as two products and an activation: the default only where nothing is fused."""
 
 _SIXTEEN_BIT_PAIR = {
     128: (
@@ -165,6 +165,13 @@ def conv_product_configs(block: int, itemsize: int, precision: str, boxed: bool)
         LaunchConfig("descriptor", tile=128, depth=depth, warps=8, stages=3),
         *gathered[:1],
     )
+
+
+@cache
+def conv_statistics_configs(block: int, itemsize: int, precision: str, boxed: bool) -> tuple[LaunchConfig, ...]:
+    """Candidates of a convolution that gives batch statistics too: those of the product that read boxes of pixels."""
+    products = conv_product_configs(block, itemsize, precision, boxed)
+    return (*(config for config in products if config.kernel == "descriptor"), SEPARATE)
 
 
 @cache

@@ -55,7 +55,7 @@ class PreparedConv(NamedTuple):
         shift = weight if bias is None else bias.contiguous()
         if not self.launch(ConvProblem.pixels_of(images), weight, out, shift, *walk):
             return None
-        return _as_images(out, self.shape, self.memory_format)
+        return as_images(out, self.shape, self.memory_format)
 
 
 class PreparedConvWeightGrad(NamedTuple):
@@ -83,7 +83,7 @@ def conv2d(x: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any) -> Tensor
     """`reference.conv2d` on the GPU."""
     if _is_pointwise(rest[6:]):
         return _linear_images(product.linear(ConvProblem.pixels_of(x), weight, bias, *rest[:6]), x)
-    signature = _signature("forward" if bias is None else f"forward {bias.dtype}", x, weight, rest)
+    signature = problem_signature("forward" if bias is None else f"forward {bias.dtype}", x, weight, rest)
     prepared = known_launch(_PREPARED, signature)
     result = prepared(x, weight, bias, rest[2], rest[3], rest[0], rest[1]) if prepared else None
     return _first_conv2d(x, weight, bias, rest, signature) if result is None else result
@@ -94,7 +94,7 @@ def conv2d_input_grad(output_grad: Tensor, weight: Tensor, *rest: Any) -> Tensor
     if _is_pointwise(rest[7:]):
         pixels = ConvProblem.pixels_of(output_grad)
         return _linear_images(product.linear_input_grad(pixels, weight, *rest[:6]), output_grad)
-    signature = _signature("input_grad", output_grad, weight, rest)
+    signature = problem_signature("input_grad", output_grad, weight, rest)
     prepared, result = known_launch(_PREPARED, signature), None
     if prepared:
         problem = prepared.problem
@@ -109,7 +109,7 @@ def conv2d_weight_grad(output_grad: Tensor, x: Tensor, *arguments: Any) -> Tenso
     if _is_pointwise(rest[6:]):
         gradient, source = ConvProblem.pixels_of(output_grad), ConvProblem.pixels_of(x)
         return linear_weight_grad(gradient, source, *rest[:6], dtype)
-    signature = _signature(f"weight_grad {dtype}", output_grad, x, rest)
+    signature = problem_signature(f"weight_grad {dtype}", output_grad, x, rest)
     prepared = _PREPARED_WEIGHT_GRADS.get(signature)
     if prepared:
         block = output_grad.shape[1] // (rest[2].shape[0] - 1)
@@ -129,10 +129,10 @@ def _is_pointwise(pairs: Sequence[list[int]]) -> bool:
 def _linear_images(pixels: Tensor, like: Tensor) -> Tensor:
     """``[pixels, channels]`` as images of the size and memory order of ``like``."""
     shape = [like.shape[0], pixels.shape[1], like.shape[2], like.shape[3]]
-    return _as_images(pixels, shape, memory_format_of(like))
+    return as_images(pixels, shape, memory_format_of(like))
 
 
-def _signature(op: str, first: Tensor, second: Tensor, rest: Sequence[Any]) -> Hashable:
+def problem_signature(op: str, first: Tensor, second: Tensor, rest: Sequence[Any]) -> Hashable:
     """All that the launch of a pass depends on, but the tensors' addresses; memory orders are among it."""
     geometry = tuple(number for pair in rest[6:] for number in pair)
     grid = (rest[0].shape[0], rest[2].shape[0], rest[4].shape[0])
@@ -158,14 +158,14 @@ def _first_conv2d(x: Tensor, weight: Tensor, bias: Tensor | None, rest: tuple[An
     out = torch.empty((_pixels(output_shape), output_shape[1]), dtype=x.dtype, device=x.device)
     config = TUNER.choose(
         signature,
-        lambda: _key("conv_forward", problem, topology, x, block),
+        lambda: problem_key("conv_forward", problem, topology, x, block),
         conv_product_configs(block, x.itemsize, dot_precision(x.dtype), problem.boxed),
         lambda candidate: launch_conv_forward(candidate, source, weight, out, topology, problem, bias),
     )
     prepared = launch_conv_forward(config, source, weight, out, topology, problem, bias)
     if prepared is not None and TUNER.remembers(signature):
         _PREPARED[signature] = PreparedConv(prepared, problem, output_shape, memory_format_of(x))
-    return _as_images(out, output_shape, memory_format_of(x))
+    return as_images(out, output_shape, memory_format_of(x))
 
 
 def _first_conv2d_input_grad(output_grad: Tensor, weight: Tensor, rest: tuple[Any, ...], signature: Hashable) -> Tensor:
@@ -181,7 +181,7 @@ def _first_conv2d_input_grad(output_grad: Tensor, weight: Tensor, rest: tuple[An
     out = torch.empty((_pixels(input_size), input_size[1]), dtype=output_grad.dtype, device=output_grad.device)
     config = TUNER.choose(
         signature,
-        lambda: _key("conv_input_grad", problem, topology, output_grad, block),
+        lambda: problem_key("conv_input_grad", problem, topology, output_grad, block),
         conv_product_configs(block, output_grad.itemsize, dot_precision(output_grad.dtype), problem.boxed),
         lambda candidate: launch_conv_input_grad(candidate, source, weight, out, topology, problem),
     )
@@ -189,7 +189,7 @@ def _first_conv2d_input_grad(output_grad: Tensor, weight: Tensor, rest: tuple[An
     if prepared is not None and TUNER.remembers(signature):
         memory_format, by_phase = memory_format_of(output_grad), _by_phase(config, problem)
         _PREPARED[signature] = PreparedConv(prepared, problem, list(input_size), memory_format, by_phase)
-    return _as_images(out, input_size, memory_format_of(output_grad))
+    return as_images(out, input_size, memory_format_of(output_grad))
 
 
 def _first_conv2d_weight_grad(
@@ -208,7 +208,7 @@ def _first_conv2d_weight_grad(
     out = torch.empty((blocks, block, block), dtype=dtype, device=x.device)
     config = TUNER.choose(
         signature,
-        lambda: _key("conv_weight_grad", problem, topology, x, block),
+        lambda: problem_key("conv_weight_grad", problem, topology, x, block),
         conv_weight_grad_configs(block, x.itemsize, dot_precision(x.dtype), problem.boxed, split_choices(blocks)),
         lambda candidate: launch_conv_weight_grad(candidate, gradient, source, out, topology, problem),
     )
@@ -325,7 +325,7 @@ def _launch_product(
     if config.kernel == "descriptor":
         target_size = problem.out_size if forward else problem.phase_size
         box = pixel_box(config.tile, problem.batch, target_size)
-        describe_source, describe_out = (_inputs, _outputs) if forward else (_outputs, _inputs)
+        describe_source, describe_out = (tiled_inputs, tiled_outputs) if forward else (tiled_outputs, tiled_inputs)
         boxes = [ceil_div(size, part) for size, part in zip((problem.batch, *target_size), box, strict=True)]
         weight_tile = [block, config.depth] if forward else [config.depth, block]
         return launch(
@@ -367,8 +367,8 @@ def _launch_boxed_weight_grad(
     prepared = launch(
         conv_weight_grad_descriptor_kernel, blocks * splits,
         (
-            _outputs(gradient, problem, box, block),
-            _inputs(source, problem, box, block),
+            tiled_outputs(gradient, problem, box, block),
+            tiled_inputs(source, problem, box, block),
             *rest,
         ),
         (blocks, problem.in_channels // block, count, boxes[1], boxes[2], per_split),
@@ -378,15 +378,15 @@ def _launch_boxed_weight_grad(
     return prepared, splits, parts
 
 
-def _outputs(pixels: Tensor, problem: ConvProblem, box: tuple[int, int, int], channels: int) -> Tiled:
+def tiled_outputs(pixels: Tensor, problem: ConvProblem, box: tuple[int, int, int], channels: int) -> Tiled:
     """Output pixels ``[pixels, out]`` in boxes of ``[batch, height, width, out]``."""
     return Tiled(pixels.view(problem.batch, *problem.out_size, -1), [*box, channels])
 
 
-def _inputs(pixels: Tensor, problem: ConvProblem, box: tuple[int, int, int], channels: int) -> Tiled:
+def tiled_inputs(pixels: Tensor, problem: ConvProblem, box: tuple[int, int, int], channels: int) -> Tiled:
     """Input pixels ``[pixels, in]`` in boxes of one phase, ``[batch, height, phases, width, phases * in]``.
 
-    Stride 1, which has one phase, is described as `_outputs` are.
+    Stride 1, which has one phase, is described as `tiled_outputs` are.
     """
     if problem.phases == 1:
         return Tiled(pixels.view(problem.batch, *problem.in_size, -1), [*box, channels])
@@ -395,7 +395,7 @@ def _inputs(pixels: Tensor, problem: ConvProblem, box: tuple[int, int, int], cha
     return Tiled(by_phase, [box[0], box[1], 1, box[2], channels])
 
 
-def _key(op: str, problem: ConvProblem, topology: BlockTopology, tensor: Tensor, block: int) -> ProblemKey:
+def problem_key(op: str, problem: ConvProblem, topology: BlockTopology, tensor: Tensor, block: int) -> ProblemKey:
     return ProblemKey(
         op,
         problem.out_channels,
@@ -413,7 +413,7 @@ def _pixels(shape: list[int]) -> int:
     return shape[0] * shape[2] * shape[3]
 
 
-def _as_images(pixels: Tensor, shape: list[int], memory_format: torch.memory_format) -> Tensor:
+def as_images(pixels: Tensor, shape: list[int], memory_format: torch.memory_format) -> Tensor:
     """``[pixels, channels]`` as ``shape`` = ``[batch, channels, height, width]`` in the asked memory order."""
     batch, channels, height, width = shape
     images = pixels.view(batch, height, width, channels).permute(0, 3, 1, 2)

@@ -96,6 +96,58 @@ def conv_product_kernel(
 
 
 @jit
+def sum_taps(
+    source: tl.tensor,
+    weight: tl.tensor,
+    slots: tl.tensor,
+    block_rows: tl.tensor,
+    block_cols: tl.tensor,
+    begin: tl.tensor,
+    end: tl.tensor,
+    image: tl.tensor,
+    top: tl.tensor,
+    left: tl.tensor,
+    channel_blocks: tl.tensor,
+    geometry: tl.constexpr,
+    block: tl.constexpr,
+    pixels: tl.constexpr,
+    depth: tl.constexpr,
+    forward: tl.constexpr,
+    swap: tl.constexpr,
+    precision: tl.constexpr,
+) -> tl.tensor:
+    """Products of one group, k-steps ``begin`` to ``end``, for the box of ``pixels`` at ``(image, top, left)``.
+
+    Operands are the descriptors of `conv_product_descriptor_kernel`. Float32 ``[pixels, block]``, transposed with
+    ``swap``.
+    """
+    strided: tl.constexpr = geometry[STRIDE_Y] * geometry[STRIDE_X] > 1
+    chunks: tl.constexpr = block // depth
+    accumulator = tl.zeros((block, pixels), dtype=tl.float32) if swap else tl.zeros((pixels, block), dtype=tl.float32)
+    slot = tl.load(slots + begin // chunks, mask=begin < end, other=0)
+    block_row, block_col = tl.load(block_rows + slot), tl.load(block_cols + slot)
+    for step in range(begin, end):
+        inner = (step % chunks) * depth
+        down, right, phase_y, phase_x = tap_shift(block_col // channel_blocks, geometry)
+        if forward:
+            channel = (block_col % channel_blocks) * block + inner
+            if strided:
+                channel += phase_x * channel_blocks * block
+                tile = source.load([image, top + down, phase_y, left + right, channel])
+            else:
+                tile = source.load([image, top + down, left + right, channel])
+            weight_tile = weight.load([slot * block, inner])
+        else:
+            tile = source.load([image, top - down, left - right, block_row * block + inner])
+            weight_tile = weight.load([slot * block + inner, 0])
+        tile = tl.reshape(tile, (pixels, depth))
+        accumulator = multiply(tile, weight_tile, accumulator, forward, swap, precision)
+        slot = tl.load(slots + (step + 1) // chunks, mask=step + 1 < end, other=0)
+        block_row, block_col = tl.load(block_rows + slot), tl.load(block_cols + slot)
+    return accumulator
+
+
+@jit
 def conv_product_descriptor_kernel(
     source: tl.tensor,
     weight: tl.tensor,
@@ -137,27 +189,10 @@ def conv_product_descriptor_kernel(
     chunks: tl.constexpr = block // depth
     begin = tl.load(offsets + group) * chunks
     end = tl.load(offsets + group + 1) * chunks
-    accumulator = tl.zeros((block, pixels), dtype=tl.float32) if swap else tl.zeros((pixels, block), dtype=tl.float32)
-    slot = tl.load(slots + begin // chunks, mask=begin < end, other=0)
-    block_row, block_col = tl.load(block_rows + slot), tl.load(block_cols + slot)
-    for step in range(begin, end):
-        inner = (step % chunks) * depth
-        down, right, phase_y, phase_x = tap_shift(block_col // channel_blocks, geometry)
-        if forward:
-            channel = (block_col % channel_blocks) * block + inner
-            if strided:
-                channel += phase_x * channel_blocks * block
-                tile = source.load([image, top + down, phase_y, left + right, channel])
-            else:
-                tile = source.load([image, top + down, left + right, channel])
-            weight_tile = weight.load([slot * block, inner])
-        else:
-            tile = source.load([image, top - down, left - right, block_row * block + inner])
-            weight_tile = weight.load([slot * block + inner, 0])
-        tile = tl.reshape(tile, (pixels, depth))
-        accumulator = multiply(tile, weight_tile, accumulator, forward, swap, precision)
-        slot = tl.load(slots + (step + 1) // chunks, mask=step + 1 < end, other=0)
-        block_row, block_col = tl.load(block_rows + slot), tl.load(block_cols + slot)
+    accumulator = sum_taps(
+        source, weight, slots, block_rows, block_cols, begin, end, image, top, left, channel_blocks,
+        geometry, block, pixels, depth, forward, swap, precision,
+    )  # fmt: skip
     if has_bias:
         accumulator = add_bias(accumulator, bias, group * block, block, swap)
     result = accumulator.to(out.dtype)
