@@ -10,7 +10,7 @@ from torch._dynamo.backends.common import aot_autograd
 
 import acf
 from acf.errors import SparsityError
-from acf.nn import BlockSparseConv2d, BlockSparsity, LinkedBatchNorm2d, fuse_batch_norms_, sparsify_
+from acf.nn import BlockSparseConv2d, BlockSparsity, FusedBatchNorm2d, fuse_batch_norms_, sparsify_
 from acf.zoo.networks import NETWORKS
 
 HALF = BlockSparsity(0.5, block=16)
@@ -87,10 +87,10 @@ def test_a_model_that_cannot_be_traced_takes_pairs_by_name() -> None:
     with pytest.raises(SparsityError, match=r"cannot trace Branching .* pairs=\[\(\"conv1\", \"bn1\"\)"):
         fuse_batch_norms_(model)
     assert fuse_batch_norms_(model, pairs=[("conv1", "bn1")]) == ("bn1",)
-    assert model.conv1.link is model.bn1.link
+    assert (model.conv1.feeds_batch_norm, model.conv2.feeds_batch_norm) == (True, False)
     with pytest.raises(SparsityError, match=r"'bn3' is no layer of the model, not an nn\.BatchNorm2d"):
         fuse_batch_norms_(model, pairs=[("conv1", "bn3")])
-    with pytest.raises(SparsityError, match="'bn1' is a LinkedBatchNorm2d, not a block-sparse Conv2d"):
+    with pytest.raises(SparsityError, match="'bn1' is a FusedBatchNorm2d, not a block-sparse Conv2d"):
         fuse_batch_norms_(model, pairs=[("bn1", "conv1")])
 
 
@@ -105,7 +105,7 @@ def test_a_fused_norm_is_one_call_of_a_symbolic_trace() -> None:
 def statistics_when_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Convolutions give statistics in compiled graphs on any device."""
     monkeypatch.setattr(
-        BlockSparseConv2d, "_gives_statistics", lambda self, x: self.training and torch.compiler.is_compiling()
+        BlockSparseConv2d, "_gives_statistics", lambda self, x: self.feeds_batch_norm and torch.compiler.is_compiling()
     )
 
 
@@ -139,10 +139,10 @@ def test_a_compiled_graph_reads_the_output_for_statistics_only_in_the_convolutio
     torch.testing.assert_close(found, expected)
     torch.testing.assert_close(model.state_dict(), plain.state_dict())
     forward, backward = graphs
-    assert "acf.block_conv2d_statistics_forward.default" in forward
+    assert "acf.block_conv2d_statistics.default" in forward
     assert not any("batch_norm" in name or "var_mean" in name for name in forward)
     assert "aten.native_batch_norm_backward.default" in backward
-    assert type(model.bn1) is LinkedBatchNorm2d
+    assert type(model.bn1) is FusedBatchNorm2d
 
 
 @pytest.mark.usefixtures("statistics_when_compiled")

@@ -5,6 +5,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from acf.nn import BlockSparsity, ExpertLinear, sparsify_
 from acf.nn.summary import block_sparse_layers
+from acf.ops import block_conv2d_for_batch_norm
 
 
 def counted(model: torch.nn.Module, x: torch.Tensor) -> int:
@@ -27,6 +28,18 @@ def test_a_convolution_costs_its_stored_weights_once_per_output_pixel_and_pass()
     sparsify_(model, BlockSparsity(0.5, block=16))
     (layer,) = block_sparse_layers(model).values()
     assert counted(model, x) == 3 * 2 * (2 * 4 * 3) * layer.weight.numel()
+
+
+def test_batch_statistics_add_nothing_to_what_a_convolution_costs() -> None:
+    model = torch.nn.Sequential(torch.nn.Conv2d(32, 32, 3, stride=2, padding=1))
+    x = torch.randn(2, 32, 8, 6, requires_grad=True)
+    sparsify_(model, BlockSparsity(0.5, block=16))
+    layer = model[0]
+    with FlopCounterMode(display=False) as counter:
+        block_conv2d_for_batch_norm(
+            x, layer.weight, layer.topology, layer.settings.geometry, layer.bias
+        ).sum().backward()
+    assert int(counter.get_total_flops()) == counted(model, x)
 
 
 def test_a_transposed_convolution_costs_its_stored_weights_once_per_input_pixel_and_pass() -> None:

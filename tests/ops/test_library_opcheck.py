@@ -84,6 +84,9 @@ def conv_samples(
     return {
         "block_conv2d": (trainable_x, trainable_weight, trainable_bias, *topology, *lists),
         "block_conv2d_forward": (x, weight, None, *topology, *lists),
+        "block_conv2d_for_batch_norm": (trainable_x, trainable_weight, trainable_bias, *topology, *lists),
+        "block_conv2d_statistics": (x, weight, None, *topology, *lists),
+        "batch_norm_after_conv2d": (trainable_x, trainable_bias, None, [torch.zeros(8), torch.ones(8)], 0.1, 1e-5),
         "block_conv2d_input_grad": (output_grad, weight, *topology, list(x.shape), *lists),
         "block_conv2d_weight_grad": (output_grad, x, *topology, *lists, torch.float32),
         "block_conv2d_gradient_norms": (output_grad, x, *candidates, [4, 2], *lists),
@@ -135,6 +138,9 @@ LINEAR_OPS = [
 CONV_OPS = [
     "block_conv2d",
     "block_conv2d_forward",
+    "block_conv2d_for_batch_norm",
+    "block_conv2d_statistics",
+    "batch_norm_after_conv2d",
     "block_conv2d_input_grad",
     "block_conv2d_weight_grad",
     "block_conv2d_gradient_norms",

@@ -1,11 +1,14 @@
 """A convolution that gives batch statistics, and batch norm by these statistics, agree with torch's own layers."""
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from acf.ops import Conv2dGeometry, batch_norm_with_statistics, block_conv2d, block_conv2d_statistics
+from acf.ops import Conv2dGeometry, batch_norm_after_conv2d, block_conv2d, block_conv2d_for_batch_norm
+from acf.ops.statistics import block_conv2d_statistics
 from acf.sparse import BlockLayout, BlockTopology
 
 GEOMETRY = Conv2dGeometry((3, 3), stride=(2, 1), padding=(1, 1))
@@ -19,8 +22,8 @@ def operands(dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tensor, Tensor
 
 
 def normalised(x: Tensor, weight: Tensor, bias: Tensor, scale: Tensor | None, shift: Tensor | None) -> Tensor:
-    y, mean, variance = block_conv2d_statistics(x, weight, TOPOLOGY, GEOMETRY, bias)
-    return batch_norm_with_statistics(y, mean, variance, scale, shift, EPS)[0]
+    y = block_conv2d_for_batch_norm(x, weight, TOPOLOGY, GEOMETRY, bias)
+    return batch_norm_after_conv2d(y, scale, shift, None, 0.1, EPS)
 
 
 def expected(x: Tensor, weight: Tensor, bias: Tensor, scale: Tensor | None, shift: Tensor | None) -> Tensor:
@@ -28,23 +31,15 @@ def expected(x: Tensor, weight: Tensor, bias: Tensor, scale: Tensor | None, shif
     return functional.batch_norm(y, None, None, scale, shift, True, 0.0, EPS)
 
 
-def test_statistics_are_those_of_the_output() -> None:
-    x, weight, bias = operands()
-    y, mean, variance = block_conv2d_statistics(x, weight, TOPOLOGY, GEOMETRY, bias)
-    torch.testing.assert_close(y, block_conv2d(x, weight, TOPOLOGY, GEOMETRY, bias))
-    torch.testing.assert_close(mean, y.mean((0, 2, 3)))
-    torch.testing.assert_close(variance, y.var((0, 2, 3), correction=0))
-    assert y.requires_grad
-    assert not mean.requires_grad
-    assert not variance.requires_grad
-
-
-def test_statistics_of_sixteen_bit_outputs_are_float32_and_of_what_is_stored() -> None:
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_statistics_are_those_of_the_stored_output(dtype: torch.dtype) -> None:
+    x, weight, bias = operands(dtype)
     with torch.no_grad():
-        y, mean, variance = block_conv2d_statistics(*operands(torch.bfloat16)[:2], TOPOLOGY, GEOMETRY)
-    assert (y.dtype, mean.dtype, variance.dtype) == (torch.bfloat16, torch.float32, torch.float32)
-    torch.testing.assert_close(mean, y.float().mean((0, 2, 3)))
-    torch.testing.assert_close(variance, y.float().var((0, 2, 3), correction=0))
+        y, mean, variance = block_conv2d_statistics(x, weight, bias, *TOPOLOGY, *GEOMETRY.as_lists())
+    wide = torch.promote_types(dtype, torch.float32)
+    torch.testing.assert_close(y, block_conv2d(x, weight, TOPOLOGY, GEOMETRY, bias))
+    torch.testing.assert_close(mean, y.to(wide).mean((0, 2, 3)))
+    torch.testing.assert_close(variance, y.to(wide).var((0, 2, 3), correction=0))
 
 
 @pytest.mark.parametrize("affine", [True, False])
@@ -90,24 +85,32 @@ def test_a_batch_norm_keeps_the_dtype_of_its_input_beside_float32_parameters() -
     torch.testing.assert_close(*grads)
 
 
-def test_given_statistics_are_used_and_returned_while_they_are_those_of_the_input(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    inputs = operands()
-    y, mean, variance = block_conv2d_statistics(*inputs[:2], TOPOLOGY, GEOMETRY, inputs[2])
-    with monkeypatch.context() as patched:
-        patched.delattr(functional, "batch_norm")
-        _, found_mean, found_variance = batch_norm_with_statistics(y, mean, variance, None, None, EPS)
-    torch.testing.assert_close((found_mean, found_variance), (mean, variance), rtol=0.0, atol=0.0)
+def running() -> tuple[Tensor, Tensor]:
+    return torch.linspace(-1, 1, 8).double(), torch.linspace(1, 2, 8).double()
+
+
+def refuse(*_: Any, **__: Any) -> Tensor:
+    raise AssertionError("statistics were taken again")
+
+
+def test_statistics_are_not_taken_again_while_the_output_is_unchanged(monkeypatch: pytest.MonkeyPatch) -> None:
+    inputs, averages, plain_averages = operands(), running(), running()
+    y = block_conv2d_for_batch_norm(*inputs[:2], TOPOLOGY, GEOMETRY, inputs[2])
+    wanted = functional.batch_norm(y.detach(), *plain_averages, None, None, True, 0.3, EPS)
+    monkeypatch.setattr(functional, "batch_norm", refuse)
+    torch.testing.assert_close(batch_norm_after_conv2d(y, None, None, averages, 0.3, EPS), wanted, check_stride=False)
+    torch.testing.assert_close(averages, plain_averages)
     with torch.no_grad():
         y.mul_(2.0)
-    changed, found_mean, found_variance = batch_norm_with_statistics(y, mean, variance, None, None, EPS)
-    torch.testing.assert_close(changed, functional.batch_norm(y, None, None, training=True))
-    torch.testing.assert_close((found_mean, found_variance), (2 * mean, 4 * variance))
+    with pytest.raises(AssertionError, match="taken again"):
+        batch_norm_after_conv2d(y, None, None, averages, 0.3, EPS)
 
 
-def test_statistics_from_elsewhere_are_taken_anew() -> None:
-    y = torch.randn(4, 8, 3, 3)
-    normalised_y, mean, _ = batch_norm_with_statistics(y, torch.zeros(8), torch.ones(8), None, None, EPS)
-    torch.testing.assert_close(normalised_y, functional.batch_norm(y, None, None, training=True))
-    torch.testing.assert_close(mean, y.mean((0, 2, 3)))
+def test_other_tensors_have_no_statistics_but_their_own() -> None:
+    inputs = operands()
+    y = block_conv2d_for_batch_norm(*inputs[:2], TOPOLOGY, GEOMETRY, inputs[2])
+    with torch.inference_mode():
+        untracked = block_conv2d_for_batch_norm(*inputs[:2], TOPOLOGY, GEOMETRY, inputs[2])
+    for other in (y + 1, y.detach(), y[1:], untracked, torch.randn(4, 8, 3, 3).double()):
+        found = batch_norm_after_conv2d(other, None, None, None, 0.1, EPS)
+        torch.testing.assert_close(found, functional.batch_norm(other, None, None, training=True))

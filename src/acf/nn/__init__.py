@@ -2,7 +2,7 @@
 
 from acf.nn.attention import BlockSparseMultiheadAttention
 from acf.nn.averaged_model import SlotAveragedModel
-from acf.nn.batch_norm import LinkedBatchNorm2d
+from acf.nn.batch_norm import FusedBatchNorm2d
 from acf.nn.block_layer import BlockSparseLayer
 from acf.nn.block_spec import BlockSparsity
 from acf.nn.conv1d import BlockSparseConv1d
@@ -51,6 +51,7 @@ __all__ = [
     "BlockSparsity",
     "ExpertLinear",
     "Experts",
+    "FusedBatchNorm2d",
     "FusedForm",
     "FusedSequential",
     "GatedMLP",
@@ -58,7 +59,6 @@ __all__ = [
     "LayerKind",
     "LayerSummary",
     "LayerTiming",
-    "LinkedBatchNorm2d",
     "NMConv2d",
     "NMLayer",
     "NMLayerSummary",

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from acf.nn.autocast import cast_for_autocast
-from acf.nn.batch_norm import STATISTICS_BLOCKS, STATISTICS_DTYPES, StatisticsLink
+from acf.nn.batch_norm import STATISTICS_BLOCKS, STATISTICS_DTYPES
 from acf.nn.block_layer import BlockSparseLayer
 from acf.nn.dense_conv import DenseConv, grouped_reason
 from acf.nn.kind import LayerKind, TracedInput
@@ -16,8 +16,8 @@ from acf.nn.nm_spec import NMSparsity
 from acf.ops import (
     Conv2dGeometry,
     block_conv2d,
+    block_conv2d_for_batch_norm,
     block_conv2d_gradient_norms,
-    block_conv2d_statistics,
     conv2d_with_two_weights,
 )
 from acf.sparse import BlockLayout, conv_weight_to_matrix, frobenius_norms, matrix_to_conv_weight
@@ -83,8 +83,8 @@ class BlockSparseConv2d(BlockSparseLayer):
 
     kind_name = "conv2d"
 
-    link: StatisticsLink | None = None
-    """Leads to the batch norm that reads the output, if `acf.fuse_batch_norms_` found one."""
+    feeds_batch_norm: bool = False
+    """Whether a batch norm alone reads the output, as `acf.fuse_batch_norms_` found."""
 
     def __init__(self, dense: nn.Module, layout: BlockLayout, mask: Tensor) -> None:
         matrix = conv_weight_to_matrix(cast(Tensor, dense.weight))
@@ -101,21 +101,16 @@ class BlockSparseConv2d(BlockSparseLayer):
     def convolve(self, x: Tensor) -> Tensor:
         """The convolution of ``x [batch, in, h, w]``, padded where it does not pad itself: ``[batch, out, oh, ow]``."""
         (x,) = cast_for_autocast(x)
-        geometry, link = self.settings.geometry, self.link
-        if link is None or not self._gives_statistics(x):
-            y = block_conv2d(x, self.weight, self.topology, geometry, self.bias, self.identity.token)
-            return self._probed(y, x, geometry)
-        y, mean, variance = block_conv2d_statistics(
-            x, self.weight, self.topology, geometry, self.bias, self.identity.token
-        )
-        y = self._probed(y, x, geometry)
-        link.offer(y, mean, variance)
-        return y
+        geometry = self.settings.geometry
+        product = block_conv2d_for_batch_norm if self._gives_statistics(x) else block_conv2d
+        y = product(x, self.weight, self.topology, geometry, self.bias, self.identity.token)
+        return self._probed(y, x, geometry)
 
     def _gives_statistics(self, x: Tensor) -> bool:
-        """Whether a kernel takes statistics along, and a compiler will make one kernel of what the norm does then."""
+        """Whether the kernel also takes the statistics of its output, for a batch norm in the same compiled graph."""
         return (
-            self.training
+            self.feeds_batch_norm
+            and self.training
             and torch.compiler.is_compiling()
             and x.is_cuda
             and x.dtype in STATISTICS_DTYPES

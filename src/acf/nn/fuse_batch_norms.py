@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from torch import fx, nn
 
 from acf.errors import SparsityError
-from acf.nn.batch_norm import LinkedBatchNorm2d, StatisticsLink
+from acf.nn.batch_norm import FusedBatchNorm2d
 from acf.nn.conv2d import BlockSparseConv2d
 from acf.nn.replace import refuse_sharded
 
-FUSABLE_NORMS = (nn.BatchNorm2d, LinkedBatchNorm2d)
+FUSABLE_NORMS = (nn.BatchNorm2d, FusedBatchNorm2d)
 
 
 def fuse_batch_norms_(model: nn.Module, pairs: Iterable[tuple[str, str]] | None = None) -> tuple[str, ...]:
@@ -23,21 +23,16 @@ def fuse_batch_norms_(model: nn.Module, pairs: Iterable[tuple[str, str]] | None 
     Call it after `acf.sparsify_`, after `SyncBatchNorm.convert_sync_batchnorm` and before `torch.compile`.
 
     Pairs are found by `torch.fx`: an `nn.BatchNorm2d` that reads a block-sparse `Conv2d` which nothing else reads. For
-    a model that cannot be traced, ``pairs`` names them: ``[("layer1.0.conv1", "layer1.0.bn1"), ...]``. A named norm
-    that is given another tensor than the convolution's output is a plain batch norm.
+    a model that cannot be traced, ``pairs`` names them: ``[("layer1.0.conv1", "layer1.0.bn1"), ...]``. A norm whose
+    input is not the unchanged output of a convolution takes its own statistics.
     """
     refuse_sharded(model, "call fuse_batch_norms_ before fully_shard")
     found = _traced_pairs(model) if pairs is None else [_checked(model, *pair) for pair in pairs]
     for conv_name, norm_name in found:
-        _link(model.get_submodule(conv_name), model.get_submodule(norm_name))
+        model.get_submodule(conv_name).feeds_batch_norm = True  # type: ignore[assignment]
+        # Another class of the same object: optimizers, hooks and other owners keep the norm they know.
+        model.get_submodule(norm_name).__class__ = FusedBatchNorm2d
     return tuple(norm_name for _, norm_name in found)
-
-
-def _link(conv: nn.Module, norm: nn.Module) -> None:
-    """Give both layers a link of their own; the norm stays the same object, as optimizers and hooks know it."""
-    link = StatisticsLink()
-    conv.link, norm.link = link, link  # type: ignore[assignment]
-    norm.__class__ = LinkedBatchNorm2d
 
 
 def _traced_pairs(model: nn.Module) -> list[tuple[str, str]]:

@@ -15,17 +15,17 @@ from acf.ops.linear import block_gradient_norms, block_linear
 from acf.ops.mlp import MlpLayer, block_mlp
 from acf.ops.observe import LayerIdentity, observe_weight_grad, stop_observing
 from acf.ops.probe import probed
-from acf.ops.statistics import batch_norm_with_statistics, block_conv2d_statistics
+from acf.ops.statistics import batch_norm_after_conv2d, block_conv2d_for_batch_norm
 from acf.ops.two_weights import conv2d_with_two_weights, linear_with_two_weights, mask_straight_through
 
 __all__ = [
     "Conv2dGeometry",
     "LayerIdentity",
     "MlpLayer",
-    "batch_norm_with_statistics",
+    "batch_norm_after_conv2d",
     "block_conv2d",
+    "block_conv2d_for_batch_norm",
     "block_conv2d_gradient_norms",
-    "block_conv2d_statistics",
     "block_conv_transpose2d",
     "block_experts",
     "block_experts_gradient_norms",

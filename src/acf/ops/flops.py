@@ -30,7 +30,7 @@ def register() -> None:
         register_flop_formula(_packet(op))(_experts)
     register_flop_formula(_packet(linear.block_linear_weight_and_bias_grad))(_weight_and_bias_grad)
     register_flop_formula(_packet(conv_transpose.block_conv_transpose2d_weight_grad))(_transposed_weight_grad)
-    register_flop_formula(_packet(statistics.block_conv2d_statistics_forward))(_conv_statistics)
+    register_flop_formula(_packet(statistics.block_conv2d_statistics))(_conv_statistics)
     register_flop_formula(_packet(mlp.block_linear_activation))(_linear_activation)
     register_flop_formula(_packet(mlp.block_linear_scaled_input_grad))(_input_grad)
     register_flop_formula(_packet(gated.block_linear_gated))(_gated)

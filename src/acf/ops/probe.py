@@ -16,6 +16,7 @@ from acf.ops.conv import conv2d_gradient_norms
 from acf.ops.geometry import Conv2dGeometry
 from acf.ops.library import Op, differentiable
 from acf.ops.linear import linear_gradient_norms
+from acf.ops.statistics import pass_on_statistics
 
 
 def _scores(
@@ -72,6 +73,7 @@ def _apply(
     y: Tensor, x: Tensor, probe: Tensor, block_shape: list[int], geometry: list[int], transposed: bool
 ) -> Tensor:
     result: Tensor = _Probed.apply(y, x, probe, block_shape, geometry, transposed)  # type: ignore[no-untyped-call]
+    pass_on_statistics(y, result)
     return result
 
 

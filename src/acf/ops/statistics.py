@@ -2,10 +2,14 @@
 
 In training a batch norm reads its input twice: once for the mean and the variance of every channel, once to normalise.
 The kernel that computes a convolution has the output at hand, so it can take the statistics of what it stores.
+
+The convolution leaves the statistics on its output, as an attribute of the tensor, and the batch norm looks for them
+there. So they never meet another tensor. Compilers trace through both ops: for a compiled graph the look is taken when
+the graph is made.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -22,6 +26,32 @@ Results = tuple[Tensor, Tensor, Tensor]
 """Output, mean and biased variance of its channels; in float32 where the output is narrower."""
 
 
+class ChannelStatistics(NamedTuple):
+    """Mean and biased variance ``[channels]`` of a tensor that had been changed in place ``version`` times."""
+
+    mean: Tensor
+    variance: Tensor
+    version: int
+
+
+def _leave(y: Tensor, mean: Tensor, variance: Tensor) -> None:
+    if not y.is_inference():  # such a tensor does not count its changes
+        y.channel_statistics = ChannelStatistics(mean, variance, y._version)  # type: ignore[attr-defined]
+
+
+def _statistics_of(y: Tensor) -> ChannelStatistics | None:
+    """What a convolution left on ``y``; None if there is nothing, or ``y`` was changed in place since."""
+    found: ChannelStatistics | None = getattr(y, "channel_statistics", None)
+    return found if found is not None and not y.is_inference() and found.version == y._version else None
+
+
+def pass_on_statistics(y: Tensor, view: Tensor) -> None:
+    """Leave the statistics of ``y``, if it has any, on a ``view`` of all its values."""
+    statistics = _statistics_of(y)
+    if statistics is not None:
+        _leave(view, statistics.mean, statistics.variance)
+
+
 def _with_statistics(x: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any) -> Results:
     y = block_conv2d_forward(x, weight, bias, *rest)
     return y, *reference.channel_statistics(y)
@@ -33,16 +63,17 @@ def _fake_with_statistics(x: Tensor, weight: Tensor, bias: Tensor | None, *rest:
     return y, y.new_empty(y.shape[1], dtype=dtype), y.new_empty(y.shape[1], dtype=dtype)
 
 
-block_conv2d_statistics_forward = Op(
-    "block_conv2d_statistics_forward",
+block_conv2d_statistics = Op(
+    "block_conv2d_statistics",
     f"(Tensor x, Tensor weight, Tensor? bias, {TOPOLOGY}, {GEOMETRY}) -> (Tensor, Tensor, Tensor)",
     _with_statistics,
     _fake_with_statistics,
 )
+"""The forward pass of `block_conv2d`, and the mean and biased variance ``[out]`` of what it stores."""
 
 
 class _ProductWithStatistics(torch.autograd.Function):
-    """The statistics have no gradient of their own: `batch_norm_with_statistics` differentiates through them."""
+    """The statistics have no gradient of their own: `_BatchNorm` differentiates through them."""
 
     @staticmethod
     def forward(
@@ -52,7 +83,7 @@ class _ProductWithStatistics(torch.autograd.Function):
         ctx.layer = layer
         weight = weight if cast is None else cast
         ctx.save_for_backward(x, weight, *topology)
-        y, mean, variance = block_conv2d_statistics_forward(x, weight, bias, *topology, *layer.geometry)
+        y, mean, variance = block_conv2d_statistics(x, weight, bias, *topology, *layer.geometry)
         ctx.mark_non_differentiable(mean, variance)
         return y, mean, variance
 
@@ -62,56 +93,38 @@ class _ProductWithStatistics(torch.autograd.Function):
         return x_grad, weight_grad, None, bias_grad, None, None
 
 
-def _differentiable_with_statistics(x: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any) -> Results:
+def _conv2d_for_batch_norm(x: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any) -> Tensor:
     layer, topology = Layer(CONV2D, rest[6:10], rest[10] if len(rest) > 10 else None), rest[:6]
     if is_transformed():
-        y = multiply(x, weight, bias, layer, topology)
-        return y, *reference.channel_statistics(y.detach())
+        return multiply(x, weight, bias, layer, topology)
     cast = None if weight.dtype is x.dtype else weight.to(x.dtype)
+    y: Tensor
     if torch.is_grad_enabled() and any(each is not None and each.requires_grad for each in (x, weight, bias)):
         y, mean, variance = _ProductWithStatistics.apply(x, weight, cast, bias, layer, topology)  # type: ignore[no-untyped-call]
     else:
         weight = weight if cast is None else cast
-        y, mean, variance = block_conv2d_statistics_forward(x, weight, bias, *topology, *layer.geometry)
-    mean.version_of_output = _version(y)
-    return y, mean, variance
+        y, mean, variance = block_conv2d_statistics(x, weight, bias, *topology, *layer.geometry)
+    _leave(y, mean, variance)
+    return y
 
 
-def _version(y: Tensor) -> int | None:
-    """How often ``y`` was changed in place; None where torch does not count."""
-    return None if y.is_inference() else y._version
-
-
-def _are_current(y: Tensor, mean: Tensor) -> bool:
-    """Whether statistics come from `block_conv2d_statistics`, and ``y`` was not changed in place since.
-
-    Compilers trace through the ops of this module, so this is decided for a compiled graph when it is made.
-    """
-    version = _version(y)
-    return version is not None and getattr(mean, "version_of_output", None) == version and not is_transformed()
-
-
-_block_conv2d_statistics = differentiable(
-    "block_conv2d_statistics",
-    f"(Tensor x, Tensor weight, Tensor? bias, {TOPOLOGY}, {GEOMETRY}, {TOKEN}) -> (Tensor, Tensor, Tensor)",
-    _differentiable_with_statistics,
+_block_conv2d_for_batch_norm = differentiable(
+    "block_conv2d_for_batch_norm",
+    f"(Tensor x, Tensor weight, Tensor? bias, {TOPOLOGY}, {GEOMETRY}, {TOKEN}) -> Tensor",
+    _conv2d_for_batch_norm,
 )
 
 
-def block_conv2d_statistics(
+def block_conv2d_for_batch_norm(
     x: Tensor,
     weight: Tensor,
     topology: BlockTopology,
     geometry: Conv2dGeometry,
     bias: Tensor | None = None,
     token: Tensor | None = None,
-) -> Results:
-    """`acf.ops.block_conv2d`, and the mean and biased variance ``[out]`` of each channel of what it returns.
-
-    Statistics are float32, float64 for a float64 output, and are constants to autograd; pass them to
-    `batch_norm_with_statistics`.
-    """
-    return _block_conv2d_statistics(x, weight, bias, *topology, *geometry.as_lists(), token)
+) -> Tensor:
+    """`acf.ops.block_conv2d`, with the statistics of the output left on it for `batch_norm_after_conv2d`."""
+    return _block_conv2d_for_batch_norm(x, weight, bias, *topology, *geometry.as_lists(), token)
 
 
 class _BatchNorm(torch.autograd.Function):
@@ -149,28 +162,36 @@ def _per_channel(values: Tensor) -> Tensor:
     return values[:, None, None]
 
 
-def _normalise(y: Tensor, mean: Tensor, variance: Tensor, weight: Any, bias: Any, eps: float) -> Results:
-    if not _are_current(y, mean):
-        normalised = functional.batch_norm(y, None, None, weight, bias, True, 0.0, eps)
-        return normalised, *reference.channel_statistics(y.detach())
-    normalised = _BatchNorm.apply(y, mean, variance, weight, bias, eps)  # type: ignore[no-untyped-call]
-    return normalised, mean.clone(), variance.clone()
+def _batch_norm(y: Tensor, weight: Any, bias: Any, running: Sequence[Tensor], momentum: float, eps: float) -> Tensor:
+    statistics, count = _statistics_of(y), y.numel() // y.shape[1]
+    if statistics is None or count < 2 or is_transformed():
+        mean_average, variance_average = running or (None, None)
+        return functional.batch_norm(y, mean_average, variance_average, weight, bias, True, momentum, eps)
+    mean, variance, _ = statistics
+    for average, latest in zip(running, (mean, variance * (count / (count - 1))), strict=False):
+        average.copy_(average.to(latest.dtype) * (1.0 - momentum) + latest * momentum)
+    normalised: Tensor = _BatchNorm.apply(y, mean, variance, weight, bias, eps)  # type: ignore[no-untyped-call]
+    return normalised
 
 
-_batch_norm_with_statistics = differentiable(
-    "batch_norm_with_statistics",
-    "(Tensor y, Tensor mean, Tensor variance, Tensor? weight, Tensor? bias, float eps) -> (Tensor, Tensor, Tensor)",
-    _normalise,
+_batch_norm_after_conv2d = differentiable(
+    "batch_norm_after_conv2d",
+    "(Tensor y, Tensor? weight, Tensor? bias, Tensor(a!)[] running, float momentum, float eps) -> Tensor",
+    _batch_norm,
 )
 
 
-def batch_norm_with_statistics(
-    y: Tensor, mean: Tensor, variance: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float
-) -> Results:
-    """Batch norm of ``y [batch, channels, h, w]`` by the statistics that `block_conv2d_statistics` gave with it.
+def batch_norm_after_conv2d(
+    y: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running: tuple[Tensor, Tensor] | None,
+    momentum: float,
+    eps: float,
+) -> Tensor:
+    """`torch.nn.functional.batch_norm` of ``y [batch, channels, h, w]`` in training, gradients of any order included.
 
-    Equals `torch.nn.functional.batch_norm` in training, to the accuracy of the dtype, gradients of any order included:
-    ``mean`` and ``variance`` count as functions of ``y``. Also returns mean and biased variance ``[channels]``: the
-    given ones, or new ones where these come from elsewhere or ``y`` was changed in place since.
+    Where `block_conv2d_for_batch_norm` gave ``y``, and nothing has changed it since, its statistics come from there
+    and are not taken again. ``running`` are the running mean and variance ``[channels]``, which are updated.
     """
-    return _batch_norm_with_statistics(y, mean, variance, weight, bias, eps)
+    return _batch_norm_after_conv2d(y, weight, bias, list(running or ()), momentum, eps)

@@ -82,3 +82,9 @@ def test_compilation_is_what_the_warm_up_takes_beyond_its_steps(
     )
     run = train_variant(text_task, Variant.parse("dense"), 0, RunLength(steps=3, measurements=1))
     assert (run.warm_up_seconds, run.compile_seconds, run.seconds) == (31.0, 30.0, 2.0)
+
+
+def test_a_run_counts_the_batch_norms_that_are_fused_with_sparse_convolutions(image_task: Task) -> None:
+    length = RunLength(steps=1, measurements=1)
+    runs = [train_variant(image_task, Variant.parse(name), 0, length) for name in ("dense", "static-50/block=16")]
+    assert [run.fused_norms for run in runs] == [0, 3]

@@ -46,7 +46,7 @@ _KERNELS: tuple[tuple[Op[Any], str, str], ...] = (
     (conv_ops.block_conv2d_forward, "conv", "conv2d"),
     (conv_ops.block_conv2d_input_grad, "conv", "conv2d_input_grad"),
     (conv_ops.block_conv2d_weight_grad, "conv", "conv2d_weight_grad"),
-    (statistics_ops.block_conv2d_statistics_forward, "conv_statistics", "conv2d_statistics"),
+    (statistics_ops.block_conv2d_statistics, "conv_statistics", "conv2d_statistics"),
     (conv_ops.conv2d_gradient_norms, "norms", "conv2d_gradient_norms"),
     (semi_structured_ops.prune, "prune", "prune"),
 )

@@ -396,6 +396,7 @@ def tiled_inputs(pixels: Tensor, problem: ConvProblem, box: tuple[int, int, int]
 
 
 def problem_key(op: str, problem: ConvProblem, topology: BlockTopology, tensor: Tensor, block: int) -> ProblemKey:
+    """The key under which the launch configuration of ``op`` is kept."""
     return ProblemKey(
         op,
         problem.out_channels,
