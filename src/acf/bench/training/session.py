@@ -8,7 +8,6 @@ import torch
 from torch import Tensor, nn
 
 import acf
-from acf.bench.training.ideas import try_idea_
 from acf.bench.training.schedule import Schedule
 from acf.bench.training.task import Task, computing
 from acf.bench.training.variant import Variant
@@ -30,7 +29,6 @@ class TrainingSession:
         self.model = task.model(self.sizes)
         started = time.perf_counter()
         self.plan = sparsify_fresh(self.model, variant, task)
-        try_idea_(self.model, variant.low_rank, variant.permute)
         self.plan_seconds = time.perf_counter() - started if self.plan else 0.0
         self.fused_norms = len(acf.fuse_batch_norms_(self.model))
         self.replica = self.replicated(self.model)

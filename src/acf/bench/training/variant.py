@@ -39,8 +39,6 @@ RUN_SETTINGS: dict[str, Callable[[str], object]] = {
     "block": _whole,
     "dense_layers": _parts,
     "speedup": _number,
-    "low_rank": _whole,
-    "permute": _whole,
 }
 """Settings of a run, and how the text of each is read; all other settings are the method's."""
 
@@ -73,8 +71,6 @@ class Variant:
     block: int = 64
     dense_layers: tuple[str, ...] = ()
     speedup: float | None = None
-    low_rank: int | None = None
-    permute: int | None = None
     plan: Mapping[str, object] = field(default_factory=dict)
 
     @classmethod
