@@ -25,6 +25,7 @@ ROOMS = (
     "errors",
     "units",
     "locks",
+    "processes",
     "files",
     "run_folder",
     "checksums",

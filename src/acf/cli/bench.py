@@ -165,8 +165,8 @@ def zeros(
     from acf.zoo.data import load_training_data
     from acf.zoo.networks import NETWORKS
 
-    training_data = load_training_data(NETWORKS[spec.model].reads, data)
     with only_process_writing(out):
+        training_data = load_training_data(NETWORKS[spec.model].reads, data)
         with progress(visible=not as_json) as on_progress:
             measured = list(measure_zeros(spec, training_data, on_progress))
         record = zeros_record(spec, measured)
