@@ -167,11 +167,13 @@ def zeros(
 
     with only_process_writing(out):
         training_data = load_training_data(NETWORKS[spec.model].reads, data)
+        measured, record = [], {}
         with progress(visible=not as_json) as on_progress:
-            measured = list(measure_zeros(spec, training_data, on_progress))
-        record = zeros_record(spec, measured)
-        if out is not None:
-            record = add_to_record(out, record)
+            for variant in measure_zeros(spec, training_data, on_progress):
+                measured.append(variant)
+                record = zeros_record(spec, measured)
+                if out is not None:  # variants take minutes: keep each at once
+                    record = add_to_record(out, record)
     print_outcome("zeros", record, zeros_table(measured), as_json)
 
 

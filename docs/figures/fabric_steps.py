@@ -1,0 +1,186 @@
+"""Whole training steps on the fabrics and on machines of equal peak, row by row: docs/results/fabric-steps.json.
+
+    python docs/figures/fabric_steps.py --into runs/steps                         # every row of the record
+    python docs/figures/fabric_steps.py resnet50 acf-512-lean --sparsity 0.9 --into runs/steps
+    python docs/figures/fabric_steps.py --join runs/steps                         # writes the record
+
+A row is one step on one machine, as `acf bench fabric` plays it, and is written to a file of its own when it is done: a
+call that was interrupted goes on where it stopped, and several calls share the rows of a folder. Delete a row's file to
+play it again.
+"""
+
+import argparse
+import fcntl
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import acf
+from acf.bench.fabric.comparison import PEERS, play_on_fabric, play_step
+from acf.bench.fabric.workloads import EXAMPLES, StepSpec
+from acf.bench.provenance import commit_of
+from acf.errors import AcfError, DataError
+from acf.files import write_whole
+from acf.records import data_of
+from acf.records.write import envelope, json_text
+
+RESULTS = Path(__file__).parents[1] / "results"
+RECORD = RESULTS / "fabric-steps.json"
+MEASURED_ZEROS = RESULTS / "zeros.json"
+
+NETWORKS = ("resnet50", "transformer-base")
+FABRICS = ("acf-512-lean", "acf-512-wide", "acf-512")
+SPARSITIES = (0.9, 0.0, 0.75, 0.5)
+NOT_KEPT = ("by_op", "host_seconds", "host_peak_bytes")
+"""Fields of a played step that the record leaves out: `acf bench fabric` prints them."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A step on ``machine``, which is ``fabric`` or stands beside it; ``zeros``: file of measured zeros, or None."""
+
+    network: str
+    fabric: str
+    machine: str
+    sparsity: float
+    seed: int = 0
+    zeros: Path | None = None
+
+    @property
+    def zeros_name(self) -> str:
+        """How the record calls the zeros."""
+        return self.zeros.name if self.zeros else "synthetic"
+
+    @property
+    def has_update(self) -> bool:
+        """Whether Algorithm 1 is played too: it takes as long again, and one seed at 90 % tells its share of a run."""
+        return self.machine == self.fabric and (self.sparsity, self.seed, self.zeros) == (0.9, 0, None)
+
+    @property
+    def file_name(self) -> str:
+        """The row's file; machines that stand beside several fabrics alike are played once."""
+        beside = next(name for name in PEERS if self.machine == self.fabric == name or self._is_same_beside(name))
+        words = (self.network, beside, self.machine, f"{self.sparsity:g}", f"seed{self.seed}", self.zeros_name)
+        return "_".join(words) + ".row.json"
+
+    def _is_same_beside(self, fabric: str) -> bool:
+        own = PEERS[self.fabric].get(self.machine)
+        return own is not None and PEERS[fabric].get(self.machine) == own
+
+    def play(self) -> dict[str, Any]:
+        """The row's figures, with the commit and the day they were made at."""
+        step = StepSpec(self.network, EXAMPLES[self.network], self.sparsity, seed=self.seed, zeros=self.zeros)
+        if self.machine == self.fabric:
+            played = play_on_fabric(step, self.machine, self.has_update)
+        else:
+            played = play_step(step, self.machine, PEERS[self.fabric][self.machine])
+        figures = {name: value for name, value in played.to_dict().items() if name not in NOT_KEPT}
+        made = {"commit": commit_of(Path(acf.__file__).parent), "date": datetime.now(UTC).date().isoformat()}
+        return {"network": self.network, "beside": self.fabric} | figures | made
+
+
+def published_rows() -> list[Row]:
+    """Every row of the record, those that most depends on first."""
+    measured = [network for network in NETWORKS if network in data_of(json.loads(MEASURED_ZEROS.read_text()))]
+    steps = dict.fromkeys(
+        [
+            *product(NETWORKS, FABRICS, (0.9, 0.0), (0,), (None,)),
+            *product(measured, FABRICS, (0.9,), (0,), (MEASURED_ZEROS,)),
+            *product(NETWORKS, FABRICS, (0.9,), (1, 2), (None,)),
+            *product(NETWORKS, FABRICS, SPARSITIES, (0,), (None,)),
+            *product(measured, FABRICS, SPARSITIES, (0,), (MEASURED_ZEROS,)),
+            *product(NETWORKS, FABRICS[:1], SPARSITIES, (1, 2), (None,)),
+        ]
+    )
+    return [row for step in steps for row in rows_of(*step)]
+
+
+def rows_of(network: str, fabric: str, sparsity: float, seed: int, zeros: Path | None) -> list[Row]:
+    """One step on a fabric, then on the machines beside it."""
+    return [Row(network, fabric, machine, sparsity, seed, zeros) for machine in (fabric, *PEERS[fabric])]
+
+
+def play_into(folder: Path, rows: list[Row]) -> None:
+    """Play the rows that ``folder`` lacks, except those that another process plays now."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for row in rows:
+        path = folder / row.file_name
+        with (folder / f"{row.file_name}.lock").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # free again when its process ends, however it ends
+            except BlockingIOError:
+                continue
+            if path.exists():
+                continue
+            print(f"{path.stem} ...", flush=True)
+            write_whole(path, (json_text(row.play()) + "\n").encode())
+
+
+def joined(folder: Path) -> list[dict[str, Any]]:
+    """The rows in ``folder``: each step of a fabric, then the machines beside it."""
+    return list(_joined(folder))
+
+
+def _joined(folder: Path) -> Iterator[dict[str, Any]]:
+    order = list(product(NETWORKS, FABRICS, (None, MEASURED_ZEROS), (0, 1, 2), sorted(SPARSITIES)))
+    steps = [rows_of(network, fabric, sparsity, seed, zeros) for network, fabric, zeros, seed, sparsity in order]
+    found = [rows for rows in steps if (folder / rows[0].file_name).exists()]
+    if not found:
+        raise DataError(f"{folder} holds no row of a fabric; play some with --into {folder}")
+    for row in (row for rows in found for row in rows):
+        path = folder / row.file_name
+        if not path.exists():
+            raise DataError(f"{path} is missing beside {row.fabric}; play it with --into {folder}")
+        yield json.loads(path.read_text(encoding="utf-8")) | {"beside": row.fabric}
+
+
+def write_joined(folder: Path, record: Path) -> None:
+    """Write all rows of ``folder`` as one record."""
+    values = envelope("fabric", joined(folder))
+    values["command"] = "python docs/figures/fabric_steps.py --into FOLDER, then --join FOLDER"
+    write_whole(record, (json_text(values) + "\n").encode())
+
+
+def _parsed() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("network", nargs="?", choices=NETWORKS, help="default: every row of the record")
+    parser.add_argument("fabric", nargs="?", choices=FABRICS)
+    parser.add_argument("--sparsity", default="0,0.5,0.75,0.9", help="shares of absent blocks")
+    parser.add_argument("--seeds", default="0")
+    parser.add_argument("--zeros", type=Path, help="measured zeros, as acf bench zeros --out writes them")
+    parser.add_argument("--only", choices=("fabrics", "rivals"), help="leave the other machines for another call")
+    where = parser.add_mutually_exclusive_group(required=True)
+    where.add_argument("--into", type=Path, help="folder of the rows' files")
+    where.add_argument("--join", type=Path, help="folder whose rows become the record")
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Play rows or join them."""
+    given = _parsed()
+    if given.join:
+        write_joined(given.join, RECORD)
+        return
+    rows = published_rows()
+    if given.network:
+        sparsities = [float(each) for each in given.sparsity.split(",")]
+        seeds = [int(each) for each in given.seeds.split(",")]
+        fabrics = [given.fabric] if given.fabric else FABRICS
+        steps = product([given.network], fabrics, sparsities, seeds, [given.zeros])
+        rows = [row for step in steps for row in rows_of(*step)]
+    if given.only:
+        rows = [row for row in rows if (row.machine == row.fabric) == (given.only == "fabrics")]
+    play_into(given.into, rows)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except AcfError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
