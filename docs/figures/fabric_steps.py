@@ -2,11 +2,12 @@
 
     python docs/figures/fabric_steps.py --into runs/steps                         # every row of the record
     python docs/figures/fabric_steps.py resnet50 acf-512-lean --sparsity 0.9 --into runs/steps
+    python docs/figures/fabric_steps.py --charge runs/steps                       # control and clock by today's figures
     python docs/figures/fabric_steps.py --join runs/steps                         # writes the record
 
 A row is one step on one machine, as `acf bench fabric` plays it, and is written to a file of its own when it is done: a
 call that was interrupted goes on where it stopped, and several calls share the rows of a folder. Delete a row's file to
-play it again.
+play it again. Figures of `acf.cost.control` change no cycle: ``--charge`` takes them to the counters of played rows.
 """
 
 import argparse
@@ -28,6 +29,10 @@ from acf.errors import AcfError, DataError
 from acf.files import write_whole
 from acf.records import data_of
 from acf.records.write import envelope, json_text
+from acf.sim.fabric import AdaptiveFabric
+from acf.sim.fabric.activity import Activity
+from acf.sim.fabric.control import control_j
+from acf.sim.registry import spec_of_kind
 
 RESULTS = Path(__file__).parents[1] / "results"
 RECORD = RESULTS / "fabric-steps.json"
@@ -80,8 +85,32 @@ class Row:
         else:
             played = play_step(step, self.machine, PEERS[self.fabric][self.machine])
         figures = {name: value for name, value in played.to_dict().items() if name not in NOT_KEPT}
+        if self.machine == self.fabric:
+            figures["control_charge_j"] = control_charge_j(figures)
         made = {"commit": commit_of(Path(acf.__file__).parent), "date": datetime.now(UTC).date().isoformat()}
         return {"network": self.network, "beside": self.fabric} | figures | made
+
+
+def control_charge_j(row: dict[str, Any]) -> dict[str, float]:
+    """Joules of control and clock in the products of a fabric's row, by the figures of today."""
+    return control_j(spec_of_kind(AdaptiveFabric, row["machine"]), Activity.of_counters(row["counters"]))
+
+
+def charged(row: dict[str, Any]) -> dict[str, Any]:
+    """A fabric's row with control and clock charged by the figures of today, everything else as it was played."""
+    charge_j = control_charge_j(row)
+    change_j = {name: joules - row["control_charge_j"][name] for name, joules in charge_j.items()}
+    breakdown = {name: joules + change_j.get(name, 0.0) for name, joules in row["energy_breakdown_j"].items()}
+    totals = {name: row[name] + sum(change_j.values()) for name in ("energy_j", "products_energy_j")}
+    return row | totals | {"energy_breakdown_j": breakdown, "control_charge_j": charge_j}
+
+
+def charge_all(folder: Path) -> None:
+    """Charge every fabric's row of ``folder`` anew."""
+    for path in sorted(folder.glob("*.row.json")):
+        row = json.loads(path.read_text(encoding="utf-8"))
+        if row.get("counters"):  # rivals have none
+            write_whole(path, (json_text(charged(row)) + "\n").encode())
 
 
 def published_rows() -> list[Row]:
@@ -156,6 +185,7 @@ def _parsed() -> argparse.Namespace:
     parser.add_argument("--only", choices=("fabrics", "rivals"), help="leave the other machines for another call")
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument("--into", type=Path, help="folder of the rows' files")
+    where.add_argument("--charge", type=Path, help="folder whose rows get control and clock by today's figures")
     where.add_argument("--join", type=Path, help="folder whose rows become the record")
     return parser.parse_args()
 
@@ -165,6 +195,9 @@ def main() -> None:
     given = _parsed()
     if given.join:
         write_joined(given.join, RECORD)
+        return
+    if given.charge:
+        charge_all(given.charge)
         return
     rows = published_rows()
     if given.network:

@@ -10,6 +10,7 @@ import pytest
 
 from acf.errors import DataError
 from acf.records import parse_record
+from acf.sim.fabric.activity import Activity
 
 SCRIPT = runpy.run_path(str(Path(__file__).parents[2] / "docs" / "figures" / "fabric_steps.py"))
 Row = SCRIPT["Row"]
@@ -74,3 +75,17 @@ def test_a_missing_row_is_named(tmp_path: Path) -> None:
     write_row(tmp_path, fabric, 1.0)
     with pytest.raises(DataError, match=f"{rival.file_name} is missing beside acf-512"):
         SCRIPT["joined"](tmp_path)
+
+
+def test_other_figures_of_control_change_control_clock_and_totals_alone() -> None:
+    counters = Activity(1000, work_cycles=4000, row_flits=10, walk_cycles=50).counters
+    row = {"machine": "acf-512-lean", "counters": counters, "energy_j": 9.0, "products_energy_j": 6.0}
+    charge_j = SCRIPT["control_charge_j"](row)
+    breakdown = {"mac": 5.0, "control": 1.0, "clock": 3.0}
+    again = SCRIPT["charged"](row | {"energy_breakdown_j": breakdown, "control_charge_j": charge_j})
+    assert (again["energy_j"], again["energy_breakdown_j"]) == (9.0, breakdown)
+    cheaper = {"control": charge_j["control"], "clock": 0.0}
+    again = SCRIPT["charged"](row | {"energy_breakdown_j": breakdown, "control_charge_j": cheaper})
+    assert again["energy_breakdown_j"] == breakdown | {"clock": 3.0 + charge_j["clock"]}
+    assert again["energy_j"] == 9.0 + charge_j["clock"]
+    assert again["products_energy_j"] == 6.0 + charge_j["clock"]
