@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from acf.errors import DataError
-from acf.records import parse_record
+from acf.records import read_record
+from acf.sim.fabric.activity import Activity
 
 SCRIPT = runpy.run_path(str(Path(__file__).parents[2] / "docs" / "figures" / "fabric_steps.py"))
 Row = SCRIPT["Row"]
@@ -22,8 +23,9 @@ def write_row(folder: Path, row: Any, energy_j: float) -> None:
 
 def test_every_step_of_a_fabric_comes_with_the_machines_beside_it() -> None:
     rows = SCRIPT["published_rows"]()
-    machines = {(row.network, row.fabric, row.sparsity, row.seed, row.zeros): set() for row in rows}
-    for row in rows:
+    shown = [row for row in rows if row.fabric in SCRIPT["FABRICS"]]
+    machines = {(row.network, row.fabric, row.sparsity, row.seed, row.zeros): set() for row in shown}
+    for row in shown:
         machines[row.network, row.fabric, row.sparsity, row.seed, row.zeros].add(row.machine)
     assert all(found == {step[1], "tensorcore", "tensordash"} for step, found in machines.items())
     assert {(network, fabric) for network, fabric, sparsity, seed, _ in machines if (sparsity, seed) == (0.9, 2)} == {
@@ -53,13 +55,16 @@ def test_a_row_is_played_unless_it_is_there_or_another_process_has_it(
     assert played == ["tensordash", "tensorcore"]
 
 
-def test_rows_of_a_folder_become_one_record(tmp_path: Path) -> None:
+def test_rows_of_a_folder_become_a_record_for_each_size_of_fabrics(tmp_path: Path) -> None:
     for fabric in ("acf-512", "acf-512-wide"):
         for place, row in enumerate(SCRIPT["rows_of"]("resnet50", fabric, 0.9, 0, None)):
             write_row(tmp_path, row, float(place))
-    SCRIPT["write_joined"](tmp_path, tmp_path / "record.json")
-    values = json.loads((tmp_path / "record.json").read_text())
-    record = parse_record(values, "record.json")
+    for row in SCRIPT["rows_of"]("resnet50", "acf-h200", 0.9, 0, None):
+        write_row(tmp_path, row, 0.0)
+    SCRIPT["write_joined"](tmp_path, tmp_path)
+    large = json.loads((tmp_path / "fabric-scale.json").read_text())
+    assert [row["machine"] for row in large["data"]] == ["acf-h200", "gpu-h200"]
+    record = read_record(tmp_path / "fabric-steps.json")
     assert record.kind == "fabric"
     assert record.origin["command"].startswith("python docs/figures/fabric_steps.py")
     assert [(row["beside"], row["machine"]) for row in record.data] == [
@@ -69,8 +74,22 @@ def test_rows_of_a_folder_become_one_record(tmp_path: Path) -> None:
 
 def test_a_missing_row_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="holds no row of a fabric; play some with --into"):
-        SCRIPT["joined"](tmp_path)
+        SCRIPT["write_joined"](tmp_path, tmp_path)
     fabric, rival, _ = SCRIPT["rows_of"]("resnet50", "acf-512", 0.9, 0, None)
     write_row(tmp_path, fabric, 1.0)
     with pytest.raises(DataError, match=f"{rival.file_name} is missing beside acf-512"):
-        SCRIPT["joined"](tmp_path)
+        list(SCRIPT["joined"](tmp_path, SCRIPT["FABRICS"]))
+
+
+def test_other_figures_of_control_change_control_clock_and_totals_alone() -> None:
+    counters = Activity(1000, work_cycles=4000, row_flits=10, walk_cycles=50).counters
+    row = {"machine": "acf-512-lean", "counters": counters, "energy_j": 9.0, "products_energy_j": 6.0}
+    charge_j = SCRIPT["control_charge_j"](row)
+    breakdown = {"mac": 5.0, "control": 1.0, "clock": 3.0}
+    again = SCRIPT["charged"](row | {"energy_breakdown_j": breakdown, "control_charge_j": charge_j})
+    assert (again["energy_j"], again["energy_breakdown_j"]) == (9.0, breakdown)
+    cheaper = {"control": charge_j["control"], "clock": 0.0}
+    again = SCRIPT["charged"](row | {"energy_breakdown_j": breakdown, "control_charge_j": cheaper})
+    assert again["energy_breakdown_j"] == breakdown | {"clock": 3.0 + charge_j["clock"]}
+    assert again["energy_j"] == 9.0 + charge_j["clock"]
+    assert again["products_energy_j"] == 6.0 + charge_j["clock"]

@@ -86,6 +86,7 @@ def run_product(
         streamed_bytes=index.fetched_bytes,
         other_cycles=ceil(update_cycles / spec.topology_every_steps),
         set_up=_set_up(spec, index, lead, played.cycles + waits),
+        counters=activity.counters,
     )
 
 
