@@ -30,9 +30,8 @@ COMMANDS = {
     "transformer": "bench transformer --size small --systems dense,rigl --sparsity 0.5 --block 16 --batch 8"
     f" --captured 2 --test-sentences 2 --vocabulary 300 --beams 1 {EVALUATION}",
     "cnn": f"bench cnn --systems dense,dts-0.5 --batch 8 --captured 8 --examples 64 {EVALUATION}",
-    "sweep": "sweep ../data/step.safetensors --base tensordash --set depth=2,3 --set lanes=8,16 --set rows=2,4"
+    "sweep": "sweep ../data/step.safetensors --base tensordash --set cores=64,128,256 --set rows=2,4 --set columns=2,4"
     " --jobs 1 --name run --csv points.csv",
-    "ablation": "bench ablation --what prefetch --sparsity 0.9 --seeds 1 --examples 16 --out runs/ablation",
 }
 PONG = (
     "bench pong --variants dense,rigl-75/block=16 --seeds 1 --frames 320 --games 4 --update-every 4 --batch 4"
@@ -105,7 +104,6 @@ def import_everything() -> None:
     import acf.bench.accuracy.bench
     import acf.bench.evaluation.bench
     import acf.bench.evaluation.plot
-    import acf.bench.fabric.ablation_runs
     import acf.bench.pong.bench
     import acf.bench.training.bench
     import acf.cli
