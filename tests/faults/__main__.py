@@ -1,6 +1,7 @@
 """``python -m tests.faults --kills 200 --full 200``: kill runs and fill their disk at seeded moments, and go on."""
 
 import argparse
+import shutil
 import tempfile
 import time
 from pathlib import Path
@@ -33,6 +34,7 @@ def _play(options: argparse.Namespace, folder: Path) -> int:
     for place, name in enumerate(names):
         started = time.monotonic()
         own = folder.resolve() / name
+        shutil.rmtree(own, ignore_errors=True)
         write_data(own / "data")
         campaign = Campaign(name, known[name], own, options.seed, findings)
         campaign.kill(_share(options.kills, place, len(names)))

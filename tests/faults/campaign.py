@@ -44,13 +44,15 @@ class Campaign:
 
     def kill(self, kills: int) -> None:
         """``kills`` kills, several in a row in one run: half after a random time, half within a change of a file."""
-        left = kills
-        while left > 0:
-            place = self._new_place()
-            in_this_run = min(left, self.random.randint(1, MOST_KILLS_OF_A_RUN))
-            said = [self._kill_once(place) for _ in range(in_this_run)]
-            left -= in_this_run
-            self._finish(place, f"{in_this_run} kills ({', '.join(said)})")
+        while kills > 0:
+            place, said = self._new_place(), []
+            for _ in range(min(kills, self.random.randint(1, MOST_KILLS_OF_A_RUN))):
+                moment, was_killed = self._kill_once(place)
+                if not was_killed:
+                    break
+                said.append(moment)
+            kills -= len(said)
+            self._finish(place, f"{len(said)} kills ({', '.join(said)})")
 
     def fill_disk(self, cases: int) -> None:
         """``cases`` runs, each with a disk that is full at a random change: for good, or for this once."""
@@ -73,22 +75,21 @@ class Campaign:
         else:
             self.findings.wrong.append(f"{self.name}, {what}: exit code {ended.code}, {' | '.join(lines[-4:])[-500:]}")
 
-    def _kill_once(self, place: Path) -> str:
-        """Kill a run on its way; what it was killed at, in words."""
-        self.findings.kills += 1
+    def _kill_once(self, place: Path) -> tuple[str, bool]:
+        """Kill a run on its way: at which moment, in words, and whether it had not ended before."""
         if self.random.random() < 0.5:
             at = self.random.randint(1, self.whole.changes)
             ended = run_child(self.workload.work, place, at, Fault.KILL)
-            said = f"change {at}"
+            moment = f"change {at}"
         else:
             after_s = self.random.uniform(0.0, self.whole.seconds)
             ended = run_child(self.workload.work, place, kill_after_s=after_s)
-            said = f"{after_s:.2f} s"
+            moment = f"{after_s:.2f} s"
         if ended.code not in (0, KILLED):
             last = ended.errors.strip().splitlines()[-3:]
-            self.findings.wrong.append(f"{self.name}, killed at {said}: exit code {ended.code}, {' | '.join(last)}")
-        self.findings.outcomes["killed" if ended.code == KILLED else "had ended before its kill"] += 1
-        return said
+            self.findings.wrong.append(f"{self.name}, killed at {moment}: exit code {ended.code}, {' | '.join(last)}")
+        self.findings.kills += ended.code == KILLED
+        return moment, ended.code == KILLED
 
     def _finish(self, place: Path, what: str, without: tuple[str, ...] = ()) -> None:
         """Go on to the end, and compare all records but those of the names ``without``."""

@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import safe_open
 
 TIMED = {
-    "seconds", "joules", "idle_watts", "step_ms", "compile_seconds", "warm_up_seconds", "warm_up_s", "time", "date",
-    "examples_per_s", "speedup", "step_seconds_measured", "to_quality_s", "energy_source", "peak_gib",
+    "seconds", "joules", "idle_watts", "step_ms", "compile_seconds", "warm_up_seconds", "date", "speedup", "sooner",
+    "whole_seconds", "seconds_to_baseline", "energy_ratio",
+    "commit",
 }  # fmt: skip
-"""Names of values that a clock or a meter gives."""
+"""Names of values that a clock or a meter gives, and of the state of the checkout."""
 
 OF_INTERRUPTIONS = {"resumed", "interruptions", "sessions", "session", "commands"}
 """Names of values that say how often a run was gone on with."""
@@ -53,6 +55,8 @@ def _content(path: Path) -> Any:
         return _plain(torch.load(path, weights_only=True))
     if path.suffix == ".jsonl":
         return _losses(path)
+    if path.suffix == ".safetensors":
+        return _tensors(path)
     return "" if path.suffix in PAGES else hashlib.sha256(path.read_bytes()).hexdigest()
 
 
@@ -71,6 +75,13 @@ def _tables(path: Path) -> dict[str, Any]:
 def _rows(connection: sqlite3.Connection, table: str) -> list[Any]:
     rows = [_plain(dict(row)) for row in connection.execute(f"SELECT * FROM {table}")]
     return sorted(rows, key=lambda row: json.dumps(row, sort_keys=True))
+
+
+def _tensors(path: Path) -> dict[str, Any]:
+    """Metadata, which have no order in the file, and tensors."""
+    with safe_open(path, "np") as file:
+        digests = {name: hashlib.sha256(file.get_tensor(name).tobytes()).hexdigest() for name in file.keys()}  # noqa: SIM118
+        return {"metadata": file.metadata(), "tensors": digests}
 
 
 def _losses(path: Path) -> dict[str, Any]:

@@ -15,6 +15,7 @@ import numpy as np
 import acf
 from acf.cli import main, one_line
 from acf.errors import AcfError
+from acf.ops.cpu.build import load_library
 from tests.faults import loop
 
 EVALUATION = (
@@ -25,14 +26,13 @@ COMMANDS = {
     " --seeds 1 --steps 6 --batch 16 --width 16 --examples 64 --measurements 2 --out training.json --logs logs",
     "accuracy": "bench accuracy --data ../data --data-set fashion-mnist --network small --methods dense,dst-75,dts-0.5"
     " --seeds 2 --width 16 --epochs 1 --batch 32 --examples 64 --device cpu --out accuracy.json",
-    "resnet50": "bench resnet50 --size small --systems dense,masked,rigl --sparsity 0.5 --block 16 --batch 16"
+    "resnet50": "bench resnet50 --size small --systems dense,rigl --sparsity 0.5 --block 16 --batch 16"
     f" --examples 64 --captured 2 {EVALUATION}",
     "transformer": "bench transformer --size small --systems dense,rigl --sparsity 0.5 --block 16 --batch 8"
     f" --captured 2 --test-sentences 2 --vocabulary 300 --beams 1 {EVALUATION}",
     "cnn": f"bench cnn --systems dense,dts-0.5 --batch 8 --captured 8 --examples 64 {EVALUATION}",
-    "sweep": "sweep ../data/step.safetensors --base tensordash --set depth=2,3 --set lanes=8,16 --set rows=2,4"
+    "sweep": "sweep ../data/step.safetensors --base tensordash --set cores=64,128,256 --set rows=2,4 --set columns=2,4"
     " --jobs 1 --name run --csv points.csv",
-    "ablation": "bench ablation --what prefetch --sparsity 0.9 --seeds 1 --examples 16 --out runs/ablation",
 }
 PONG = (
     "bench pong --variants dense,rigl-75/block=16 --seeds 1 --frames 320 --games 4 --update-every 4 --batch 4"
@@ -98,19 +98,22 @@ def write_data(folder: Path) -> None:
 
 
 def import_everything() -> None:
-    """What the commands would import, once for all children."""
+    """What the commands would import and compile, once for all children; no backward pass, which ends forking."""
     import sklearn.datasets  # noqa: F401
     import torch
 
     import acf.bench.accuracy.bench
     import acf.bench.evaluation.bench
     import acf.bench.evaluation.plot
-    import acf.bench.fabric.ablation_runs
     import acf.bench.pong.bench
     import acf.bench.training.bench
     import acf.cli
     import acf.report
     import acf.sim
-    import acf.sweep  # noqa: F401
+    import acf.sweep
 
     torch.set_num_threads(1)
+    load_library()
+    trace = acf.Trace.from_matmuls([acf.Matmul("fc", "forward", np.eye(16), np.ones((16, 32)))])
+    for machine in ("tensorcore-512", "tensorcore", "tensordash"):
+        acf.simulate(trace, machine)
