@@ -23,6 +23,7 @@ CONFIGS = sorted((ROOT / "src" / "acf" / "sim" / "configs").rglob("*.toml"))
 # The path of the data, left to right. A room may import itself and what stands before it, nothing else.
 ROOMS = (
     "errors",
+    "extras",
     "units",
     "locks",
     "processes",
@@ -110,8 +111,10 @@ def test_imports_point_only_to_the_left() -> None:
 
 
 TESTS = ROOT / "tests"
-ABOUT_THE_REPOSITORY = ("test_house.py", "test_packaging.py", "docs", "examples", "fuzz", "faults", "load")
-"""Files and folders of `tests` that belong to the repository, its wheel, its pages, its examples or all commands."""
+ABOUT_THE_REPOSITORY = (
+    "test_house.py", "test_packaging.py", "dependencies", "docs", "examples", "faults", "fuzz", "load",
+)  # fmt: skip
+"""Files and folders of `tests` that belong to the whole repository, its wheel, its pages, its examples or all doors."""
 
 
 def names_beside(test: Path) -> set[str]:

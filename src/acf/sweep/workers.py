@@ -6,11 +6,11 @@ import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from importlib import import_module
 from math import ceil
 from typing import Any, Protocol
 
-from acf.errors import MissingDependencyError, SweepError
+from acf.errors import SweepError
+from acf.extras import import_optional
 from acf.processes import end_with_parent
 from acf.sweep.evaluation import Attempt, Evaluation, attempt, attempt_all
 from acf.sweep.sweep import Changes
@@ -162,10 +162,5 @@ def _start_worker(threads: int) -> None:
 
 
 def _import_ray() -> Any:
-    try:
-        import_module("ray.exceptions")
-        return import_module("ray")
-    except ImportError as error:
-        raise MissingDependencyError(
-            "--ray needs Ray, which is not installed; pip install 'adaptive-compute-fabric[ray]'"
-        ) from error
+    import_optional("ray.exceptions", needed_by="--ray")
+    return import_optional("ray", needed_by="--ray")

@@ -3,7 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-INSTALL = "not scored: sacrebleu is not installed; pip install sacrebleu, then render the runs again"
+from acf.extras import install_line
+
+INSTALL = f"not scored: sacrebleu is not installed; {install_line('text')}, then render the runs again"
 
 
 @dataclass(frozen=True)

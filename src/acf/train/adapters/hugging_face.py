@@ -1,12 +1,12 @@
 """A Hugging Face ``TrainerCallback`` that lets a policy move the blocks of the model it trains."""
 
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from acf.errors import MissingDependencyError, TopologyError
+from acf.errors import TopologyError
+from acf.extras import import_optional
 from acf.files import replacing
 from acf.masks import TopologyPolicy
 from acf.train.controller import TopologyController, attach
@@ -53,12 +53,7 @@ def hugging_face_callback(policy: TopologyPolicy, on_move: OnMove | None = None)
 
 
 def _transformers() -> Any:
-    try:
-        return import_module("transformers")
-    except ImportError as error:
-        raise MissingDependencyError(
-            "transformers cannot be imported; install it with pip install transformers"
-        ) from error
+    return import_optional("transformers", needed_by="this callback")
 
 
 def _checkpoint_folder(args: Any, state: Any) -> Path:
