@@ -90,11 +90,12 @@ class Device(Component):
         m.d.comb += [
             fabric.reduces.eq(registers.reduces & ~walking.active),
             fabric.edge_cycles.eq(Mux(walking.active, walking.edge_cycles, registers.edge_cycles)),
-            fabric.counted_scu.eq(registers.counted_scu),
             walking.takes.eq(fabric.takes),
         ]
-        for name in (*REASONS, "idle"):
-            m.d.comb += getattr(registers, name).eq(getattr(fabric, name))
+        if fabric.counts:  # else the registers of the counters read 0
+            m.d.comb += fabric.counted_scu.eq(registers.counted_scu)
+            for name in (*REASONS, "idle"):
+                m.d.comb += getattr(registers, name).eq(getattr(fabric, name))
         failed = [any_of([getattr(each, name) for each in fetchers]) for name in ("operand_failed", "command_failed")]
         m.d.comb += [
             self.interrupt_request.eq(registers.interrupt),
