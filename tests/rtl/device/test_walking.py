@@ -62,7 +62,7 @@ def test_a_product_that_no_walker_can_take_is_told_and_changes_nothing(device: D
 
 def test_a_refused_product_takes_the_one_behind_it_along_and_the_device_runs_on(device: DeviceSimulation) -> None:
     good = random_indexed(2, ONE_SCU, 1)
-    descriptor = replace(good.index.descriptor, split_k=True)
+    descriptor = replace(good.index.descriptor, blocks=17)
     bad = replace(good, index=replace(good.index, descriptor=descriptor))
     with pytest.raises(RtlError, match="of a product that the device cannot walk"):
         device.run_queued([bad, good], 2_000)
