@@ -24,7 +24,10 @@ CONFIGS = sorted((ROOT / "src" / "acf" / "sim" / "configs").rglob("*.toml"))
 ROOMS = (
     "errors",
     "units",
+    "locks",
+    "processes",
     "files",
+    "run_folder",
     "checksums",
     "code_cache",
     "records",
@@ -107,8 +110,8 @@ def test_imports_point_only_to_the_left() -> None:
 
 
 TESTS = ROOT / "tests"
-ABOUT_THE_REPOSITORY = ("test_house.py", "test_packaging.py", "docs", "examples", "fuzz")
-"""Files and folders of `tests` that belong to the whole repository, its wheel, its pages, its examples or all doors."""
+ABOUT_THE_REPOSITORY = ("test_house.py", "test_packaging.py", "docs", "examples", "fuzz", "faults", "load")
+"""Files and folders of `tests` that belong to the repository, its wheel, its pages, its examples or all commands."""
 
 
 def names_beside(test: Path) -> set[str]:

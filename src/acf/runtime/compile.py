@@ -74,7 +74,7 @@ def read_mapping(fabric_product: FabricProduct, shape: FabricShape) -> Mapping:
         rounds = np.where(rounds == EMPTY_ROUND, -1, rounds)
         return OutputStationaryMapping(descriptor.group_columns, owners & 0xFF, rounds, descriptor.row_tiles, 0.0)
     outputs = owners.reshape(-1, 2)
-    first = words[descriptor.orders_at : descriptor.batches_at]
+    first = words[descriptor.orders_at :][: descriptor.column_rounds + 1]
     rounds = np.searchsorted(first, np.arange(len(outputs)), side="right") - 1
     rows, columns = outputs[:, 0] & 0xFFFF, outputs[:, 0] >> 16
     order = np.lexsort((columns, rows))

@@ -35,7 +35,7 @@ def lead_cycles(seed: int) -> tuple[IndexedProgram, int]:
     """A product, and the simulator's cycles before its first command, with the whole index read from memory."""
     product, mapping, operands = random_mapped(seed, ONE_SCU, 1, most=2)
     indexed = index_program(product, mapping, ONE_SCU, operands)
-    traffic = index_traffic(mapping, product, indexed.encoded.program, ONE_SCU.shape)
+    traffic = index_traffic(mapping, product, ONE_SCU.shape)
     transfer = ceil((indexed.index.host_bytes + indexed.index.index_bytes) / AXI.beat_bytes)
     return indexed, 2 * LATENCY + transfer + traffic.set_up_cycles
 

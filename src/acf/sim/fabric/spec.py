@@ -186,7 +186,7 @@ class AdaptiveFabric(FabricShape, AcceleratorSpec):
     def lowered(self, gemm: Gemm) -> LoweredProduct:
         """One matrix product as the fabric runs it."""
         product, mapping, program = self._lowered(gemm)
-        index = index_traffic(mapping, product, program, self, self.walking_controllers)
+        index = index_traffic(mapping, product, self, self.walking_controllers)
         return LoweredProduct(gemm, product, program, index)
 
     def _lowered(self, gemm: Gemm) -> tuple[TiledProduct, Mapping, Program]:
@@ -224,7 +224,7 @@ class AdaptiveFabric(FabricShape, AcceleratorSpec):
         """Products side by side; each has a descriptor and an index of its own, walked by the next free controller."""
         member = tile_product(group[0], self)
         mapping = choose_mapping(member, self)
-        alone = index_traffic(mapping, member, lower_product(member, self, mapping), self)
+        alone = index_traffic(mapping, member, self)
         index = alone.times(len(group), self.index_controllers)
         together = block_diagonal(group)
         product = tile_product(together, self)

@@ -7,8 +7,9 @@ import pytest
 
 from acf.errors import RtlError
 from acf.lowering.product_index import ProductIndex
-from acf.rtl.design.index.controller_cycles import Cycle, Offer, commands_of, controller_cycles, played_against
+from acf.rtl.design.index.controller_cycles import commands_of, controller_cycles
 from acf.rtl.design.index.index_controller import IndexController, IndexSizes
+from acf.rtl.design.index.offers import Cycle, Offer, played_against
 from acf.rtl.tools.simulation import Simulation
 from acf.rtl.verify.benches.memory_bench import WithMemory
 from tests.rtl.design.index.indexed_products import random_indexed
