@@ -91,7 +91,10 @@ class Row:
         return own is not None and BESIDE[fabric].get(self.machine) == own
 
     def play(self, update: bool) -> dict[str, Any]:
-        """The row's figures, with the commit and the day they were made at; ``update``: with Algorithm 1, if it has it."""
+        """The row's figures, with the commit and the day they were made at.
+
+        ``update``: with Algorithm 1, where the row has it.
+        """
         step = StepSpec(self.network, EXAMPLES[self.network], self.sparsity, seed=self.seed, zeros=self.zeros)
         if self.machine == self.fabric:
             played = play_on_fabric(step, self.machine, update and self.has_update)
