@@ -102,6 +102,7 @@ def ablation(record: SimpleNamespace, sparsity: float) -> list[SimpleNamespace]:
         SimpleNamespace(
             series=row.series,
             value=row.value,
+            sparsity=row.sparsity,
             **{name: written_spread(name, row.spreads.get(name)) for name in read.measures},
         )
         for row in read.rows

@@ -90,11 +90,14 @@ class Row:
         own = BESIDE[self.fabric].get(self.machine)
         return own is not None and BESIDE[fabric].get(self.machine) == own
 
-    def play(self) -> dict[str, Any]:
-        """The row's figures, with the commit and the day they were made at."""
+    def play(self, update: bool) -> dict[str, Any]:
+        """The row's figures, with the commit and the day they were made at.
+
+        ``update``: with Algorithm 1, where the row has it.
+        """
         step = StepSpec(self.network, EXAMPLES[self.network], self.sparsity, seed=self.seed, zeros=self.zeros)
         if self.machine == self.fabric:
-            played = play_on_fabric(step, self.machine, self.has_update)
+            played = play_on_fabric(step, self.machine, update and self.has_update)
         else:
             played = play_step(step, self.machine, BESIDE[self.fabric][self.machine])
         figures = {name: value for name, value in played.to_dict().items() if name not in NOT_KEPT}
@@ -149,8 +152,11 @@ def rows_of(network: str, fabric: str, sparsity: float, seed: int, zeros: Path |
     return [Row(network, fabric, machine, sparsity, seed, zeros) for machine in (fabric, *BESIDE[fabric])]
 
 
-def play_into(folder: Path, rows: list[Row]) -> None:
-    """Play the rows that ``folder`` lacks, except those that another process plays now."""
+def play_into(folder: Path, rows: list[Row], update: bool = True) -> None:
+    """Play the rows that ``folder`` lacks, except those that another process plays now.
+
+    Without ``update`` Algorithm 1 is left for a later call.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     for row in rows:
         path = folder / row.file_name
@@ -159,10 +165,14 @@ def play_into(folder: Path, rows: list[Row]) -> None:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # free again when its process ends, however it ends
             except BlockingIOError:
                 continue
-            if path.exists():
+            if path.exists() and not (update and row.has_update and _is_without_update(path)):
                 continue
             print(f"{path.stem} ...", flush=True)
-            write_whole(path, (json_text(row.play()) + "\n").encode())
+            write_whole(path, (json_text(row.play(update)) + "\n").encode())
+
+
+def _is_without_update(path: Path) -> bool:
+    return json.loads(path.read_text(encoding="utf-8"))["update"] is None
 
 
 def joined(folder: Path, fabrics: tuple[str, ...]) -> Iterator[dict[str, Any]]:
@@ -196,6 +206,7 @@ def _parsed() -> argparse.Namespace:
     parser.add_argument("--seeds", default="0")
     parser.add_argument("--zeros", type=Path, help="measured zeros, as acf bench zeros --out writes them")
     parser.add_argument("--only", choices=("fabrics", "rivals"), help="leave the other machines for another call")
+    parser.add_argument("--no-update", action="store_true", help="leave Algorithm 1 for a later call")
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument("--into", type=Path, help="folder of the rows' files")
     where.add_argument("--charge", type=Path, help="folder whose rows get control and clock by today's figures")
@@ -221,7 +232,7 @@ def main() -> None:
         rows = [row for step in steps for row in rows_of(*step)]
     if given.only:
         rows = [row for row in rows if (row.machine == row.fabric) == (given.only == "fabrics")]
-    play_into(given.into, rows)
+    play_into(given.into, rows, not given.no_update)
 
 
 if __name__ == "__main__":

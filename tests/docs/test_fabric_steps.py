@@ -17,7 +17,7 @@ Row = SCRIPT["Row"]
 
 
 def write_row(folder: Path, row: Any, energy_j: float) -> None:
-    values = {"network": row.network, "machine": row.machine, "beside": row.fabric, "energy_j": energy_j}
+    values = {"network": row.network, "machine": row.machine, "beside": row.fabric, "energy_j": energy_j, "update": {}}
     (folder / row.file_name).write_text(json.dumps(values))
 
 
@@ -44,7 +44,7 @@ def test_a_row_is_played_unless_it_is_there_or_another_process_has_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     played: list[str] = []
-    monkeypatch.setattr(Row, "play", lambda row: played.append(row.machine) or {"machine": row.machine})
+    monkeypatch.setattr(Row, "play", lambda row, update: played.append(row.machine) or {"update": update or None})
     rows = SCRIPT["rows_of"]("resnet50", "acf-512", 0.9, 0, None)
     write_row(tmp_path, rows[0], 1.0)
     with (tmp_path / f"{rows[1].file_name}.lock").open("w") as held:
@@ -53,6 +53,16 @@ def test_a_row_is_played_unless_it_is_there_or_another_process_has_it(
     assert played == ["tensordash"]
     SCRIPT["play_into"](tmp_path, rows)
     assert played == ["tensordash", "tensorcore"]
+
+
+def test_algorithm_1_can_be_left_for_a_later_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    played: list[str] = []
+    monkeypatch.setattr(Row, "play", lambda row, update: played.append(row.machine) or {"update": update or None})
+    rows = SCRIPT["rows_of"]("resnet50", "acf-512", 0.9, 0, None)
+    SCRIPT["play_into"](tmp_path, rows, update=False)
+    SCRIPT["play_into"](tmp_path, rows)
+    SCRIPT["play_into"](tmp_path, rows)
+    assert played == ["acf-512", "tensorcore", "tensordash", "acf-512"]
 
 
 def test_rows_of_a_folder_become_a_record_for_each_size_of_fabrics(tmp_path: Path) -> None:
