@@ -22,6 +22,7 @@ CONFIGS = sorted((ROOT / "src" / "acf" / "sim" / "configs").rglob("*.toml"))
 
 # The path of the data, left to right. A room may import itself and what stands before it, nothing else.
 ROOMS = (
+    "version",
     "errors",
     "extras",
     "units",

@@ -63,8 +63,8 @@ class Edges:
         m.d.comb += through.eq(all_of([stage.is_empty for stage in stages]))
         for collector in self.collectors:
             m.d.comb += collector.flush.eq(sequencer.flush & through)
-        for line, source in enumerate([*rows, *stages]):
-            m.d.comb += fabric.hold[line].eq(source.hold)
+        for line, result in enumerate([*rows, *stages]):
+            m.d.comb += fabric.hold[line].eq(result.hold)
         self.are_empty: Value = all_of([through, *(collector.is_empty for collector in self.collectors)])
         self.hold: Value = any_of([source.hold for source in (*rows, *stages)])
         self.overflow: Value = any_of([source.overflows for source in (*self.collectors, *stages)])
