@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test test-oldest test-newest types units coverage fuzz docs clean
+.PHONY: demo test test-oldest test-newest types units coverage fuzz faults load docs clean
 
 demo: $(VENV)/.installed-demo
 	$(BIN)/acf demo
@@ -44,6 +44,17 @@ test-oldest test-newest: test-%: .venv-%/.installed
 CASES ?= 10000
 fuzz: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.fuzz --cases $(CASES)
+
+# Runs that are killed, and runs on a disk that is full at one of their writes; both go on and end as uninterrupted ones.
+KILLS ?= 200
+FULL  ?= 200
+faults: $(VENV)/.installed-dev
+	$(BIN)/python -m tests.faults --kills $(KILLS) --full $(FULL)
+
+# A million moved blocks, a million packets, 100,000 launches; `make load SHARE=0.01` is a quick look.
+SHARE ?= 1
+load: $(VENV)/.installed-dev
+	$(BIN)/python -m tests.load --share $(SHARE)
 
 docs: $(VENV)/.installed-docs
 	$(BIN)/python -m sphinx -W --keep-going -q -d build/doctrees docs build/docs

@@ -79,8 +79,12 @@ def save_sparse(model: nn.Module, path: str | Path) -> None:
         }
     )
     metadata = {METADATA_KEY: header, CHECKSUMS_KEY: checksums(_parts(header, tensors)), "format": "pt"}
-    with replacing(Path(path)) as temporary:
-        safetensors.save_file(tensors, str(temporary), metadata=metadata)
+    try:
+        with replacing(Path(path)) as temporary:
+            safetensors.save_file(tensors, str(temporary), metadata=metadata)
+    except import_module("safetensors").SafetensorError as error:
+        reason = str(error).splitlines()[0]
+        raise FileError(f"{path} cannot be written ({reason}); free some space, then call it again") from error
 
 
 def describe_layers(model: nn.Module) -> dict[str, dict[str, Any]]:

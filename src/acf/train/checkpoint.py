@@ -40,8 +40,13 @@ def save_checkpoint(path: str | Path, **parts: Any) -> None:
     if VERSION_KEY in parts:
         raise TopologyError(f"{VERSION_KEY} is the number of the file's format; give the part another name")
     state[VERSION_KEY] = VERSION
+    write_state(Path(path), state)
+
+
+def write_state(path: Path, state: dict[str, Any]) -> None:
+    """Write plain values and tensors with ``torch.save``, atomically."""
     try:
-        with replacing(Path(path)) as temporary, temporary.open("wb") as file:
+        with replacing(path) as temporary, temporary.open("wb") as file:
             torch.save(state, file)
     except RuntimeError as error:  # what torch's writer makes of a file that cannot be written
         raise FileError(

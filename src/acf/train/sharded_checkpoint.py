@@ -42,6 +42,7 @@ def save_sharded(
     strings, tensors and containers of these, the same in all processes. Model and optimizer are under the keys
     ``model`` and ``optimizer``, as ``get_state_dict`` of `torch.distributed.checkpoint.state_dict` gives them.
     """
+    from torch.distributed.checkpoint.api import CheckpointException
     from torch.distributed.checkpoint.state_dict import get_state_dict
     from torch.distributed.checkpoint.state_dict_saver import save
 
@@ -51,8 +52,15 @@ def save_sharded(
     buffer = io.BytesIO()
     torch.save(header, buffer)
     state = {"model": model_state, "optimizer": optimizer_state, HEADER: buffer.getvalue()}
-    with _single_process_allowed():
-        save(state, checkpoint_id=str(path))
+    try:
+        with _single_process_allowed():
+            save(state, checkpoint_id=str(path))
+    except CheckpointException as error:
+        failures = [str(failure).splitlines()[0] for failure, _ in error.failures.values()]
+        raise FileError(
+            f"{path} cannot be written ({failures[0]}); free some space, or pass a folder you may write to: older "
+            "checkpoints are kept"
+        ) from error
 
 
 def load_sharded(
