@@ -56,7 +56,10 @@ class WalkerOption:
             return 1 << max(2, needed - 1).bit_length()
 
         words = max(64, most("index_words", DESCRIPTOR_WORDS))
-        columns = max(most("column_tiles"), most("column_rounds"))
+        row_tiles = max((-(-each.rows // each.tile) for each in products if each.split_k), default=1)
+        rounds = max((each.column_rounds for each in products if not each.split_k), default=1)
+        columns = 1 << max(2, max(row_tiles, rounds) - 1).bit_length()
+        columns = max(columns, most("column_tiles"))
         return cls(words, most("blocks"), columns, most("k_tiles"), controllers, moves)
 
     @property
