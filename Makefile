@@ -1,9 +1,10 @@
-# Each makes what it needs: `make demo`, `make test`, and `make docs` for the documentation site.
+# Each makes what it needs: `make demo`, `make test`, and `make docs` for the documentation site. `make test-oldest` and
+# `make test-newest` run the suite at both ends of the versions that the metadata allows; `make coverage` measures it.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test types units fuzz docs clean
+.PHONY: demo test test-oldest test-newest types units coverage fuzz faults load docs clean
 
 demo: $(VENV)/.installed-demo
 	$(BIN)/acf demo
@@ -21,10 +22,39 @@ types: $(VENV)/.installed-dev
 units: $(VENV)/.installed-dev
 	$(BIN)/pytest -n 2 --dist worksteal
 
+# Environments of their own with every extra. `make test-newest PYTHON=python3.13` takes that Python, and
+# `make test-oldest TESTS="tests/ops tests/nn"` runs a part.
+EXTRAS := test,adapters,data,ray,rl,sweep,text
+TESTS  ?=
+test-oldest test-newest: test-%: .venv-%/.installed
+	.venv-$*/bin/python -m pytest -n 2 --dist worksteal $(TESTS)
+
+.venv-oldest/.installed: pyproject.toml
+	$(PYTHON) -m venv --clear $(@D)
+	$(PYTHON) tests/dependencies/oldest.py $(EXTRAS) > $(@D)/constraints.txt
+	$(@D)/bin/python -m pip install --quiet --constraint $(@D)/constraints.txt --editable '.[$(EXTRAS)]'
+	@touch $@
+
+.venv-newest/.installed: pyproject.toml
+	$(PYTHON) -m venv --clear $(@D)
+	$(@D)/bin/python -m pip install --quiet --upgrade --upgrade-strategy eager --editable '.[$(EXTRAS)]'
+	@touch $@
+
 # Seeded cases over every door through which files and values come in; `make fuzz CASES=700` is a quick look.
 CASES ?= 10000
 fuzz: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.fuzz --cases $(CASES)
+
+# Runs that are killed, and runs on a disk that is full at one of their writes; both go on and end as uninterrupted ones.
+KILLS ?= 200
+FULL  ?= 200
+faults: $(VENV)/.installed-dev
+	$(BIN)/python -m tests.faults --kills $(KILLS) --full $(FULL)
+
+# A million moved blocks, a million packets, 100,000 launches; `make load SHARE=0.01` is a quick look.
+SHARE ?= 1
+load: $(VENV)/.installed-dev
+	$(BIN)/python -m tests.load --share $(SHARE)
 
 docs: $(VENV)/.installed-docs
 	$(BIN)/python -m sphinx -W --keep-going -q -d build/doctrees docs build/docs
@@ -40,4 +70,4 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 clean:
-	rm -rf $(VENV) build runs .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) .venv-oldest .venv-newest build runs .mypy_cache .pytest_cache .ruff_cache

@@ -1,5 +1,6 @@
 """Outputs replace files whole, and leave everything else as it is."""
 
+import errno
 import os
 import stat
 import threading
@@ -72,8 +73,26 @@ def test_an_error_on_the_way_leaves_the_old_file_and_nothing_else(tmp_path: Path
     assert [each.name for each in tmp_path.iterdir()] == ["result.json"]
 
 
-def test_temporary_files_of_killed_writes_are_removed_by_a_later_write(tmp_path: Path) -> None:
-    killed, running = tmp_path / ".result.json.1.tmp", tmp_path / ".result.json.2.tmp"
+def test_temporary_files_of_killed_writes_are_removed_by_the_next_write_in_the_folder(tmp_path: Path) -> None:
+    killed, others = tmp_path / f".other.json.{'0' * 32}.tmp", tmp_path / ".notes.tmp"
+    killed.write_bytes(b"half")
+    others.write_bytes(b"not ours")
+    with replacing(tmp_path / "running.json") as running:
+        running.write_bytes(b"half")
+        write_whole(tmp_path / "result.json", b"new")
+        assert running.exists()
+    assert not killed.exists()
+    assert others.exists()
+
+
+def test_without_locks_a_temporary_file_is_removed_when_it_is_old(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_locks(*_: object, **__: object) -> bool:
+        raise files.NoLocksError(95, "Operation not supported")
+
+    monkeypatch.setattr(files, "lock", no_locks)
+    killed, running = (tmp_path / f".result.json.{digit * 32}.tmp" for digit in "01")
     killed.write_bytes(b"half")
     running.write_bytes(b"half")
     long_ago = killed.stat().st_mtime - 2 * files.STALE_SECONDS
@@ -81,6 +100,16 @@ def test_temporary_files_of_killed_writes_are_removed_by_a_later_write(tmp_path:
     write_whole(tmp_path / "result.json", b"new")
     assert not killed.exists()
     assert running.exists()
+
+
+def test_a_full_disk_is_told_from_a_folder_that_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(files.os, "fsync", full)
+    with pytest.raises(FileError, match=r"cannot be written \(No space left on device\); free some space"):
+        write_whole(tmp_path / "result.json", b"new")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_place_that_cannot_be_written_to_is_refused_before_the_work(tmp_path: Path) -> None:

@@ -22,9 +22,14 @@ CONFIGS = sorted((ROOT / "src" / "acf" / "sim" / "configs").rglob("*.toml"))
 
 # The path of the data, left to right. A room may import itself and what stands before it, nothing else.
 ROOMS = (
+    "version",
     "errors",
+    "extras",
     "units",
+    "locks",
+    "processes",
     "files",
+    "run_folder",
     "checksums",
     "code_cache",
     "records",
@@ -107,7 +112,9 @@ def test_imports_point_only_to_the_left() -> None:
 
 
 TESTS = ROOT / "tests"
-ABOUT_THE_REPOSITORY = ("test_house.py", "test_packaging.py", "docs", "examples", "fuzz")
+ABOUT_THE_REPOSITORY = (
+    "test_house.py", "test_packaging.py", "dependencies", "docs", "examples", "faults", "fuzz", "load",
+)  # fmt: skip
 """Files and folders of `tests` that belong to the whole repository, its wheel, its pages, its examples or all doors."""
 
 

@@ -118,8 +118,8 @@ def test_the_records_of_the_package_are_those_of_the_documentation() -> None:
             stored = densities[label + (", DTS" if variant["gradient_target"] else "")]
             for layer, shares in variant["layers"].items():
                 assert stored[layer] == pytest.approx(1 - shares["gradients"]["mean"], abs=1e-9)
-    records = ("fabric-whole-steps.json", "fabric-scale.json")
-    steps = [step for name in records for step in json.loads((results / name).read_text())["steps"]]
+    records = ("fabric-steps.json", "fabric-scale.json")
+    steps = [step for name in records for step in json.loads((results / name).read_text())["data"]]
     for row in json.loads((PACKAGE / "fabric_step.json").read_text())["rows"]:
         assert row["machine"] == "gpu-v100" or any(
             all(step[key] == value for key, value in row.items()) for step in steps

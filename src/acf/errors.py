@@ -13,6 +13,10 @@ class TopologyError(AcfError, ValueError):
     """A topology, an optimizer or a checkpoint does not fit the model it is used with."""
 
 
+class LostRankError(AcfError, RuntimeError):
+    """Another process of a distributed run was killed, or cannot be reached any more."""
+
+
 class TraceError(AcfError, ValueError):
     """A trace, or a file that should be one, is not usable."""
 

@@ -1,6 +1,8 @@
 """The cache folder, and atomic writes: a reader sees the old content or the new, never a part of it."""
 
+import errno
 import os
+import re
 import shutil
 import stat
 import tempfile
@@ -11,12 +13,18 @@ from pathlib import Path
 from uuid import uuid4
 
 from acf.errors import FileError
+from acf.locks import NoLocksError, lock
 
 LONGEST_NAME = 255
 """Bytes of a file name that every file system we know takes."""
 
 STALE_SECONDS = 3600.0
-"""A temporary file of this age belongs to a process that was killed: a write takes seconds."""
+"""A temporary file of this age belongs to a process that was killed, where there are no locks to tell."""
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""Errors of a disk, a quota or a file that has no more room."""
+
+_TEMPORARY = re.compile(r"\..+\.[0-9a-f]{32}\.tmp")
 
 
 def cache_directory() -> Path:
@@ -42,7 +50,7 @@ def write_whole(path: Path, content: bytes) -> None:
 
 def check_writable(path: Path) -> None:
     """Refuse a place for an output before the work that it is for, not after it; nothing is made."""
-    with _as_file_errors(path):
+    with as_file_errors(path):
         target = _target(path)
         if _is_stream(target):
             return
@@ -61,15 +69,15 @@ def replacing(path: Path) -> Iterator[Path]:
     file that is replaced keeps its permissions, and a link goes on pointing to the file that is replaced. What is no
     file (a device, a pipe) is written to and stays what it is.
     """
-    with _as_file_errors(path):
+    with as_file_errors(path):
         target = _target(path)
         if _is_stream(target):
             with _written_into(target) as temporary:
                 yield temporary
             return
         target.parent.mkdir(parents=True, exist_ok=True)
-        _sweep_temporaries(target)
-        temporary = target.with_name(f"{_prefix(target)}{uuid4().hex}.tmp")
+        sweep_temporaries(target.parent)
+        temporary, held = _new_temporary(target)
         try:
             yield temporary
             with temporary.open("rb+") as written:
@@ -79,18 +87,29 @@ def replacing(path: Path) -> Iterator[Path]:
             os.replace(temporary, target)
         finally:
             temporary.unlink(missing_ok=True)
+            os.close(held)
+
+
+def sweep_temporaries(folder: Path) -> None:
+    """Remove the temporary files of writes to ``folder`` whose processes were killed."""
+    with os.scandir(folder) as entries:
+        found = [each.path for each in entries if _TEMPORARY.fullmatch(each.name)]
+    for name in found:
+        with suppress(OSError):
+            _remove_unless_held(name)
 
 
 @contextmanager
-def _as_file_errors(path: Path) -> Iterator[None]:
+def as_file_errors(path: Path) -> Iterator[None]:
+    """Raise errors of the system as a `FileError` that says what to do about ``path``."""
     try:
         yield
     except FileError:
         raise
     except OSError as error:
-        raise FileError(
-            f"{path} cannot be written ({error.strerror or error}); pass a path in a folder you may write to"
-        ) from error
+        full = error.errno in FULL
+        remedy = "free some space, then call it again" if full else "pass a path in a folder you may write to"
+        raise FileError(f"{path} cannot be written ({error.strerror or error}); {remedy}") from error
 
 
 def _target(path: Path) -> Path:
@@ -120,17 +139,27 @@ def _written_into(stream: Path) -> Iterator[Path]:
             shutil.copyfileobj(content, into)
 
 
-def _prefix(target: Path) -> str:
-    """What the names of a file's temporary files begin with; short enough for a name of the greatest length."""
-    return f".{os.fsencode(target.name)[:200].decode(errors='ignore')}."
+def _new_temporary(target: Path) -> tuple[Path, int]:
+    """A new temporary file beside ``target``, and the open file that holds its lock while it is written."""
+    beginning = os.fsencode(target.name)[:200].decode(errors="ignore")  # a name of the greatest length has no room
+    while True:
+        temporary = target.with_name(f".{beginning}.{uuid4().hex}.tmp")
+        held = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
+        with suppress(NoLocksError):
+            lock(held, wait=True)
+        if os.fstat(held).st_nlink:  # else another process took it for a dead one, before it was locked
+            return temporary, held
+        os.close(held)
 
 
-def _sweep_temporaries(target: Path) -> None:
-    """Remove temporary files of earlier writes to ``target`` that were killed."""
-    prefix, now = _prefix(target), time.time()
-    with os.scandir(target.parent) as entries:
-        stale = [each.path for each in entries if each.name.startswith(prefix) and each.name.endswith(".tmp")]
-    for name in stale:
-        with suppress(OSError):
-            if now - os.stat(name).st_mtime > STALE_SECONDS:
-                os.unlink(name)
+def _remove_unless_held(name: str) -> None:
+    file = os.open(name, os.O_RDWR)
+    try:
+        dead = lock(file)
+    except NoLocksError:
+        dead = time.time() - os.fstat(file).st_mtime > STALE_SECONDS
+    try:
+        if dead:
+            os.unlink(name)
+    finally:
+        os.close(file)

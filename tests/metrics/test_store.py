@@ -1,6 +1,7 @@
 """The SQLite record of a moving topology."""
 
 import sqlite3
+import time
 from pathlib import Path
 
 import pytest
@@ -65,17 +66,42 @@ def test_thresholds_and_achieved_sparsities_of_gradients_are_recorded_beside_the
         assert store.read_gradients() == gradients
 
 
-def test_a_locked_file_costs_a_warning_and_not_the_run(tmp_path: Path) -> None:
+def figures_of(step: int) -> list[LayerFigures]:
+    return [LayerFigures(step, f"layer{number}", 0.1, 0.2, 0.3) for number in range(50)]
+
+
+def record_steps(store: TopologyStore, steps: range) -> None:
+    for step in steps:
+        store(step, figures_of(step))
+
+
+def test_a_locked_file_costs_one_warning_and_not_the_run(tmp_path: Path) -> None:
     path = tmp_path / "run.sqlite"
     with TopologyStore(path) as store:
         store._connection.execute("PRAGMA busy_timeout = 1")
         other = sqlite3.connect(path)
         other.execute("BEGIN EXCLUSIVE")
-        with pytest.warns(StoreWarning, match="step 3 is not recorded .*locked"):
-            store(3, [LayerFigures(3, "fc", 0.1, 0.2, 0.3)])
+        with pytest.warns(StoreWarning, match="step 3 is not recorded .*locked.*; training goes on"):
+            store(3, figures_of(3))
+        started = time.monotonic()
+        record_steps(store, range(4, 14))  # a second warning would be an error here
+        assert time.monotonic() - started < 5.0  # in ten steps: they do not wait for the lock
         other.close()
-        store(4, [LayerFigures(4, "fc", 0.1, 0.2, 0.3)])
-        assert [each.step for each in store.read()] == [4]
+        store(14, figures_of(14))
+        assert store.read() == figures_of(14)
+
+
+def test_a_full_disk_costs_one_warning_and_not_the_run(tmp_path: Path) -> None:
+    with TopologyStore(tmp_path / "run.sqlite") as store:
+        store(1, figures_of(1))
+        (pages,) = store._connection.execute("PRAGMA page_count").fetchone()
+        store._connection.execute(f"PRAGMA max_page_count = {pages}")
+        with pytest.warns(StoreWarning, match="step 2 is not recorded .*full.*; training goes on") as warned:
+            record_steps(store, range(2, 40))
+        assert len(warned) == 1
+        store._connection.execute("PRAGMA max_page_count = 1000000")
+        store(40, figures_of(40))
+        assert store.read() == [*figures_of(1), *figures_of(40)]
 
 
 def test_values_of_another_kind_are_refused(tmp_path: Path) -> None:

@@ -162,6 +162,36 @@ def test_a_file_of_a_newer_format_and_one_with_unknown_contents_are_refused(tmp_
         acf.load_sparse(path)
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"blocks": 3}, "blocks is 3 and no object with fields"),
+        ({"aliases": {"a": 1}}, "aliases.a is 1 and no text"),
+        ({"aliases": {"a": "nothing"}}, "names nothing, which it does not hold"),
+        ({"gradients": "x"}, "gradients is 'x' and no object with fields"),
+        ({"groups": {"0": {"kind": "linear", "spec": {"n": 9, "m": 4}}}}, "does not say what its model is"),
+        ({"version": "1"}, "version is '1' and no integer"),
+    ],
+)
+def test_a_header_with_values_of_other_kinds_is_refused_by_the_value(tmp_path, change, message):
+    path = tmp_path / "model.safetensors"
+    acf.save_sparse(moved_cnn(), path)
+    change_header(path, **change)
+    with pytest.raises((FileError, TopologyError), match=message):
+        acf.load_sparse(path)
+
+
+def test_integers_in_place_of_a_weight_are_refused(tmp_path):
+    path = tmp_path / "model.safetensors"
+    acf.save_sparse(nn.Sequential(nn.Linear(8, 8)), path)
+    with safe_open(path, framework="pt") as file:
+        metadata = {"acf_sparse": file.metadata()["acf_sparse"]}
+    tensors = load_file(path)
+    save_file({**tensors, "0.bias": tensors["0.bias"].to(torch.int16)}, path, metadata=metadata)
+    with pytest.raises(TopologyError, match=r"has 0\.bias as int16, which is no floating-point type"):
+        acf.load_sparse(path)
+
+
 def test_a_file_that_names_a_class_which_is_not_torchs_builds_nothing(tmp_path):
     path = tmp_path / "model.safetensors"
     acf.save_sparse(moved_cnn(), path)

@@ -26,18 +26,29 @@ def test_every_published_record_is_read(path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "kind"),
     [
-        ("ablations.json", "ablations"),
         ("accuracy.json", "accuracy"),
-        ("fabric.json", "fabric"),
         ("kernels-cpu.json", "kernels"),
         ("training-gpt1024.json", "training"),
         ("traces.json", "traces"),
         ("reproduce.json", "reproduce"),
-        ("energy.json", ""),
     ],
 )
 def test_the_kind_of_an_early_record_is_found_by_its_keys(name: str, kind: str) -> None:
     assert read_record(RESULTS / name).kind == kind
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        ([{"network": "resnet50", "step_seconds": 0.5, "lost": {}}], "fabric"),
+        ({"ablation": "block", "points": []}, "ablations"),
+        ({"date": "2026-11-16", "records": [{"ablation": "block", "points": []}]}, "ablations"),
+        ({"date": "2026-11-16", "rows": [{"cycles": 1}]}, ""),
+    ],
+    ids=["fabric", "one ablation", "several ablations", "plain tables"],
+)
+def test_early_records_of_which_none_is_published_any_more_are_still_read(values: object, kind: str) -> None:
+    assert parse_record(values, "x.json").kind == kind
 
 
 @pytest.mark.parametrize(

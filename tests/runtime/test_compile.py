@@ -14,7 +14,7 @@ from acf.rtl.design.fabric.shapes import SMALL_SHAPE
 from acf.runtime.compile import bind, compile_product, lowered, read_mapping
 from acf.runtime.matrices import full_operands, split_product
 from acf.trace.op import PHASES
-from tests.runtime.products import SPARSE, random_operands, run
+from tests.runtime.products import SPARSE, mapped_program, random_operands, run
 
 WIDE = runtime.WeightBlocks.from_mask(np.arange(36).reshape(6, 6) % 4 > 0, (8, 8))
 
@@ -46,8 +46,16 @@ def test_both_mappings_occur_above() -> None:
     assert kinds == {True, False}
 
 
+def in_columns(product: runtime.Product) -> runtime.Program:
+    """An output-stationary program whose output columns are shared by all mesh columns."""
+    columns = SMALL_SHAPE.mesh_columns
+    return mapped_program(
+        product, SMALL_SHAPE, lambda tiled: OutputStationaryMapping.balanced(tiled, SMALL_SHAPE, columns)
+    )
+
+
 def test_owners_in_the_index_decide_which_cluster_works() -> None:
-    program = compile_product(runtime.Product(phase="forward", rows=40, weight=WIDE), SMALL_SHAPE, walked=True)
+    program = in_columns(runtime.Product(phase="forward", rows=40, weight=WIDE))
     (each,) = program.fabric_products
     words = each.index.copy()
     words[each.descriptor.owners_at : each.descriptor.orders_at] &= np.uint32(0xFFFFFF00)  # all to mesh column 0
@@ -61,7 +69,7 @@ def test_owners_in_the_index_decide_which_cluster_works() -> None:
 
 
 def test_zeros_of_the_operands_change_tiles_but_no_owners() -> None:
-    program = compile_product(runtime.Product(phase="forward", rows=9, weight=WIDE), SMALL_SHAPE, walked=True)
+    program = in_columns(runtime.Product(phase="forward", rows=9, weight=WIDE))
     assert program.product is not None
     x, blocks = random_operands(program)
     x[:, :8] = 0

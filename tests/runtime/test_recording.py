@@ -79,3 +79,33 @@ def test_what_is_no_recording_is_refused(tmp_path: Path) -> None:
     path.write_bytes(save({"a": np.zeros(1)}))
     with pytest.raises(runtime.InvalidImageError, match="pass a file that Recording"):
         Recording.load(path)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"program": 7}, "names programs or patterns that are not there"),
+        ({"patterns": [0, 1, 99]}, "names programs or patterns that are not there"),
+        ({"nbytes": -1}, "has a negative number of bytes"),
+        ({"seconds": "long"}, "seconds is 'long' and no finite number"),
+        ({"more": 1}, "more is no field of a RecordedOperation"),
+    ],
+)
+def test_a_recording_with_values_that_do_not_fit_is_refused(
+    tmp_path: Path, recorded: tuple[Recording, runtime.Usage], change: dict[str, object], message: str
+) -> None:
+    import json
+
+    from safetensors import safe_open
+    from safetensors.numpy import load, save
+
+    path = tmp_path / "run.acf"
+    recorded[0].save(path)
+    with safe_open(path, framework="numpy") as file:
+        ((key, text),) = file.metadata().items()
+    header = json.loads(text)
+    launch = next(each for each in header["operations"] if each["kind"] == "launch" and each["patterns"])
+    launch |= change
+    path.write_bytes(save(load(path.read_bytes()), metadata={key: json.dumps(header)}))
+    with pytest.raises(runtime.InvalidImageError, match=message):
+        Recording.load(path)

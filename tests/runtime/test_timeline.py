@@ -2,6 +2,8 @@
 
 import pytest
 
+from acf.runtime import timeline as timeline_module
+from acf.runtime.errors import InvalidValueError
 from acf.runtime.timeline import Cost, Span, Timeline
 
 
@@ -26,6 +28,21 @@ def test_what_is_forgotten_costs_no_memory_and_the_clocks_go_on() -> None:
     timeline.forget()
     assert (timeline.spans, timeline.host_s) == ([], 2.0)
     assert timeline.usage(since_s=2.0).total_s == 0.0
+
+
+def test_of_very_many_operations_the_latest_are_kept_and_time_before_them_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(timeline_module, "MOST_SPANS", 10)
+    timeline = Timeline()
+    for number in range(35):
+        timeline.add(Span(str(number), "compute", 0, number, number + 1.0, 0, Cost(1.0)))
+        timeline.host_work(1.0)
+    assert [span.name for span in timeline.spans] == [str(number) for number in range(20, 35)]
+    assert timeline.host_spans == [(float(number), number + 1.0) for number in range(20, 35)]
+    with pytest.raises(InvalidValueError, match=r"operations before 20 s are forgotten, .* ask since_s=20 or later"):
+        timeline.usage()
+    assert timeline.usage(since_s=20.0).busy_s["compute"] == 15.0
 
 
 def test_an_engine_takes_one_operation_at_a_time() -> None:

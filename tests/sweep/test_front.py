@@ -18,6 +18,10 @@ def test_points_that_another_one_beats_are_not_on_the_front() -> None:
     assert pareto_front(attempts, [TIME, ACCURACY]) == [True, True, False, False, True, False]
 
 
+def test_of_points_that_all_failed_none_is_on_the_front() -> None:
+    assert pareto_front([Attempt({"p": 9}, failure="no")], [TIME, ACCURACY]) == [False]
+
+
 def test_a_figure_that_is_missing_counts_as_the_worst() -> None:
     assert pareto_front(points((None, 0.9), (1, 0.9)), [TIME, ACCURACY]) == [False, True]
 

@@ -1,24 +1,13 @@
 """Points that Optuna proposes."""
 
-import sys
 from pathlib import Path
 
 import pytest
 
-from acf.errors import MissingDependencyError, SweepError
+from acf.errors import SweepError
 from acf.sweep import Axes, OptunaSearch, PlayedTraces, RayCluster, Sweep, ThisProcess, run_sweep
 
 AXES = Axes({"mesh_columns": (1, 2, 4), "link_bytes": (16, 32), "tile": (16, 12)})
-
-
-@pytest.mark.parametrize(("package", "extra"), [("optuna", "sweep"), ("ray", "ray")])
-def test_a_missing_package_is_named_with_the_line_that_installs_it(
-    package: str, extra: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, package, None)
-    build = {"optuna": lambda: OptunaSearch(5), "ray": lambda: RayCluster("local")}[package]
-    with pytest.raises(MissingDependencyError, match=rf"pip install 'adaptive-compute-fabric\[{extra}\]'"):
-        build()
 
 
 def test_optuna_evaluates_each_point_once_and_resumes(step: Path, tmp_path: Path) -> None:

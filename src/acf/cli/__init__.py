@@ -4,6 +4,7 @@ Torch and the simulator are imported when a command needs them, so that ``acf --
 """
 
 import sys
+import warnings
 from typing import Annotated
 
 import typer
@@ -28,12 +29,24 @@ app.add_typer(rtl, name="rtl")
 
 
 def main() -> None:
-    """Run the command line; bad input is one line on stderr and exit code 2."""
+    """Run the command line; bad input is one line on stderr and exit code 2, and so is every warning a line."""
+    warnings.formatwarning = one_line
     try:
         app()
     except AcfError as error:
         print(f"acf: {error}", file=sys.stderr)
         sys.exit(2)
+
+
+def one_line(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
+) -> str:
+    """A warning as people who call a command want it: what it says, and not which line of Python said it.
+
+    >>> one_line(UserWarning("the disk is full"), UserWarning, "store.py", 1)
+    'acf: warning: the disk is full\\n'
+    """
+    return f"acf: warning: {' '.join(str(message).split())}\n"
 
 
 @app.callback(invoke_without_command=True)

@@ -9,6 +9,7 @@ import typer
 from acf.cli.groups import AcfGroup
 from acf.cli.options import DataFolder, Json, print_json, print_outcome, save_json, split_list
 from acf.cli.specs import spec_command
+from acf.run_folder import only_process_in, only_process_writing
 
 if TYPE_CHECKING:
     from acf.bench.accuracy.bench import AccuracyOptions
@@ -42,10 +43,11 @@ def kernels(
     """Time the block-sparse kernels against the dense libraries of this machine, as ratios from one run."""
     from acf.bench.kernels.bench import run_on_cpu, run_on_cuda, use_cuda
 
-    if use_cuda(device):
-        run_on_cuda(sections, out, as_json)
-    else:
-        run_on_cpu(cpu, out, as_json)
+    with only_process_in(out):
+        if use_cuda(device):
+            run_on_cuda(sections, out, as_json)
+        else:
+            run_on_cpu(cpu, out, as_json)
 
 
 @spec_command(app, options="acf.bench.accuracy.bench:AccuracyOptions", spec="acf.bench.accuracy.training:TrainingSpec")
@@ -141,9 +143,10 @@ def tracking(
     from acf.bench.columns import tracking_table
     from acf.bench.tracking.bench import figures, keep, run_tracking
 
-    runs = run_tracking(methods, spec, data, visible=not as_json)
-    if out is not None:
-        keep(spec, runs, out)
+    with only_process_in(out):
+        runs = run_tracking(methods, spec, data, visible=not as_json)
+        if out is not None:
+            keep(spec, runs, out)
     print_outcome("tracking", figures(spec, runs), tracking_table(runs), as_json)
 
 
@@ -162,12 +165,15 @@ def zeros(
     from acf.zoo.data import load_training_data
     from acf.zoo.networks import NETWORKS
 
-    training_data = load_training_data(NETWORKS[spec.model].reads, data)
-    with progress(visible=not as_json) as on_progress:
-        measured = list(measure_zeros(spec, training_data, on_progress))
-    record = zeros_record(spec, measured)
-    if out is not None:
-        record = add_to_record(out, record)
+    with only_process_writing(out):
+        training_data = load_training_data(NETWORKS[spec.model].reads, data)
+        measured, record = [], {}
+        with progress(visible=not as_json) as on_progress:
+            for variant in measure_zeros(spec, training_data, on_progress):
+                measured.append(variant)
+                record = zeros_record(spec, measured)
+                if out is not None:  # variants take minutes: keep each at once
+                    record = add_to_record(out, record)
     print_outcome("zeros", record, zeros_table(measured), as_json)
 
 
@@ -208,14 +214,14 @@ def ablation(
 
     names = chosen_ablations(split_list([what]))
     records: list[AblationRecord] = []
-    with progress(visible=not as_json) as on_progress:
+    with only_process_in(out), progress(visible=not as_json) as on_progress:
         for name in names:
 
             def on_part(point: str, share: float) -> None:
                 on_progress(point, (len(records) + share) / len(names))
 
             records.append(run_ablation(name, options, out, on_part))
-    page = write_report([], out / "ablations.html", ablations=records, title="Ablations of the fabric")
+        page = write_report([], out / "ablations.html", ablations=records, title="Ablations of the fabric")
     if as_json:
         print_json("ablations", [record.to_dict() for record in records])
     else:

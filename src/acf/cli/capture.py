@@ -9,6 +9,7 @@ import typer
 from acf.cli.options import DataFolder, DataSet, Json, print_json, print_outcome
 from acf.cli.specs import spec_command
 from acf.errors import AcfError
+from acf.run_folder import only_process_in
 
 if TYPE_CHECKING:
     from acf.bench import OnProgress
@@ -102,7 +103,7 @@ def epochs(
 
     if stage not in ("both", "train", "play"):
         raise AcfError(f"stage {stage!r} is not one of both, train, play; use one of these names")
-    with progress(visible=not as_json) as on_progress:
+    with only_process_in(out), progress(visible=not as_json) as on_progress:
         if stage != "play":
             training_data = load_training_data("image", data, data_set)
             keep_traces(captured_epochs(spec, training_data), out, on_progress, spec.epochs)

@@ -7,6 +7,7 @@ import typer
 
 from acf.cli.options import Json, print_json
 from acf.cli.specs import spec_command
+from acf.run_folder import only_process_in
 
 if TYPE_CHECKING:
     from acf.demo import DemoSpec
@@ -25,7 +26,7 @@ def demo(
     from acf.tables import demo_table, training_table
     from acf.terminal import progress, show
 
-    with progress(visible=not as_json) as on_progress:
+    with only_process_in(out), progress(visible=not as_json) as on_progress:
         outcome = run_demo(spec, out, on_progress)
     if as_json:
         print_json(

@@ -15,6 +15,7 @@ import typer
 from typer.core import TyperCommand
 
 from acf.errors import AcfError
+from acf.extras import EXTRAS, require
 from acf.options import KEY, Option
 
 Command = TypeVar("Command", bound=Callable[..., None])
@@ -82,7 +83,13 @@ def _expanded(function: Callable[..., None], specs: dict[str, str]) -> Callable[
 
 def _load(path: str) -> Any:
     module, _, name = path.partition(":")
-    return getattr(import_module(module), name)
+    try:
+        return getattr(import_module(module), name)
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package in EXTRAS:
+            require(package, needed_by="this command")
+        raise
 
 
 def _option_fields(spec: Any) -> list[tuple[Field[Any], Any]]:

@@ -15,8 +15,17 @@ flits (bits 6:0) and whether it is packed (bit 7); 0: the tile holds no non-zero
 order of slots, those of the streamed one in order of batches, so a prefix sum over sizes gives addresses; with
 ``serial_step`` in the descriptor a batch has its row tiles so many flits apart from its first flit on.
 
-Split-K has output tiles (row and column, then mesh column and place) and the first output of every round in place of
-owners and orders, and for every k_tile one batch of all row tiles.
+A split-K product is walked tile by tile on both sides, so it has neither offsets nor slots:
+
+| part | words | content |
+|---|---|---|
+| entries | blocks, none if direct | first flit of every block, by k_tile, then by output column |
+| outputs | 2 x output tiles, by round and row | row, column (31:16); mesh column, number of the column there (15:8) |
+| orders | column rounds + 2 | first output of every round; mesh row and group (15:8) of the last k_tile |
+| batches | k_tiles x (2 + column tiles / 4 + row tiles / 4) | first serial flit; first block; sizes, 4 a word |
+
+The first block of a batch is a flit if the stationary operand lies by k_tile (``direct``), else the number of an entry.
+A cluster numbers the output columns that it has in a round in order of columns; blocks reach it in that order.
 """
 
 from collections.abc import Mapping as Table
@@ -201,51 +210,91 @@ class _OutputStationaryBuilder(_Builder):
         return self.finish(fields, (serial, parallel))
 
     def _append_batches(self, mapping: OutputStationaryMapping) -> dict[tuple[int, int], int]:
-        product, per_round = self.product, mapping.row_tiles_per_round
-        parts = mapping.row_parts(self.shape)
-        tiles = deal_rows(product, parts, self.shape)
-        nonzeros = _tile_nonzeros(product, tiles.first_row, tiles.rows)
-        sizes = size_bytes(nonzeros, self.shape)
-        rounds = row_rounds(int(np.diff(tiles.part_first).max()), per_round)
-        by_batch = np.zeros((rounds, product.k_tiles, parts, per_round), dtype=np.int64)
-        numbers = np.full((rounds, parts, per_round), -1, dtype=np.int64)
-        for part in range(parts):
-            mine = np.arange(tiles.part_first[part], tiles.part_first[part + 1])
-            place = np.arange(mine.size)
-            by_batch[place // per_round, :, part, place % per_round] = sizes[mine]
-            numbers[place // per_round, part, place % per_round] = mine
-        self.append("batches_at", _batch_words(by_batch, (numbers >= 0).sum(axis=2)[:, None, :]))
-        return _addresses(by_batch, np.broadcast_to(numbers[:, None], by_batch.shape))
+        dealt = deal_batches(self.product, mapping, self.shape)
+        sizes = size_bytes(dealt.nonzeros, self.shape)
+        self.append("batches_at", _batch_words(sizes, (dealt.numbers >= 0).sum(axis=2)[:, None, :]))
+        return _addresses(sizes, np.broadcast_to(dealt.numbers[:, None], sizes.shape))
+
+
+@dataclass(frozen=True, eq=False)
+class DealtBatches:
+    """Serial tiles as an output-stationary product takes them: ``numbers [row rounds, parts, row tiles]``, -1: none.
+
+    ``nonzeros [row rounds, k_tiles, parts, row tiles]``: those of every tile.
+    """
+
+    numbers: NDArray[np.int64]
+    nonzeros: NDArray[np.int64]
+
+
+def deal_batches(product: TiledProduct, mapping: OutputStationaryMapping, shape: FabricShape) -> DealtBatches:
+    """Deal the row tiles out to parts of the mesh, batch by batch."""
+    per_round, parts = mapping.row_tiles_per_round, mapping.row_parts(shape)
+    tiles = deal_rows(product, parts, shape)
+    nonzeros = _tile_nonzeros(product, tiles.first_row, tiles.rows)
+    rounds = row_rounds(int(np.diff(tiles.part_first).max()), per_round)
+    by_batch = np.zeros((rounds, product.k_tiles, parts, per_round), dtype=np.int64)
+    numbers = np.full((rounds, parts, per_round), -1, dtype=np.int64)
+    for part in range(parts):
+        mine = np.arange(tiles.part_first[part], tiles.part_first[part + 1])
+        place = np.arange(mine.size)
+        by_batch[place // per_round, :, part, place % per_round] = nonzeros[mine]
+        numbers[place // per_round, part, place % per_round] = mine
+    return DealtBatches(numbers, by_batch)
+
+
+def order_steps(mapping: OutputStationaryMapping, product: TiledProduct) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """By column round: up to which place k_tiles hold a block of it (at least 1), and all k_tiles in order."""
+    orders = mapping.k_orders(product.present)
+    steps = np.ones(len(orders), dtype=np.int64)
+    for number, order in enumerate(orders):
+        used = np.flatnonzero(product.present[mapping.round_of == number].any(axis=0)[order])
+        steps[number] = 1 + (int(used[-1]) if used.size else 0)
+    return steps, orders
 
 
 class _SplitKBuilder(_Builder):
     def build(self, mapping: SplitKMapping) -> ProductIndex:
         product, shape = self.product, self.shape
-        parallel = self.append_blocks()
+        column_sizes = size_bytes(product.parallel.tile_nonzeros, shape).T
+        row_sizes = size_bytes(product.serial.tile_nonzeros, shape).T
+        parallel = self._append_entries(column_sizes)
         by_round = np.lexsort((np.arange(mapping.round_of.size), mapping.round_of))
         self.append("owners_at", _output_words(mapping, by_round))
-        first = np.searchsorted(mapping.round_of[by_round], np.arange(mapping.rounds + 1))
-        self.append("orders_at", first.astype(np.int64))
-        sizes = size_bytes(product.serial.tile_nonzeros, shape).T[:, None, :]
-        tiles = np.full((product.k_tiles, 1), product.serial.tiles, dtype=np.int64)
-        self.append("batches_at", _batch_words(sizes, np.minimum(tiles, 255)))
-        numbers = np.broadcast_to(np.arange(product.serial.tiles), sizes.shape)
-        self.append_mask()
+        first = np.searchsorted(mapping.round_of[by_round], np.arange(mapping.rounds + 1)).astype(np.int64)
+        last_group, last_row = divmod(product.k_tiles - 1, shape.mesh_rows)
+        group_columns = shape.mesh_columns // mapping.split
+        last = last_row | last_group % mapping.split * group_columns << 8
+        self.append("orders_at", np.concatenate((first, [last])))
+        counted = column_sizes > 0 if not self.direct else np.asarray(flits_of(column_sizes))
+        firsts = np.stack([_first_of_rows(np.asarray(flits_of(row_sizes))), _first_of_rows(counted)], axis=1)
+        self.append("batches_at", np.concatenate((firsts, _four_a_word(column_sizes), _four_a_word(row_sizes)), axis=1))
+        self.append("mask_at", np.zeros(0, dtype=np.int64))
         fields = {
             "split_k": True,
             "policy": "stored",
             "column_rounds": mapping.rounds,
             "row_rounds": 1,
             "row_tiles": 0,
-            "group_columns": shape.mesh_columns // mapping.split,
+            "group_columns": group_columns,
             "columns_per_round": 0,
-            "batch_stride": batch_words(product.serial.tiles),
+            "batch_stride": split_k_batch_words(product.parallel.tiles, product.serial.tiles),
             "masked": False,  # the output tiles are listed
         }
-        return self.finish(fields, (_addresses(sizes[None], numbers[None]), parallel))
+        numbers = np.broadcast_to(np.arange(product.serial.tiles), row_sizes.shape)[None, :, None]
+        return self.finish(fields, (_addresses(row_sizes[None, :, None], numbers), parallel))
 
-    def append_mask(self) -> None:
-        self.append("mask_at", np.zeros(0, dtype=np.int64))
+    def _append_entries(self, column_sizes: Sizes) -> dict[tuple[int, int], int]:
+        """Where blocks lie: nothing to store if they lie by k_tile; the address of every tile."""
+        by_k, columns = np.nonzero(column_sizes)
+        flits = np.asarray(flits_of(column_sizes[by_k, columns]))
+        stored = np.arange(by_k.size) if self.direct else np.lexsort((by_k, columns))
+        address = np.zeros(by_k.size, dtype=np.int64)
+        address[stored] = np.cumsum(flits[stored]) - flits[stored]
+        self.append("slots_at", np.zeros(0, dtype=np.int64))
+        self.append("entries_at", np.zeros(0, dtype=np.int64) if self.direct else address)
+        places = zip(columns.tolist(), by_k.tolist(), strict=True)
+        return dict(zip(places, address.tolist(), strict=True))
 
 
 def row_rounds(most_tiles: int, row_tiles_per_round: int) -> int:
@@ -258,6 +307,11 @@ def batch_words(row_tiles: int) -> int:
     return 2 + -(-row_tiles // SIZES_PER_WORD)
 
 
+def split_k_batch_words(column_tiles: int, row_tiles: int) -> int:
+    """Words of a k_tile of a split-K product."""
+    return 2 + -(-column_tiles // SIZES_PER_WORD) + -(-row_tiles // SIZES_PER_WORD)
+
+
 def _columns_per_round(mapping: OutputStationaryMapping) -> int:
     """The most output columns of a cluster in a round."""
     filled = np.flatnonzero(mapping.round_of >= 0)
@@ -267,12 +321,8 @@ def _columns_per_round(mapping: OutputStationaryMapping) -> int:
 
 
 def _order_words(mapping: OutputStationaryMapping, product: TiledProduct) -> NDArray[np.int64]:
-    """By round: up to which place k_tiles hold a block of it (at least 1), and all k_tiles in order."""
-    orders = mapping.k_orders(product.present)
-    steps = np.ones(len(orders), dtype=np.int64)
-    for number, order in enumerate(orders):
-        used = np.flatnonzero(product.present[mapping.round_of == number].any(axis=0)[order])
-        steps[number] = 1 + (int(used[-1]) if used.size else 0)
+    """By round the number of k_tiles that are sent, and all k_tiles in order."""
+    steps, orders = order_steps(mapping, product)
     return np.concatenate((steps[:, None], orders), axis=1)
 
 
@@ -287,20 +337,17 @@ def _owner_words(mapping: OutputStationaryMapping) -> NDArray[np.int64]:
 
 
 def _output_words(mapping: SplitKMapping, by_round: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Two words for every output tile in order of rounds; places are by row, then by the column's first output."""
-    places = np.zeros(by_round.size, dtype=np.int64)
+    """Two words for every output tile in order of rounds, then of rows."""
     rounds, owners = mapping.round_of[by_round], mapping.column_of[by_round]
     rows, columns = mapping.output_rows[by_round], mapping.output_columns[by_round]
-    for number in range(mapping.rounds):
-        here = np.flatnonzero(rounds == number)
-        first = {int(columns[output]): output for output in here[::-1]}
-        order = sorted(here, key=lambda output: (rows[output], first[int(columns[output])]))
-        taken: dict[int, int] = {}
-        for output in order:
-            owner = int(owners[output])
-            places[output] = taken.get(owner, 0)
-            taken[owner] = int(places[output]) + 1
-    return np.stack((rows | columns << 16, owners | places << 8), axis=1)
+    numbers = np.zeros(by_round.size, dtype=np.int64)
+    keys = np.stack((rounds, owners, columns), axis=1)
+    distinct, inverse = np.unique(keys, axis=0, return_inverse=True)
+    if len(distinct):
+        begins = np.concatenate(([True], (distinct[1:, :2] != distinct[:-1, :2]).any(axis=1)))
+        first = np.maximum.accumulate(np.where(begins, np.arange(len(distinct)), 0))
+        numbers = (np.arange(len(distinct)) - first)[inverse.reshape(-1)]
+    return np.stack((rows | columns << 16, owners | numbers << 8), axis=1)
 
 
 def _tile_nonzeros(product: TiledProduct, first_row: NDArray[np.int64], rows: NDArray[np.int32]) -> NDArray[np.int64]:
@@ -312,14 +359,25 @@ def _tile_nonzeros(product: TiledProduct, first_row: NDArray[np.int64], rows: ND
 
 def _batch_words(sizes: Sizes, tiles: NDArray[np.int64]) -> NDArray[np.int64]:
     """Batches of ``sizes [..., row tiles]`` that hold ``tiles [...]``: first flit, counts, sizes four to a word."""
-    padded = np.pad(sizes, [(0, 0)] * (sizes.ndim - 1) + [(0, -sizes.shape[-1] % SIZES_PER_WORD)])
     flits = np.asarray(flits_of(sizes)).sum(axis=-1)
     first = (np.cumsum(flits) - flits.reshape(-1)).reshape(flits.shape)
     last = ((sizes > 0) * np.arange(1, sizes.shape[-1] + 1)).max(axis=-1, initial=0)
     counts = np.broadcast_to(tiles, flits.shape) | np.minimum(last, 255) << 8
+    return np.concatenate((first[..., None], counts[..., None], _four_a_word(sizes)), axis=-1)
+
+
+def _four_a_word(sizes: Sizes) -> NDArray[np.int64]:
+    """Size bytes ``[..., tiles]``, four to a word."""
+    padded = np.pad(sizes, [(0, 0)] * (sizes.ndim - 1) + [(0, -sizes.shape[-1] % SIZES_PER_WORD)])
     four = padded.reshape(*padded.shape[:-1], -1, SIZES_PER_WORD)
-    packed = (four << (8 * np.arange(SIZES_PER_WORD))).sum(axis=-1)
-    return np.concatenate((first[..., None], counts[..., None], packed), axis=-1)
+    words: NDArray[np.int64] = (four << (8 * np.arange(SIZES_PER_WORD))).sum(axis=-1)
+    return words
+
+
+def _first_of_rows(counts: NDArray[Any]) -> NDArray[np.int64]:
+    """What lies before every row of ``counts [rows, columns]``."""
+    totals = counts.sum(axis=1, dtype=np.int64)
+    return np.asarray(np.cumsum(totals) - totals)
 
 
 def _addresses(sizes: Sizes, numbers: NDArray[np.int64]) -> dict[tuple[int, int], int]:

@@ -30,7 +30,8 @@ class Plan(NamedTuple):
     """Which clusters accumulate which output tiles, and when.
 
     ``output_rows``, ``output_columns`` and ``column_of [output tiles]``, sorted by accumulator round: round ``n`` has
-    those from ``round_first[n]`` up to ``round_first[n + 1]``. ``split`` groups of mesh columns share a reduction.
+    those from ``round_first[n]`` up to ``round_first[n + 1]``. ``round_columns``: its output columns, each once and in
+    order, from ``columns_first[n]`` up to ``columns_first[n + 1]``. ``split`` groups of mesh columns share a reduction.
     """
 
     operands: Operands
@@ -39,6 +40,8 @@ class Plan(NamedTuple):
     output_columns: NDArray[np.int64]
     column_of: NDArray[np.int64]
     round_first: NDArray[np.int64]
+    round_columns: NDArray[np.int64]
+    columns_first: NDArray[np.int64]
     split: int
 
 
@@ -112,17 +115,17 @@ def find_destinations(plan: Plan, here: KTile, multicast: Multicast) -> None:
 
 @compiled
 def send_parallel(plan: Plan, here: KTile, multicast: Multicast, writer: PacketWriter) -> None:
-    """The parallel packets of one k_tile, each once; their rank in a cluster is the order of arrival."""
+    """The parallel packets of one k_tile by output column; their rank in a cluster is the order of arrival."""
     group_columns = plan.sizes.mesh_columns // plan.split
     arrived = np.zeros(group_columns, dtype=np.int64)
-    for output in range(plan.round_first[here.round], plan.round_first[here.round + 1]):
-        column = plan.output_columns[output]
+    for place in range(plan.columns_first[here.round], plan.columns_first[here.round + 1]):
+        column = plan.round_columns[place]
         destinations = multicast.column_destinations[column]
         if not destinations:
             continue
-        place = Place(here.k_step, here.round, column, here.k_tile)
+        packet = Place(here.k_step, here.round, column, here.k_tile)
         nonzeros = plan.operands.tile_nonzeros[column, here.k_tile]
-        emit(writer, here.mesh_row, PARALLEL, place, nonzeros, destinations, plan.sizes)
+        emit(writer, here.mesh_row, PARALLEL, packet, nonzeros, destinations, plan.sizes)
         for mesh_column in range(group_columns):
             if is_destination(destinations, here.group * group_columns + mesh_column):
                 multicast.column_rank[column, mesh_column] = arrived[mesh_column]
@@ -176,6 +179,7 @@ def write_packets(plan: Plan, k_steps_per_round: int, writer: PacketWriter) -> N
 def split_k_program(product: TiledProduct, mapping: SplitKMapping, shape: FabricShape) -> Program:
     """The program of ``product`` under a split-K mapping."""
     by_round = np.lexsort((np.arange(mapping.round_of.size), mapping.round_of))
+    columns = [np.unique(mapping.output_columns[mapping.round_of == number]) for number in range(mapping.rounds)]
     plan = Plan(
         operands=Operands.of(product, shape),
         sizes=Sizes.of(shape),
@@ -183,6 +187,8 @@ def split_k_program(product: TiledProduct, mapping: SplitKMapping, shape: Fabric
         output_columns=mapping.output_columns[by_round],
         column_of=mapping.column_of[by_round],
         round_first=np.searchsorted(mapping.round_of[by_round], np.arange(mapping.rounds + 1)).astype(np.int64),
+        round_columns=np.concatenate(columns),
+        columns_first=np.concatenate(([0], np.cumsum([each.size for each in columns]))).astype(np.int64),
         split=mapping.split,
     )
     k_steps_per_round = -(-product.k_tiles // (shape.mesh_rows * mapping.split))

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from acf.errors import FileError
-from acf.metrics.run_log import LOG_FILE, try_lock
+from acf.locks import try_lock
+from acf.metrics.run_log import LOG_FILE
 
 MOST_MOVES = 200
 """Moves whose masks are kept; beyond, every second one is forgotten."""

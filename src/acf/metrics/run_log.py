@@ -29,6 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from acf.errors import FileError
+from acf.locks import try_lock
 from acf.metrics.meters import EnergyMeter
 
 if TYPE_CHECKING:
@@ -190,25 +191,3 @@ def _open_locked(path: Path) -> int:
     if size and os.pread(file, 1, size - 1) != b"\n":
         os.write(file, b"\n")
     return file
-
-
-def try_lock(file: int, exclusive: bool) -> bool:
-    """Lock an open file, if no other process holds it; a reader's short lock is waited for.
-
-    Where the system or the file system has no locks, nobody holds one.
-    """
-    try:
-        import fcntl
-    except ImportError:
-        return True
-    for _ in range(10):
-        try:
-            fcntl.flock(file, (fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH) | fcntl.LOCK_NB)
-            return True
-        except BlockingIOError:
-            if not exclusive:
-                return False
-            time.sleep(0.02)
-        except OSError:
-            return True
-    return False

@@ -24,6 +24,10 @@ CREATE TABLE IF NOT EXISTS {} (
 """
 
 
+WAIT_SECONDS = 5.0
+"""How long a step waits for a file that another process holds."""
+
+
 class StoreWarning(UserWarning):
     """Figures of a step could not be recorded; training goes on."""
 
@@ -42,8 +46,9 @@ class TopologyStore:
     def __init__(self, path: str | Path, run: str = "run") -> None:
         self.path = path
         self.run = run
+        self._fails = False
         try:
-            self._connection = sqlite3.connect(path)
+            self._connection = sqlite3.connect(path, timeout=WAIT_SECONDS)
             with self._connection:
                 for table, columns in _TABLES.items():
                     self._connection.execute(_CREATE.format(table, *columns))
@@ -55,7 +60,11 @@ class TopologyStore:
             ) from error
 
     def __call__(self, step: int, figures: "Sequence[LayerFigures | GradientFigures]") -> None:
-        """Record the figures of all layers after ``step``; where that fails, training goes on without them."""
+        """Record the figures of all layers after ``step``; where that fails, training goes on without them.
+
+        The first step that fails costs a warning, and the wait for a file that another process holds; those that
+        follow cost neither, until one succeeds.
+        """
         try:
             with self._connection:
                 for each in figures:
@@ -63,7 +72,22 @@ class TopologyStore:
                     row = (self.run, *(getattr(each, name) for name in _TABLES[table]))
                     self._connection.execute(f"INSERT OR REPLACE INTO {table} VALUES (?, ?, ?, ?, ?, ?)", row)
         except sqlite3.Error as error:
-            warnings.warn(f"{self.path}: step {step} is not recorded ({error})", StoreWarning, stacklevel=2)
+            if not self._fails:
+                warnings.warn(
+                    f"{self.path}: step {step} is not recorded ({error}); training goes on, and so do attempts to "
+                    "record later steps",
+                    StoreWarning,
+                    stacklevel=2,
+                )
+            self._wait_for_others(0.0)
+            self._fails = True
+        else:
+            if self._fails:
+                self._wait_for_others(WAIT_SECONDS)
+            self._fails = False
+
+    def _wait_for_others(self, seconds: float) -> None:
+        self._connection.execute(f"PRAGMA busy_timeout = {round(1e3 * seconds)}")
 
     def read(self) -> "list[LayerFigures]":
         """All figures of this run's topology, by step and then in the order in which they were written."""

@@ -86,6 +86,9 @@ def _gradient_sparsifier(entry: dict[str, Any], layer: nn.Module) -> GradientSpa
 
 def _tensors_for(model: nn.Module, saved: SavedModel) -> dict[str, Tensor]:
     """The saved tensors under every name: those the file says are the same, and those that ``model`` ties."""
+    unknown = next((stored for stored in saved.aliases.values() if stored not in saved.tensors), None)
+    if unknown is not None:
+        raise TopologyError(f"the file names {unknown}, which it does not hold; save the model anew")
     tensors = {**saved.tensors, **{name: saved.tensors[stored] for name, stored in saved.aliases.items()}}
     names: defaultdict[int, list[str]] = defaultdict(list)
     for name, parameter in model.named_parameters(remove_duplicate=False):
@@ -129,6 +132,20 @@ def _check_fits(model: nn.Module, saved: SavedModel, tensors: dict[str, Tensor],
                 path, *(next(shapes), name, next(shapes))
             )
         )
+    _check_dtypes(model, tensors, path)
+
+
+def _check_dtypes(model: nn.Module, tensors: dict[str, Tensor], path: Path) -> None:
+    """Refuse integers in place of weights, and numbers with fractions in place of block coordinates."""
+    state = model.state_dict()
+    for name, value in tensors.items():
+        is_float = name not in state or state[name].is_floating_point()
+        is_float &= not name.endswith(tuple(f".{each}" for each in (*SAVED_TOPOLOGY, f"{CHILD_NAME}.step")))
+        if value.is_floating_point() != is_float:
+            raise TopologyError(
+                f"{path} has {name} as {str(value.dtype).removeprefix('torch.')}, which is "
+                f"{'no' if is_float else 'a'} floating-point type; save the model anew"
+            )
 
 
 def _check_layer(model: nn.Module, name: str, saved: SavedModel, path: Path) -> None:

@@ -17,10 +17,12 @@ from torch import Tensor, nn
 from acf.checksums import CHECKSUMS_KEY, Part, check_parts, checksums
 from acf.errors import FileError, MissingDependencyError, TopologyError
 from acf.files import replacing
-from acf.gradients import GradientSparsifier
+from acf.gradients import GradientSparsifier, GradientSparsity
 from acf.nn.block_layer import BlockSparseLayer
 from acf.nn.nm_layer import NMLayer
+from acf.nn.nm_spec import NMSparsity
 from acf.nn.structure import build, describe
+from acf.records import read_value
 from acf.sparse import is_sharded
 
 VERSION = 1
@@ -54,8 +56,9 @@ class SavedModel:
             )
         try:
             return build(self.structure)
-        except (KeyError, TypeError, ValueError) as error:
-            raise FileError(f"{path} describes no model of torch's modules ({error}); pass the dense model") from error
+        except Exception as error:  # torch's constructors fail in many ways on what is not theirs
+            reason = " ".join(str(error).split())[:200] or type(error).__name__
+            raise FileError(f"{path} describes no model of torch's modules ({reason}); pass the dense model") from error
 
 
 def save_sparse(model: nn.Module, path: str | Path) -> None:
@@ -76,8 +79,12 @@ def save_sparse(model: nn.Module, path: str | Path) -> None:
         }
     )
     metadata = {METADATA_KEY: header, CHECKSUMS_KEY: checksums(_parts(header, tensors)), "format": "pt"}
-    with replacing(Path(path)) as temporary:
-        safetensors.save_file(tensors, str(temporary), metadata=metadata)
+    try:
+        with replacing(Path(path)) as temporary:
+            safetensors.save_file(tensors, str(temporary), metadata=metadata)
+    except import_module("safetensors").SafetensorError as error:
+        reason = str(error).splitlines()[0]
+        raise FileError(f"{path} cannot be written ({reason}); free some space, then call it again") from error
 
 
 def describe_layers(model: nn.Module) -> dict[str, dict[str, Any]]:
@@ -112,7 +119,7 @@ def read_saved(path: Path) -> SavedModel:
         more, metadata = _read_file(file)
         check_parts(file, metadata.get(CHECKSUMS_KEY), _parts(metadata.get(METADATA_KEY, ""), more))
         tensors |= more
-        header |= json.loads(metadata.get(METADATA_KEY, "{}"))
+        header |= _header(file, metadata.get(METADATA_KEY, "{}"))
     version = header.pop("version", 0)
     if version > VERSION:
         raise FileError(
@@ -125,6 +132,58 @@ def read_saved(path: Path) -> SavedModel:
     coordinates = (name.removesuffix(".block_rows") for name in tensors if name.endswith(".block_rows"))
     header["blocks"] = {**{name: {} for name in coordinates}, **header.get("blocks", {})}
     return SavedModel(tensors=tensors, **header)
+
+
+@dataclass(frozen=True)
+class _BlockEntry:
+    """What is said of a block-sparse layer; the fields of `describe_layers`."""
+
+    kind: str = ""
+    shape: tuple[int, int] | None = None
+    target_blocks: int = 0
+    balanced: bool = False
+    starts_dense: bool = False
+
+
+@dataclass(frozen=True)
+class _GroupEntry:
+    """What is said of a layer with N:M groups."""
+
+    kind: str
+    spec: NMSparsity
+
+
+@dataclass(frozen=True)
+class _GradientEntry:
+    """What is said of a layer whose gradients are sparse."""
+
+    seed: int
+    spec: GradientSparsity
+
+
+_ENTRIES: dict[str, Any] = {
+    "version": int,
+    "blocks": dict[str, _BlockEntry],
+    "groups": dict[str, _GroupEntry],
+    "gradients": dict[str, _GradientEntry],
+    "aliases": dict[str, str],
+    "model": str,
+    "structure": dict[str, Any] | None,
+}
+"""The schema of the header; names that are not here are refused by `read_saved`."""
+
+
+def _header(path: Path, text: str) -> dict[str, Any]:
+    """The header as plain values of the right kinds."""
+    try:
+        header: dict[str, Any] = read_value(dict[str, Any], json.loads(text), "header")
+        for name, hint in _ENTRIES.items():
+            if name in header:
+                read_value(hint, header[name], name)
+    except (ValueError, RecursionError) as error:
+        reason = " ".join(str(error).split())
+        raise FileError(f"{path} does not say what its model is ({reason}); save the model anew") from error
+    return header
 
 
 def _read_file(path: Path) -> tuple[dict[str, Tensor], Mapping[str, str]]:

@@ -6,6 +6,7 @@ A record is an object: ``kind`` (one of `KINDS`), ``schema``, ``command``, ``acf
 
 from acf.records.kinds import KINDS, SCHEMA, Kind
 from acf.records.read import Record, data_of, parse_record, read_record
+from acf.records.schema import read_as, read_value
 from acf.records.write import envelope, record_text, write_record
 
 __all__ = [
@@ -16,7 +17,9 @@ __all__ = [
     "data_of",
     "envelope",
     "parse_record",
+    "read_as",
     "read_record",
+    "read_value",
     "record_text",
     "write_record",
 ]

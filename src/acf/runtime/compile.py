@@ -32,14 +32,13 @@ class Bound:
 def compile_product(product: Product, shape: FabricShape, walked: bool = False) -> Program:
     """The program of ``product`` for a fabric of ``shape``.
 
-    ``walked``: every fabric product is one that the controller in gates walks: output-stationary, with or without a
-    mask.
+    ``walked``: as the runtime lays operands out for the gates, with the left one streamed.
     """
     fabric_products, full = [], []
     for matrices in split_product(product, full_operands(product)):
         gemm = matrices.gemm()
         tiled = tile_product(gemm, shape, swapped=False if walked else None)
-        mapping = _walked_mapping(tiled, shape) if walked else choose_mapping(tiled, shape)
+        mapping = choose_mapping(tiled, shape)
         index = build_index(tiled, mapping, shape, direct=product.phase == "input_grad")
         fabric_products.append(FabricProduct(index.descriptor, index.words))
         full.append(tiled)
@@ -74,7 +73,7 @@ def read_mapping(fabric_product: FabricProduct, shape: FabricShape) -> Mapping:
         rounds = np.where(rounds == EMPTY_ROUND, -1, rounds)
         return OutputStationaryMapping(descriptor.group_columns, owners & 0xFF, rounds, descriptor.row_tiles, 0.0)
     outputs = owners.reshape(-1, 2)
-    first = words[descriptor.orders_at : descriptor.batches_at]
+    first = words[descriptor.orders_at :][: descriptor.column_rounds + 1]
     rounds = np.searchsorted(first, np.arange(len(outputs)), side="right") - 1
     rows, columns = outputs[:, 0] & 0xFFFF, outputs[:, 0] >> 16
     order = np.lexsort((columns, rows))
@@ -100,8 +99,3 @@ def _tiled(fabric_product: FabricProduct, shape: FabricShape, matrices: MatrixPr
     has_mask = descriptor.masked or descriptor.split_k  # split-K lists the output tiles that the mask leaves
     gemm = (matrices if has_mask else matrices.whole()).gemm()
     return gemm, tile_product(gemm, shape, descriptor.swapped)
-
-
-def _walked_mapping(product: TiledProduct, shape: FabricShape) -> OutputStationaryMapping:
-    """Output columns shared among all mesh columns."""
-    return OutputStationaryMapping.balanced(product, shape, shape.mesh_columns)

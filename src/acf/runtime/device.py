@@ -45,7 +45,7 @@ class Device:
 
     ``spec``: the architecture that "sim" or "rtl" models, a name such as "acf-512", a TOML file or a Spec; for "rtl"
     also an `RtlSpec`. ``link``: the host link of the modelled timeline; the other backends report the times of the
-    machine they run on. ``walked``: compile for "sim" only programs that the controller in gates walks, as "rtl" does.
+    machine they run on. ``walked``: compile for "sim" as for "rtl", with the left operand streamed.
 
     Operations are asynchronous: they wait in the device's queue until a host thread synchronises with them. All methods
     may be called from any thread.

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from hashlib import blake2b
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from acf.files import write_whole
+from acf.records import read_as
 from acf.runtime.backends.backend import Launched, Tensor
 from acf.runtime.device import Device
 from acf.runtime.errors import InvalidImageError
@@ -84,7 +86,8 @@ class Recording:
                 header = json.loads(text)
                 programs = [file.get_tensor(f"program {number}") for number in range(header["programs"])]
                 patterns = [file.get_tensor(f"pattern {number}") for number in range(len(header["shapes"]))]
-            operations = [_operation(values) for values in header["operations"]]
+            operations = [_operation(values, place) for place, values in enumerate(header["operations"])]
+            _check_numbers(operations, len(programs), len(patterns))
             bits = [BitTensor(tuple(s), packed) for s, packed in zip(header["shapes"], patterns, strict=True)]
         except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
             if isinstance(error, InvalidImageError):
@@ -243,9 +246,23 @@ _REPLAY = {
 }
 
 
-def _operation(values: dict[str, object]) -> RecordedOperation:
-    lists = {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
-    operation = RecordedOperation(**(values | lists))  # type: ignore[arg-type]
+def _operation(values: Any, place: int) -> RecordedOperation:
+    operation = read_as(RecordedOperation, values, f"operations.{place}")
     if operation.kind not in _REPLAY:
         raise InvalidImageError(f"operation {operation.kind!r} of a recording is not one of {', '.join(_REPLAY)}")
     return operation
+
+
+def _check_numbers(operations: list[RecordedOperation], programs: int, patterns: int) -> None:
+    """Refuse operations that name a program or a pattern that is not there, or take less than nothing."""
+    for place, each in enumerate(operations):
+        named = [each.program] if each.kind == "launch" else []
+        if (
+            any(not 0 <= number < programs for number in named)
+            or any(not 0 <= number < patterns for number in each.patterns)
+            or (each.kind == "launch" and not len(each.patterns) == len(each.places) == len(each.versions))
+        ):
+            raise ValueError(f"operations.{place} names programs or patterns that are not there")
+        needs_stream = each.kind not in ("synchronize", "work")
+        if each.nbytes < 0 or each.seconds < 0 or (needs_stream and each.stream < 0):
+            raise ValueError(f"operations.{place} has a negative number of bytes or seconds, or no stream")

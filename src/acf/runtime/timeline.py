@@ -4,8 +4,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from threading import Lock
 
+from acf.runtime.errors import InvalidValueError
+
 ENGINES = ("h2d", "d2h", "d2d", "compute")
 """Parts of a device that work at the same time: copies to and from the host, copies on the device, products."""
+
+
+MOST_SPANS = 100_000
+"""Operations that a timeline remembers at least; of twice as many, the older half is forgotten."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +70,7 @@ class Timeline:
         self.host_s = 0.0
         self._free_s = dict.fromkeys(ENGINES, 0.0)
         self._worked: list[tuple[float, float]] = []
+        self._forgotten_s = 0.0
         self._lock = Lock()
 
     @property
@@ -77,6 +84,17 @@ class Timeline:
         with self._lock:
             self._worked.append((self.host_s, self.host_s + seconds))
             self.host_s += seconds
+            if len(self._worked) > 2 * MOST_SPANS:
+                self._forgotten_s = max(self._forgotten_s, self._worked[MOST_SPANS - 1][1])
+                del self._worked[:MOST_SPANS]
+
+    def add(self, span: Span) -> None:
+        """Remember an operation; of very many, the latest are."""
+        with self._lock:
+            self.spans.append(span)
+            if len(self.spans) > 2 * MOST_SPANS:
+                self._forgotten_s = max(self._forgotten_s, *(old.end_s for old in self.spans[:MOST_SPANS]))
+                del self.spans[:MOST_SPANS]
 
     def submit(self, seconds: float) -> float:
         """Advance the host's clock by a submission; the time at which the operation has reached the device."""
@@ -105,6 +123,11 @@ class Timeline:
     def usage(self, since_s: float = 0.0) -> Usage:
         """Where the time from ``since_s`` to the latest clock went."""
         with self._lock:
+            if since_s < self._forgotten_s:
+                raise InvalidValueError(
+                    f"operations before {self._forgotten_s:g} s are forgotten, since a timeline keeps the latest "
+                    f"{MOST_SPANS}; ask since_s={self._forgotten_s:g} or later, or ask more often"
+                )
             spans = [span for span in self.spans if span.end_s > since_s]
             worked = [span for span in self._worked if span[1] > since_s]
             end = max([self.host_s, since_s, *(span.end_s for span in spans)])

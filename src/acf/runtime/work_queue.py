@@ -171,9 +171,7 @@ class WorkQueue:
         else:
             start, end = self.timeline.place(operation.engine, max(operation.issued_s, stream.ready_s), cost)
             stream.ready_s = end
-            self.timeline.spans.append(
-                Span(operation.name, operation.engine, stream.number, start, end, operation.nbytes, cost)
-            )
+            self.timeline.add(Span(operation.name, operation.engine, stream.number, start, end, operation.nbytes, cost))
 
     def _tell(self, operation: Operation, cost: Cost) -> None:
         for observer in self.observers:

@@ -51,7 +51,8 @@ class ComputeCount:
     ``effectual_macs + sum(lost_slots.values()) == cycles * macs_per_cycle``, which `acf.sim.simulate` checks.
     ``streamed_bytes`` cross the DRAM pins besides tensors that are kept on chip. ``other_cycles`` are the step's share
     of a topology update in the machine's controller; 0 where that is not modelled. ``set_up`` is part of ``cycles``,
-    and lost as "fill".
+    and lost as "fill". ``counters``: what the energy of control is charged for, by name, with "cycles"; empty where a
+    machine does not count it.
     """
 
     cycles: int
@@ -62,6 +63,7 @@ class ComputeCount:
     streamed_bytes: int = 0
     other_cycles: int = 0
     set_up: SetUp = field(default_factory=SetUp)
+    counters: dict[str, float] = field(default_factory=dict)
 
     def after(self, previous: "ComputeCount") -> "ComputeCount":
         """This operation right behind ``previous``, whose spare cycles hide as much of the set-up as they can."""
@@ -77,15 +79,17 @@ class ComputeCount:
             lost_slots=self.lost_slots | {"fill": self.lost_slots["fill"] - hidden * slots_per_cycle},
             energy_j={name: joules - saved_j.get(name, 0.0) for name, joules in self.energy_j.items()},
             set_up=SetUp(spare_cycles=min(self.set_up.spare_cycles, self.cycles - hidden)),
+            counters=self.counters | {"cycles": self.counters["cycles"] - hidden} if self.counters else {},
         )
 
     def __add__(self, following: "ComputeCount") -> "ComputeCount":
         """Both, one after the other."""
         other = following.after(self)
         first = self if self.cycles else other
-        lost, energy = Counter(self.lost_slots), Counter(self.energy_j)
+        lost, energy, counters = Counter(self.lost_slots), Counter(self.energy_j), Counter(self.counters)
         lost.update(other.lost_slots)
         energy.update(other.energy_j)
+        counters.update(other.counters)
         return ComputeCount(
             self.cycles + other.cycles,
             self.dense_macs + other.dense_macs,
@@ -95,6 +99,7 @@ class ComputeCount:
             self.streamed_bytes + other.streamed_bytes,
             self.other_cycles + other.other_cycles,
             replace(first.set_up, spare_cycles=other.set_up.spare_cycles),
+            dict(counters),
         )
 
 

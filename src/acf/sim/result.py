@@ -19,7 +19,7 @@ class OpResult:
     ``other_cycles`` are the step's share of a topology update in the machine's controller, not part of ``cycles``.
     Of ``dram_bytes``, ``left_bytes`` and ``right_bytes`` are reads of the operands and ``written_bytes`` write-backs of
     older tensors; the rest is streamed besides tensors that are kept on chip.
-    ``shape`` is what kind of product it is and its size, in words.
+    ``shape`` is what kind of product it is and its size, in words. ``counters``: what control is charged for, by name.
     """
 
     name: str
@@ -35,6 +35,7 @@ class OpResult:
     right_bytes: int = 0
     written_bytes: int = 0
     shape: str = ""
+    counters: dict[str, float] = field(default_factory=dict)
 
     @property
     def utilization(self) -> float:
@@ -150,6 +151,11 @@ class Result:
         """Joules of the whole step by component."""
         waiting = self.step.waiting_j if self.step else {}
         return _total([*(op.energy_j for op in self.ops), *(op.energy_j for op in self.vector_ops), waiting])
+
+    @property
+    def counters(self) -> dict[str, float]:
+        """What control is charged for, by name, over all products; empty where a machine does not count it."""
+        return _total([op.counters for op in self.ops])
 
     @property
     def energy_j(self) -> float:

@@ -161,6 +161,7 @@ def _result(op: TracedOp, spec: AcceleratorSpec, count: ComputeCount, traffic: D
         left_bytes=traffic.left_bytes,
         right_bytes=traffic.right_bytes,
         written_bytes=traffic.written_bytes,
+        counters=count.counters,
     )
 
 

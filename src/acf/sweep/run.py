@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from acf import __version__
+from acf.run_folder import only_process_writing
 from acf.sweep.evaluation import Attempt, Evaluation, Objective
 from acf.sweep.front import importance, pareto_front
 from acf.sweep.search import Grid, Search
@@ -88,7 +89,7 @@ def run_sweep(
 
     A sweep that was killed goes on where it was. A point that fails is recorded with its reason and not tried again.
     """
-    with SweepStore(sweep.path) as store:
+    with only_process_writing(sweep.path), SweepStore(sweep.path) as store:
         store.describe(sweep.about, _identity(sweep))
         total, done = sweep.search.size(sweep.axes), 0
         before = len(store.read())

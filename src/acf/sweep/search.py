@@ -3,10 +3,10 @@
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any, Protocol
 
-from acf.errors import MissingDependencyError, SweepError
+from acf.errors import SweepError
+from acf.extras import import_optional
 from acf.sweep.evaluation import Attempt, Evaluation, Objective
 from acf.sweep.store import SweepStore
 from acf.sweep.sweep import Axes, Changes, Value
@@ -160,9 +160,4 @@ def _key(changes: Changes, axes: Axes) -> str:
 
 
 def _import_optuna() -> Any:
-    try:
-        return import_module("optuna")
-    except ImportError as error:
-        raise MissingDependencyError(
-            "--optuna needs Optuna, which is not installed; pip install 'adaptive-compute-fabric[sweep]'"
-        ) from error
+    return import_optional("optuna", needed_by="--optuna")

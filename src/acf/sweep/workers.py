@@ -6,11 +6,12 @@ import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from importlib import import_module
 from math import ceil
 from typing import Any, Protocol
 
-from acf.errors import MissingDependencyError, SweepError
+from acf.errors import SweepError
+from acf.extras import import_optional
+from acf.processes import end_with_parent
 from acf.sweep.evaluation import Attempt, Evaluation, attempt, attempt_all
 from acf.sweep.sweep import Changes
 
@@ -82,7 +83,7 @@ class Processes:
     def _pool(self, width: int) -> ProcessPoolExecutor:
         """Processes that share the cores: a training run in each with a thread per core would be many times slower."""
         threads = max(1, cores() // self.width)
-        return ProcessPoolExecutor(width, self._context, initializer=_limit_threads, initargs=(threads,))
+        return ProcessPoolExecutor(width, self._context, initializer=_start_worker, initargs=(threads,))
 
     def _alone(self, evaluation: Evaluation, changes: Changes) -> list[Attempt]:
         """A point in a process of its own, which may die."""
@@ -151,8 +152,9 @@ def cores() -> int:
     return len(os.sched_getaffinity(0))
 
 
-def _limit_threads(threads: int) -> None:
-    """Let torch compute with ``threads`` threads in this process, now or once it is imported."""
+def _start_worker(threads: int) -> None:
+    """End with the parent, and let torch compute with ``threads`` threads, now or once it is imported."""
+    end_with_parent()
     os.environ["OMP_NUM_THREADS"] = str(threads)
     torch = sys.modules.get("torch")
     if torch is not None:
@@ -160,10 +162,5 @@ def _limit_threads(threads: int) -> None:
 
 
 def _import_ray() -> Any:
-    try:
-        import_module("ray.exceptions")
-        return import_module("ray")
-    except ImportError as error:
-        raise MissingDependencyError(
-            "--ray needs Ray, which is not installed; pip install 'adaptive-compute-fabric[ray]'"
-        ) from error
+    import_optional("ray.exceptions", needed_by="--ray")
+    return import_optional("ray", needed_by="--ray")

@@ -23,7 +23,7 @@ def save_checkpoint(path: str | Path, **parts: Any) -> None:
     """Write the ``state_dict`` of every part that has one, and other parts as they are, to ``path``.
 
     The file replaces an older one atomically: a process that is killed while writing leaves the old one, and beside it
-    a hidden ``.tmp`` file.
+    a hidden ``.tmp`` file, which the next write into the folder removes.
     In a distributed run one process writes, of the model inside DistributedDataParallel. Other parts are numbers,
     strings, tensors and containers of these (``torch.get_rng_state()``, an epoch), so that ``torch.load`` with
     ``weights_only`` reads the file.
@@ -40,8 +40,19 @@ def save_checkpoint(path: str | Path, **parts: Any) -> None:
     if VERSION_KEY in parts:
         raise TopologyError(f"{VERSION_KEY} is the number of the file's format; give the part another name")
     state[VERSION_KEY] = VERSION
-    with replacing(Path(path)) as temporary, temporary.open("wb") as file:
-        torch.save(state, file)
+    write_state(Path(path), state)
+
+
+def write_state(path: Path, state: dict[str, Any]) -> None:
+    """Write plain values and tensors with ``torch.save``, atomically."""
+    try:
+        with replacing(path) as temporary, temporary.open("wb") as file:
+            torch.save(state, file)
+    except RuntimeError as error:  # what torch's writer makes of a file that cannot be written
+        raise FileError(
+            f"{path} cannot be written ({str(error).splitlines()[0]}); free some space, then call it again: an older "
+            "checkpoint is kept"
+        ) from error
 
 
 def load_checkpoint(path: str | Path, **parts: Any) -> dict[str, Any]:

@@ -9,10 +9,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from acf.errors import TopologyError
+from acf.errors import LostRankError, TopologyError
 from acf.nn import BlockSparseLayer, block_sparse_layers
 from acf.nn.fsdp import REMEDY
 from acf.sparse import is_sharded
+from acf.train.lost_ranks import is_lost_connection
 
 
 def process_count(process_group: Any = None) -> int:
@@ -25,7 +26,17 @@ def process_count(process_group: Any = None) -> int:
 def sum_over_processes(tensor: Tensor, process_group: Any = None) -> Tensor:
     """``tensor`` summed over the processes of a group, in place; unchanged where there is one process."""
     if torch.distributed.is_available() and torch.distributed.is_initialized():
-        torch.distributed.all_reduce(tensor, group=process_group)
+        try:
+            torch.distributed.all_reduce(tensor, group=process_group)
+        except RuntimeError as error:
+            if not is_lost_connection(error):
+                raise
+            rank, count = torch.distributed.get_rank(), torch.distributed.get_world_size()
+            others = f"rank {1 - rank}" if count == 2 else f"one of the {count - 1} other ranks"
+            raise LostRankError(
+                f"rank {rank} lost {others} while blocks were scored ({str(error).splitlines()[0][-120:]}); start all "
+                "of them again from the last checkpoint"
+            ) from error
     return tensor
 
 

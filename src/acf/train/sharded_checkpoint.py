@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from acf.errors import FileError, TopologyError
+from acf.errors import AcfError, FileError, TopologyError
 from acf.nn import BlockSparseLayer, block_sparse_layers
 from acf.nn.block_layer import SAVED_TOPOLOGY
 from acf.sparse import BlockTopology, is_sharded
@@ -42,6 +42,7 @@ def save_sharded(
     strings, tensors and containers of these, the same in all processes. Model and optimizer are under the keys
     ``model`` and ``optimizer``, as ``get_state_dict`` of `torch.distributed.checkpoint.state_dict` gives them.
     """
+    from torch.distributed.checkpoint.api import CheckpointException
     from torch.distributed.checkpoint.state_dict import get_state_dict
     from torch.distributed.checkpoint.state_dict_saver import save
 
@@ -51,8 +52,15 @@ def save_sharded(
     buffer = io.BytesIO()
     torch.save(header, buffer)
     state = {"model": model_state, "optimizer": optimizer_state, HEADER: buffer.getvalue()}
-    with _single_process_allowed():
-        save(state, checkpoint_id=str(path))
+    try:
+        with _single_process_allowed():
+            save(state, checkpoint_id=str(path))
+    except CheckpointException as error:
+        failures = [str(failure).splitlines()[0] for failure, _ in error.failures.values()]
+        raise FileError(
+            f"{path} cannot be written ({failures[0]}); free some space, or pass a folder you may write to: older "
+            "checkpoints are kept"
+        ) from error
 
 
 def load_sharded(
@@ -64,10 +72,10 @@ def load_sharded(
     """Load what `save_sharded` wrote, in any number of processes; returns the other parts.
 
     The model is built, made sparse and sharded as for the run that saved, and ``topology`` attached to it. Layers of a
-    dense start get as many blocks as they had.
+    dense start get as many blocks as they had. Nothing in the folder is executed; a part that has changed since it was
+    written is refused.
     """
     from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
-    from torch.distributed.checkpoint.state_dict_loader import load
 
     optimizers = listed(optimizer)
     _check_optimizers(model, optimizers)
@@ -79,14 +87,49 @@ def load_sharded(
     model_state, optimizer_state = get_state_dict(model, optimizers)
     state: dict[str, Any] = {"model": model_state, "optimizer": optimizer_state, HEADER: b""}
     with _single_process_allowed():
-        load(state, checkpoint_id=str(path))
-    set_state_dict(model, optimizers, model_state_dict=state["model"], optim_state_dict=state["optimizer"])
-    header = torch.load(io.BytesIO(state[HEADER]), map_location="cpu", weights_only=True)
-    check_version(header["version"], VERSION, str(path))
+        _load(state, path)
+    with _as_file_errors(path):
+        header = _header(state[HEADER])
+        check_version(header["version"], VERSION, str(path))
+        set_state_dict(model, optimizers, model_state_dict=state["model"], optim_state_dict=state["optimizer"])
     if topology is not None:
         _load_topology(topology, header["topology"], path)
     parts: dict[str, Any] = header["parts"]
     return parts
+
+
+def _load(state: dict[str, Any], path: str | Path) -> None:
+    """Let DCP fill ``state`` from the folder."""
+    from torch.distributed.checkpoint.state_dict_loader import load
+
+    from acf.train.sharded_reader import CheckedReader, PlainPlanner
+
+    with _as_file_errors(path):
+        load(state, storage_reader=CheckedReader(str(path)), planner=PlainPlanner())
+
+
+def _header(content: bytes) -> dict[str, Any]:
+    header = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+    if not isinstance(header, dict) or set(header) != {"version", "topology", "parts"}:
+        raise ValueError("what stands beside the tensors is no header of save_sharded")
+    return header
+
+
+@contextmanager
+def _as_file_errors(path: str | Path) -> Iterator[None]:
+    """One line for what DCP raises on a folder that it cannot read; its own error is no `Exception`."""
+    from torch.distributed.checkpoint.api import CheckpointException
+
+    try:
+        yield
+    except AcfError:
+        raise
+    except (Exception, CheckpointException) as error:
+        causes = [each[0] for each in error.failures.values()] if isinstance(error, CheckpointException) else [error]
+        reason = (" ".join(str(causes[0]).split()) or type(causes[0]).__name__)[:300]
+        raise FileError(
+            f"{path} cannot be loaded as a distributed checkpoint ({reason}); take an older one, or a whole copy"
+        ) from error
 
 
 @contextmanager
@@ -158,24 +201,24 @@ def _match_block_counts(model: nn.Module, path: Path) -> bool:
 
 def _check_places(layers: dict[str, BlockSparseLayer], sizes: dict[str, tuple[int, ...]], path: Path) -> None:
     """Let layers that are split over processes refuse the places of their blocks, before anything is loaded."""
-    from torch.distributed.checkpoint.state_dict_loader import load
-
     split = {name: layer for name, layer in layers.items() if layer.parts is not None and is_sharded(layer.weight)}
     keys = [f"{name}.{each}" for name in split for each in SAVED_TOPOLOGY]
     places = {key: torch.zeros(sizes[f"model.{key}"], dtype=torch.int32) for key in keys}
     if not places:
         return
-    load({"model": places}, checkpoint_id=str(path))
+    _load({"model": places}, path)
     for name, layer in split.items():
         rows, cols = (places[f"{name}.{each}"] for each in SAVED_TOPOLOGY)
         layer.check_slots(rows, cols, f"{name}.weight", sortable=False)
 
 
 def _saved_sizes(path: Path) -> dict[str, tuple[int, ...]]:
-    from torch.distributed.checkpoint.filesystem import FileSystemReader
+    from acf.train.sharded_reader import CheckedReader
 
     try:
-        saved = FileSystemReader(str(path)).read_metadata().state_dict_metadata
+        saved = CheckedReader(str(path)).read_metadata().state_dict_metadata
+    except FileError as error:
+        raise FileError(f"{path}: {error}") from error
     except Exception as error:  # torch's reader fails in many ways on what is no checkpoint
         raise FileError(f"{path} holds no distributed checkpoint; pass a folder of save_sharded") from error
     return {name: tuple(entry.size) for name, entry in saved.items() if hasattr(entry, "size")}

@@ -45,7 +45,7 @@ def train_on_two_ranks(rank: int, folder: Path) -> dict[str, Any]:
 
     EvaluationSession.close = close  # type: ignore[method-assign]
     bench.RunPlan = partial(RunPlan, idle_seconds=0.0)  # type: ignore[misc,assignment]
-    images = ResNet50Options(**COMMON, captured=2, examples=64, out=folder)
+    images = ResNet50Options(**{**COMMON, "systems": "rigl,masked,2:4"}, captured=2, examples=64, out=folder)
     text = TransformerOptions(**COMMON, captured=0, test_sentences=4, beams=1, out=folder)
     for options in (images, text):
         task = options.task(torch.device("cpu"))
@@ -84,12 +84,15 @@ def test_two_ranks_keep_one_topology_and_the_first_writes(tmp_path: Path) -> Non
     assert_same(first["weights"], second["weights"])
     assert first["moves"] > 0
     assert "the processes see different files: a file is [0, 1]" in second["refused"]
-    for name, resumed in (("resnet50", 0), ("transformer", 1)):
+    rigl = "rigl-50/block=16"
+    for name, resumed, systems in (("resnet50", 0, [rigl, "masked-50", "2:4"]), ("transformer", 1, [rigl])):
         with EvaluationStore(tmp_path / name, create=False) as store:
-            [run] = store.runs()
-            assert (run.processes, run.resumed, run.joules) == (2, resumed, None)
-            assert run.metrics
-            assert run.losses[-1].step == COMMON["steps"]
+            runs = store.runs()
+            assert [run.system for run in runs] == systems
+            for run in runs:
+                assert (run.processes, run.resumed, run.joules) == (2, resumed, None)
+                assert run.metrics
+                assert run.losses[-1].step == COMMON["steps"]
             assert len(store.sessions()) == 1 + resumed
             assert not list(store.folder.glob("checkpoint-*"))
 

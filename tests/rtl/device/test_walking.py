@@ -35,7 +35,7 @@ def lead_cycles(seed: int) -> tuple[IndexedProgram, int]:
     """A product, and the simulator's cycles before its first command, with the whole index read from memory."""
     product, mapping, operands = random_mapped(seed, ONE_SCU, 1, most=2)
     indexed = index_program(product, mapping, ONE_SCU, operands)
-    traffic = index_traffic(mapping, product, indexed.encoded.program, ONE_SCU.shape)
+    traffic = index_traffic(mapping, product, ONE_SCU.shape)
     transfer = ceil((indexed.index.host_bytes + indexed.index.index_bytes) / AXI.beat_bytes)
     return indexed, 2 * LATENCY + transfer + traffic.set_up_cycles
 
@@ -62,7 +62,7 @@ def test_a_product_that_no_walker_can_take_is_told_and_changes_nothing(device: D
 
 def test_a_refused_product_takes_the_one_behind_it_along_and_the_device_runs_on(device: DeviceSimulation) -> None:
     good = random_indexed(2, ONE_SCU, 1)
-    descriptor = replace(good.index.descriptor, split_k=True)
+    descriptor = replace(good.index.descriptor, blocks=17)
     bad = replace(good, index=replace(good.index, descriptor=descriptor))
     with pytest.raises(RtlError, match="of a product that the device cannot walk"):
         device.run_queued([bad, good], 2_000)

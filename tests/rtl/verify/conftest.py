@@ -25,6 +25,21 @@ THIRTY_TWO_SCUS = acf.sim.spec(
     prefetch_packets=8,
 )
 
+SUMMING_SCU = acf.sim.spec(
+    "acf-512-lean",
+    mesh_rows=1,
+    mesh_columns=1,
+    scus_per_cluster=1,
+    lanes=8,
+    tile=8,
+    held_rows=8,
+    link_bytes=32,
+    queue_packets=2,
+    parallel_slots=4,
+    accumulator_tiles=2,
+    prefetch_packets=2,
+)
+
 
 def compiled(sizes: FabricSizes) -> FabricSimulation:
     try:
@@ -41,3 +56,8 @@ def four_scus() -> FabricSimulation:
 @pytest.fixture(scope="session")
 def thirty_two_scus() -> FabricSimulation:
     return compiled(FabricSizes(THIRTY_TWO_SCUS, command_depth=256, memory_flits=1024))
+
+
+@pytest.fixture(scope="session")
+def summing_scu() -> FabricSimulation:
+    return compiled(FabricSizes(SUMMING_SCU, command_depth=64, memory_flits=512))

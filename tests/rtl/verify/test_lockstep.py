@@ -108,6 +108,41 @@ def test_an_scu_that_holds_sums_in_registers_takes_the_cycles_and_gives_the_bits
         assert both.divergence is None, str(both.divergence)
 
 
+def test_an_scu_that_adds_up_products_runs_full_tiles_and_others_as_the_model_does(
+    summing_scu: FabricSimulation,
+) -> None:
+    assert not summing_scu.has_counters
+    rng = np.random.default_rng(0)
+    for columns, stall_seed in ((8, None), (12, 3), (23, None)):
+        dense = rng.standard_normal((19, 40))
+        zeros = np.repeat((1.0, 0.3, 1.0, 0.7, 1.0), 8)  # full tiles next to tiles with zeros, and tiles of three rows
+        a = dense * (rng.random(dense.shape) < zeros)
+        b = rng.standard_normal((40, columns)) * (rng.random((40, columns)) < 0.8)
+        both = run_lockstep(Product(bf16_bits(a), bf16_bits(b), stall_seed=stall_seed), summing_scu)
+        assert both.fabric.cycles > 0
+        assert both.divergence is None, str(both.divergence)
+
+
+def test_products_of_a_full_tile_are_added_up_before_the_sum(summing_scu: FabricSimulation) -> None:
+    a = np.tile([2.0**30, 1.0, -(2.0**30), 1.0], (8, 2))  # 2**30 + 1 rounds to 2**30
+    b = np.ones((8, 8))
+    both = run_lockstep(Product(bf16_bits(a), bf16_bits(b)), summing_scu)
+    assert both.divergence is None, str(both.divergence)
+    assert (both.fabric.output.view(np.float32) == 0.0).all()
+    a[0, 7] = 0.0  # not a full tile any more: one product after the other
+    both = run_lockstep(Product(bf16_bits(a), bf16_bits(b)), summing_scu)
+    assert both.divergence is None, str(both.divergence)
+    assert (both.fabric.output.view(np.float32)[:, 0] == [0.0, *[1.0] * 7]).all()
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_an_scu_that_adds_up_products_runs_a_random_program_as_the_model_does(
+    seed: int, summing_scu: FabricSimulation
+) -> None:
+    both = run_lockstep(random_product(seed, tile=8, most=4), summing_scu)
+    assert both.divergence is None, str(both.divergence)
+
+
 def test_a_training_step_after_algorithm_1_is_computed_by_the_gates(four_scus: FabricSimulation) -> None:
     step = training_step(tokens=24, inputs=32, outputs=24, block=8)
     assert step.moved_blocks > 0

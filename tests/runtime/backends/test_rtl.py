@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from acf import runtime
+from acf.lowering.split_k import SplitKMapping
 from acf.runtime.numbers import to_bf16_bits
 from tests.rtl.device.programs import ONE_SCU
-from tests.runtime.products import random_operands, run
+from tests.runtime.products import mapped_program, random_operands, run
 
 FABRIC: Any = replace(ONE_SCU.shape, dram_latency_s=8e-9)  # type: ignore[call-arg]  # short, as pysim is slow
 SPEC = runtime.RtlSpec(
@@ -58,14 +59,16 @@ def test_an_operand_without_a_non_zero_gives_zeros(device: runtime.Device) -> No
     assert not run(device, program, [np.zeros_like(x), blocks]).any()
 
 
-def test_programs_that_the_gates_cannot_walk_are_refused_before_they_run(device: runtime.Device) -> None:
-    program = device.compile(runtime.Product(phase="weight_grad", rows=30, weight=WEIGHT))
-    walked = program.fabric_products[0]
-    assert walked.descriptor.masked
-    split = replace(program, fabric_products=(replace(walked, descriptor=replace(walked.descriptor, split_k=True)),))
-    buffers = [device.malloc(argument.nbytes) for argument in split.arguments]
-    with pytest.raises(runtime.NotSupportedError, match="is split-K, which the controller in gates does not walk"):
-        runtime.launch(split, buffers)
+def test_a_split_k_program_runs_in_gates(device: runtime.Device) -> None:
+    product = runtime.Product(phase="weight_grad", rows=30, weight=WEIGHT)
+    program = mapped_program(product, FABRIC, lambda tiled: SplitKMapping.balanced(tiled, FABRIC, 1))
+    assert program.fabric_products[0].descriptor.split_k
+    operands = random_operands(program)
+    expected = runtime.Device("sim", FABRIC, walked=True)
+    np.testing.assert_array_equal(run(device, program, operands), run(expected, program, operands))
+
+
+def test_programs_beyond_the_limits_of_the_gates_are_refused_before_they_run(device: runtime.Device) -> None:
     large = device.compile(runtime.Product(phase="forward", rows=200, weight=WEIGHT))
     buffers = [device.malloc(argument.nbytes) for argument in large.arguments]
     with pytest.raises(runtime.NotSupportedError, match=r"has index_words \d+, and this device is built for 128"):

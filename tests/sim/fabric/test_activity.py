@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 import acf
+from acf.bench.fabric.workloads import StepSpec, layer_traces
 from acf.errors import ArchitectureError
 from acf.lowering import Gemm
 from acf.lowering.tiled_product import tile_product
+from acf.sim import simulate_parts
 from acf.sim.fabric import AdaptiveFabric
 from acf.sim.fabric.activity import Activity, full_tiles, program_activity
 from acf.sim.fabric.control import control_j
@@ -55,6 +57,16 @@ def test_a_unit_without_work_costs_its_clock_gate_alone() -> None:
     always = control_j(replace(LEAN, clock_gating="enables"), Activity(cycles=1000))
     assert idle["control"] == 0.0
     assert 0 < idle["clock"] < 0.01 * always["clock"]
+
+
+@pytest.mark.parametrize("name", ["acf-512", "acf-512-wide", "acf-512-lean"])
+def test_counters_of_a_step_are_all_that_control_and_clock_are_charged_for(name: str) -> None:
+    fabric = spec_of_kind(AdaptiveFabric, name)
+    result = simulate_parts(layer_traces(StepSpec("transformer-base", 64, 0.9), ("encoder.0.self",)), fabric)
+    energy_j, charged_j = result.energy_breakdown_j, control_j(fabric, Activity.of_counters(result.counters))
+    assert energy_j["clock"] == pytest.approx(charged_j["clock"], rel=1e-12)
+    updates_j = energy_j["control"] - charged_j["control"]  # of the topology, which change with no figure of control
+    assert 0 < updates_j < 0.1 * energy_j["control"]
 
 
 def test_sums_are_written_less_often_only_where_a_tile_has_no_zeros() -> None:

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from acf.errors import MissingDependencyError, TopologyError
+from acf.errors import TopologyError
 from acf.masks import BlockDST
 from acf.nn import BlockSparsity, sparsify_
 from acf.train.adapters import hugging_face_callback
@@ -70,12 +70,6 @@ def test_resuming_from_a_checkpoint_without_a_topology_is_refused(tmp_path):
         hugging_face_callback(POLICY).on_train_begin(
             args, SimpleNamespace(global_step=3), None, model=model, optimizer=optimizer
         )
-
-
-def test_a_missing_transformers_is_named(monkeypatch):
-    monkeypatch.setitem(sys.modules, "transformers", None)
-    with pytest.raises(MissingDependencyError, match="pip install transformers"):
-        hugging_face_callback(POLICY)
 
 
 @pytest.mark.filterwarnings("default")

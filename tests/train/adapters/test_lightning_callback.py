@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from acf.errors import MissingDependencyError, TopologyError
+from acf.errors import TopologyError
 from acf.masks import BlockDST
 from acf.nn import BlockSparsity, sparsify_
 from acf.train.adapters import lightning_callback
@@ -85,13 +85,6 @@ def test_optimizers_without_the_sparse_layer_are_refused_by_its_name():
     optimizers = [torch.optim.SGD(sparse_model().parameters()) for _ in range(2)]
     with pytest.raises(TopologyError, match=r"none of SGD, SGD holds 0\.weight"):
         lightning_callback(POLICY).on_train_start(SimpleNamespace(optimizers=optimizers), sparse_model())
-
-
-def test_a_missing_lightning_is_named(monkeypatch):
-    for name in ("lightning", "lightning.pytorch", "pytorch_lightning"):
-        monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(MissingDependencyError, match="pip install lightning"):
-        lightning_callback(POLICY)
 
 
 @pytest.mark.filterwarnings("default")

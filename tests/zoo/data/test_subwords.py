@@ -1,10 +1,8 @@
 """Tokens of sentences and back."""
 
-import sys
-
 import pytest
 
-from acf.errors import DataError, MissingDependencyError
+from acf.errors import DataError
 from acf.zoo.data.parallel_text import ParallelText
 from acf.zoo.data.subwords import END, PADDING, UNKNOWN, WordCodec, padded, train_codec
 
@@ -26,12 +24,6 @@ def test_a_bpe_gives_back_any_text() -> None:
     assert codec.decode(codec.encode(unseen)) == unseen
     assert codec.vocabulary <= 300
     assert min(min(tokens) for tokens in codec.encode(unseen)) > END, "text has no special tokens"
-
-
-def test_without_tokenizers_a_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "tokenizers", None)
-    with pytest.raises(MissingDependencyError, match="pip install tokenizers"):
-        train_codec(ParallelText("", PAIRS, PAIRS, PAIRS), 300)
 
 
 def test_sentences_are_filled_up_and_never_cut() -> None:

@@ -1,6 +1,5 @@
 """Documents, tokens and windows."""
 
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -70,10 +69,3 @@ def test_a_byte_level_bpe_is_trained_on_the_corpus(tmp_path: Path) -> None:
     tokens = load_tokens(tmp_path / "corpus.txt", vocabulary=300, cache=tmp_path / "cache")
     assert tokens.validation.size > 0
     assert int(tokens.train.max()) < 300
-
-
-def test_without_tokenizers_the_package_to_install_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "tokenizers", None)
-    (tmp_path / "corpus.txt").write_text(SEPARATOR.join(("one", "two")))
-    with pytest.raises(DataError, match="install it with pip install tokenizers"):
-        load_tokens(tmp_path / "corpus.txt", 300, tmp_path / "cache")

@@ -13,6 +13,7 @@ from acf.bench.columns import accuracy_markdown
 from acf.bench.machine import choose_device, machine_name
 from acf.files import write_whole
 from acf.options import option
+from acf.run_folder import only_process_writing
 from acf.terminal import progress
 from acf.zoo.data.images import load_images
 
@@ -62,6 +63,11 @@ def compare_methods(spec: TrainingSpec, options: AccuracyOptions, visible: bool 
     """Do the runs that ``options.out`` does not hold yet; record and table are rewritten after each."""
     for name in options.names:
         recipe_of(name, spec.block)
+    with only_process_writing(options.out):
+        return _compare(spec, options, visible)
+
+
+def _compare(spec: TrainingSpec, options: AccuracyOptions, visible: bool) -> Comparison:
     device = choose_device(options.device)
     comparison = Comparison.resume(options.out, spec)
     tasks = comparison.pending(options.names, range(options.seeds))

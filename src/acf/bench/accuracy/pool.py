@@ -5,12 +5,11 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import torch
 
 from acf.bench.accuracy.training import RunRecord, TrainingSpec, train_once
+from acf.processes import end_with_parent
 from acf.zoo.data.images import DeviceImages, ImageSet
 
 Task = tuple[str, int]
@@ -40,12 +39,9 @@ def run_tasks(spec: TrainingSpec, images: ImageSet, tasks: Sequence[Task], worke
             if watch.has_time:
                 yield watch.note(train_once(spec, on_device, method, seed, device))
         return
-    with TemporaryDirectory() as folder:
-        path = Path(folder) / "images.pt"
-        images.save(path)
-        context = multiprocessing.get_context("spawn")  # CUDA does not survive a fork
-        with ProcessPoolExecutor(workers.count, context, _Worker.start, (spec, path, workers.device)) as pool:
-            yield from _run_in_pool(pool, workers.count, tasks, watch)
+    context = multiprocessing.get_context("spawn")  # CUDA does not survive a fork
+    with ProcessPoolExecutor(workers.count, context, _Worker.start, (spec, images, workers.device)) as pool:
+        yield from _run_in_pool(pool, workers.count, tasks, watch)
 
 
 def _run_in_pool(
@@ -75,10 +71,12 @@ class _Worker:
     images: DeviceImages
 
     @classmethod
-    def start(cls, spec: TrainingSpec, path: Path, device: str) -> None:
+    def start(cls, spec: TrainingSpec, images: ImageSet, device: str) -> None:
+        """Called in the process; torch passes the images in memory that all workers share."""
+        end_with_parent()
         torch.set_num_threads(1)
         cls.spec, cls.device = spec, torch.device(device)
-        cls.images = DeviceImages(ImageSet.load(path), cls.device)
+        cls.images = DeviceImages(images, cls.device)
 
     @classmethod
     def run(cls, method: str, seed: int) -> RunRecord:

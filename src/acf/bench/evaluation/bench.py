@@ -15,7 +15,7 @@ from acf.bench.evaluation import cnn, resnet50, transformer
 from acf.bench.evaluation.ablation import FABRIC, INTERCONNECTS, Point, ablation_points, ablation_rows
 from acf.bench.evaluation.columns import evaluation_markdown
 from acf.bench.evaluation.machines import MACHINES, check_machines, simulate_traces
-from acf.bench.evaluation.ranks import current_ranks, joined
+from acf.bench.evaluation.ranks import current_ranks, is_first_process, joined
 from acf.bench.evaluation.rows import NOT_MEASURABLE, EvaluationTable, evaluation_table
 from acf.bench.evaluation.skipping import measure_skipping
 from acf.bench.evaluation.store import EvaluationStore
@@ -27,6 +27,7 @@ from acf.bench.training.record import session_facts
 from acf.errors import FileError, SparsityError
 from acf.files import write_whole
 from acf.options import option
+from acf.run_folder import only_process_in
 
 TABLE, LOSSES = "evaluation.md", "losses.svg"
 NOT_CONFIGURATION = (
@@ -222,6 +223,12 @@ def run_evaluation(options: EvaluationOptions, on_progress: OnProgress) -> Evalu
 
     Under `torchrun` the processes train together; the first of them measures and writes.
     """
+    writes = is_first_process() and not options.render
+    with only_process_in(options.folder if writes else None):
+        return _evaluated(options, on_progress)
+
+
+def _evaluated(options: EvaluationOptions, on_progress: OnProgress) -> EvaluationTable:
     if not (options.simulate or options.render):
         with joined(options.device, options.batch) as device:
             _train_all(options, options.task(device), with_remaining_time(on_progress))

@@ -3,7 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-INSTALL = "not scored: sacrebleu is not installed; pip install sacrebleu, then render the runs again"
+from acf.extras import install_line
+
+INSTALL = f"not scored: sacrebleu is not installed; {install_line('text')}, then render the runs again"
 
 
 @dataclass(frozen=True)
@@ -17,7 +19,7 @@ class Bleu:
 def score_bleu(outputs: Sequence[str], references: Sequence[str]) -> Bleu:
     """BLEU of translations against one reference each; where sacrebleu is missing the signature says what to do."""
     try:
-        from sacrebleu.metrics import BLEU  # type: ignore[import-not-found,unused-ignore]
+        from sacrebleu.metrics import BLEU  # type: ignore[import-not-found,attr-defined,unused-ignore]
     except ImportError:
         return Bleu(None, INSTALL)
     metric = BLEU()

@@ -1,5 +1,6 @@
 """The columns of the evaluation's table."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from math import isfinite
 
@@ -33,6 +34,8 @@ def _metric(name: str) -> Column[EvaluationRow]:
 
 
 _MEASURED, _SIMULATED = "measured", "simulated"
+_ENERGY = ("step_joules", "joules_per_example", "energy_ratio")
+"""Left out of a terminal's table where no row has them: a note below it says why."""
 
 
 def evaluation_columns(table: EvaluationTable) -> tuple[Column[EvaluationRow], ...]:
@@ -102,7 +105,8 @@ def evaluation_terminals(table: EvaluationTable) -> list[Table]:
     columns = evaluation_columns(table)
     measured = [row for row in table.rows if row.machine == THIS_DEVICE]
     simulated = [row for row in table.rows if row.machine != THIS_DEVICE]
-    tables = [terminal_table(shown_in(_MEASURED, columns), measured, f"{_title(table)}, on this device")]
+    own = [column for column in shown_in(_MEASURED, columns) if column.key not in _ENERGY or _any(column, measured)]
+    tables = [terminal_table(own, measured, f"{_title(table)}, on this device")]
     if simulated:
         title = f"{table.title}, traced steps on simulated machines"
         tables.append(terminal_table(shown_in(_SIMULATED, columns), simulated, title, section=lambda row: row.machine))
@@ -113,6 +117,10 @@ def evaluation_terminals(table: EvaluationTable) -> list[Table]:
     if table.densities:
         tables.append(terminal_table(density_columns(table), table.densities, DENSITY_TITLE))
     return tables
+
+
+def _any(column: Column[EvaluationRow], rows: Sequence[EvaluationRow]) -> bool:
+    return any(column.value(row) is not None for row in rows)
 
 
 def evaluation_markdown(table: EvaluationTable, figure: str = "") -> str:

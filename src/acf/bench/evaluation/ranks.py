@@ -10,6 +10,10 @@ from torch import distributed
 
 from acf.bench.machine import choose_device
 from acf.errors import FileError, SparsityError
+from acf.train.lost_ranks import naming_lost_ranks
+
+REMEDY = "read what it said last, then call torchrun again: finished runs and the last checkpoint are kept"
+"""What to do where another process is gone."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +92,8 @@ def joined(device: str, batch: int) -> Iterator[torch.device]:
         torch.cuda.set_device(local)
     distributed.init_process_group("nccl" if kind == "cuda" else "gloo")
     try:
-        yield torch.device(kind, local) if kind == "cuda" else torch.device(kind)
+        with naming_lost_ranks(REMEDY):
+            yield torch.device(kind, local) if kind == "cuda" else torch.device(kind)
     finally:
-        distributed.destroy_process_group()
+        if distributed.is_initialized():
+            distributed.destroy_process_group()

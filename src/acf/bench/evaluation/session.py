@@ -15,7 +15,6 @@ from acf.bench.evaluation.systems import System
 from acf.bench.evaluation.task import EvaluationTask
 from acf.bench.training.schedule import StepSchedule
 from acf.bench.training.session import TrainingSession
-from acf.errors import FileError
 from acf.trace import Trace
 from acf.train.restored import restored
 from acf.zoo.pruning import Rigl
@@ -111,13 +110,7 @@ class EvaluationSession(TrainingSession):
             "cuda_random_state": torch.cuda.get_rng_state(self.device) if self.device.type == "cuda" else None,
             "progress": progress,
         }
-        try:
-            acf.save_checkpoint(path, **parts)
-        except RuntimeError as error:  # torch's writer says so where the disk is full
-            raise FileError(
-                f"{path} cannot be written ({str(error).splitlines()[0]}); free some space and run again: finished "
-                "runs and the last checkpoint are kept"
-            ) from error
+        acf.save_checkpoint(path, **parts)
 
     def load(self, path: Path) -> dict[str, Any]:
         """Go on from what `save` wrote; the ``progress`` in it. To be called before `warm_up`."""

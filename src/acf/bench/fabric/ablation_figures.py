@@ -122,7 +122,7 @@ def _count_kept(
         product = tile_product(gemm, fabric, product_before.swapped)
         mapping = keep_mapping(choose_mapping(product_before, fabric), product_before, product, fabric)
         program = lower_product(product, fabric, mapping)
-        index = index_traffic(mapping, product, program, fabric, fabric.walking_controllers)
+        index = index_traffic(mapping, product, fabric, fabric.walking_controllers)
         compute += run_product(fabric, gemm, product, program, traffic, index)
         update += topology_update_cycles(fabric, product, program.reduces)
         table += table_cycles(fabric, product, program.reduces)

@@ -4,7 +4,7 @@ import resource
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -101,7 +101,7 @@ class PlayedStep:
     of the whole step's MAC slots by cause, "vector" where products wait for vector work; with ``step_utilization`` they
     add up to 1. ``update``: Algorithm 1 on a fabric, `UpdateCost` and its share of a run. ``host_seconds`` is the time
     that simulation took. ``zeros`` names the file of measured zeros, or says "synthetic"; ``seed`` is that of blocks
-    and zeros.
+    and zeros. ``counters``: what a fabric's control is charged for, see `acf.sim.fabric.activity`.
     """
 
     network: str
@@ -125,6 +125,7 @@ class PlayedStep:
     update: dict[str, Any] | None = None
     zeros: str = "synthetic"
     seed: int = 0
+    counters: dict[str, float] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
@@ -180,6 +181,7 @@ def _played(step: StepSpec, machine: str, result: Result, host_seconds: float) -
         host_peak_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
         zeros=step.zeros.name if step.zeros else "synthetic",
         seed=step.seed,
+        counters=result.counters,
     )
 
 

@@ -23,6 +23,7 @@ from acf.ops.triton.configs import (
 from acf.ops.triton.pixels import ConvProblem
 from acf.ops.triton.support import BLOCK_SIZES, dot_precision
 from acf.ops.triton.warp_specialised import has_warp_specialisation
+from acf.processes import end_with_parent
 from acf.sparse import BlockLayout, BlockTopology
 
 TOLERANCE = {torch.float32: 2e-6, torch.float16: 1e-3, torch.bfloat16: 6e-3}
@@ -317,7 +318,7 @@ def check_everything() -> dict[str, Any]:
     linear += [(block, "float32", True) for block in BLOCK_SIZES]
     convolutions = [(block, "bfloat16") for block in BLOCK_SIZES] + [(32, "float32")]
     largest: dict[str, float] = {}
-    with ProcessPoolExecutor(os.cpu_count(), mp_context=multiprocessing.get_context("spawn")) as pool:
+    with ProcessPoolExecutor(os.cpu_count(), multiprocessing.get_context("spawn"), end_with_parent) as pool:
         jobs = [pool.submit(check_once)]
         jobs += [pool.submit(check_block_size, *case) for case in linear]
         jobs += [pool.submit(check_conv_block_size, *case) for case in convolutions]

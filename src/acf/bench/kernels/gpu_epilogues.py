@@ -22,6 +22,7 @@ from acf.ops.triton.configs import (
 from acf.ops.triton.pixels import ConvProblem
 from acf.ops.triton.support import BLOCK_SIZES
 from acf.ops.triton.warp_specialised import has_warp_specialisation
+from acf.processes import end_with_parent
 from acf.sparse import BlockTopology
 
 
@@ -119,7 +120,7 @@ def check_epilogue(name: str, block: int) -> dict[str, float]:
 def check_epilogues() -> dict[str, float]:
     """Bias, bias gradient and activations in every kernel, in parallel processes; the largest error of each kind."""
     largest: dict[str, float] = {}
-    with ProcessPoolExecutor(os.cpu_count(), mp_context=multiprocessing.get_context("spawn")) as pool:
+    with ProcessPoolExecutor(os.cpu_count(), multiprocessing.get_context("spawn"), end_with_parent) as pool:
         cases = [(name, block) for name, (_, blocks) in EPILOGUE_CHECKS.items() for block in blocks]
         for job in [pool.submit(check_epilogue, *case) for case in cases]:
             for name, error in job.result().items():

@@ -24,6 +24,7 @@ from acf.ops.triton.configs import (
 )
 from acf.ops.triton.pixels import ConvProblem
 from acf.ops.triton.warp_specialised import has_warp_specialisation
+from acf.processes import end_with_parent
 from acf.sparse import BlockLayout, BlockTopology
 
 CONV_BLOCKS = (128, 64, 32)
@@ -185,6 +186,6 @@ def compile_jobs(sections: Sequence[str]) -> list[Job]:
 
 def precompile(sections: Sequence[str]) -> None:
     """Compile the kernels of ``sections`` in parallel processes: timings afterwards find all in Triton's cache."""
-    with ProcessPoolExecutor(os.cpu_count(), mp_context=multiprocessing.get_context("spawn")) as pool:
+    with ProcessPoolExecutor(os.cpu_count(), multiprocessing.get_context("spawn"), end_with_parent) as pool:
         for done in [pool.submit(function, *arguments) for function, arguments in compile_jobs(sections)]:
             done.result()

@@ -21,6 +21,7 @@ from acf.bench.provenance import provenance
 from acf.errors import DataError, FileError, SparsityError
 from acf.files import write_whole
 from acf.options import option
+from acf.run_folder import only_process_in
 
 DEFAULT_VARIANTS = "dense,static-90/block=32,rigl-90/block=32"
 DEFAULT_SYSTEMS = "tensorcore,tensordash,spartann,sat,acf-512,acf-h200,gpu-v100,gpu-h200"
@@ -83,9 +84,14 @@ def run_pong_bench(
 ) -> PongStore:
     """Train what the options name, or open the records they name; then simulate the captured steps."""
     if options.render:
-        store, begin = existing_store(options.out), 0.0
-    else:
-        store, begin = _trained(options, settings, on_progress, make), TRAINING_SHARE
+        return _completed(existing_store(options.out), options, on_progress, 0.0)
+    with only_process_in(options.out):
+        store = _trained(options, settings, on_progress, make)
+        return _completed(store, options, on_progress, TRAINING_SHARE)
+
+
+def _completed(store: PongStore, options: PongOptions, on_progress: OnProgress, begin: float) -> PongStore:
+    """The store with the figures of the modelled machines; the plot is drawn."""
     if options.machines:
         from acf.bench.pong.systems import simulate_missing
 

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from acf.errors import MissingDependencyError
+from acf.extras import import_optional, require
 
 FRAME_SKIP = 4
 """Emulator frames for which an action is held, as in ALE/Pong-v5."""
@@ -96,11 +96,5 @@ def _newest(frames: Any) -> NDArray[np.uint8]:
 
 
 def _vector_env() -> Any:
-    try:
-        from ale_py.vector_env import AtariVectorEnv
-    except ImportError as error:
-        raise MissingDependencyError(
-            "ale-py or gymnasium is not installed, and Pong comes with them; install both with: "
-            "pip install 'adaptive-compute-fabric[rl]'"
-        ) from error
-    return AtariVectorEnv
+    require("ale_py", "gymnasium", needed_by="Pong")
+    return import_optional("ale_py.vector_env", needed_by="Pong").AtariVectorEnv

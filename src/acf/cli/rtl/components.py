@@ -9,8 +9,8 @@ from rich.table import Table
 
 from acf.cli.options import Json, print_json
 from acf.cli.specs import spec_command
+from acf.extras import require
 from acf.files import write_whole
-from acf.rtl.tools.requirements import require
 from acf.terminal import working
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ CellLibrary = Annotated[Path, typer.Option(help="The liberty file of a cell libr
 @app.command()
 def units(as_json: Json = False) -> None:
     """List the components by name."""
-    require("amaranth")
+    require("amaranth", needed_by="the RTL flow")
     from acf.rtl.design.registry import UNITS
     from acf.rtl.tools.reports.tables import units_table
     from acf.terminal import show
@@ -49,7 +49,7 @@ def emit(
     as_json: Json = False,
 ) -> None:
     """Write a component, or the whole fabric of a configuration, as Verilog-2005: the same text on every run."""
-    require("amaranth", "pyosys")
+    require("amaranth", "pyosys", needed_by="the RTL flow")
     from acf.rtl.device.designs import find_design
     from acf.rtl.tools.lint import lint as check
     from acf.rtl.tools.verilator import find_verilator
@@ -84,7 +84,7 @@ def synth(
 
     Says whether all of it fits a VU9P. Every different module is synthesised once, and kept in the cache.
     """
-    require("amaranth", "pyosys")
+    require("amaranth", "pyosys", needed_by="the RTL flow")
     from acf.rtl.device.designs import find_design
     from acf.rtl.tools.reports.synthesis import check_family, synthesise
     from acf.rtl.tools.reports.tables import synthesis_table
@@ -105,7 +105,7 @@ def area(
     as_json: Json = False,
 ) -> None:
     """Area of a component or a whole fabric in gate equivalents, with the cells of a liberty file."""
-    require("amaranth", "pyosys")
+    require("amaranth", "pyosys", needed_by="the RTL flow")
     from acf.rtl.device.designs import find_design
     from acf.rtl.tools.liberty import Liberty
     from acf.rtl.tools.reports.area import measure_area
@@ -125,7 +125,7 @@ def costs(
     as_json: Json = False,
 ) -> None:
     """Area and energy per operation as synthesised, beside what the simulator charges."""
-    require("amaranth", "pyosys")
+    require("amaranth", "pyosys", needed_by="the RTL flow")
     from acf.rtl.design.fabric.shapes import find_fabric
     from acf.rtl.tools.liberty import Liberty
     from acf.rtl.tools.reports.costs import compare_costs
@@ -149,7 +149,7 @@ def power(
     as_json: Json = False,
 ) -> None:
     """Relative power of a component, or of a small fabric that computes a product, from the toggles of its gates."""
-    require("amaranth", "pyosys")
+    require("amaranth", "pyosys", needed_by="the RTL flow")
     from acf.rtl.design.fabric.shapes import find_shape
     from acf.rtl.device.designs import find_design
     from acf.rtl.tools.liberty import Liberty

@@ -8,7 +8,7 @@ import typer
 
 from acf.cli.options import Json, print_json
 from acf.cli.specs import spec_command
-from acf.rtl.tools.requirements import require
+from acf.extras import require
 from acf.terminal import progress, working
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def lockstep(
     as_json: Json = False,
 ) -> None:
     """Run random programs on the model and on the gates; exit code 1 with the first difference, if there is one."""
-    require("amaranth")
+    require("amaranth", needed_by="the RTL flow")
     from acf.rtl.design.fabric.shapes import find_shape
     from acf.rtl.verify.lockstep.fabric_simulation import FabricSimulation
     from acf.rtl.verify.lockstep.products import random_product, sizes_for
@@ -77,7 +77,7 @@ def sim(
     as_json: Json = False,
 ) -> None:
     """Run one block-sparse layer on the gates: cycles, how the SCUs spent them, and whether the model agrees."""
-    require("amaranth")
+    require("amaranth", needed_by="the RTL flow")
     from acf.rtl.design.fabric.shapes import find_shape
     from acf.rtl.verify.lockstep.fabric_simulation import FabricSimulation
     from acf.rtl.verify.lockstep.products import Product, sizes_for
@@ -121,7 +121,7 @@ def device(
     as_json: Json = False,
 ) -> None:
     """Run a block-sparse layer on the device, from memory to memory over AXI4; exit code 1 if its output is wrong."""
-    require("amaranth")
+    require("amaranth", needed_by="the RTL flow")
     from acf.rtl.design.fabric.shapes import find_shape
     from acf.rtl.device.device import device_sizes
     from acf.rtl.device.host.simulation import DeviceSimulation, total_of
@@ -160,7 +160,7 @@ def layers(
     as_json: Json = False,
 ) -> None:
     """Run three layers on the device from memory to memory, beside the model; exit code 1 if an output is wrong."""
-    require("amaranth")
+    require("amaranth", needed_by="the RTL flow")
     from acf.rtl.design.fabric.shapes import find_shape
     from acf.rtl.device.device import device_sizes
     from acf.rtl.device.host.layer_runs import layer_table, run_layers
@@ -199,7 +199,7 @@ def step(
     as_json: Json = False,
 ) -> None:
     """Run a whole training step of a layer on the device: products, batch norm, ReLU, loss, SGD; exit 1 if wrong."""
-    require("amaranth")
+    require("amaranth", needed_by="the RTL flow")
     from acf.rtl.design.axi.spec import AxiSpec
     from acf.rtl.design.fabric.shapes import find_shape
     from acf.rtl.device.device import device_sizes
@@ -263,7 +263,7 @@ def _moving_steps(
 @app.command()
 def describe(config: FabricName = None) -> None:
     """Print drawing, command encoding and ports of a fabric as Markdown."""
-    require("amaranth")
+    require("amaranth", needed_by="the RTL flow")
     from acf.rtl.design.fabric.shapes import find_shape
     from acf.rtl.device.describe import describe as text_of
     from acf.rtl.device.device import device_sizes

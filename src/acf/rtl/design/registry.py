@@ -1,4 +1,4 @@
-"""The components that the commands know by name. Needs Amaranth: `acf.rtl.tools.requirements.require` it first."""
+"""The components that the commands know by name. Needs Amaranth: `acf.extras.require` it first."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

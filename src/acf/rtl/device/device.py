@@ -15,7 +15,7 @@ from acf.rtl.design.fabric.top import Fabric
 from acf.rtl.design.primitives.bits import all_of, any_of, count_ones
 from acf.rtl.design.primitives.shared_modules import place
 from acf.rtl.design.primitives.wires import forward
-from acf.rtl.device.edges import Edges
+from acf.rtl.device.edges import Edges, SumSource
 from acf.rtl.device.fetcher import Fetcher, Slots
 from acf.rtl.device.registers import ADDRESS_BITS, RegisterFile
 from acf.rtl.device.sequencer import Sequencer
@@ -88,20 +88,20 @@ class Device(Component):
         walking = place_walking(m, self, registers, sequencer)
         work = place_vector(m, self, registers, sequencer, walking)
         m.d.comb += [
-            fabric.reduces.eq(registers.reduces & ~walking.active),
+            fabric.reduces.eq(Mux(walking.active, walking.split_k, registers.reduces)),
             fabric.edge_cycles.eq(Mux(walking.active, walking.edge_cycles, registers.edge_cycles)),
-            fabric.counted_scu.eq(registers.counted_scu),
             walking.takes.eq(fabric.takes),
         ]
-        for name in (*REASONS, "idle"):
-            m.d.comb += getattr(registers, name).eq(getattr(fabric, name))
+        if fabric.counts:  # else the registers of the counters read 0
+            m.d.comb += fabric.counted_scu.eq(registers.counted_scu)
+            for name in (*REASONS, "idle"):
+                m.d.comb += getattr(registers, name).eq(getattr(fabric, name))
         failed = [any_of([getattr(each, name) for each in fetchers]) for name in ("operand_failed", "command_failed")]
         m.d.comb += [
             self.interrupt_request.eq(registers.interrupt),
             sequencer.start.eq(work.start),
             sequencer.is_ready.eq(~walking.active | (walking.is_loaded & work.is_ready)),
             sequencer.stop.eq(registers.command_failed | registers.product_refused),
-            sequencer.fabric_is_done.eq(Mux(walking.active, walking.is_done & fabric.is_quiet, fabric.is_done)),
             registers.is_done.eq(sequencer.is_done & ~walking.busy & ~work.waits),
             registers.is_busy.eq(sequencer.is_busy | walking.busy | work.pending),
             registers.is_running.eq(sequencer.run | sequencer.flush),
@@ -162,7 +162,8 @@ class Device(Component):
     ) -> None:
         """A collector at every edge and a writer for those of a master; a line's streams lie a stride apart."""
         axi, sizes = self.axi, self.sizes
-        edges = Edges(m, sizes, axi, fabric, sequencer, registers)
+        edges = Edges(m, sizes, axi, fabric, sequencer, SumSource(registers, walking))
+        is_walked = walking.is_done & fabric.is_quiet & edges.sums_are_out
         offset = Signal(fetchers[0].page_bits)
         m.d.sync += offset.eq(offset + Mux(walking.active, walking.result_pages, registers.result_stride))
         with m.If(~sequencer.counts):
@@ -192,6 +193,7 @@ class Device(Component):
                 ]
             writers.append(writer)
         m.d.comb += [
+            sequencer.fabric_is_done.eq(Mux(walking.active, is_walked, fabric.is_done)),
             sequencer.results_are_out.eq(edges.are_empty),
             sequencer.bus_is_idle.eq(all_of([master.is_idle for master in (*fetchers, *writers)])),
             registers.write_failed.eq(any_of([writer.failed for writer in writers])),

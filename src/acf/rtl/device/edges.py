@@ -1,8 +1,10 @@
 """The edges of the fabric inside a device: collectors of results, and the chain that adds groups of mesh columns."""
 
+from dataclasses import dataclass
 from typing import Any
 
-from amaranth.hdl import Const, Module, Signal, Value
+from amaranth.hdl import Const, Module, Mux, Signal, Value
+from amaranth.utils import bits_for
 
 from acf.rtl.design.axi.spec import AxiSpec
 from acf.rtl.design.fabric.sizes import FabricSizes
@@ -12,15 +14,30 @@ from acf.rtl.device.collector import ResultCollector
 from acf.rtl.device.group_adder import GroupAdder
 from acf.rtl.device.registers import RegisterFile
 from acf.rtl.device.sequencer import Sequencer
+from acf.rtl.device.walking import Walking
 
 SLACK = 8
 """Room of a buffer, in flits of a stream, beyond those that can be in flight."""
+
+
+@dataclass(frozen=True)
+class SumSource:
+    """Who says how partial sums are added: the host's registers, or the product that is walked."""
+
+    registers: RegisterFile
+    walking: Walking
+
+    @property
+    def groups(self) -> Value:
+        """Groups of mesh columns whose sums are added."""
+        return Mux(self.walking.active, self.walking.groups, self.registers.column_groups)
 
 
 class Edges:
     """Adds to ``m`` a `ResultCollector` for every line, and a `GroupAdder` between a mesh column and its collector.
 
     ``collectors``: by line. ``are_empty``: no result is left. ``hold``: some line must wait for memory.
+    ``sums_are_out``: every flit of partial sums that a walked product has ordered has left the fabric.
     """
 
     def __init__(
@@ -30,21 +47,24 @@ class Edges:
         axi: AxiSpec,
         fabric: Any,
         sequencer: Sequencer,
-        registers: RegisterFile,
+        source: SumSource,
     ) -> None:
         self.sizes, self.axi, self.fabric, self.sequencer = sizes, axi, fabric, sequencer
         shape = sizes.shape
         rows: list[Any] = [self._row(m, row) for row in range(shape.mesh_rows)]
-        stages: list[Any] = [self._stage(m, column, registers) for column in range(shape.mesh_columns)]
+        groups, due = Signal(bits_for(shape.mesh_columns)), list[Signal]()
+        m.d.comb += groups.eq(source.groups)
+        stages: list[Any] = [self._stage(m, column, source, due) for column in range(shape.mesh_columns)]
         columns: list[Any] = [self._column(m, column) for column in range(shape.mesh_columns)]
-        self._chain(m, stages, columns, registers.column_groups)
+        self._chain(m, stages, columns, groups)
+        self.sums_are_out: Value = all_of([each == 0 for each in due])
         self.collectors: list[Any] = rows + columns
         through = Signal()  # no flit is left in front of a collector
         m.d.comb += through.eq(all_of([stage.is_empty for stage in stages]))
         for collector in self.collectors:
             m.d.comb += collector.flush.eq(sequencer.flush & through)
-        for line, source in enumerate([*rows, *stages]):
-            m.d.comb += fabric.hold[line].eq(source.hold)
+        for line, result in enumerate([*rows, *stages]):
+            m.d.comb += fabric.hold[line].eq(result.hold)
         self.are_empty: Value = all_of([through, *(collector.is_empty for collector in self.collectors)])
         self.hold: Value = any_of([source.hold for source in (*rows, *stages)])
         self.overflow: Value = any_of([source.overflows for source in (*self.collectors, *stages)])
@@ -62,8 +82,12 @@ class Edges:
         ]
         return collector
 
-    def _stage(self, m: Module, column: int, registers: RegisterFile) -> GroupAdder:
-        """The stage of a mesh column in its chain; the first column has nothing to add to."""
+    def _stage(self, m: Module, column: int, source: SumSource, due: list[Signal]) -> GroupAdder:
+        """The stage of a mesh column in its chain; the first column has nothing to add to.
+
+        Appends to ``due`` the flits that the column has been ordered to send and has not sent.
+        """
+        registers, walking = source.registers, source.walking
         sizes, shape, fabric = self.sizes, self.sizes.shape, self.fabric
         line = shape.mesh_rows + column
         late = sizes.datapath_delay + shape.sum_flit_cycles + shape.hop_cycles * (shape.mesh_rows + 1)
@@ -75,13 +99,20 @@ class Edges:
         m.d.comb += [
             stage.start.eq(self.sequencer.begins),
             stage.count.eq(registers.counts[line]),
-            stage.adds.eq((registers.column_groups > 1) & fabric.reduces),
+            stage.walks.eq(walking.active),
+            stage.is_loaded.eq(walking.is_finished),
+            stage.adds.eq((source.groups > 1) & fabric.reduces),
             stage.valid.eq(fabric.sum_valid[column]),
             stage.flit.eq(fabric.sum[column]),
-            stage.round_valid.eq(fabric.load[line] & registers.reduces & stage.adds),
+            stage.round_valid.eq((fabric.load[line] | walking.gaps[line]) & stage.adds),
+            walking.gap_ready[line].eq(stage.round_ready | ~stage.adds),
             stage.round_gap.eq(command[gap.offset : gap.offset + gap.width]),
             stage.round_flits.eq(command[flits.offset : flits.offset + flits.width]),
         ]
+        left = Signal(bits_for((sizes.command_depth + 2) * sizes.most_sum_flits), name=f"sums_due_{column}")
+        ordered = Mux(fabric.load[line] & fabric.reduces, stage.round_flits, 0)
+        m.d.sync += left.eq(Mux(self.sequencer.reset, 0, left + ordered - fabric.sum_valid[column]))
+        due.append(left)
         return stage
 
     def _column(self, m: Module, column: int) -> ResultCollector:

@@ -19,9 +19,10 @@ class GroupAdder(Component):
     come with ``valid`` and cannot be refused; ``hold`` is back-pressure while there is still room for ``in_flight``
     more. With ``adds`` a column may have no part in a round of its chain: its next command, seen as it is loaded
     (``round_valid``), tells the flits of such rounds before its own (``round_gap``), for which the stage adds zeros;
-    so it does after the last of ``count`` commands. ``before`` comes from the stage of the group before (unless
-    ``is_first``) and leaves with ``takes``; ``before_ended``: nothing more will come. ``total`` goes on to the next
-    stage, or from the last one to memory, where ``total_valid`` meets ``total_ready``.
+    so it does after the last of ``count`` commands, or, with ``walks``, once all commands have come (``is_loaded``).
+    ``before`` comes from the stage of the group before (unless ``is_first``) and leaves with ``takes``;
+    ``before_ended``: nothing more will come. ``total`` goes on to the next stage, or from the last one to memory, where
+    ``total_valid`` meets ``total_ready``.
     """
 
     def __init__(self, sizes: FabricSizes, in_flight: int, adds: bool) -> None:
@@ -32,12 +33,15 @@ class GroupAdder(Component):
             {
                 "start": In(1),
                 "count": In(COUNT_BITS),
+                "walks": In(1),
+                "is_loaded": In(1),
                 "adds": In(1),
                 "is_first": In(1),
                 "valid": In(1),
                 "flit": In(sizes.flit_bits),
                 "hold": Out(1),
                 "round_valid": In(1),
+                "round_ready": Out(1),
                 "round_gap": In(command["address"].width),
                 "round_flits": In(bits_for(sizes.most_sum_flits)),
                 "before_valid": In(1),
@@ -108,7 +112,8 @@ class GroupAdder(Component):
             rounds.read_ready.eq(between),
             is_zero.eq(self.adds & (gap != 0)),
             own_valid.eq(Mux(self.adds, is_zero | ((left != 0) & flits.read_valid), flits.read_valid)),
-            own_ended.eq((to_load == 0) & ~rounds.read_valid & between),
+            own_ended.eq(Mux(self.walks, self.is_loaded, to_load == 0) & ~rounds.read_valid & between),
+            self.round_ready.eq(rounds.write_ready),
         ]
         m.d.sync += to_load.eq(Mux(self.start, self.count, to_load - self.round_valid))
         with m.If(between & rounds.read_valid):

@@ -17,9 +17,10 @@ class ProductWalker(Component):
     """``start`` takes the product whose descriptor is at page ``page``; ``is_free`` until then and after ``release``.
 
     The controllers set the product up as soon as its index ``is_loaded``. Each offers commands as `IndexController`
-    does: ``valid`` tells the lines that one is for, ``words`` has that of every controller. ``is_finished``: every
-    command was taken. ``failed`` (memory answered with an error) and ``is_refused`` hold until ``release``, which also
-    abandons a product; one that is being loaded leaves when its last beat is there.
+    does: ``valid`` tells the lines that one is for, ``words`` has that of every controller; ``gaps``: it is for the
+    adder behind the line alone. ``is_finished``: every command was taken. ``failed`` (memory answered with an error)
+    and ``is_refused`` hold until ``release``, which also abandons a product; one that is being loaded leaves when its
+    last beat is there.
     """
 
     def __init__(self, axi: AxiSpec, sizes: IndexSizes, index_words: int) -> None:
@@ -40,6 +41,7 @@ class ProductWalker(Component):
                 "descriptor": Out(data.ArrayLayout(WORD_BITS, DESCRIPTOR_WORDS)),
                 "ready": In(lines),
                 "valid": Out(lines),
+                "gaps": Out(lines),
                 "words": Out(data.ArrayLayout(sizes.command_bits, sizes.sharing)),
                 "bus": Out(axi4_read(axi)),
             }
@@ -66,6 +68,7 @@ class ProductWalker(Component):
         for line in range(len(self.valid)):
             controller = controllers[self.sizes.share_of(line)]
             m.d.comb += self.valid[line].eq(controller.valid & (controller.line == line))
+            m.d.comb += self.gaps[line].eq(controller.is_gap)
         with m.FSM() as state:
             with m.State("FREE"):
                 m.d.sync += [page.eq(self.page), unread.eq(0), leaves.eq(0)]

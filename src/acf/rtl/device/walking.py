@@ -6,6 +6,7 @@ from typing import Any
 
 from amaranth.hdl import Array, Module, Mux, Signal, Value
 from amaranth.lib.wiring import connect
+from amaranth.utils import bits_for
 
 from acf.errors import RtlError
 from acf.lowering.descriptor import DESCRIPTOR_WORDS, FIELDS, ProductDescriptor
@@ -55,7 +56,10 @@ class WalkerOption:
             return 1 << max(2, needed - 1).bit_length()
 
         words = max(64, most("index_words", DESCRIPTOR_WORDS))
-        columns = max(most("column_tiles"), most("column_rounds"))
+        row_tiles = max((-(-each.rows // each.tile) for each in products if each.split_k), default=1)
+        rounds = max((each.column_rounds for each in products if not each.split_k), default=1)
+        columns = 1 << max(2, max(row_tiles, rounds) - 1).bit_length()
+        columns = max(columns, most("column_tiles"))
         return cls(words, most("blocks"), columns, most("k_tiles"), controllers, moves)
 
     @property
@@ -72,8 +76,10 @@ class Walking:
     """What a device takes from its walkers; of a device without one everything is 0, and a product to walk fails.
 
     ``active``: the program that runs, or ran last, is walked. ``start`` begins the next one, and ``start_product`` that
-    or one that the host commands; it waits while ``holds``. ``is_loaded``: its index is on chip; ``is_bad``: it cannot
-    run. ``busy``: a product is under way; ``is_full``: no more can be started, and ``loses`` one that is.
+    or one that the host commands; it waits while ``holds``. ``split_k``: its partial sums are added, over ``groups`` of
+    mesh columns. ``gaps``: lines whose adder is told of sums without it, where ``gap_ready``. ``is_loaded``: its index
+    is on chip; ``is_bad``: it cannot run; ``is_finished``: all its commands are made. ``busy``: a product is under way;
+    ``is_full``: no more can be started, and ``loses`` one that is.
     """
 
     def __init__(self, limits: IndexSizes, page_bits: int) -> None:
@@ -85,7 +91,11 @@ class Walking:
         self.failed, self.is_refused, self.is_full, self.loses, self.beat_valid = (
             Signal(name=f"walking_{name}") for name in ("failed", "is_refused", "is_full", "loses", "beat_valid")
         )
-        self.load, self.takes = Signal(lines, name="walking_load"), Signal(lines, name="walking_takes")
+        self.load, self.takes, self.gaps, self.gap_ready = (
+            Signal(lines, name=f"walking_{name}") for name in ("load", "takes", "gaps", "gap_ready")
+        )
+        self.split_k, self.is_finished = Signal(name="walking_split_k"), Signal(name="walking_is_finished")
+        self.groups = Signal(bits_for(sizes.shape.mesh_columns), name="walking_groups")
         self.load_words = [
             Signal(limits.command_bits, name=f"walking_load_word_{number}") for number in range(limits.sharing)
         ]
@@ -98,6 +108,11 @@ class Walking:
         self.walkers: list[Any] = []
         self._shape, self._limits = sizes.shape, limits
 
+    @property
+    def mesh_columns(self) -> int:
+        """Columns of the mesh."""
+        return self._shape.mesh_columns
+
     def load_word(self, line: int) -> Signal:
         """The command of a line in a cycle of ``load``."""
         return self.load_words[self._limits.share_of(line)]
@@ -108,9 +123,10 @@ class Walking:
         return page + master * self.channel_pages
 
     def first_page(self, line: int, master: int) -> Value:
-        """The page of a line's first result stream, in the channel of its master; a mesh column has none."""
-        row = line if line < self._shape.mesh_rows else 0
-        return self.result_page + row * self._shape.mesh_columns * self.result_pages + master * self.channel_pages
+        """The page of a line's first result stream, in the channel of its master; a mesh column has one."""
+        rows, columns = self._shape.mesh_rows, self._shape.mesh_columns
+        stream = line * columns if line < rows else line - rows
+        return self.result_page + stream * self.result_pages + master * self.channel_pages
 
     def share_bus(self, m: Module, outer: Any, fetcher: Any) -> None:
         """The read channels of the first master: the fetcher's and, by turns, those of the index memories."""
@@ -147,6 +163,7 @@ def place_walking(m: Module, device: Any, registers: Any, sequencer: Any) -> Wal
         place(m, f"walker_{number}", ProductWalker(device.axi, limits, option.index_words), "product_walker")
         for number in range(option.controllers)
     ]
+    m.d.comb += walking.gap_ready[: device.sizes.shape.mesh_rows].eq(-1)
     turn = _take_turns(m, walking, registers, sequencer)
     _show_current(m, walking, sequencer, turn)
     _keep_room(m, walking, sequencer, turn, device.sizes)
@@ -205,10 +222,20 @@ def _show_current(m: Module, walking: Walking, sequencer: Any, turn: Signal) -> 
         ),
         walking.beat_valid.eq(any_of([walker.beat_valid for walker in walkers])),
     ]
-    for name in (*PAGES, "edge_cycles", "after_vectors"):
-        at = FIELDS[name]
-        fields = [walker.descriptor[at.word][at.low : at.low + at.bits] for walker in walkers]
-        m.d.comb += getattr(walking, name).eq(Array(fields)[turn])
+    for name in (*PAGES, "edge_cycles", "after_vectors", "split_k"):
+        m.d.comb += getattr(walking, name).eq(_described(walkers, name)[turn])
+    columns, group_columns = walking.mesh_columns, _described(walkers, "group_columns")[turn]
+    m.d.comb += walking.groups.eq(1)
+    for size in range(1, columns + 1):
+        if columns % size == 0:
+            with m.If(group_columns == size):
+                m.d.comb += walking.groups.eq(columns // size)
+
+
+def _described(walkers: list[Any], name: str) -> Array[Any]:
+    """A field of the descriptor of every walker."""
+    at = FIELDS[name]
+    return Array(walker.descriptor[at.word][at.low : at.low + at.bits] for walker in walkers)
 
 
 def _keep_room(m: Module, walking: Walking, sequencer: Any, turn: Signal, sizes: FabricSizes) -> None:
@@ -217,12 +244,14 @@ def _keep_room(m: Module, walking: Walking, sequencer: Any, turn: Signal, sizes:
     runs = [walking.active & sequencer.run & (turn == number) for number in range(len(walkers))]
     for line in range(sizes.shape.mesh_rows + sizes.shape.mesh_columns):
         held = Signal(range(sizes.command_depth + 1), name=f"held_{line}")
-        has_room = held != sizes.command_depth
+        has_room = Signal(name=f"has_room_{line}")
+        m.d.comb += has_room.eq((held != sizes.command_depth) & walking.gap_ready[line])
         for walker, mine in zip(walkers, runs, strict=True):
             m.d.comb += walker.ready[line].eq(mine & has_room)
         offers = [walker.valid[line] & walker.ready[line] for walker in walkers]
-        m.d.comb += walking.load[line].eq(any_of(offers))
+        gaps = [offer & walker.gaps[line] for offer, walker in zip(offers, walkers, strict=True)]
+        m.d.comb += [walking.gaps[line].eq(any_of(gaps)), walking.load[line].eq(any_of(offers) & ~walking.gaps[line])]
         m.d.sync += held.eq(Mux(sequencer.run, held + walking.load[line] - walking.takes[line], 0))
         empty.append(held == 0)
     finished = Array(walker.is_finished for walker in walkers)[turn]
-    m.d.comb += walking.is_done.eq(finished & all_of(empty))
+    m.d.comb += [walking.is_finished.eq(finished), walking.is_done.eq(finished & all_of(empty))]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from acf.code_cache import code_directory, kept
 from acf.errors import RtlError
-from acf.rtl.tools.requirements import DISTRIBUTION, require
+from acf.extras import import_optional, install_line, require
 from acf.rtl.tools.verilator import FLAGS, RUNTIME_SOURCES, compile_program, find_verilator
 
 FIRST_VERILATOR = (5, 36)
@@ -24,7 +24,7 @@ class CocotbUnavailableError(RtlError):
 
 def build(verilog: str, top: str) -> Path:
     """The program made of ``verilog``, built unless the cache has it."""
-    require("cocotb", extra="rtl-test")
+    require("cocotb", needed_by="the test of the buses")
     import cocotb_tools.config
 
     check_verilator(find_verilator().version)
@@ -53,7 +53,7 @@ def run(program: Path, top: str, module: str, folder: Path, environment: Mapping
 
     Results and log are written to ``folder``.
     """
-    require("cocotb", extra="rtl-test")
+    require("cocotb", needed_by="the test of the buses")
     import cocotb_tools.config
 
     results = folder / "results.xml"
@@ -95,15 +95,13 @@ def check_verilator(version: str) -> None:
     if named and (int(named[1]), int(named[2])) < FIRST_VERILATOR:
         raise CocotbUnavailableError(
             f"cocotb needs Verilator {FIRST_VERILATOR[0]}.{FIRST_VERILATOR[1]:03}, and this is {named[1]}.{named[2]}; "
-            f"install a newer one, for example with: pip install '{DISTRIBUTION}[rtl]'"
+            f"install a newer one, for example with: {install_line('rtl')}"
         )
 
 
 def _python_library() -> str:
     """The shared library of this Python, which the program loads."""
-    import find_libpython
-
-    found = find_libpython.find_libpython()
+    found = import_optional("find_libpython", needed_by="the test of the buses").find_libpython()
     if found is None:
         raise CocotbUnavailableError("this Python has no shared library, which cocotb needs; use a Python that has one")
     return str(found)

@@ -50,11 +50,12 @@ def subtree_of(modules: Modules, name: str) -> list[str]:
 
 def isolate(modules: Modules, name: str) -> str:
     """RTLIL of one module; its submodules are black boxes, which have ports and nothing else."""
-    boxes = [_black_box(inner, modules[inner]) for inner in submodules_of(modules, name)]
+    boxes = [black_box(inner, modules[inner]) for inner in submodules_of(modules, name)]
     return "".join([*boxes, modules[name].replace("attribute \\top 1\n", "")])
 
 
-def _black_box(name: str, text: str) -> str:
+def black_box(name: str, text: str) -> str:
+    """A module with its ports and nothing else."""
     return "\n".join(["attribute \\blackbox 1", f"module \\{name}", *_RTLIL_PORT.findall(text), "end", ""])
 
 

@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from acf.errors import RtlError
+from acf.extras import require
 from acf.rtl.design.primitives.ports import Port, ports_of
 from acf.rtl.tools.harness import harness_text
 from acf.rtl.tools.port_arrays import Words, columns_of, pack_inputs, unpack_values
-from acf.rtl.tools.requirements import require
 from acf.rtl.tools.verilator import VerilatorUnavailableError, load_model
 from acf.rtl.tools.verilog import to_rtlil, verilog_of
 
@@ -50,7 +50,7 @@ class Simulation:
     def __init__(
         self, component: Any, backend: str = "auto", optimise: str = "-O1", blocks: Sequence[str] = ()
     ) -> None:
-        require("amaranth")
+        require("amaranth", needed_by="the RTL flow")
         if backend not in BACKENDS:
             raise RtlError(f"backend {backend!r} is not one of {', '.join(BACKENDS)}; use one of these names")
         self.ports = ports_of(component)

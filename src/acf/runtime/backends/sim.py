@@ -143,7 +143,7 @@ class Simulator(Backend):
         if bound is None or fabric is None:
             return self.spec.count_with_traffic(each.matrices.gemm(), share)
         packets = lower_product(bound.product, fabric, bound.mapping)
-        index = index_traffic(bound.mapping, bound.product, packets, fabric)
+        index = index_traffic(bound.mapping, bound.product, fabric)
         return run_product(fabric, bound.gemm, bound.product, packets, share, index)
 
     def _stored_bytes(self, product: Product, argument: Argument, values: Values, role: str) -> int:

@@ -3,7 +3,8 @@
 All counts are unit-cycles, summed over the units of a kind. A flit takes a cycle in everything that it passes.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,6 +15,10 @@ from acf.lowering.tiled_product import TiledProduct
 
 if TYPE_CHECKING:
     from acf.sim.fabric.spec import AdaptiveFabric
+
+
+SHARES = ("read_share", "full_share")
+"""Fields of `Activity` that are shares of the working cycles."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +42,22 @@ class Activity:
     result_flits: int = 0
     flit_hops: int = 0
     walk_cycles: int = 0
+
+    @property
+    def counters(self) -> dict[str, float]:
+        """The fields as sums, shares times ``work_cycles``: those of several products add up to those of all."""
+        return asdict(self) | {name: getattr(self, name) * self.work_cycles for name in SHARES}
+
+    @classmethod
+    def of_counters(cls, counters: Mapping[str, float]) -> "Activity":
+        """The activity whose `counters` these are, or the sum of several.
+
+        >>> activity = Activity(10, work_cycles=4, read_share=0.5)
+        >>> Activity.of_counters(activity.counters) == activity
+        True
+        """
+        work_cycles = counters["work_cycles"] or 1
+        return cls(**(dict(counters) | {name: counters[name] / work_cycles for name in SHARES}))  # type: ignore[arg-type]
 
     def busy_cycles(self, spec: "AdaptiveFabric") -> dict[str, float]:
         """Unit-cycles with work, by kind of unit (`acf.cost.control.CONTROL_UNITS` without "wide").

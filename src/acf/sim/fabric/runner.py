@@ -15,7 +15,7 @@ from acf.sim.accelerator import ComputeCount, SetUp
 from acf.sim.fabric.activity import Activity, full_tiles, program_activity
 from acf.sim.fabric.control import control_j
 from acf.sim.fabric.energy import index_j, product_j, topology_update_j
-from acf.sim.fabric.index_traffic import NO_INDEX, IndexTraffic
+from acf.sim.fabric.index_traffic import NO_INDEX, IndexTraffic, sharing_controllers
 from acf.sim.fabric.play import Played, play
 from acf.sim.fabric.timed_memory import TimedProduct, play_timed
 from acf.sim.fabric.topology_update import topology_update_cycles
@@ -86,6 +86,7 @@ def run_product(
         streamed_bytes=index.fetched_bytes,
         other_cycles=ceil(update_cycles / spec.topology_every_steps),
         set_up=_set_up(spec, index, lead, played.cycles + waits),
+        counters=activity.counters,
     )
 
 
@@ -98,7 +99,7 @@ def _activity(
         work_cycles=played.by_reason["work"],
         read_share=_read_share(spec, product),
         full_share=_times_widths(product, full_tiles(product)) / met if met else 0.0,
-        walk_cycles=index.walk_cycles * max(index.controllers, min(spec.walking_controllers, spec.mesh_rows)),
+        walk_cycles=index.walk_cycles * max(index.controllers, sharing_controllers(spec, spec.walking_controllers)),
         **program_activity(spec, program),
     )
 

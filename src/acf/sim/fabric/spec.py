@@ -30,7 +30,6 @@ _LOWERED: WeakKeyDictionary[Gemm, tuple[tuple[int | str, ...], tuple[TiledProduc
 """Of every product that is still in use: the fields that its latest program was made for, and that program."""
 
 CLOCK_GATING = ("none", "enables", "units")
-STALL_COUNTERS = ("all", "none")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,9 +55,7 @@ class AdaptiveFabric(FabricShape, AcceleratorSpec):
     Energy and area: ``control_energy`` "synthesised" charges control logic and clock by our own synthesis, "calibrated"
     the same brought to the published MAC (`acf.cost.control`), "none" published MACs, memories and links alone.
     ``clock_gating`` "enables" stops registers that are not loaded, "units" also whole units without work, "none" clocks
-    all of them in every cycle. ``stall_counters`` "none" leaves out the performance counters of SCUs. Memories of a
-    cluster have banks of at most ``local_bank_bytes``. An SCU adds up ``summed_products`` products of a row before it
-    writes the sum, where a serial tile has no zeros: as many depths of fewer columns at a time, in as many cycles.
+    all of them in every cycle. Memories of a cluster have banks of at most ``local_bank_bytes``.
     """
 
     kind: ClassVar[str] = "fabric"
@@ -71,9 +68,7 @@ class AdaptiveFabric(FabricShape, AcceleratorSpec):
     engine: str
     control_energy: str
     clock_gating: str
-    stall_counters: str
     local_bank_bytes: int
-    summed_products: int
 
     def __post_init__(self) -> None:
         FabricShape.__post_init__(self)
@@ -89,25 +84,12 @@ class AdaptiveFabric(FabricShape, AcceleratorSpec):
             ("memory_model", MEMORY_MODELS),
             ("control_energy", CONTROL_ENERGY),
             ("clock_gating", CLOCK_GATING),
-            ("stall_counters", STALL_COUNTERS),
         ):
             if getattr(self, name) not in choices:
                 raise ArchitectureError(
                     f"{name} {getattr(self, name)!r} is not one of {', '.join(choices)}; use one of these names"
                 )
         self._check_memory()
-        self._check_sums()
-
-    def _check_sums(self) -> None:
-        if self.summed_products > 1 and (self.accumulate_in == "banks" or self.skip != "serial"):
-            raise ArchitectureError(
-                f"summed_products {self.summed_products} needs sums in registers and skip serial; "
-                'set accumulate_in = "registers" and skip = "serial", or summed_products = 1'
-            )
-        if self.lanes % self.summed_products:
-            raise ArchitectureError(
-                f"summed_products {self.summed_products} does not divide the {self.lanes} lanes; use a divisor"
-            )
 
     def _check_memory(self) -> None:
         if self.interconnect == "packet" and self.memory_model != "timed":
@@ -186,7 +168,7 @@ class AdaptiveFabric(FabricShape, AcceleratorSpec):
     def lowered(self, gemm: Gemm) -> LoweredProduct:
         """One matrix product as the fabric runs it."""
         product, mapping, program = self._lowered(gemm)
-        index = index_traffic(mapping, product, program, self, self.walking_controllers)
+        index = index_traffic(mapping, product, self, self.walking_controllers)
         return LoweredProduct(gemm, product, program, index)
 
     def _lowered(self, gemm: Gemm) -> tuple[TiledProduct, Mapping, Program]:
@@ -224,7 +206,7 @@ class AdaptiveFabric(FabricShape, AcceleratorSpec):
         """Products side by side; each has a descriptor and an index of its own, walked by the next free controller."""
         member = tile_product(group[0], self)
         mapping = choose_mapping(member, self)
-        alone = index_traffic(mapping, member, lower_product(member, self, mapping), self)
+        alone = index_traffic(mapping, member, self)
         index = alone.times(len(group), self.index_controllers)
         together = block_diagonal(group)
         product = tile_product(together, self)

@@ -1,14 +1,14 @@
 """A Hugging Face ``TrainerCallback`` that lets a policy move the blocks of the model it trains."""
 
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from acf.errors import MissingDependencyError, TopologyError
-from acf.files import replacing
+from acf.errors import TopologyError
+from acf.extras import import_optional
 from acf.masks import TopologyPolicy
+from acf.train.checkpoint import write_state
 from acf.train.controller import TopologyController, attach
 from acf.train.figures import OnMove
 
@@ -41,8 +41,7 @@ def hugging_face_callback(policy: TopologyPolicy, on_move: OnMove | None = None)
             """Add the topology's state to the checkpoint that was just written."""
             if self.controller is not None and state.is_world_process_zero:
                 folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
-                with replacing(folder / FILE_NAME) as temporary:
-                    torch.save(self.controller.state_dict(), temporary)
+                write_state(folder / FILE_NAME, self.controller.state_dict())
 
         def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
             """Detach."""
@@ -53,12 +52,7 @@ def hugging_face_callback(policy: TopologyPolicy, on_move: OnMove | None = None)
 
 
 def _transformers() -> Any:
-    try:
-        return import_module("transformers")
-    except ImportError as error:
-        raise MissingDependencyError(
-            "transformers cannot be imported; install it with pip install transformers"
-        ) from error
+    return import_optional("transformers", needed_by="this callback")
 
 
 def _checkpoint_folder(args: Any, state: Any) -> Path:

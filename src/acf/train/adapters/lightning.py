@@ -2,9 +2,11 @@
 
 from collections.abc import Sequence
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 from acf.errors import MissingDependencyError
+from acf.extras import import_optional
 from acf.masks import TopologyPolicy
 from acf.nn import block_sparse_layers
 from acf.train.controller import TopologyController, attach
@@ -52,14 +54,12 @@ def lightning_callback(policy: TopologyPolicy, on_move: OnMove | None = None) ->
 
 
 def _pytorch_module() -> Any:
-    for name in ("lightning.pytorch", "pytorch_lightning"):
-        try:
-            return import_module(name)
-        except ImportError:
-            continue
-    raise MissingDependencyError(
-        "neither lightning nor pytorch_lightning can be imported; install one of them with pip install lightning"
-    )
+    try:
+        return import_optional("lightning.pytorch", needed_by="this callback")
+    except MissingDependencyError:
+        if find_spec("pytorch_lightning") is None:
+            raise
+        return import_module("pytorch_lightning")
 
 
 def _sparse_optimizers(optimizers: Sequence[Any], module: Any) -> list[Any]:

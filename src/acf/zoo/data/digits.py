@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from acf.errors import MissingDependencyError
+from acf.extras import import_optional
 from acf.zoo.data.labelled_data import LabelledData
 
 _TEST_IMAGES = 360
@@ -24,14 +24,8 @@ class Digits:
 
 def load_digits() -> Digits:
     """The digits, split by a fixed permutation."""
-    try:
-        from sklearn.datasets import load_digits as load
-    except ImportError as error:
-        raise MissingDependencyError(
-            "scikit-learn is not installed and the digits come with it; install it with: "
-            "pip install 'adaptive-compute-fabric[demo]'"
-        ) from error
-    pixels, labels = load(return_X_y=True)
+    datasets = import_optional("sklearn.datasets", needed_by="the data set of digits")
+    pixels, labels = datasets.load_digits(return_X_y=True)
     images = torch.tensor(pixels, dtype=torch.float32).reshape(-1, 1, 8, 8) / 8.0 - 1.0  # pixels are 0 to 16
     targets = torch.tensor(labels, dtype=torch.int64)
     order = torch.randperm(len(images), generator=torch.Generator().manual_seed(0))

@@ -12,7 +12,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from acf.errors import DataError, MissingDependencyError
+from acf.errors import DataError
+from acf.extras import import_optional
 
 SUFFIXES = (".jpeg", ".jpg", ".png", ".webp")
 TEST_FOLDERS = ("val", "validation", "test")
@@ -107,14 +108,7 @@ class FolderImages:
 
 def require_pillow() -> Any:
     """Pillow's ``Image``, or the line that says how to install it."""
-    try:
-        from PIL import Image
-    except ImportError as error:
-        raise MissingDependencyError(
-            "Pillow is not installed and an image folder needs it; install it with: "
-            "pip install 'adaptive-compute-fabric[data]'"
-        ) from error
-    return Image
+    return import_optional("PIL.Image", needed_by="an image folder")
 
 
 def _training_image(path: Path, size: int, random: np.random.Generator) -> NDArray[np.uint8]:

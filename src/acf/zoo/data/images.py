@@ -28,15 +28,6 @@ class ImageSet:
         """1 for grey images, 3 for coloured ones."""
         return self.train_images.shape[3]
 
-    def save(self, path: Path) -> None:
-        """Write all fields; `ImageSet.load` reads them."""
-        torch.save(vars(self), path)
-
-    @classmethod
-    def load(cls, path: Path) -> "ImageSet":
-        """Read what `save` wrote."""
-        return cls(**torch.load(path, weights_only=True))
-
 
 def load_images(data_set: str, folder: Path | None, examples: int = 0, held_out: int = 0) -> ImageSet:
     """The set of that name in ``folder``: its first ``examples`` training images, all of them for 0.

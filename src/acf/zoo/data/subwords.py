@@ -6,7 +6,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from acf.errors import DataError, MissingDependencyError
+from acf.errors import DataError
+from acf.extras import import_optional
 from acf.zoo.data.parallel_text import ParallelText
 from acf.zoo.data.words import number_words
 
@@ -48,7 +49,7 @@ class BpeCodec:
     """A byte-level BPE with one vocabulary for both languages (`tokenizers`)."""
 
     def __init__(self, sentences: Sequence[str], vocabulary: int) -> None:
-        tokenizers = _require_tokenizers()
+        tokenizers = import_tokenizers()
         self._tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(unk_token=SPECIAL[UNKNOWN]))
         self._tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=True)
         self._tokenizer.decoder = tokenizers.decoders.ByteLevel()
@@ -87,15 +88,8 @@ def padded(sentences: Sequence[Sequence[int]], length: int) -> NDArray[np.int64]
     return whole
 
 
-def _require_tokenizers() -> Any:
-    try:
-        import tokenizers
-        import tokenizers.decoders
-        import tokenizers.models
-        import tokenizers.pre_tokenizers
-        import tokenizers.trainers
-    except ImportError as error:
-        raise MissingDependencyError(
-            "tokenizers is not installed and trains the BPE; install it with: pip install tokenizers"
-        ) from error
-    return tokenizers
+def import_tokenizers() -> Any:
+    """The package `tokenizers` with the modules that a BPE is made of."""
+    for part in ("decoders", "models", "pre_tokenizers", "trainers"):
+        import_optional(f"tokenizers.{part}", needed_by="training a BPE")
+    return import_optional("tokenizers", needed_by="training a BPE")

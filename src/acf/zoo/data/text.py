@@ -5,6 +5,7 @@ import lzma
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,6 +14,7 @@ from torch import Tensor
 
 from acf.errors import DataError
 from acf.files import replacing
+from acf.zoo.data.subwords import import_tokenizers
 
 SEPARATOR = "\n\0\n"
 """What stands between two documents of a text file."""
@@ -89,17 +91,14 @@ def _files(path: Path) -> list[Path]:
 
 
 def _encode(documents: list[str], vocabulary: int) -> tuple[NDArray[np.uint16], NDArray[np.uint16], float]:
-    try:
-        from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-    except ImportError:
-        raise DataError(
-            "the package tokenizers is missing, which trains the BPE; install it with pip install tokenizers"
-        ) from None
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=vocabulary, special_tokens=[END_OF_DOCUMENT], initial_alphabet=pre_tokenizers.ByteLevel.alphabet()
+    tokenizers = import_tokenizers()
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE())
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = tokenizers.decoders.ByteLevel()
+    trainer = tokenizers.trainers.BpeTrainer(
+        vocab_size=vocabulary,
+        special_tokens=[END_OF_DOCUMENT],
+        initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet(),
     )
     tokenizer.train_from_iterator(_sample(documents), trainer)
     held_out = max(1, round(VALIDATION_SHARE * len(documents)))
@@ -118,10 +117,10 @@ def _sample(documents: list[str]) -> Iterator[str]:
             return
 
 
-def _tokens(tokenizer: object, documents: list[str]) -> NDArray[np.uint16]:
+def _tokens(tokenizer: Any, documents: list[str]) -> NDArray[np.uint16]:
     """All documents, each followed by the end mark, uint16."""
-    end: int = tokenizer.token_to_id(END_OF_DOCUMENT)  # type: ignore[attr-defined]
-    encodings = tokenizer.encode_batch_fast(documents)  # type: ignore[attr-defined]
+    end: int = tokenizer.token_to_id(END_OF_DOCUMENT)
+    encodings = tokenizer.encode_batch_fast(documents)
     return np.concatenate([np.array([*encoding.ids, end], dtype=np.uint16) for encoding in encodings])
 
 

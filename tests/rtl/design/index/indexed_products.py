@@ -4,6 +4,7 @@ import numpy as np
 
 from acf.lowering import Gemm
 from acf.lowering.output_stationary import OutputStationaryMapping
+from acf.lowering.split_k import SplitKMapping
 from acf.lowering.tiled_product import TiledProduct, tile_product
 from acf.rtl.design.arithmetic.model import bf16_bits
 from acf.rtl.design.fabric.encoding import Bits
@@ -24,9 +25,23 @@ def random_indexed(
     return index_program(product, mapping, sizes, operands, policy, direct)
 
 
+def random_split(
+    seed: int, sizes: FabricSizes, split: int, most: int = 4, masked: bool = False
+) -> tuple[TiledProduct, SplitKMapping, tuple[Bits, Bits]]:
+    """As `random_mapped`, the reduction split over mesh rows and ``split`` groups of mesh columns."""
+    product, operands = random_tiled(seed, sizes, most, masked)
+    return product, SplitKMapping.balanced(product, sizes.shape, split), operands
+
+
 def random_mapped(
     seed: int, sizes: FabricSizes, group_columns: int, most: int = 4, masked: bool = False
 ) -> tuple[TiledProduct, OutputStationaryMapping, tuple[Bits, Bits]]:
+    """A random product with its output columns shared by ``group_columns`` mesh columns."""
+    product, operands = random_tiled(seed, sizes, most, masked)
+    return product, OutputStationaryMapping.balanced(product, sizes.shape, group_columns), operands
+
+
+def random_tiled(seed: int, sizes: FabricSizes, most: int, masked: bool) -> tuple[TiledProduct, tuple[Bits, Bits]]:
     """A product of up to ``most`` tiles a side with ragged edges, absent blocks and zero tiles."""
     rng, tile = np.random.default_rng(seed), sizes.shape.tile
     m, k, n = (int(rng.integers(tile, most * tile + 1)) for _ in range(3))
@@ -39,5 +54,4 @@ def random_mapped(
     if masked:
         kept = rng.random((-(-m // tile), -(-n // tile))) < 0.5
         needed = np.kron(kept, np.ones((tile, tile), dtype=bool))[:m, :n]
-    product = tile_product(Gemm(a != 0, b != 0, needed), sizes.shape, swapped=False)
-    return product, OutputStationaryMapping.balanced(product, sizes.shape, group_columns), operands
+    return tile_product(Gemm(a != 0, b != 0, needed), sizes.shape, swapped=False), operands

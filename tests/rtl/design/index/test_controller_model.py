@@ -11,7 +11,8 @@ from acf.lowering.packing import lower_product
 from acf.lowering.pipeline import lower_stages
 from acf.lowering.product_index import ProductIndex, build_index
 from acf.lowering.tiled_product import tile_product
-from acf.rtl.design.index.controller_model import ControllerPacket, Mesh, controller_packets
+from acf.rtl.design.index.controller_model import controller_packets
+from acf.rtl.design.index.controller_packet import ControllerPacket, Mesh
 from tests.lowering.random_products import Case, fabric, products
 
 

@@ -7,11 +7,13 @@ import pytest
 
 from acf.errors import RtlError
 from acf.lowering.product_index import ProductIndex
-from acf.rtl.design.index.controller_cycles import Cycle, Offer, commands_of, controller_cycles, played_against
+from acf.rtl.design.index.controller_cycles import commands_of, controller_cycles
 from acf.rtl.design.index.index_controller import IndexController, IndexSizes
+from acf.rtl.design.index.indexed_program import index_program
+from acf.rtl.design.index.offers import Cycle, Offer, played_against
 from acf.rtl.tools.simulation import Simulation
 from acf.rtl.verify.benches.memory_bench import WithMemory
-from tests.rtl.design.index.indexed_products import random_indexed
+from tests.rtl.design.index.indexed_products import random_indexed, random_split
 from tests.rtl.device.programs import SIZES, TWO_SCUS
 
 WIDE = replace(SIZES, shape=replace(TWO_SCUS, skip="serial", accumulator_tiles=4, mesh_columns=4, parallel_slots=8))
@@ -37,9 +39,20 @@ def test_the_commands_are_those_that_a_host_would_send(sizes) -> None:
             assert commands_of(indexed.index.memory(), limits) == indexed.encoded.commands, f"seed {seed} {masked}"
 
 
+@pytest.mark.parametrize("sizes", [SIZES, WIDE], ids=["2 x 2", "2 x 4"])
+def test_the_commands_of_split_k_products_are_those_that_a_host_would_send(sizes) -> None:
+    for seed in range(8):
+        for split in (1, 2):
+            product, mapping, operands = random_split(seed, sizes, split, masked=seed % 3 == 0)
+            indexed = index_program(product, mapping, sizes, operands, direct=bool(seed % 2))
+            for sharing in (1, 2):
+                limits = IndexSizes(sizes, sharing=sharing)
+                assert commands_of(indexed.index.memory(), limits) == indexed.encoded.commands, f"{seed} {split}"
+
+
 def seen_in_gates(simulation: Simulation, ready: np.ndarray) -> list[Cycle]:
     """What the controller offers from the cycle after ``start`` on, until it is idle."""
-    bits = (ready * (1 << np.arange(LINES))).sum(axis=1)
+    bits = (ready * (1 << np.arange(ready.shape[1]))).sum(axis=1)
     outputs = simulation.run({"start": np.arange(len(ready) + 1) == 0, "ready": np.concatenate(([0], bits))})
     cycles = int(outputs["busy"].sum())
     assert outputs["busy"][1 : cycles + 1].all()
@@ -48,7 +61,11 @@ def seen_in_gates(simulation: Simulation, ready: np.ndarray) -> list[Cycle]:
     found: list[Cycle] = []
     for cycle in range(1, cycles + 1):
         word = sum(int(part) << 64 * place for place, part in enumerate(words[cycle]))
-        found.append(Offer(int(outputs["line"][cycle]), word) if outputs["valid"][cycle] else None)
+        found.append(
+            Offer(int(outputs["line"][cycle]), word, bool(outputs["is_gap"][cycle]))
+            if outputs["valid"][cycle]
+            else None
+        )
     return found
 
 
@@ -86,6 +103,30 @@ def test_controllers_that_share_a_product_make_the_commands_of_their_own_lines(i
         replace(LIMITS, sharing=3)
 
 
+SPLIT_K_CASES = [
+    (SIZES, 0, 1, {"direct": True}, 1),
+    (SIZES, 6, 2, {"direct": False}, 1),
+    (WIDE, 1, 2, {"direct": False}, 2),
+    (WIDE, 3, 1, {"direct": True}, 2),
+]
+
+
+@pytest.mark.parametrize(("sizes", "seed", "split", "stored", "sharing"), SPLIT_K_CASES)
+def test_gates_offer_each_command_of_a_split_k_product_in_the_models_cycle(
+    sizes, seed: int, split: int, stored: dict[str, bool], sharing: int, interpret
+) -> None:
+    product, mapping, operands = random_split(seed, sizes, split, masked=seed == 3)
+    memory = index_program(product, mapping, sizes, operands, **stored).index.memory()
+    limits = replace(LIMITS, fabric=sizes, sharing=sharing)
+    rng = np.random.default_rng(0)
+    for number in range(sharing):
+        simulation = interpret(WithMemory(IndexController(limits, number), memory.tolist()))
+        for share in (1.0, 0.6):
+            modelled = list(controller_cycles(memory, limits, number))
+            ready = rng.random((2 * len(modelled) + 20, sizes.shape.mesh_rows + sizes.shape.mesh_columns)) < share
+            assert seen_in_gates(simulation, ready) == played_against(iter(modelled), ready)
+
+
 def refused(index: ProductIndex, interpret, **changes) -> bool:
     descriptor = replace(index.descriptor, **changes)
     memory = [*descriptor.words(), *index.words.tolist()]
@@ -97,7 +138,7 @@ def refused(index: ProductIndex, interpret, **changes) -> bool:
 def test_descriptors_beyond_the_controller_are_refused(interpret) -> None:
     index = random_indexed(0, SIZES, 2).index
     assert not refused(index, interpret)
-    for changes in ({"split_k": True}, {"blocks": 33}):
+    for changes in ({"blocks": 33}, {"column_tiles": 9}, {"split_k": True, "rows": 8 * 8 + 1}):
         assert refused(index, interpret, **changes), changes
 
 

@@ -6,10 +6,11 @@ import pytest
 
 from acf.errors import RtlError
 from acf.rtl.design.axi.spec import AxiSpec
+from acf.rtl.design.index.indexed_program import index_program
 from acf.rtl.device.host.descriptor_image import lay_out_indexed
 from acf.rtl.device.host.simulation import DeviceSimulation
 from acf.rtl.device.walking import WalkerOption
-from tests.rtl.design.index.indexed_products import random_indexed
+from tests.rtl.design.index.indexed_products import random_indexed, random_split
 from tests.rtl.device.programs import ONE_SCU, SIZES
 
 AXI = AxiSpec(data_bits=64, address_bits=20)
@@ -29,9 +30,25 @@ def test_a_product_runs_from_its_descriptor_to_the_bits_of_the_reference(device:
     assert run.written_bytes > 0
 
 
+def test_a_split_k_product_runs_from_its_descriptor_and_groups_of_columns_are_added(device: DeviceSimulation) -> None:
+    product, mapping, operands = random_split(2, SIZES, 2, most=3)
+    assert mapping.rounds > 1
+    indexed = index_program(product, mapping, SIZES, operands)
+    run = device.run_indexed(indexed, most_cycles=5_000)
+    assert run.is_equal
+    assert run.commands == sum(map(len, indexed.encoded.commands))
+
+
+def test_operands_beyond_the_reach_of_a_mesh_row_are_refused() -> None:
+    sizes = replace(SIZES, memory_flits=256)
+    product, mapping, operands = random_split(2, sizes, 1, most=3)
+    with pytest.raises(RtlError, match="and a command reaches 256; build with more memory_flits"):
+        lay_out_indexed(index_program(product, mapping, sizes, operands), AXI)
+
+
 def test_a_descriptor_that_the_controller_cannot_run_stops_the_device(device: DeviceSimulation) -> None:
     indexed = random_indexed(2, SIZES, 1)
-    wrong = replace(indexed, index=replace(indexed.index, descriptor=replace(indexed.index.descriptor, split_k=True)))
+    wrong = replace(indexed, index=replace(indexed.index, descriptor=replace(indexed.index.descriptor, blocks=17)))
     with pytest.raises(RtlError, match="of a product that the device cannot walk"):
         device.run_indexed(wrong, most_cycles=1_000)
 

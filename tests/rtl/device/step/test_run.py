@@ -21,15 +21,24 @@ SMALL = StepSizes(tokens=16, inputs=16, outputs=16)
 LARGER = StepSizes(tokens=64, inputs=32, outputs=32)
 
 
-def planned(sizes: StepSizes, fabric: FabricSizes = VECTOR_SIZES, walks: bool = False) -> tuple[StepState, StepPlan]:
+def planned(
+    sizes: StepSizes, fabric: FabricSizes = VECTOR_SIZES, walks: bool = False, dataflow: str = "fastest"
+) -> tuple[StepState, StepPlan]:
     state = random_step(sizes, fabric.shape.tile)
-    return state, plan_step(state, replace(fabric, memory_flits=1 << 14), VECTOR_AXI, walks)
+    return state, plan_step(state, replace(fabric, memory_flits=1 << 14), VECTOR_AXI, walks, dataflow)
 
 
-@pytest.mark.parametrize("walks", [False, True], ids=["commands of the host", "walked"])
-def test_a_step_leaves_the_bits_of_the_reference_in_memory(vector_device: DeviceSimulation, walks: bool) -> None:
-    state, plan = planned(SMALL, walks=walks)
+@pytest.mark.parametrize(
+    ("walks", "dataflow"),
+    [(False, "output-stationary"), (True, "output-stationary"), (True, "split-K")],
+    ids=["commands of the host", "walked", "walked split-K"],
+)
+def test_a_step_leaves_the_bits_of_the_reference_in_memory(
+    vector_device: DeviceSimulation, walks: bool, dataflow: str
+) -> None:
+    state, plan = planned(SMALL, walks=walks, dataflow=dataflow)
     assert not state.kept.all()  # the weight gradient is masked
+    assert {each.program.reduces for each in plan.programs.values()} == {dataflow == "split-K"}
     run = run_step(vector_device, plan, state, SMALL)
     assert run.result.differences(reference_step(state, SMALL, plan)) == []
     model = model_step(plan, vector_device, state, run.result)

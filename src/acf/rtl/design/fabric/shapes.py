@@ -26,11 +26,6 @@ def find_fabric(name: str) -> AdaptiveFabric:
     _, spec = find_architecture(name)
     if not isinstance(spec, AdaptiveFabric):
         raise RtlError(f"{name} is no fabric; name one of kind fabric")
-    if spec.summed_products > 1:
-        raise RtlError(
-            f"{name} sums {spec.summed_products} products before it rounds, which only the simulator does so far; "
-            "name a fabric with summed_products = 1, such as acf-512-wide"
-        )
     return spec
 
 

@@ -17,6 +17,7 @@ class StorePort(Component):
     SCU ``i`` of the port has the cycles ``i`` modulo ``scus_per_port`` (``turns``). In its turn it gets, as
     ``last_cycle``, the number of the last cycle of the pair that it requests; ``FETCH_CYCLES`` later the row is in its
     buffer. An SCU holds a request for at least one turn, so none is missed; idle SCUs are served too, without effect.
+    Where products are added up, the value follows the row ``value_lag`` cycles later.
     """
 
     def __init__(self, sizes: FabricSizes) -> None:
@@ -46,19 +47,21 @@ class StorePort(Component):
         m, sizes, shape = Module(), self.sizes, self.sizes.shape
         tile = shape.tile
         chosen = self._turn(m)
-        serial_bitmap, serial_packed = self._bitmaps(m, "serial", shape.queue_packets, chosen.place)
+        wanted = delayed(m, chosen, sizes.value_lag, "wanted")
+        serial_bitmap, serial_packed = self._bitmaps(m, "serial", shape.queue_packets, wanted.place)
         block_bitmap, block_packed = self._bitmaps(m, "parallel", shape.parallel_slots, chosen.slot)
-        asked = delayed(m, chosen, 1, "asked")
+        asked, asked_value = delayed(m, chosen, 1, "asked"), delayed(m, wanted, 1, "asked_value")
         opens, fresh = self._held_stages(m, chosen)
+        opens_tile = self._opens(wanted)
         kept_block = delayed_when(m, block_bitmap, [opens], "block")
         kept_packed = delayed_when(m, block_packed, [opens], "packing")
-        kept_serial = delayed_when(m, serial_bitmap, [opens], "tile")
-        serial_is_packed = delayed_when(m, serial_packed, [opens], "packed")
+        kept_serial = delayed_when(m, serial_bitmap, [opens_tile], "tile")
+        serial_is_packed = delayed_when(m, serial_packed, [opens_tile], "packed")
         mask = self._mask(m, chosen, asked, (block_bitmap, block_packed), (kept_block, kept_packed), fresh)
-        value_start = self._start(m, kept_serial, serial_is_packed, asked.row, asked.k, "value")
-        row_start = self._start(m, kept_block, kept_packed, asked.k, None, "row")
+        value_start = self._start(m, kept_serial, serial_is_packed, asked_value.row, asked_value.k, "value")
+        row_start = self._start(m, kept_block, kept_packed, self._row_k(asked), None, "row")
         serial_at, block_at = delayed(m, value_start, 1, "value_at"), delayed_when(m, row_start, fresh[1:2], "row_at")
-        located = delayed(m, asked, 1, "located")
+        located, located_value = delayed(m, asked, 1, "located"), delayed(m, asked_value, 1, "located_value")
         row = self._row(m, located, block_at, fresh)
         lane_of_row = delayed_when(m, block_at[: bits_for(sizes.flit_values - 1)], fresh[2:], "lane_of_row")
         if not sizes.skips_both:
@@ -68,8 +71,8 @@ class StorePort(Component):
             self.fetched.first.eq(lane_of_row),
             self.fetched.mask.eq(mask),
             self.fetched.packed.eq(delayed_when(m, kept_packed, fresh[1:], "packed_row")),
-            self.fetched.value.eq(self._value(m, located, serial_at)),
-            self.fetched_valid.eq(delayed(m, self._served(chosen), 4, "scu")),
+            self.fetched.value.eq(self._value(m, located_value, serial_at)),
+            self.fetched_valid.eq(delayed(m, self._served(wanted), 4, "scu")),
         ]
         if sizes.holds_sums:
             m.d.comb += self.fetched.fresh.eq(delayed(m, fresh[0], 4, "fetched_fresh"))
@@ -86,8 +89,18 @@ class StorePort(Component):
         fresh = [chosen.valid & chosen.fresh]
         for stage in range(3):
             fresh.append(delayed(m, fresh[-1], 1, f"fresh_{stage}"))
+        return self._opens(chosen), fresh
+
+    def _opens(self, request: data.View) -> Value:
+        """Whether bitmaps are loaded for a request."""
+        if not self.sizes.holds_sums:
+            return ALWAYS
         is_shared = self.sizes.shape.scus_per_port > 1
-        return chosen.valid & (is_shared | chosen.opens), fresh
+        return request.valid & (is_shared | request.opens)
+
+    def _row_k(self, request: data.View) -> Value:
+        """The row of the block that is requested."""
+        return request.row_k if self.sizes.sums_products else request.k
 
     def _served(self, chosen: data.View) -> Value:
         """The SCU that gets an answer; where SCUs hold rows, only one that asks."""
@@ -106,7 +119,7 @@ class StorePort(Component):
         sizes, tile = self.sizes, self.sizes.shape.tile
         row_bitmap = Signal(tile)
         if sizes.holds_sums:
-            m.d.comb += row_bitmap.eq(word_of(kept[0], asked.k, tile))
+            m.d.comb += row_bitmap.eq(word_of(kept[0], self._row_k(asked), tile))
             return delayed_when(m, Mux(kept[1], row_bitmap, ~0), fresh[1:], "mask")
         m.d.comb += row_bitmap.eq(word_of(read[0], chosen.k, tile))
         count, least = count_ones(row_bitmap), sizes.shape.scus_per_port
@@ -144,6 +157,8 @@ class StorePort(Component):
         sizes, tile = self.sizes, self.sizes.shape.tile
         counter = CountOnes(m, name)
         rows_before = below(row, tile)
+        if sizes.sums_products:
+            rows_before = masked(rows_before, packed)  # else the count, which is not used, would switch with every row
         for index in range(tile - 1):
             counter.add(bitmap[index * tile : (index + 1) * tile], rows_before[index])
         if k is not None:
@@ -159,7 +174,7 @@ class StorePort(Component):
         depth = sizes.shape.queue_packets * sizes.tile_flits
         m.submodules.serial_store = memory = Memory(shape=sizes.flit_bits, depth=max(2, depth), init=[])
         write, read = memory.write_port(), memory.read_port()
-        value = Signal(16)
+        value = Signal(16 * sizes.shape.summed_products)
         lane_bits = bits_for(sizes.flit_values - 1)
         m.d.comb += [
             write.en.eq(self.serial_write),
@@ -169,7 +184,15 @@ class StorePort(Component):
             read.en.eq(located.valid if sizes.holds_sums else 1),
         ]
         lane = delayed(m, at[:lane_bits], 1, "lane_of_value")
-        m.d.sync += value.eq(word_of(read.data, lane, 16))
+        if not sizes.sums_products:
+            m.d.sync += value.eq(word_of(read.data, lane, 16))
+            return value
+        values, bits = Signal.like(value), sizes.part_bits
+        full = delayed(m, located.full, 1, "full_tile")
+        m.d.comb += values.eq(word_of(read.data, lane[bits:], len(values)))
+        m.d.sync += value[:16].eq(Mux(full, values[:16], word_of(values, lane[:bits], 16)))
+        with m.If(full):
+            m.d.sync += value[16:].eq(values[16:])
         return value
 
     def _row(self, m: Module, located: data.View, at: Value, fresh: list[Value]) -> Value:

@@ -30,10 +30,12 @@ class Fabric(Component):
     With ``refill`` command memories are rings, see `Controller`. Results of rows (bf16) and of columns (fp32 partial
     sums) leave at the edges. ``hold`` of a line is back-pressure: no more of its results leave their clusters, those in
     flight still arrive. One bit per line, cluster or SCU reports the events of every cycle. With ``counts`` SCUs count
-    their cycles by reason, and the counters of ``counted_scu`` are valid `COUNTERS_CYCLES` later.
+    their cycles by reason, and the counters of ``counted_scu`` are valid `COUNTERS_CYCLES` later; by default they are
+    there if the shape has them.
     """
 
-    def __init__(self, sizes: FabricSizes, counts: bool = True) -> None:
+    def __init__(self, sizes: FabricSizes, counts: bool | None = None) -> None:
+        counts = sizes.counts_stalls if counts is None else counts
         self.sizes, self.counts = sizes, counts
         shape = sizes.shape
         lines, clusters, scus = shape.mesh_rows + shape.mesh_columns, shape.clusters, shape.scus

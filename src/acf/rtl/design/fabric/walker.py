@@ -109,6 +109,8 @@ class Walker(Component):
             self.request.k.eq(k),
             self.request.slot.eq(wrapped(Cat(item.base, Const(0, 1)) + block, shape.parallel_slots)),
         ]
+        if sizes.sums_products:
+            self._sum_products(m, item.full, row, k)
         return m
 
     def _walk_values(self, m: Module, bitmap: Value, moves: Value) -> tuple[Value, Value, Value]:
@@ -131,6 +133,26 @@ class Walker(Component):
             self.request.opens.eq(walked.begins),
         ]
         return row, k, walked.is_last
+
+    def _sum_products(self, m: Module, full: Value, row: Value, k: Value) -> None:
+        """Read ``k`` of a full tile as a group of depths and, below it, a group of columns: in as many cycles.
+
+        The group's rows of the block are requested with its first values.
+        """
+        bits = self.sizes.part_bits
+        part, group = k[:bits], k[bits:]
+        m.d.comb += [self.operation.full.eq(full), self.operation.part.eq(part), self.request.full.eq(full)]
+        with m.If(full):
+            m.d.comb += [
+                self.operation.first.eq(group == 0),
+                self.operation.last.eq(group.all()),
+                self.operation.fresh.eq((part == 0) & (row == 0)),
+                self.request.fresh.eq((part == 0) & (row >> bits == 0)),
+                self.request.k.eq(group << bits),
+                self.request.row_k.eq(Cat(row[:bits], group)),
+            ]
+        with m.Else():
+            m.d.comb += self.request.row_k.eq(k)
 
     def _walk_blocks(self, m: Module, item: Any, moves: Value) -> tuple[Value, Value, Value]:
         """The current block, the tile of the bank that it adds to, and whether it is the value's last."""

@@ -6,24 +6,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from acf.lowering.descriptor import DESCRIPTOR_WORDS
-from acf.lowering.product_index import PACKED, SIZES_PER_WORD, flits_of
+from acf.lowering.product_index import SIZES_PER_WORD
 from acf.rtl.design.fabric.encoding import pack_fields
 from acf.rtl.design.fabric.sizes import ROUND_BITS
-from acf.rtl.design.index.controller_model import Batch, Block, Index, Mesh, Owner, Words
+from acf.rtl.design.index.controller_model import Batch, Block, Index, Owner, read_index
+from acf.rtl.design.index.controller_packet import Mesh, Words
 from acf.rtl.design.index.index_controller import IndexSizes
+from acf.rtl.design.index.offers import Cycle, Offer, payload_fields
+from acf.rtl.design.index.split_k_cycles import split_k_cycles
+from acf.rtl.design.index.split_k_model import SplitKIndex
 from acf.rtl.design.mesh.route_planner import PlannerSpec
 from acf.rtl.design.mesh.route_planner_model import planner_cycles
 
-
-@dataclass(frozen=True)
-class Offer:
-    """A command for a line; it is offered until the line takes it."""
-
-    line: int
-    word: int
-
-
-Cycle = Offer | None
 Cluster = tuple[int, int]
 """Mesh row and mesh column."""
 
@@ -34,29 +28,24 @@ def controller_cycles(memory: Words, sizes: IndexSizes, number: int = 0) -> Iter
     ``number``: which of the controllers that share the product it is.
     """
     shape = sizes.fabric.shape
-    index = Index.read(memory, Mesh(shape.mesh_rows, shape.mesh_columns))
+    index = read_index(memory, Mesh(shape.mesh_rows, shape.mesh_columns))
+    if isinstance(index, SplitKIndex):
+        return split_k_cycles(index, sizes, number)
     return _Controller(index, sizes, number).cycles()
 
 
-def played_against(cycles: Iterator[Cycle], ready: np.ndarray) -> list[Cycle]:
-    """The offers cycle by cycle where line n takes one in the cycles of ``ready [cycles, lines]``."""
-    seen: list[Cycle] = []
-    for offer in cycles:
-        while len(seen) < len(ready):
-            seen.append(offer)
-            if offer is None or ready[len(seen) - 1, offer.line]:
-                break
-    return seen
-
-
 def commands_of(memory: Words, sizes: IndexSizes) -> list[list[int]]:
-    """The command words of every line in order."""
+    """The command words of every line in order; what an adder skips is told by the command behind, as a host does."""
     shape = sizes.fabric.shape
     lines: list[list[int]] = [[] for _ in range(shape.mesh_rows + shape.mesh_columns)]
+    gaps = [0] * len(lines)
     for number in range(sizes.sharing):
-        for offer in controller_cycles(memory, sizes, number):
-            if offer is not None:
-                lines[offer.line].append(offer.word)
+        for offer in filter(None, controller_cycles(memory, sizes, number)):
+            if offer.is_gap:
+                gaps[offer.line] += offer.word
+            else:
+                lines[offer.line].append(offer.word + gaps[offer.line])
+                gaps[offer.line] = 0
     return lines
 
 
@@ -170,7 +159,7 @@ class _Controller:
         users = sum(1 << row for row in rows if any(each is block for each, _ in step.met((row, place))))
         if not users or not self._is_mine(self.mesh.rows + place):
             return None
-        fields = {"parallel": 1, **_payload(block.size, block.address), "destinations": users}
+        fields = {"parallel": 1, **payload_fields(block.size, block.address), "destinations": users}
         fields["transposed"] = int(self.described.parallel_transposed)
         return Offer(self.mesh.rows + place, pack_fields(self.fabric.command(self.mesh.rows, serial=False), fields))
 
@@ -189,7 +178,7 @@ class _Controller:
             if not destinations:
                 yield None
                 continue
-            fields = {**_payload(batch.sizes[tile], batch.addresses[tile]), "destinations": destinations}
+            fields = {**payload_fields(batch.sizes[tile], batch.addresses[tile]), "destinations": destinations}
             fields["transposed"] = int(self.described.serial_transposed)
             yield Offer(clusters[0][0], pack_fields(layout, fields | {"headers": headers}))
 
@@ -234,7 +223,3 @@ class _KStep:
     def met(self, cluster: Cluster) -> list[tuple[Block, list[int]]]:
         """What a cluster stores and meets."""
         return self.kept.get(cluster, [])
-
-
-def _payload(size: int, address: int) -> dict[str, int]:
-    return {"packed": int(size >= PACKED), "flits": int(flits_of(size)), "address": address}

@@ -13,49 +13,16 @@ from numpy.typing import NDArray
 
 from acf.lowering import PARALLEL, SERIAL
 from acf.lowering.descriptor import DESCRIPTOR_WORDS, ProductDescriptor
-from acf.lowering.product_index import EMPTY_ROUND, PACKED, SIZES_PER_WORD, batch_words, flits_of
+from acf.lowering.product_index import EMPTY_ROUND, SIZES_PER_WORD, batch_words, flits_of
 from acf.rtl.design.index.block_walker import WalkerSpec, walk_blocks
+from acf.rtl.design.index.controller_packet import ControllerPacket, Mesh, Words
 from acf.rtl.design.index.prefix_sum import prefix_sums
+from acf.rtl.design.index.split_k_model import SplitKIndex, split_k_packets
 from acf.rtl.design.mesh.route_planner import PlannerSpec
 from acf.rtl.design.mesh.route_planner_model import plan_routes
 
-Words = NDArray[np.uint32]
 WHOLE_BLOCKS = WalkerSpec(block_height=1, block_width=1, index_bits=32)
 """A walker that visits blocks, not their elements."""
-
-
-@dataclass(frozen=True)
-class Mesh:
-    """Rows and columns of clusters that a controller sends to."""
-
-    rows: int
-    columns: int
-
-
-@dataclass(frozen=True)
-class ControllerPacket:
-    """A packet of one line; ``address`` is its first flit in its operand, ``met`` as `Stream.parallel_tiles`."""
-
-    line: int
-    kind: int
-    k_step: int
-    round: int
-    row_tile: int
-    k_tile: int
-    size: int
-    address: int
-    destinations: int
-    met: tuple[int, ...] = ()
-
-    @property
-    def flits(self) -> int:
-        """Flits of the packet."""
-        return int(flits_of(self.size))
-
-    @property
-    def packed(self) -> bool:
-        """Whether the payload is a bitmap and the non-zeros."""
-        return self.size >= PACKED
 
 
 @dataclass(frozen=True)
@@ -78,17 +45,11 @@ class Owner:
 
 @dataclass(frozen=True, eq=False)
 class Index:
-    """The parts of an index as the units read them."""
+    """The parts of an output-stationary index as the units read them."""
 
     descriptor: ProductDescriptor
     words: Words
     mesh: Mesh
-
-    @classmethod
-    def read(cls, memory: Words, mesh: Mesh) -> "Index":
-        """The index behind the descriptor at the start of ``memory``."""
-        descriptor = ProductDescriptor.from_words(memory[:DESCRIPTOR_WORDS].tolist())
-        return cls(descriptor, memory[DESCRIPTOR_WORDS:][: descriptor.index_words], mesh)
 
     def part(self, at: int, count: int) -> NDArray[np.int64]:
         """``count`` words from ``at`` on."""
@@ -189,11 +150,18 @@ def _numbers(words: NDArray[np.int64]) -> list[int]:
     return [int(word) for word in words]
 
 
+def read_index(memory: Words, mesh: Mesh) -> Index | SplitKIndex:
+    """The index behind the descriptor at the start of ``memory``."""
+    descriptor = ProductDescriptor.from_words(memory[:DESCRIPTOR_WORDS].tolist())
+    kind = SplitKIndex if descriptor.split_k else Index
+    return kind(descriptor, memory[DESCRIPTOR_WORDS:][: descriptor.index_words], mesh)
+
+
 def controller_packets(memory: Words, mesh: Mesh) -> list[list[ControllerPacket]]:
     """The packets of every line in order of sending, mesh rows first, from descriptor and index in ``memory``."""
-    index = Index.read(memory, mesh)
+    index = read_index(memory, mesh)
     lines: list[list[ControllerPacket]] = [[] for _ in range(mesh.rows + mesh.columns)]
-    for packet in split_k_packets(index) if index.descriptor.split_k else output_stationary_packets(index):
+    for packet in split_k_packets(index) if isinstance(index, SplitKIndex) else output_stationary_packets(index):
         lines[packet.line].append(packet)
     return lines
 
@@ -272,57 +240,3 @@ class _OutputStationaryStep:
                 met[place] |= self._needed(part, tile, block) << arrived[place]
                 arrived[place] += 1
         return tuple(met)
-
-
-def split_k_packets(index: Index) -> Iterator[ControllerPacket]:
-    """By round; the k_tiles are dealt out to mesh rows, then to groups of mesh columns."""
-    described, mesh = index.descriptor, index.mesh
-    groups = mesh.columns // described.group_columns
-    first = index.part(described.orders_at, described.column_rounds + 1).tolist()
-    steps = -(-described.k_tiles // (mesh.rows * groups))
-    for number in range(described.column_rounds):
-        outputs = index.part(described.owners_at + 2 * first[number], 2 * (first[number + 1] - first[number]))
-        for step in range(steps):
-            for part in range(mesh.rows * groups):
-                row, group = divmod(part, groups)
-                k_tile = (step * groups + group) * mesh.rows + row
-                if k_tile < described.k_tiles:
-                    place = (row, group, number * steps + step, number, k_tile)
-                    yield from _split_k_tile(index, outputs.reshape(-1, 2).tolist(), place)
-
-
-def _split_k_tile(
-    index: Index, outputs: list[list[int]], where: tuple[int, int, int, int, int]
-) -> Iterator[ControllerPacket]:
-    """The packets of one k_tile in a round: blocks in the order of their first output, then serial tiles."""
-    row_line, group, k_step, number, k_tile = where
-    batch, blocks = index.batch(0, k_tile, 0), {block.column: block for block in index.blocks(k_tile)}
-    base = group * index.descriptor.group_columns
-    takers: dict[tuple[int, int], int] = {}
-    pairs = [(word & 0xFFFF, word >> 16, base + (owner & 0xFF)) for word, owner in outputs]
-    columns = dict.fromkeys(column for _, column, _ in pairs)
-    for row, column, place in pairs:
-        if batch.sizes[row] and column in blocks:
-            for key in ((SERIAL, row), (PARALLEL, column)):
-                takers[key] = takers.get(key, 0) | 1 << place
-    arrived, rank = [0] * index.mesh.columns, {}
-    for column in columns:
-        destinations = takers.get((PARALLEL, column), 0)
-        if not destinations:
-            continue
-        block = blocks[column]
-        spot = (k_step, number, column, k_tile, block.size, block.address)
-        yield ControllerPacket(row_line, PARALLEL, *spot, destinations)
-        for place in range(index.mesh.columns):
-            if destinations >> place & 1:
-                rank[column, place] = arrived[place]
-                arrived[place] += 1
-    for row in dict.fromkeys(row for row, _, _ in pairs):
-        if (SERIAL, row) not in takers:
-            continue
-        met = [0] * index.mesh.columns
-        for other, column, place in pairs:
-            if other == row and column in blocks:
-                met[place] |= 1 << rank[column, place]
-        spot = (k_step, number, row, k_tile, batch.sizes[row], batch.addresses[row])
-        yield ControllerPacket(row_line, SERIAL, *spot, takers[SERIAL, row], tuple(met))

@@ -25,7 +25,8 @@ ORDER_BITS = 16
 class IndexSizes:
     """The largest product of a controller: ``blocks`` of it, ``column_tiles`` output columns, ``depths`` k_tiles.
 
-    ``depths`` limits only what the controller plans itself; with stored owners a descriptor's 16 bits do. ``sharing``:
+    ``depths`` limits only what the controller plans itself; with stored owners a descriptor's 16 bits do. A split-K
+    product may have any number of blocks, but no more than ``column_tiles`` tiles of output rows either. ``sharing``:
     controllers that walk a product side by side; each makes the commands of its own lines (`share_of`).
     """
 
@@ -83,6 +84,7 @@ class ControllerUnits(Component):
                 "valid": Out(1),
                 "line": Out(bits_for(lines - 1)),
                 "word": Out(sizes.command_bits),
+                "is_gap": Out(1),
                 "busy": Out(1),
                 "is_refused": Out(1),
             }
@@ -91,6 +93,7 @@ class ControllerUnits(Component):
     def _make_state(self, m: Module) -> None:
         shape = self.sizes.fabric.shape
         self._words = [Signal(WORD_BITS, name=f"descriptor_{number}") for number in range(DESCRIPTOR_WORDS)]
+        self._split_k_start = Signal()
         self._place = Signal(WORD_BITS)  # counts through whatever a state reads
         self._column_round, self._row_round = Signal(ORDER_BITS), Signal(ORDER_BITS)
         self._order, self._k_tile, self._steps = Signal(ORDER_BITS), Signal(ORDER_BITS), Signal(ORDER_BITS)

@@ -1,9 +1,9 @@
 """The index-walking controller: reads a product's descriptor and index and makes the commands of every line.
 
-It runs output-stationary products, with or without a mask of output tiles; split-K products it refuses
-(``is_refused``). A round is walked twice: first to find the last k_step of every cluster, which closes its bank, then
-to make commands. Blocks of a k_step come before the serial tiles that they meet, so a full command memory never keeps
-back what another line waits for.
+It runs output-stationary products, with or without a mask of output tiles; split-K products it hands to a
+`SplitKController`. An output-stationary round is walked twice: first to find the last k_step of every cluster, which
+closes its bank, then to make commands. Blocks of a k_step come before the serial tiles that they meet, so a full
+command memory never keeps back what another line waits for.
 """
 
 from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value
@@ -13,18 +13,18 @@ from acf.lowering.descriptor import DESCRIPTOR_WORDS, VERSION
 from acf.lowering.product_index import EMPTY_ROUND
 from acf.rtl.design.index.controller_units import ORDER_BITS, IndexSizes
 from acf.rtl.design.index.row_commands import RowCommands
+from acf.rtl.design.index.split_k_controller import SplitKController
 
 __all__ = ["IndexController", "IndexSizes"]
-
-REFUSED_FLAGS = ("split_k",)
 
 
 class IndexController(RowCommands):
     """``start`` runs the product whose descriptor begins at word 0 of the memory, with its index behind it.
 
     ``memory_data`` answers ``memory_address`` (in 32-bit words) one cycle later. While ``valid``, a command for
-    ``line`` is in ``word``; it is taken in a cycle in which ``ready`` of its line is 1. ``busy`` holds from the cycle
-    after ``start`` to the last command. ``is_refused``: the descriptor is none that this controller can run.
+    ``line`` is in ``word``; it is taken in a cycle in which ``ready`` of its line is 1. With ``is_gap`` it is for the
+    adder behind a mesh column alone. ``busy`` holds from the cycle after ``start`` to the last command. ``is_refused``:
+    the descriptor is none that this controller can run.
     """
 
     def elaborate(self, platform: object) -> Module:
@@ -37,6 +37,7 @@ class IndexController(RowCommands):
             self._find_owners(m)
             self._walk_round(m)
             self._send_rows(m)
+            self._split_k(m)
             m.d.comb += self.busy.eq(~control.ongoing("IDLE"))
         return m
 
@@ -61,6 +62,9 @@ class IndexController(RowCommands):
             with m.If(self._refuses()):
                 m.d.sync += self.is_refused.eq(1)
                 m.next = "IDLE"
+            with m.Elif(self._field("split_k")):
+                m.d.comb += self._split_k_start.eq(1)
+                m.next = "SPLIT_K"
         with m.State("ADDRESSES"):  # the prefix sum of the slots' flits
             sums = self._slot_sums
             m.d.comb += [
@@ -82,14 +86,34 @@ class IndexController(RowCommands):
         beyond = (
             (self._field("version") != VERSION)
             | (self._field("tile") != sizes.fabric.shape.tile)
-            | (self._field("blocks") > sizes.blocks)
+            | (~self._field("split_k") & (self._field("blocks") > sizes.blocks))
             | (self._field("column_tiles") > sizes.column_tiles)
-            | (self._field("column_rounds") > sizes.column_tiles)
+            | (~self._field("split_k") & (self._field("column_rounds") > sizes.column_tiles))
         )
-        for flag in REFUSED_FLAGS:
-            beyond |= self._field(flag)
+        tile = sizes.fabric.shape.tile
+        beyond |= self._field("split_k") & (self._field("rows") > sizes.column_tiles * tile)
         planned = self._field("policy") != 0
         return beyond | (planned & (self._field("k_tiles") > sizes.depths) if sizes.plans else planned)
+
+    def _split_k(self, m: Module) -> None:
+        """Hand the memory and the lines over until the product is walked."""
+        m.submodules.split_k = split_k = SplitKController(self.sizes, self.number)
+        m.d.comb += [
+            *(split_k.descriptor[number].eq(word) for number, word in enumerate(self._words)),
+            split_k.memory_data.eq(self.memory_data),
+            split_k.ready.eq(self.ready),
+            split_k.start.eq(self._split_k_start),
+        ]
+        with m.State("SPLIT_K"):
+            m.d.comb += [
+                self.memory_address.eq(split_k.memory_address),
+                self.valid.eq(split_k.valid),
+                self.line.eq(split_k.line),
+                self.word.eq(split_k.word),
+                self.is_gap.eq(split_k.is_gap),
+            ]
+            with m.If(split_k.ends):
+                m.next = "IDLE"
 
     # Owners of output columns, stored or planned.
     def _find_owners(self, m: Module) -> None:

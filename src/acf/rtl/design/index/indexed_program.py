@@ -1,16 +1,16 @@
 """A product for a device that walks its index: descriptor, index, operands stored once, and the program to compare."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from acf.errors import RtlError
 from acf.lowering import PARALLEL, SERIAL, FabricShape, Program
 from acf.lowering.mapping import Mapping
 from acf.lowering.output_stationary import OutputStationaryMapping
 from acf.lowering.output_stationary_packets import deal_rows
 from acf.lowering.packing import lower_product
-from acf.lowering.product_index import ProductIndex, build_index
+from acf.lowering.product_index import ProductIndex, build_index, flits_of, size_bytes
+from acf.lowering.split_k import SplitKMapping
 from acf.lowering.tiled_product import TiledProduct
 from acf.rtl.design.fabric.encoding import Bits, EncodedProgram, OperandStorage, encode
 from acf.rtl.design.fabric.sizes import FabricSizes
@@ -32,12 +32,7 @@ def index_program(
     policy: str = "stored",
     direct: bool = False,
 ) -> IndexedProgram:
-    """Index and encode an output-stationary product over bf16 bits ``operands``: serial [rows, k], parallel [k, n]."""
-    if not isinstance(mapping, OutputStationaryMapping):
-        raise RtlError(
-            "a controller in gates walks output-stationary products, and this mapping is split-K; map it with "
-            "OutputStationaryMapping.balanced, or send commands"
-        )
+    """Index and encode a product over bf16 bits ``operands``: serial [rows, k], parallel [k, n]."""
     index = build_index(product, mapping, sizes.shape, direct, policy)
     program = lower_product(product, sizes.shape, mapping)
     storage = OperandStorage(
@@ -45,13 +40,57 @@ def index_program(
         | {(PARALLEL, *key): at for key, at in index.parallel_address.items()},
         bank_tiles(product, mapping, sizes.shape, program),
     )
-    return IndexedProgram(index, encode(program, sizes, *operands, storage))
+    encoded = encode(program, sizes, *operands, storage)
+    if not program.reduces:
+        return IndexedProgram(index, encoded)
+    serial_flits = np.asarray(flits_of(size_bytes(product.serial.tile_nonzeros, sizes.shape))).sum()
+    return IndexedProgram(index, _with_block_addresses(encoded, index, int(serial_flits)))
 
 
-def bank_tiles(
+def _with_block_addresses(encoded: EncodedProgram, index: ProductIndex, serial_flits: int) -> EncodedProgram:
+    """Blocks that go along the mesh rows at their place in the stationary operand, which no row stores again."""
+    shape, rows = encoded.sizes.shape, encoded.program.rows
+    field = encoded.sizes.command(shape.mesh_columns, serial=True)["address"]
+    commands, flits = [list(line) for line in encoded.commands], list(encoded.flits)
+    for line in range(shape.mesh_rows):
+        flits[line] = flits[line][:serial_flits]
+        for place, packet in enumerate(range(int(rows.first[line]), int(rows.first[line + 1]))):
+            if rows.kind[packet] == PARALLEL:
+                address = index.parallel_address[int(rows.row_tile[packet]), int(rows.k_tile[packet])]
+                without = commands[line][place] & ~(((1 << field.width) - 1) << field.offset)
+                commands[line][place] = without | address << field.offset
+    return replace(encoded, commands=commands, flits=flits)
+
+
+BankTiles = dict[tuple[int, int], list[tuple[int, int]]]
+"""(serial tile, output column) of every tile of every bank, by (cluster, round): row tile by row tile."""
+
+
+def bank_tiles(product: TiledProduct, mapping: Mapping, shape: FabricShape, program: Program) -> BankTiles:
+    """The tiles of every bank, whether or not the product has a non-zero there."""
+    if isinstance(mapping, SplitKMapping):
+        return _split_k_tiles(mapping, shape)
+    return _output_stationary_tiles(product, mapping, shape, program)
+
+
+def _split_k_tiles(mapping: SplitKMapping, shape: FabricShape) -> BankTiles:
+    """Clusters whose partial sums are added have the same tiles."""
+    outputs = zip(mapping.output_rows.tolist(), mapping.output_columns.tolist(), strict=True)
+    owners = zip(mapping.column_of.tolist(), mapping.round_of.tolist(), strict=True)
+    found: BankTiles = {}
+    for output, owner in zip(outputs, owners, strict=True):
+        found.setdefault(owner, []).append(output)
+    group_columns = shape.mesh_columns // mapping.split
+    return {
+        (cluster, number): sorted(found.get((cluster % shape.mesh_columns % group_columns, number), []))
+        for cluster in range(shape.clusters)
+        for number in range(mapping.rounds)
+    }
+
+
+def _output_stationary_tiles(
     product: TiledProduct, mapping: OutputStationaryMapping, shape: FabricShape, program: Program
-) -> dict[tuple[int, int], list[tuple[int, int]]]:
-    """(serial tile, output column) of every tile of every bank, by (cluster, round): row tile by row tile."""
+) -> BankTiles:
     groups = shape.mesh_columns // mapping.group_columns
     tiles = deal_rows(product, mapping.row_parts(shape), shape)
     row_rounds = program.rounds // mapping.column_rounds

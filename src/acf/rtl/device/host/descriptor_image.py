@@ -1,12 +1,13 @@
 """A product as a walking device reads it from memory: descriptor, index, and both operands once in every channel."""
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from acf.errors import RtlError
 from acf.rtl.design.axi.spec import PAGE_BYTES, AxiSpec
-from acf.rtl.design.fabric.decoding import stream_flits
+from acf.rtl.design.fabric.decoding import chain_flits, stream_flits
+from acf.rtl.design.fabric.encoding import EncodedProgram
 from acf.rtl.design.index.indexed_program import IndexedProgram
 from acf.rtl.device.host.image import INTERRUPTS, START, MemoryImage, Segment
 from acf.rtl.device.registers import REGISTERS
@@ -30,8 +31,9 @@ def lay_out_indexed(
     """
     _check(axi, base, channel_bytes)
     encoded = indexed.encoded
-    shape, streams = encoded.sizes.shape, stream_flits(encoded)
-    stride = max(1, -(-max(streams) * shape.link_bytes // PAGE_BYTES)) * PAGE_BYTES
+    shape, streams = encoded.sizes.shape, walked_streams(encoded)
+    most = max(stream.flits for stream in streams)
+    stride = max(1, -(-most * shape.link_bytes // PAGE_BYTES)) * PAGE_BYTES
     index = indexed.index.words.astype("<u4").tobytes()
     operands = [_flits(encoded.flits[line], shape.link_bytes) for line in (0, -1)]
     pages, page = [], base // PAGE_BYTES + 1
@@ -45,17 +47,49 @@ def lay_out_indexed(
     words = replace(indexed.index.descriptor, **places).words()
     head = _whole_pages(b"".join(word.to_bytes(4, "little") for word in words)) + _whole_pages(index)
     stored = b"".join(map(_whole_pages, operands))
-    end = page * PAGE_BYTES + stride * len(streams)
+    end = page * PAGE_BYTES + stride * (1 + max(stream.number for stream in streams))
+    _check_reach(encoded, places)
     segments = [
         Segment(base + master * channel, (bytes(len(head)) if master else head) + stored, end + master * channel)
         for master in range(axi.masters)
     ]
     _check_end(segments, axi, channel_bytes)
     results = [
-        (segments[number // shape.mesh_columns % axi.masters].results + number * stride, flits)
-        for number, flits in enumerate(streams)
+        (segments[stream.line % axi.masters].results + stream.number * stride, stream.flits) for stream in streams
     ]
     return MemoryImage(segments, results, walking_registers(base, interrupts))
+
+
+@dataclass(frozen=True)
+class ResultStream:
+    """A stream of results of a walked product: its number in memory, its mesh row or mesh column, its flits."""
+
+    number: int
+    line: int
+    flits: int
+
+
+def walked_streams(encoded: EncodedProgram) -> list[ResultStream]:
+    """Where a walked product leaves its results: by cluster, or by mesh column of the group that writes all sums."""
+    columns = encoded.sizes.shape.mesh_columns
+    if encoded.program.reduces:
+        added = chain_flits(encoded)
+        first = columns - len(added)
+        return [ResultStream(first + place, first + place, flits) for place, flits in enumerate(added)]
+    return [ResultStream(number, number // columns, flits) for number, flits in enumerate(stream_flits(encoded))]
+
+
+def _check_reach(encoded: EncodedProgram, places: Mapping[str, int]) -> None:
+    """Refuse blocks that a mesh row of a split-K product cannot address from its own operand on."""
+    if not encoded.program.reduces:
+        return
+    page_flits = PAGE_BYTES // encoded.sizes.shape.link_bytes
+    reach = (places["parallel_page"] - places["serial_page"]) * page_flits + len(encoded.flits[-1])
+    if reach > encoded.sizes.memory_flits:
+        raise RtlError(
+            f"the operands of this product take {reach} flits, and a command reaches {encoded.sizes.memory_flits}; "
+            "build with more memory_flits, or cut the product"
+        )
 
 
 def walking_registers(base: int, interrupts: bool = False) -> list[tuple[int, int]]:

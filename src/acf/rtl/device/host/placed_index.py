@@ -3,6 +3,7 @@
 Index and descriptor depend on shapes and on the topology alone, so they hold for every step until the topology changes.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,10 +13,9 @@ from numpy.typing import NDArray
 from acf.errors import RtlError
 from acf.lowering.product_index import ProductIndex, batch_words
 from acf.rtl.design.axi.spec import PAGE_BYTES, AxiSpec
-from acf.rtl.design.fabric.decoding import stream_flits
 from acf.rtl.design.fabric.sizes import FabricSizes
 from acf.rtl.design.index.indexed_program import IndexedProgram, index_program
-from acf.rtl.device.host.descriptor_image import walking_registers
+from acf.rtl.device.host.descriptor_image import walked_streams, walking_registers
 from acf.rtl.device.host.image import MemoryImage, Segment
 from acf.rtl.device.host.placed_product import PlacedMatrix, map_dense, page_of
 
@@ -26,10 +26,15 @@ def index_dense(
     needed: NDArray[np.bool_] | None,
     sizes: FabricSizes,
     direct: bool = False,
+    dataflow: str = "output-stationary",
 ) -> IndexedProgram:
-    """The index of ``a [m, k] @ b [k, n]`` over dense tiles; ``direct``: tiles of ``b`` lie by k, else by column."""
-    mapped = map_dense(a, b, needed, sizes)
-    return index_program(mapped.product, mapped.mapping, sizes, mapped.operands, direct=direct)
+    """The index of ``a [m, k] @ b [k, n]`` over dense tiles; ``direct``: tiles of ``b`` lie by k, else by column.
+
+    ``dataflow``: as for `map_dense`. The index of a split-K product tells of every block where it lies.
+    """
+    mapped = map_dense(a, b, needed, sizes, dataflow)
+    own_place = mapped.program.reduces
+    return index_program(mapped.product, mapped.mapping, sizes, mapped.operands, direct=direct and not own_place)
 
 
 def lay_out_walked(
@@ -38,17 +43,18 @@ def lay_out_walked(
     """Descriptor, index and room for results from byte ``base`` on; operands are read where they lie.
 
     The product begins when ``after_vectors`` vector descriptors are done. Refuses tiles of ``b`` that do not follow
-    each other in the order of the index, and row tiles of ``a`` that are not equally far apart.
+    each other in the order of an output-stationary index, and row tiles of ``a`` that are not equally far apart.
     """
-    shape, streams = indexed.encoded.sizes.shape, stream_flits(indexed.encoded)
-    index, step = _with_places(indexed, a)
-    stride = page_of(max(1, *streams) * shape.link_bytes)
+    shape, streams = indexed.encoded.sizes.shape, walked_streams(indexed.encoded)
+    split_k = indexed.index.descriptor.split_k
+    index, step = _with_tiles(indexed, a, b) if split_k else _with_places(indexed, a)
+    stride = page_of(max(1, *(stream.flits for stream in streams)) * shape.link_bytes)
     index_bytes = index.astype("<u4").tobytes()
     results = base + PAGE_BYTES + page_of(len(index_bytes))
     places: dict[str, Any] = {
         "index_page": base // PAGE_BYTES + 1,
         "serial_page": 0,
-        "parallel_page": _first_flit(indexed.index, b) * shape.link_bytes // PAGE_BYTES,
+        "parallel_page": 0 if split_k else _first_flit(indexed.index, b) * shape.link_bytes // PAGE_BYTES,
         "result_page": results // PAGE_BYTES,
         "result_pages": stride // PAGE_BYTES,
         "serial_transposed": a.transposed,
@@ -59,13 +65,13 @@ def lay_out_walked(
     words = replace(indexed.index.descriptor, **places).words()
     head = b"".join(word.to_bytes(4, "little") for word in words).ljust(PAGE_BYTES, b"\0")
     content = head + index_bytes.ljust(page_of(len(index_bytes)), b"\0")
-    segment = Segment(base, content, results + stride * len(streams))
+    segment = Segment(base, content, results + stride * (1 + max(stream.number for stream in streams)))
     if segment.end > 1 << axi.address_bits:
         raise RtlError(
             f"the product ends at byte {segment.end:#x}, beyond the {axi.address_bits} bits of the bus; "
             "give a lower base"
         )
-    placed = [(results + number * stride, flits) for number, flits in enumerate(streams)]
+    placed = [(results + stream.number * stride, stream.flits) for stream in streams]
     return MemoryImage([segment], placed, walking_registers(base))
 
 
@@ -88,15 +94,40 @@ def _with_places(indexed: IndexedProgram, a: PlacedMatrix) -> tuple[NDArray[np.u
                 f"row tile {row} at flit {at} is not {number} steps of {step} flits behind the first of its batch at "
                 f"{first}; place row tiles equally far apart"
             )
-        if at >= limit:
-            raise RtlError(
-                f"a tile at flit {at} is beyond the {limit} that a command reaches; build with more memory_flits"
-            )
+        _check_reach([at], limit)
         word = descriptor.batches_at + (batch * descriptor.k_tiles + k_tile) * descriptor.batch_stride + part * size
         words[word] = first
     if sorted(row_tiles) != list(range(len(row_tiles))):
         raise RtlError("the serial tiles of this product are not those of its operand; use whole tiles")
     return words, step
+
+
+def _with_tiles(indexed: IndexedProgram, a: PlacedMatrix, b: PlacedMatrix) -> tuple[NDArray[np.uint32], int]:
+    """The index of a split-K product with the first flit of every k_tile and block, and that from a row to the next."""
+    descriptor, words = indexed.index.descriptor, indexed.index.words.copy()
+    limit = indexed.encoded.sizes.memory_flits
+    _check_reach([*a.tiles.values(), *b.tiles.values()], limit)
+    step = a.tiles[1, 0] - a.tiles[0, 0] if (1, 0) in a.tiles else 0
+    for (row, k_tile), at in a.tiles.items():
+        first = a.tiles[0, k_tile]
+        if at != first + row * step:
+            raise RtlError(
+                f"row tile {row} at flit {at} is not {row} steps of {step} flits behind the first of its batch at "
+                f"{first}; place row tiles equally far apart"
+            )
+        words[descriptor.batches_at + k_tile * descriptor.batch_stride] = first
+    present = sorted((k_tile, column) for column, k_tile in indexed.index.parallel_address)
+    for place, tile in enumerate(present):
+        words[descriptor.entries_at + place] = b.tiles[tile]
+    return words, step
+
+
+def _check_reach(flits: Sequence[int], limit: int) -> None:
+    """Refuse tiles beyond the flits that a command can address."""
+    if flits and max(flits) >= limit:
+        raise RtlError(
+            f"a tile at flit {max(flits)} is beyond the {limit} that a command reaches; build with more memory_flits"
+        )
 
 
 def _first_flit(index: ProductIndex, b: PlacedMatrix) -> int:

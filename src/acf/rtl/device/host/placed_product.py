@@ -13,11 +13,15 @@ from numpy.typing import NDArray
 
 from acf.errors import RtlError
 from acf.lowering import SERIAL, Gemm, Program
+from acf.lowering.fabric_shape import SUM_BYTES, VALUE_BYTES
+from acf.lowering.mapping import SPLIT_K_GAIN
+from acf.lowering.mapping import Mapping as ProductMapping
 from acf.lowering.output_stationary import OutputStationaryMapping
 from acf.lowering.packing import lower_product
+from acf.lowering.split_k import SplitKMapping
 from acf.lowering.tiled_product import TiledProduct, tile_product
 from acf.rtl.design.axi.spec import PAGE_BYTES, AxiSpec
-from acf.rtl.design.fabric.decoding import stream_flits
+from acf.rtl.design.fabric.decoding import chain_rounds, stream_flits
 from acf.rtl.design.fabric.encoding import Bits, EncodedProgram, encode
 from acf.rtl.design.fabric.sizes import FabricSizes
 from acf.rtl.device.host.image import MemoryImage, lay_out_lines, line_words
@@ -45,24 +49,38 @@ class DenseProduct:
     """A product under its mapping, as if every value of present tiles were 1: the bits of its operands are in it."""
 
     product: TiledProduct
-    mapping: OutputStationaryMapping
+    mapping: ProductMapping
     program: Program
     operands: tuple[Bits, Bits]
 
 
+DATAFLOWS = ("output-stationary", "split-K", "fastest")
+"""How a product is mapped; fastest: by estimated cycles, as lowering chooses."""
+
+
 def map_dense(
-    a: NDArray[np.bool_], b: NDArray[np.bool_], needed: NDArray[np.bool_] | None, sizes: FabricSizes
+    a: NDArray[np.bool_],
+    b: NDArray[np.bool_],
+    needed: NDArray[np.bool_] | None,
+    sizes: FabricSizes,
+    dataflow: str = "output-stationary",
 ) -> DenseProduct:
-    """The best output-stationary mapping of ``a [m, k] @ b [k, n]`` whose serial tiles are whole tiles of ``a``."""
-    tile = sizes.shape.tile
+    """The best mapping of ``a [m, k] @ b [k, n]`` of a dataflow whose serial tiles are whole tiles of ``a``."""
+    tile, shape = sizes.shape.tile, sizes.shape
+    if dataflow not in DATAFLOWS:
+        raise RtlError(f"dataflow {dataflow!r} is not one of {', '.join(DATAFLOWS)}; use one of these")
     if any(size % tile for size in (*a.shape, *b.shape)):
         raise RtlError(f"a product of {a.shape} and {b.shape} has ragged tiles of {tile}; use multiples of it")
-    product = tile_product(Gemm(a, b, needed), sizes.shape, swapped=False)
-    columns = [count for count in range(1, sizes.shape.mesh_columns + 1) if sizes.shape.mesh_columns % count == 0]
-    mappings = [OutputStationaryMapping.balanced(product, sizes.shape, count) for count in columns]
+    product = tile_product(Gemm(a, b, needed), shape, swapped=False)
+    columns = [count for count in range(1, shape.mesh_columns + 1) if shape.mesh_columns % count == 0]
+    stationary, splits = list[ProductMapping](), list[ProductMapping]()
+    if dataflow != "split-K":
+        stationary += [OutputStationaryMapping.balanced(product, shape, count) for count in columns]
+    if dataflow != "output-stationary":
+        splits += [SplitKMapping.balanced(product, shape, count) for count in columns]
     serial, parallel = (np.where(each, np.uint16(ONE), np.uint16(0)) for each in (a, b))
-    for mapping in sorted(mappings, key=lambda each: each.estimated_cycles):
-        program = lower_product(product, sizes.shape, mapping)
+    for mapping in sorted([*stationary, *splits], key=_estimated_cycles):
+        program = lower_product(product, shape, mapping)
         if _is_aligned(program, tile):
             return DenseProduct(product, mapping, program, (serial, parallel))
     raise RtlError(
@@ -71,11 +89,21 @@ def map_dense(
     )
 
 
+def _estimated_cycles(mapping: ProductMapping) -> float:
+    """Those that rank mappings: split-K must be faster by as much as lowering asks for."""
+    split_k = isinstance(mapping, SplitKMapping)
+    return mapping.estimated_cycles / SPLIT_K_GAIN if split_k else mapping.estimated_cycles
+
+
 def encode_dense(
-    a: NDArray[np.bool_], b: NDArray[np.bool_], needed: NDArray[np.bool_] | None, sizes: FabricSizes
+    a: NDArray[np.bool_],
+    b: NDArray[np.bool_],
+    needed: NDArray[np.bool_] | None,
+    sizes: FabricSizes,
+    dataflow: str = "output-stationary",
 ) -> EncodedProgram:
-    """The output-stationary program of ``a [m, k] @ b [k, n]``, non-zero where they are True, the left one streamed."""
-    mapped = map_dense(a, b, needed, sizes)
+    """The program of ``a [m, k] @ b [k, n]``, non-zero where they are True, the left one streamed."""
+    mapped = map_dense(a, b, needed, sizes, dataflow)
     return encode(mapped.program, sizes, *mapped.operands)
 
 
@@ -106,8 +134,10 @@ def lay_out_placed(encoded: EncodedProgram, a: PlacedMatrix, b: PlacedMatrix, ax
 def placed_results(encoded: EncodedProgram, image: MemoryImage) -> dict[tuple[int, int], int]:
     """The first flit of every result tile by (row, column), in the order in which the tiles lie in memory."""
     shape = encoded.sizes.shape
-    tile_flits = 2 * shape.tile**2 // shape.link_bytes
+    tile_flits = result_tile_flits(encoded)
     found: dict[tuple[int, int], int] = {}
+    if encoded.program.reduces:
+        return _placed_sums(encoded, image, tile_flits)
     for cluster, (address, _) in enumerate(image.streams[: len(stream_flits(encoded))]):
         flit = address // shape.link_bytes
         row, column = divmod(cluster, shape.mesh_columns)
@@ -117,6 +147,32 @@ def placed_results(encoded: EncodedProgram, image: MemoryImage) -> dict[tuple[in
                 found[row_tile, column_tile] = flit + place * tile_flits
             flit += int(encoded.program.round_flits[number, row, column])
     return dict(sorted(found.items(), key=lambda item: item[1]))
+
+
+def result_tile_flits(encoded: EncodedProgram) -> int:
+    """Flits of a result tile: bf16, or float32 where partial sums are added."""
+    shape = encoded.sizes.shape
+    return (SUM_BYTES if encoded.program.reduces else VALUE_BYTES) * shape.tile**2 // shape.link_bytes
+
+
+def _placed_sums(encoded: EncodedProgram, image: MemoryImage, tile_flits: int) -> dict[tuple[int, int], int]:
+    """The same where every mesh column of a group has a stream of sums."""
+    found: dict[tuple[int, int], int] = {}
+    for column, (address, _) in enumerate(image.streams):
+        flit = address // encoded.sizes.shape.link_bytes
+        for number in chain_rounds(encoded, column):
+            tiles = chain_tiles(encoded, column, number)
+            for place, tile in enumerate(tiles):
+                found[tile] = flit + place * tile_flits
+            flit += len(tiles) * tile_flits
+    return dict(sorted(found.items(), key=lambda item: item[1]))
+
+
+def chain_tiles(encoded: EncodedProgram, column: int, number: int) -> list[tuple[int, int]]:
+    """The tiles of a round whose sums leave at a mesh column of a group."""
+    columns = encoded.sizes.shape.mesh_columns
+    chain = range(column, columns, columns // encoded.program.split)
+    return next(encoded.tiles[each, number] for each in chain if (each, number) in encoded.tiles)
 
 
 def _is_aligned(program: Program, tile: int) -> bool:

@@ -8,7 +8,7 @@ from acf.errors import RtlError
 from acf.rtl.design.arithmetic.model import bf16_values
 from acf.rtl.design.vector.programs import ALL_PROGRAMS, program_number
 from acf.rtl.device.host.layer_runs import memory_ports
-from acf.rtl.device.host.placed_product import encode_dense
+from acf.rtl.device.host.placed_product import DATAFLOWS, encode_dense
 from acf.rtl.device.host.simulation import DeviceSimulation
 from acf.rtl.device.step.layer import StepState
 from acf.rtl.device.step.plan import StepPlan
@@ -50,7 +50,8 @@ def model_step(plan: StepPlan, device: DeviceSimulation, state: StepState, resul
         "input_gradient": (dz, present.T.copy(), None),
         "weight_gradient": (x.T.copy(), dz, present),
     }
-    programs = {name: encode_dense(*operands[name], plan.sizes).program for name in plan.programs}
+    dataflows = {name: DATAFLOWS[each.program.reduces] for name, each in plan.programs.items()}
+    programs = {name: encode_dense(*operands[name], plan.sizes, each).program for name, each in dataflows.items()}
     cycles = {name: play_through_ports(each, shape, ports).cycles for name, each in programs.items()}
     return ModelledStep(cycles, _scheduled(plan, cycles), _through_memory(plan, device, cycles))
 

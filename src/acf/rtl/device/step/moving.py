@@ -109,7 +109,7 @@ class _MovingPlanner(WalkedPlanner):
     def __init__(
         self, state: StepState, sizes: FabricSizes, axi: AxiSpec, moves: int, blocks: Sequence[Tile] | None
     ) -> None:
-        super().__init__(state, sizes, axi)
+        super().__init__(state, sizes, axi, "output-stationary")
         self.moves = moves
         self.blocks = list(blocks) if blocks is not None else self._by_column()
         if {*self.blocks} != {(int(row), int(column)) for row, column in np.argwhere(self.kept)}:

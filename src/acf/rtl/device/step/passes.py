@@ -35,21 +35,25 @@ class Region:
 
 @dataclass(frozen=True)
 class Run:
-    """Tiles at equal distances: the first at ``flit``, ``step`` flits apart; their ``rows`` are ``row_step`` apart."""
+    """Tiles at equal distances: the first at ``flit``, ``step`` flits apart; their ``rows`` are ``row_step`` apart.
+
+    ``tile_flits``: flits of a tile; of float32 values it has twice those of bf16.
+    """
 
     flit: int
     step: int
     rows: Sequence[int]
     row_step: int
+    tile_flits: int
 
 
-def runs_of(places: list[tuple[int, int]], tile: int) -> list[Run]:
+def runs_of(places: list[tuple[int, int]], tile_flits: int) -> list[Run]:
     """(flit, row) of tiles, in order of flits, as few runs as a greedy walk finds."""
     runs: list[Run] = []
     for flit, row in places:
         last = runs[-1] if runs else None
-        if last is not None and len(last.rows) == 1 and row > last.rows[0] and flit >= last.flit + tile:
-            runs[-1] = Run(last.flit, flit - last.flit, [last.rows[0], row], row - last.rows[0])
+        if last is not None and len(last.rows) == 1 and row > last.rows[0] and flit >= last.flit + tile_flits:
+            runs[-1] = Run(last.flit, flit - last.flit, [last.rows[0], row], row - last.rows[0], tile_flits)
         elif (
             last is not None
             and len(last.rows) > 1
@@ -59,9 +63,9 @@ def runs_of(places: list[tuple[int, int]], tile: int) -> list[Run]:
                 last.rows[-1] + last.row_step,
             )
         ):
-            runs[-1] = Run(last.flit, last.step, [*last.rows, row], last.row_step)
+            runs[-1] = Run(last.flit, last.step, [*last.rows, row], last.row_step, tile_flits)
         else:
-            runs.append(Run(flit, tile, [row], 1))
+            runs.append(Run(flit, tile_flits, [row], 1, tile_flits))
     return runs
 
 
@@ -124,7 +128,8 @@ class Passes:
             "vectors": self.tile,
             "runs": len(run.rows),
             "x": run.flit,
-            "x_skip": run.step - self.tile,
+            "x_skip": run.step - run.tile_flits,
+            "x_is_wide": run.tile_flits > self.tile,
             "y": self.activation("masked", (run.rows[0], column)),
             "y_skip": run.row_step * self.tile - self.tile,
             "constants": self.regions["channel_constants"][column] + 2 * constants,
@@ -174,10 +179,13 @@ class Passes:
                     x_is_wide=True,
                 )
 
-    def update_weights(self, gradients: list[int], products: int) -> Iterator[VectorDescriptor]:
-        """Runs of blocks whose gradients are equally far apart, once so many products are done."""
+    def update_weights(self, gradients: list[int], tile_flits: int, products: int) -> Iterator[VectorDescriptor]:
+        """Runs of blocks whose gradients are equally far apart, once so many products are done.
+
+        ``tile_flits``: flits of a block's gradient.
+        """
         first = 0
-        for run in runs_of([(at, number) for number, at in enumerate(gradients)], self.tile):
+        for run in runs_of([(at, number) for number, at in enumerate(gradients)], tile_flits):
             yield self._update(
                 self.regions["master"][first],
                 self.regions["momentum"][first],
@@ -185,7 +193,8 @@ class Passes:
                 self.regions["weight"][first],
                 vectors=self.tile,
                 runs=len(run.rows),
-                x_skip=run.step - self.tile,
+                x_skip=run.step - tile_flits,
+                x_is_wide=tile_flits > self.tile,
                 after_products=products,
             )
             first += len(run.rows)

@@ -12,7 +12,14 @@ from acf.rtl.design.fabric.sizes import FabricSizes
 from acf.rtl.design.index.indexed_program import IndexedProgram
 from acf.rtl.device.host.image import MemoryImage
 from acf.rtl.device.host.placed_index import index_dense, lay_out_walked
-from acf.rtl.device.host.placed_product import PlacedMatrix, encode_dense, lay_out_placed, page_of, placed_results
+from acf.rtl.device.host.placed_product import (
+    PlacedMatrix,
+    encode_dense,
+    lay_out_placed,
+    page_of,
+    placed_results,
+    result_tile_flits,
+)
 from acf.rtl.device.step.layer import StepState
 from acf.rtl.device.step.passes import CHANNEL_CONSTANTS, INPUT_CONSTANTS, Passes, Region, Run, Tile, runs_of
 from acf.rtl.device.topology.descriptor import TopologyDescriptor
@@ -56,13 +63,15 @@ class StepPlan:
         return self.regions["descriptors"].base * self.sizes.shape.link_bytes // PAGE_BYTES
 
 
-def plan_step(state: StepState, sizes: FabricSizes, axi: AxiSpec, walks: bool = False) -> StepPlan:
+def plan_step(
+    state: StepState, sizes: FabricSizes, axi: AxiSpec, walks: bool = False, dataflow: str = "fastest"
+) -> StepPlan:
     """Lay out a step from byte 0 on.
 
     ``walks``: the device walks the index of every product, and computes the gradient of the input, too; else the host
-    sends commands.
+    sends commands of output-stationary products. ``dataflow`` of walked products: as for `map_dense`.
     """
-    return (WalkedPlanner if walks else Planner)(state, sizes, axi).plan()
+    return WalkedPlanner(state, sizes, axi, dataflow).plan() if walks else Planner(state, sizes, axi).plan()
 
 
 class Planner:
@@ -113,7 +122,8 @@ class Planner:
     def _updates(self, gradients: dict[Tile, int]) -> list[ListEntry]:
         """What is left to do once weight gradients are there."""
         places = [gradients[block] for block in self.blocks]
-        return list(self.passes.update_weights(places, len(self.products)))
+        tile_flits = result_tile_flits(self.programs["weight_gradient"])
+        return list(self.passes.update_weights(places, tile_flits, len(self.products)))
 
     def _finished(self, entries: list[ListEntry], first_update: int) -> list[ListEntry]:
         """The list once its place is known; ``first_update``: the number of the first entry of `_updates`."""
@@ -126,7 +136,10 @@ class Planner:
         """By column of tiles: where the forward product leaves its row tiles."""
         results = placed_results(self.programs["forward"], self.images["forward"])
         return [
-            runs_of([(at, row) for (row, at_column), at in results.items() if at_column == column], self.tile)
+            runs_of(
+                [(at, row) for (row, at_column), at in results.items() if at_column == column],
+                result_tile_flits(self.programs["forward"]),
+            )
             for column in range(self.columns)
         ]
 
@@ -189,12 +202,17 @@ class WalkedPlanner(Planner):
 
     products = ("forward", "input_gradient", "weight_gradient")
 
+    def __init__(self, state: StepState, sizes: FabricSizes, axi: AxiSpec, dataflow: str) -> None:
+        super().__init__(state, sizes, axi)
+        self.dataflow = dataflow
+
     def _encode(self) -> None:
         x, present, dz = self._operands()
+        flow = self.dataflow
         self.indexed = {
-            "forward": index_dense(x, present, None, self.sizes),
-            "input_gradient": index_dense(dz, present.T.copy(), None, self.sizes, direct=True),
-            "weight_gradient": index_dense(x.T.copy(), dz, present, self.sizes),
+            "forward": index_dense(x, present, None, self.sizes, dataflow=flow),
+            "input_gradient": index_dense(dz, present.T.copy(), None, self.sizes, direct=True, dataflow=flow),
+            "weight_gradient": index_dense(x.T.copy(), dz, present, self.sizes, dataflow=flow),
         }
         self.programs |= {name: each.encoded for name, each in self.indexed.items()}
 

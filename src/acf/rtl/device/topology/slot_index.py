@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from acf.lowering import Gemm
 from acf.lowering.descriptor import ProductDescriptor
+from acf.lowering.output_stationary import OutputStationaryMapping
 from acf.lowering.product_index import ProductIndex, build_index, size_bytes
 from acf.lowering.tiled_product import tile_product
 from acf.rtl.design.fabric.sizes import FabricSizes
@@ -39,6 +40,7 @@ def index_by_slots(
     tile = sizes.shape.tile
     full = np.ones((a.shape[1], columns), dtype=bool)
     whole = map_dense(a, full, None if needed is None else np.ones_like(needed), sizes)
+    assert isinstance(whole.mapping, OutputStationaryMapping)
     mapping = replace(whole.mapping, ordered_for=whole.product.present)
     present = np.zeros((a.shape[1] // tile, columns // tile), dtype=bool)
     present[tuple(np.array(list(slots)).T)] = True

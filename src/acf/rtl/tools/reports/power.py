@@ -16,6 +16,7 @@ from acf.rtl.tools.gate_mapping import CLOCK_GATE, MEMORY_CELL, gate_commands, m
 from acf.rtl.tools.hierarchy import split_modules
 from acf.rtl.tools.liberty import Liberty
 from acf.rtl.tools.port_arrays import Words
+from acf.rtl.tools.reports.part_gates import Parts, gates_of_parts
 from acf.rtl.tools.simulation import Simulation, VerilatorBackend, is_clocked
 from acf.rtl.tools.verilog import to_rtlil
 from acf.rtl.tools.yosys import run_yosys
@@ -55,7 +56,7 @@ class GateSimulation(Simulation):
     """A component as gates in simulation, reset first; runs that name the input ``recorded``, or all, count toggles.
 
     ``optimise`` is the C++ compiler's: gates of a fabric take minutes with more than "-O0". ``clock_gating``: as for
-    `acf.rtl.tools.gate_mapping.gate_commands`.
+    `acf.rtl.tools.gate_mapping.gate_commands`. ``parts``: only they are gates, without a liberty file.
     """
 
     def __init__(
@@ -65,9 +66,10 @@ class GateSimulation(Simulation):
         recorded: str | None = None,
         optimise: str = "-O1",
         clock_gating: bool = False,
+        parts: Parts | None = None,
     ) -> None:
         rtlil = to_rtlil(component, "top")
-        files = _gates(rtlil, liberty, clock_gating)
+        files = _gates(rtlil, liberty, clock_gating) if parts is None else gates_of_parts(rtlil, parts, clock_gating)
         self.ports = ports_of(component)
         self.inputs = [port for port in self.ports if port.is_input]
         self.outputs = [port for port in self.ports if not port.is_input]

@@ -20,7 +20,7 @@ class FabricBench(Component):
     ``load_flit`` and ``load_ticks`` choose lines whose memory takes ``load_data`` at ``load_address``.
     """
 
-    def __init__(self, sizes: FabricSizes, counts: bool = True) -> None:
+    def __init__(self, sizes: FabricSizes, counts: bool | None = None) -> None:
         self.sizes, self._fabric = sizes, Fabric(sizes, counts)
         shape = sizes.shape
         lines = shape.mesh_rows + shape.mesh_columns

@@ -57,13 +57,21 @@ class FabricSimulation:
         outputs = self.simulation.run({"run": 1, **held}, steps)
         if not int(outputs["is_done"][-1]):
             raise RtlError(f"the fabric is not done {self.margin} cycles after the model; compare their events")
+        events, output = self._events(outputs, program), self._output(outputs, encoded)
+        if not self.has_counters:
+            ended = [max(times, default=0) for times in events["end"]]
+            return Record(self._end(max(ended), events, program), events, None, output)
         scus = np.arange(self.sizes.shape.scus)
         counted = self.simulation.run({"counted_scu": np.repeat(scus, COUNTERS_CYCLES + 1), **held})
-        events = self._events(outputs, program)
         last = slice(COUNTERS_CYCLES, None, COUNTERS_CYCLES + 1)  # when all counters of an SCU are valid
         counters = np.stack([counted[name][last].astype(np.int64) for name in (*REASONS, "idle")], axis=1)
         total, scu_cycles = self._close_counters(counters, events, program, steps)
-        return Record(total, events, scu_cycles, self._output(outputs, encoded))
+        return Record(total, events, scu_cycles, output)
+
+    @property
+    def has_counters(self) -> bool:
+        """Whether the SCUs count their cycles by reason."""
+        return any(port.name == "counted_scu" for port in self.simulation.inputs)
 
     @property
     def margin(self) -> int:
@@ -123,16 +131,21 @@ class FabricSimulation:
         self, counters: NDArray[np.int64], events: dict[str, list[list[int]]], program: Program, steps: int
     ) -> tuple[int, NDArray[np.int64]]:
         """Cycles of the program, and the wait at its end attributed as the simulator does."""
-        shape = self.sizes.shape
         finished = steps - counters[:, -1]
-        latest = end = int(finished.max())
-        for cluster, times in enumerate(events["empty"]):
-            home = 0 if program.reduces else shape.hop_cycles * (cluster % shape.mesh_columns + 1)
-            end = max(end, times[-1] + home if times else 0)
+        latest = int(finished.max())
+        end = self._end(latest, events, program)
         scu_cycles = counters[:, :-1].copy()
         scu_cycles[:, IMBALANCE] += latest - finished
         scu_cycles[:, DRAIN] += end - latest
         return end, scu_cycles
+
+    def _end(self, latest: int, events: dict[str, list[list[int]]], program: Program) -> int:
+        """The cycle in which all results are at the edges; the last SCU has ended its last tile in ``latest``."""
+        shape = self.sizes.shape
+        for cluster, times in enumerate(events["empty"]):
+            home = 0 if program.reduces else shape.hop_cycles * (cluster % shape.mesh_columns + 1)
+            latest = max(latest, times[-1] + home if times else 0)
+        return latest
 
     def _output(self, outputs: Outputs, encoded: EncodedProgram) -> NDArray[np.uint32]:
         streams = self._sums(outputs) if encoded.program.reduces else self._results(outputs)

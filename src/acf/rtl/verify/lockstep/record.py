@@ -33,17 +33,20 @@ def places_of(shape: FabricShape) -> dict[str, int]:
 class Record:
     """Cycles of every event by name and place, SCU cycles by reason ``[SCUs, reasons]``, and the output.
 
-    ``output``: uint32 ``[m, n]``, float32 bits. ``cycles``: of the whole program.
+    ``output``: uint32 ``[m, n]``, float32 bits. ``cycles``: of the whole program. A fabric without performance counters
+    has no ``scu_cycles``.
     """
 
     cycles: int
     events: Mapping[str, list[Times]]
-    scu_cycles: NDArray[np.int64]
+    scu_cycles: NDArray[np.int64] | None
     output: NDArray[np.uint32]
 
     @property
     def cycles_by_reason(self) -> dict[str, int]:
-        """Cycles of all SCUs together, by reason."""
+        """Cycles of all SCUs together, by reason; empty without counters."""
+        if self.scu_cycles is None:
+            return {}
         return dict(zip(REASONS, self.scu_cycles.sum(axis=0).tolist(), strict=True))
 
 
@@ -84,11 +87,13 @@ def _event(model: Record, fabric: Record) -> Divergence | None:
 def _counter(model: Record, fabric: Record) -> Divergence | None:
     if model.cycles != fabric.cycles:
         return Divergence("cycles", "the program", None, str(model.cycles), str(fabric.cycles))
+    if model.scu_cycles is None or fabric.scu_cycles is None:
+        return None
     different = np.argwhere(model.scu_cycles != fabric.scu_cycles)
     if not different.size:
         return None
     scu, reason = (int(index) for index in different[0])
-    pair = (str(record.scu_cycles[scu, reason]) for record in (model, fabric))
+    pair = (str(counters[scu, reason]) for counters in (model.scu_cycles, fabric.scu_cycles))
     return Divergence(f"counter {REASONS[reason]}", f"SCU {scu}", None, *pair)
 
 

@@ -16,8 +16,9 @@ def ordered_output(encoded: EncodedProgram) -> NDArray[np.uint32]:
     """Float32 bits of the output as the fabric computes it, ``[m, n]``.
 
     Every sum begins at zero and accumulates the products of its cluster k_step by k_step, within a k_step by rising k,
-    each rounded to the nearest. Then it is rounded to bf16; or, where the reduction is spread over mesh rows, the sums
-    of a mesh column are added from the first row down, and groups of columns in their order (`add_groups`).
+    each rounded to the nearest. Where an SCU adds up products first, and a serial tile has no zeros, that many products
+    are added in a tree, then to the sum. Then it is rounded to bf16; or, where the reduction is spread over mesh rows,
+    the sums of a mesh column are added from the first row down, and groups of columns in their order (`add_groups`).
     """
     sizes, banks = encoded.sizes, _fill_banks(encoded)
     if not encoded.program.reduces:
@@ -40,7 +41,7 @@ def _empty_bank(sizes: FabricSizes) -> Bank:
 
 def _fill_banks(encoded: EncodedProgram) -> dict[tuple[int, int], Bank]:
     """Accumulator banks ``[tiles, tile, tile]`` by (cluster, round)."""
-    program, tile = encoded.program, encoded.sizes.shape.tile
+    program, tile, summed = encoded.program, encoded.sizes.shape.tile, encoded.sizes.shape.summed_products
     rows, serial, parallel = program.rows, bf16_values(encoded.serial), bf16_values(encoded.parallel)
     banks: dict[tuple[int, int], Bank] = {}
     for cluster, work in enumerate(encoded.work):
@@ -52,28 +53,56 @@ def _fill_banks(encoded: EncodedProgram) -> dict[tuple[int, int], Bank]:
             columns = work.blocks[int(rows.k_step[item.packet])]
             for rank, target in item.sums.items():
                 right = parallel[along, columns[rank] * tile : (columns[rank] + 1) * tile]
-                _accumulate(bank[target], left, right)
+                if summed > 1 and left.shape == (tile, tile) and left.all():
+                    _accumulate_summed(bank[target], left, right, summed)
+                else:
+                    _accumulate(bank[target], left, right)
     return banks
 
 
 @compiled
 def _accumulate(bank: NDArray[np.float32], left: NDArray[np.float32], right: NDArray[np.float32]) -> None:
     """``bank[row, column] += left[row, k] * right[k, column]`` by rising k, pairs with a zero left out."""
-    least = np.float32(2.0**-126)
-    zero = np.float32(0.0)
     for row in range(left.shape[0]):
         for k in range(left.shape[1]):
-            value = left[row, k]
-            if abs(value) < least:
-                continue
             for column in range(right.shape[1]):
-                factor = right[k, column]
-                if abs(factor) < least:
-                    continue
-                product = np.float32(value * factor)
-                if abs(product) < least:
-                    product = np.float32(np.copysign(zero, product))
-                total = np.float32(bank[row, column] + product)
-                if abs(total) < least:
-                    total = np.float32(np.copysign(zero, total))
-                bank[row, column] = total
+                if _is_normal(left[row, k]) and _is_normal(right[k, column]):
+                    product = _flushed(left[row, k] * right[k, column])
+                    bank[row, column] = _flushed(bank[row, column] + product)
+
+
+@compiled
+def _accumulate_summed(
+    bank: NDArray[np.float32], left: NDArray[np.float32], right: NDArray[np.float32], summed: int
+) -> None:
+    """The same with ``summed`` neighbouring products added up first, in a tree; those with a zero are a positive zero.
+
+    ``left``, ``right`` and ``bank`` are whole tiles; columns that ``right`` does not have are not computed.
+    """
+    products = np.zeros(summed, dtype=np.float32)
+    for row in range(left.shape[0]):
+        for first in range(0, left.shape[1], summed):
+            for column in range(right.shape[1]):
+                for place in range(summed):
+                    value, factor = left[row, first + place], right[first + place, column]
+                    both = _is_normal(value) and _is_normal(factor)
+                    products[place] = _flushed(value * factor) if both else np.float32(0.0)
+                count = summed
+                while count > 1:
+                    count //= 2
+                    for place in range(count):
+                        products[place] = _flushed(products[2 * place] + products[2 * place + 1])
+                bank[row, column] = _flushed(bank[row, column] + products[0])
+
+
+@compiled
+def _is_normal(value: np.float32) -> bool:
+    """Whether a number is neither zero nor subnormal."""
+    return not abs(value) < np.float32(2.0**-126)
+
+
+@compiled
+def _flushed(value: np.float32) -> np.float32:
+    """The number rounded to float32, or zero with its sign where that is subnormal."""
+    rounded = np.float32(value)
+    return rounded if _is_normal(rounded) else np.float32(np.copysign(np.float32(0.0), rounded))

@@ -1,0 +1,92 @@
+"""Gates of a few instances within a design that stays RTL: what one unit switches in a run of the whole."""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from acf.errors import RtlError
+from acf.rtl.tools.gate_mapping import CLOCK_GATE, gate_commands, memory_bits
+from acf.rtl.tools.hierarchy import black_box, split_modules, submodules_of
+from acf.rtl.tools.verilog import verilog_of
+from acf.rtl.tools.yosys import run_yosys
+
+SUFFIX = "_gates"
+"""End of the name of a module that was mapped to gates."""
+
+_CELL = re.compile(r"(?m)^\s*cell \\(\S+) \\(\S+)$")
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Instances, by name, of the module ``parent`` of a design; modules in them that ``rtl`` matches stay RTL."""
+
+    parent: str
+    instances: Sequence[str]
+    rtl: str = "$^"
+
+
+def gates_of_parts(rtlil: str, parts: Parts, clock_gating: bool) -> dict[str, str]:
+    """A design in which ``parts`` are simple gates and all else is RTL: ``gates.v``, and ``gates.json``, its netlist.
+
+    Gates of a whole fabric take long to build and to run; one unit of it is enough to see what such a unit switches.
+    """
+    modules = split_modules(rtlil)
+    texts = dict(modules)
+    netlists: dict[str, Any] = {}
+    units = {name: unit for unit, name in _CELL.findall(modules[parts.parent])}
+    for instance in parts.instances:
+        if instance not in units:
+            raise RtlError(f"{parts.parent} holds no instance {instance!r}; name one of {', '.join(sorted(units))}")
+        cell = f"cell \\{units[instance]}"
+        texts[parts.parent] = texts[parts.parent].replace(f"{cell} \\{instance}\n", f"{cell}{SUFFIX} \\{instance}\n")
+    for unit in {units[instance] for instance in parts.instances}:
+        mapped, netlist = _map_unit(modules, unit, parts.rtl, clock_gating)
+        texts |= mapped
+        netlists |= netlist
+    outlines = {name: _outline(text) for name, text in texts.items() if name not in netlists}
+    return {
+        "gates.v": verilog_of("\n".join(texts.values())),
+        "gates.json": json.dumps({"modules": outlines | netlists}),
+    }
+
+
+def _outline(text: str) -> dict[str, Any]:
+    """What a netlist says of a module of which only the instances inside it matter."""
+    return {"cells": {name: {"type": unit, "connections": {}} for unit, name in _CELL.findall(text)}, "netnames": {}}
+
+
+def _split_unit(modules: Mapping[str, str], unit: str, rtl: str) -> tuple[set[str], set[str]]:
+    """Modules of a unit to map, itself among them, and those directly inside them that stay RTL."""
+    inside, boxes = {unit}, set()
+    for name in submodules_of(modules, unit):
+        if re.search(rtl, name):
+            boxes.add(name)
+        else:
+            mapped, kept = _split_unit(modules, name, rtl)
+            inside, boxes = inside | mapped, boxes | kept
+    return inside, boxes
+
+
+def _map_unit(
+    modules: Mapping[str, str], unit: str, rtl: str, clock_gating: bool
+) -> tuple[dict[str, str], dict[str, Any]]:
+    """RTLIL and netlist of a module and what in it is not ``rtl`` as gates, every module's name with `SUFFIX`."""
+    inside, boxes = _split_unit(modules, unit, rtl)
+    names = re.compile(r"(?m)^(\s*cell \\|module \\)(" + "|".join(map(re.escape, inside)) + r")(?= |$)")
+    own = {f"{name}{SUFFIX}": names.sub(rf"\1\2{SUFFIX}", modules[name]) for name in inside}
+    memories = [(name, memory) for name, text in own.items() for memory in memory_bits(text)]
+    commands = [
+        *gate_commands(f"{unit}{SUFFIX}", memories, None, clock_gating),
+        "rename -hide w:*",
+        "rename -enumerate -pattern net_%",
+        "write_json gates.json",
+        "write_rtlil gates.il",
+    ]
+    empty = [black_box(name, modules[name]) for name in sorted(boxes)]
+    inputs = {"top.il": "\n".join([*empty, *own.values()]), "clock_gate.v": CLOCK_GATE}
+    files = run_yosys(commands, inputs, ["gates.json", "gates.il"]).files
+    netlists = json.loads(files["gates.json"])["modules"]
+    texts = split_modules(files["gates.il"])
+    return {name: texts[name] for name in own}, {name: netlists[name] for name in own}

@@ -1,0 +1,105 @@
+"""Rows of whole steps: which there are, that a replay resumes, and how they become one record."""
+
+import fcntl
+import json
+import runpy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from acf.errors import DataError
+from acf.records import read_record
+from acf.sim.fabric.activity import Activity
+
+SCRIPT = runpy.run_path(str(Path(__file__).parents[2] / "docs" / "figures" / "fabric_steps.py"))
+Row = SCRIPT["Row"]
+
+
+def write_row(folder: Path, row: Any, energy_j: float) -> None:
+    values = {"network": row.network, "machine": row.machine, "beside": row.fabric, "energy_j": energy_j, "update": {}}
+    (folder / row.file_name).write_text(json.dumps(values))
+
+
+def test_every_step_of_a_fabric_comes_with_the_machines_beside_it() -> None:
+    rows = SCRIPT["published_rows"]()
+    shown = [row for row in rows if row.fabric in SCRIPT["FABRICS"]]
+    machines = {(row.network, row.fabric, row.sparsity, row.seed, row.zeros): set() for row in shown}
+    for row in shown:
+        machines[row.network, row.fabric, row.sparsity, row.seed, row.zeros].add(row.machine)
+    assert all(found == {step[1], "tensorcore", "tensordash"} for step, found in machines.items())
+    assert {(network, fabric) for network, fabric, sparsity, seed, _ in machines if (sparsity, seed) == (0.9, 2)} == {
+        (network, fabric) for network in SCRIPT["NETWORKS"] for fabric in SCRIPT["FABRICS"]
+    }
+
+
+def test_machines_with_the_same_memory_are_played_once() -> None:
+    beside = {fabric: Row("resnet50", fabric, "tensorcore", 0.9).file_name for fabric in SCRIPT["FABRICS"]}
+    assert beside["acf-512"] == beside["acf-512-wide"]
+    assert beside["acf-512"] != beside["acf-512-lean"]
+    assert len({Row("resnet50", fabric, fabric, 0.9).file_name for fabric in SCRIPT["FABRICS"]}) == 3
+
+
+def test_a_row_is_played_unless_it_is_there_or_another_process_has_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    played: list[str] = []
+    monkeypatch.setattr(Row, "play", lambda row, update: played.append(row.machine) or {"update": update or None})
+    rows = SCRIPT["rows_of"]("resnet50", "acf-512", 0.9, 0, None)
+    write_row(tmp_path, rows[0], 1.0)
+    with (tmp_path / f"{rows[1].file_name}.lock").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        SCRIPT["play_into"](tmp_path, rows)
+    assert played == ["tensordash"]
+    SCRIPT["play_into"](tmp_path, rows)
+    assert played == ["tensordash", "tensorcore"]
+
+
+def test_algorithm_1_can_be_left_for_a_later_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    played: list[str] = []
+    monkeypatch.setattr(Row, "play", lambda row, update: played.append(row.machine) or {"update": update or None})
+    rows = SCRIPT["rows_of"]("resnet50", "acf-512", 0.9, 0, None)
+    SCRIPT["play_into"](tmp_path, rows, update=False)
+    SCRIPT["play_into"](tmp_path, rows)
+    SCRIPT["play_into"](tmp_path, rows)
+    assert played == ["acf-512", "tensorcore", "tensordash", "acf-512"]
+
+
+def test_rows_of_a_folder_become_a_record_for_each_size_of_fabrics(tmp_path: Path) -> None:
+    for fabric in ("acf-512", "acf-512-wide"):
+        for place, row in enumerate(SCRIPT["rows_of"]("resnet50", fabric, 0.9, 0, None)):
+            write_row(tmp_path, row, float(place))
+    for row in SCRIPT["rows_of"]("resnet50", "acf-h200", 0.9, 0, None):
+        write_row(tmp_path, row, 0.0)
+    SCRIPT["write_joined"](tmp_path, tmp_path)
+    large = json.loads((tmp_path / "fabric-scale.json").read_text())
+    assert [row["machine"] for row in large["data"]] == ["acf-h200", "gpu-h200"]
+    record = read_record(tmp_path / "fabric-steps.json")
+    assert record.kind == "fabric"
+    assert record.origin["command"].startswith("python docs/figures/fabric_steps.py")
+    assert [(row["beside"], row["machine"]) for row in record.data] == [
+        (fabric, machine) for fabric in ("acf-512-wide", "acf-512") for machine in (fabric, "tensorcore", "tensordash")
+    ]
+
+
+def test_a_missing_row_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="holds no row of a fabric; play some with --into"):
+        SCRIPT["write_joined"](tmp_path, tmp_path)
+    fabric, rival, _ = SCRIPT["rows_of"]("resnet50", "acf-512", 0.9, 0, None)
+    write_row(tmp_path, fabric, 1.0)
+    with pytest.raises(DataError, match=f"{rival.file_name} is missing beside acf-512"):
+        list(SCRIPT["joined"](tmp_path, SCRIPT["FABRICS"]))
+
+
+def test_other_figures_of_control_change_control_clock_and_totals_alone() -> None:
+    counters = Activity(1000, work_cycles=4000, row_flits=10, walk_cycles=50).counters
+    row = {"machine": "acf-512-lean", "counters": counters, "energy_j": 9.0, "products_energy_j": 6.0}
+    charge_j = SCRIPT["control_charge_j"](row)
+    breakdown = {"mac": 5.0, "control": 1.0, "clock": 3.0}
+    again = SCRIPT["charged"](row | {"energy_breakdown_j": breakdown, "control_charge_j": charge_j})
+    assert (again["energy_j"], again["energy_breakdown_j"]) == (9.0, breakdown)
+    cheaper = {"control": charge_j["control"], "clock": 0.0}
+    again = SCRIPT["charged"](row | {"energy_breakdown_j": breakdown, "control_charge_j": cheaper})
+    assert again["energy_breakdown_j"] == breakdown | {"clock": 3.0 + charge_j["clock"]}
+    assert again["energy_j"] == 9.0 + charge_j["clock"]
+    assert again["products_energy_j"] == 6.0 + charge_j["clock"]

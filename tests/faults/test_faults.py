@@ -1,0 +1,24 @@
+"""Runs that are killed, or meet a full disk, end as uninterrupted ones when they are called again.
+
+``make faults`` plays more, and all workloads.
+"""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.faults.disk import compiler
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.skipif(compiler() is None, reason="the faulty disk is written in C, and there is no compiler")
+@pytest.mark.skipif(sys.platform != "linux", reason="the faulty disk is for Linux")
+def test_interrupted_runs_end_as_uninterrupted_ones() -> None:
+    command = [sys.executable, "-m", "tests.faults", "--kills", "6", "--full", "6", "--workloads", "loop,accuracy"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "6 kills and 6 full disks over loop, accuracy" in done.stdout
+    assert "0 wrong" in done.stdout

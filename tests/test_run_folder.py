@@ -1,0 +1,112 @@
+"""One process at a time in a run folder; what a killed one left behind is no obstacle and does not stay."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from acf import run_folder
+from acf.errors import FileError
+from acf.files import replacing
+from acf.locks import NoLocksError
+from acf.run_folder import LOCK_NAME, NoLocksWarning, only_process_in, only_process_writing
+
+HOLD = """
+import sys
+from pathlib import Path
+from acf.run_folder import {function}
+with {function}(Path(sys.argv[1])):
+    print("held", flush=True)
+    sys.stdin.readline()
+"""
+
+
+@contextmanager
+def held_elsewhere(path: Path, function: str = "only_process_in") -> Iterator[subprocess.Popen[str]]:
+    """Another process that holds ``path`` until the block ends, or it is killed."""
+    command = [sys.executable, "-c", HOLD.format(function=function), str(path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                process.communicate("\n")
+
+
+def test_the_second_process_in_a_folder_is_told_who_the_first_is(tmp_path: Path) -> None:
+    folder = tmp_path / "runs"
+    with held_elsewhere(folder) as other:
+        expected = rf"runs is in use by process {other.pid}, and one process at a time .*; wait until .* or name"
+        with pytest.raises(FileError, match=expected), only_process_in(folder):
+            pass
+    with only_process_in(folder):
+        assert (folder / LOCK_NAME).read_text().startswith(f"{os.getpid()} ")
+
+
+def test_records_that_share_a_folder_have_a_lock_each(tmp_path: Path) -> None:
+    with held_elsewhere(tmp_path / "first.json", "only_process_writing"):
+        with (
+            pytest.raises(FileError, match=r"first.json is in use by process"),
+            only_process_writing(tmp_path / "first.json"),
+        ):
+            pass
+        with only_process_writing(tmp_path / "second.json"):
+            pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_killed_process_is_in_nobodys_way_and_its_temporary_files_are_swept(tmp_path: Path) -> None:
+    folder = tmp_path / "runs"
+    with held_elsewhere(folder) as other:
+        other.kill()
+        other.wait()
+    assert (folder / LOCK_NAME).exists()
+    (folder / "traces").mkdir()
+    for place in (folder, folder / "traces"):
+        (place / f".record.json.{'a' * 32}.tmp").write_bytes(b"half")
+    with only_process_in(folder), replacing(folder / "record.json") as temporary:
+        assert list(folder.rglob("*.tmp")) == [temporary]
+        temporary.write_bytes(b"whole")
+    assert sorted(path.name for path in folder.rglob("*")) == ["record.json", "traces"]
+
+
+def fail_in(folder: Path) -> None:
+    with only_process_in(folder):
+        assert folder.is_dir()
+        raise FileError("bad input")
+
+
+def test_folders_that_a_failing_command_made_are_removed_and_others_stay(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    with pytest.raises(FileError, match="bad input"):
+        fail_in(tmp_path / "there" / "new" / "deeper")
+    assert list((tmp_path / "there").iterdir()) == []
+    with only_process_in(tmp_path / "kept" / "run"):
+        (tmp_path / "kept" / "run" / "record.json").write_bytes(b"")
+    assert (tmp_path / "kept" / "run" / "record.json").exists()
+
+
+def test_a_folder_that_is_a_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(FileError, match="file cannot be written"), only_process_in(tmp_path / "file"):
+        pass
+
+
+def test_no_record_and_a_device_need_no_lock() -> None:
+    with only_process_writing(None), only_process_writing(Path(os.devnull)):
+        assert not Path(os.devnull).with_name(".null.lock").exists()
+
+
+def test_a_file_system_without_locks_costs_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unsupported(*_: object) -> bool:
+        raise NoLocksError(95, "Operation not supported")
+
+    monkeypatch.setattr(run_folder, "lock", unsupported)
+    with pytest.warns(NoLocksWarning, match="without locks"), only_process_in(tmp_path):
+        pass
