@@ -99,6 +99,18 @@ def test_a_failed_build_leaves_nothing_behind(tmp_path: Path) -> None:
     assert [each.name for each in tmp_path.iterdir()] == [".code.so.lock"]
 
 
+def test_the_folder_of_a_killed_build_is_removed_by_a_later_one(tmp_path: Path) -> None:
+    killed, running = tmp_path / "build-1", tmp_path / "build-2"
+    for folder in (killed, running):
+        folder.mkdir()
+        (folder / "half.o").write_bytes(b"")
+    long_ago = killed.stat().st_mtime - 3 * code_cache.BUILD_SECONDS
+    os.utime(killed, (long_ago, long_ago))
+    kept(tmp_path / "code.so", Builder())
+    assert not killed.exists()
+    assert running.exists()
+
+
 def test_of_processes_that_need_a_file_at_once_one_builds_it(tmp_path: Path) -> None:
     code = (
         "import sys, time; from pathlib import Path; from acf.code_cache import kept\n"

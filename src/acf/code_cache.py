@@ -2,8 +2,10 @@
 
 import hashlib
 import os
+import shutil
 import stat
 import tempfile
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -41,6 +43,7 @@ def kept(path: Path, build: Callable[[Path], Path]) -> Path:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with _locked(path.with_name(f".{path.name}.lock")):
         if not (is_whole(path) and is_private(path)):
+            _sweep_builds(path.parent)
             with tempfile.TemporaryDirectory(dir=path.parent, prefix="build-") as scratch:
                 made = build(Path(scratch))
                 content = made.read_bytes()
@@ -48,6 +51,14 @@ def kept(path: Path, build: Callable[[Path], Path]) -> Path:
                 made.chmod(0o700)
                 os.replace(made, path)
     return path
+
+
+def _sweep_builds(folder: Path) -> None:
+    """Remove the folders of builds that were killed: those that are older than any build may take."""
+    for scratch in folder.glob("build-*"):
+        with suppress(OSError):
+            if time.time() - scratch.stat().st_mtime > 2 * BUILD_SECONDS:
+                shutil.rmtree(scratch)
 
 
 def is_whole(path: Path) -> bool:

@@ -25,7 +25,7 @@ def main() -> int:
 
 def _play(options: argparse.Namespace, folder: Path) -> int:
     from tests.faults.campaign import Campaign, Findings
-    from tests.faults.workloads import import_everything, workloads, write_data
+    from tests.faults.workloads import BROKEN, import_everything, workloads, write_data
 
     import_everything()
     known = workloads()
@@ -36,7 +36,7 @@ def _play(options: argparse.Namespace, folder: Path) -> int:
         own = folder.resolve() / name
         shutil.rmtree(own, ignore_errors=True)
         write_data(own / "data")
-        campaign = Campaign(name, known[name], own, options.seed, findings)
+        campaign = Campaign(name, (known | BROKEN)[name], own, options.seed, findings)
         campaign.kill(_share(options.kills, place, len(names)))
         campaign.fill_disk(_share(options.full, place, len(names)))
         print(f"{name}: {campaign.case} runs in {time.monotonic() - started:.0f} s", flush=True)

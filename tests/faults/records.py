@@ -47,6 +47,13 @@ def difference(first: Any, second: Any, where: str = "") -> str:
 
 
 def _content(path: Path) -> Any:
+    try:
+        return _readable_content(path)
+    except Exception as error:  # whatever a reader makes of half a file
+        return f"cannot be read: {type(error).__name__}: {error}"
+
+
+def _readable_content(path: Path) -> Any:
     if path.suffix == ".json":
         return _plain(json.loads(path.read_text()))
     if path.suffix == ".sqlite":

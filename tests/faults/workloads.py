@@ -66,6 +66,20 @@ def workloads() -> dict[str, Workload]:
     return found
 
 
+def write_torn() -> None:
+    """What must not be: a record that is written in two steps, and taken for finished when it is there."""
+    record = Path("record.json")
+    if not record.exists():
+        with record.open("w") as file:
+            for part in ("[1, ", "2]"):
+                file.write(part)
+                file.flush()
+
+
+BROKEN = {"torn": Workload(write_torn)}
+"""Workloads that a campaign must find wrong; played where they are named, and by the suite."""
+
+
 def run_command(command: str) -> None:
     """``acf`` with these words, in the working directory; ends as the command does."""
     sys.argv = ["acf", *command.split()]

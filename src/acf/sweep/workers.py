@@ -153,8 +153,13 @@ def cores() -> int:
 
 
 def _start_worker(threads: int) -> None:
-    """End with the parent, and let torch compute with ``threads`` threads, now or once it is imported."""
+    """Called in a new process of this machine."""
     end_with_parent()
+    _limit_threads(threads)
+
+
+def _limit_threads(threads: int) -> None:
+    """Let torch compute with ``threads`` threads in this process, now or once it is imported."""
     os.environ["OMP_NUM_THREADS"] = str(threads)
     torch = sys.modules.get("torch")
     if torch is not None:
