@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
 
-from acf.errors import AcfError, PluginError, SparsityError
+from acf.errors import AcfError, MissingDependencyError, PluginError, SparsityError
 from acf.extras import install_line
 from acf.plugins import import_object, is_reference
 from acf.units import binary_bytes
@@ -136,12 +136,21 @@ def _gpu() -> Finding:
     if not torch.cuda.is_available():
         return Finding("GPU", False, "none that torch can use", "training runs on the CPU")
     properties = torch.cuda.get_device_properties(0)
-    return Finding(
-        "GPU",
-        True,
-        f"{properties.name}, {binary_bytes(properties.total_memory)}",
-        "block-sparse layers run on Triton kernels" if find_spec("triton") else "needs Triton: pip install triton",
-    )
+    return Finding("GPU", True, f"{properties.name}, {binary_bytes(properties.total_memory)}", _gpu_consequence())
+
+
+def _gpu_consequence() -> str:
+    import torch
+
+    from acf.ops.triton.version import check_triton_on
+
+    if find_spec("triton") is None:
+        return "needs Triton: pip install triton"
+    try:
+        check_triton_on(torch.device("cuda", 0))
+    except MissingDependencyError as error:
+        return str(error)
+    return "block-sparse layers run on Triton kernels"
 
 
 def _semi_structured() -> Finding:

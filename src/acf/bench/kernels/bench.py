@@ -18,6 +18,7 @@ from acf.bench.kernels.roofline import Ceilings, roofline_page
 from acf.errors import MissingDependencyError, SparsityError
 from acf.files import write_whole
 from acf.ops.cpu.call import INSTRUCTION_SETS
+from acf.ops.triton.version import check_triton_on
 from acf.options import option
 from acf.records import record_text, write_record
 from acf.records.provenance import processor_name
@@ -90,6 +91,8 @@ def use_cuda(device: str) -> bool:
         raise MissingDependencyError("torch can use no GPU here; use --device cpu, or install a CUDA build of torch")
     if device == "cuda" and find_spec("triton") is None:
         raise MissingDependencyError("triton is not installed; the GPU kernels need it: pip install triton")
+    if device != "cpu" and available and find_spec("triton") is not None:
+        check_triton_on(torch.device("cuda"))
     return available and device != "cpu"
 
 

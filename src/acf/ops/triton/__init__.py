@@ -23,6 +23,7 @@ from acf.ops import statistics as statistics_ops
 from acf.ops.library import Op
 from acf.ops.observe import observed
 from acf.ops.semi_structured import product as semi_structured_ops
+from acf.ops.triton.version import check_triton_on
 
 __all__ = ["register"]
 
@@ -70,6 +71,7 @@ def _on_first_call(module: str, name: str) -> Callable[..., Any]:
 
     def launch(first: Tensor, *rest: Any) -> Any:
         if not loaded:
+            check_triton_on(first.device)
             kernel = getattr(import_module(f"acf.ops.triton.{module}"), name)
             loaded.append((kernel, torch.cuda.device_count() > 1))
         kernel, several_devices = loaded[0]
