@@ -63,11 +63,11 @@ class Edges:
         m.d.comb += through.eq(all_of([stage.is_empty for stage in stages]))
         for collector in self.collectors:
             m.d.comb += collector.flush.eq(sequencer.flush & through)
-        for line, result in enumerate([*rows, *stages]):
-            m.d.comb += fabric.hold[line].eq(result.hold)
+        for line, sender in enumerate([*rows, *stages]):
+            m.d.comb += fabric.hold[line].eq(sender.hold)
         self.are_empty: Value = all_of([through, *(collector.is_empty for collector in self.collectors)])
-        self.hold: Value = any_of([source.hold for source in (*rows, *stages)])
-        self.overflow: Value = any_of([source.overflows for source in (*self.collectors, *stages)])
+        self.hold: Value = any_of([each.hold for each in (*rows, *stages)])
+        self.overflow: Value = any_of([each.overflows for each in (*self.collectors, *stages)])
 
     def _row(self, m: Module, row: int) -> ResultCollector:
         """The collector of a mesh row: a stream for every cluster."""

@@ -3,11 +3,12 @@
 - Norms of present blocks: the vector unit squares and adds every kept weight.
 - Gradient norms of absent blocks: the weight gradient of everything that is not kept, as a matrix product on the
   fabric; the vector unit squares and adds its outputs as they leave, and nothing but norms is stored.
-- Selection: scores of present and of absent blocks are sorted, one score per cycle and pass, as the sorter of
-  `acf.rtl` takes them; a pass merges as many sorted runs as a tile has rows.
-- Controller: work is balanced anew, index and routing table are written (`acf.sim.fabric.topology_update`).
+- Selection: the topology unit reads the sums of every block, adds them up and sorts, as in gates
+  (`acf.sim.fabric.topology_unit`); it moves up to `SORTER_MOVES` blocks at once.
+- Controller: work is balanced anew, index and mask are written, moved blocks and their optimizer state are zeroed
+  (`acf.sim.fabric.topology_update`).
 
-Blocks are counted as tiles of the fabric. Clearing the optimizer's state of regrown blocks is not counted.
+Blocks are counted as tiles of the fabric; `MOVED_FRACTION` of the present ones move.
 """
 
 from collections.abc import Iterable
@@ -15,8 +16,12 @@ from dataclasses import asdict, dataclass, replace
 from math import ceil
 from typing import Any
 
+from acf.lowering import Gemm
+from acf.lowering.products import matrix_products
+from acf.lowering.tiles import tiles_any
 from acf.sim.fabric.energy import topology_update_j
 from acf.sim.fabric.spec import AdaptiveFabric
+from acf.sim.fabric.topology_unit import SORTER_MOVES, TopologyUnit, moved_blocks
 from acf.sim.result import OpResult, Result
 from acf.sim.simulate import simulate
 from acf.trace import BitTensor, Trace, TracedOp
@@ -78,41 +83,38 @@ def update_cost(traces: Iterable[Trace], fabric: AdaptiveFabric, result: Result)
     )
 
 
-def sort_cycles(scores: int, fan_in: int) -> int:
-    """Cycles to sort ``scores``, one per cycle and pass; a pass merges ``fan_in`` sorted runs.
-
-    >>> sort_cycles(16, 16), sort_cycles(256, 16), sort_cycles(257, 16)
-    (16, 512, 771)
-    """
-    passes, run = (1, fan_in) if scores else (0, fan_in)
-    while run < scores:
-        passes, run = passes + 1, run * fan_in
-    return passes * scores
-
-
 def _layer_cost(trace: Trace, op: TracedOp, fabric: AdaptiveFabric) -> UpdateCost:
     """The update of one layer but for the controller."""
     unit = fabric.vector_unit
     present = trace.tensors[str(op.needed)]
     absent = present.size - present.nonzeros
-    blocks = ceil(present.size / fabric.tile**2)
-    present_blocks = round(blocks * present.nonzeros / present.size)
     gradients = _absent_gradients(trace, op, fabric)
-    sorting = sort_cycles(present_blocks, fabric.tile) + sort_cycles(blocks - present_blocks, fabric.tile)
+    selection = sum(_selection_cycles(gemm, fabric) for gemm in matrix_products(trace, op))
     value_pj = unit.operation_pj + unit.value_bytes * unit.sram_read_pj_per_byte
     return UpdateCost(
         cycles={
             "norms": ceil(present.nonzeros / unit.lanes),
             "absent_gradients": max(gradients.cycles, ceil(absent / unit.lanes)),
-            "selection": sorting,
+            "selection": selection,
         },
         energy_j={
             "norms": present.nonzeros * value_pj * 1e-12,
             "absent_gradients": sum(gradients.energy_j.values()) + absent * unit.operation_pj * 1e-12,
-            "selection": fabric.topology_every_steps * topology_update_j(fabric, sorting),
+            "selection": fabric.topology_every_steps * topology_update_j(fabric, selection),
         },
         every_steps=fabric.topology_every_steps,
     )
+
+
+def _selection_cycles(gemm: Gemm, fabric: AdaptiveFabric) -> int:
+    """Those of the topology unit for the blocks that a weight gradient keeps: by updates of as many as it sorts."""
+    if gemm.needed is None:
+        return 0
+    unit, present = TopologyUnit.of(fabric), tiles_any(gemm.needed, fabric.tile)
+    moves = moved_blocks(present)
+    whole, rest = divmod(moves, SORTER_MOVES)
+    cycles = whole * unit.select_cycles(present, SORTER_MOVES)
+    return cycles + (unit.select_cycles(present, rest) if rest else 0)
 
 
 def _absent_gradients(trace: Trace, op: TracedOp, fabric: AdaptiveFabric) -> OpResult:

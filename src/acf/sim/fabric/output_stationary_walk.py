@@ -105,8 +105,9 @@ class _Walk:
         """Whether a part meets a block of the round, bool ``[row rounds, k_tiles, parts]``."""
         present = self.product.present[mine][:, k_tiles]
         if self.product.needed is None:
-            return np.asarray(has.any(axis=3) & np.asarray(present.any(axis=0))[None, :, None])
-        meets = np.asarray(self.product.needed[:, mine].astype(np.int64) @ present.astype(np.int64) > 0)
+            holds_block = np.asarray(present.any(axis=0))
+            return np.asarray(has.any(axis=3) & holds_block[None, :, None])
+        meets = self.product.needed[:, mine].astype(np.int64) @ present.astype(np.int64) > 0
         rounds, parts, tiles_of = (np.arange(count) for count in (self.row_rounds, self.parts, self.row_tiles))
         grid = (rounds[:, None, None] * self.row_tiles + tiles_of) * self.parts + parts[:, None]
         tiles = meets[np.minimum(grid, len(meets) - 1)].transpose(0, 3, 1, 2)  # those beyond have no data
