@@ -35,10 +35,10 @@ class Campaign:
         self.random = Random(f"{name} {seed}")
         self.case = 0
         self.whole = self._uninterrupted("whole")
-        self.expected = records_of(folder / "whole")
+        self.expected = workload.compared(records_of(folder / "whole"))
         again = folder / "again"
         self._uninterrupted("again")
-        if workload.exact and (found := difference(self.expected, records_of(again))):
+        if found := difference(self.expected, workload.compared(records_of(again))):
             raise AssertionError(f"{name}: two uninterrupted runs differ in {found}; nothing can be compared")
         shutil.rmtree(again)
 
@@ -99,10 +99,8 @@ class Campaign:
             last = ended.errors.strip().splitlines()[-4:]
             self.findings.wrong.append(f"{self.name} after {what}: exit code {ended.code}, {' | '.join(last)}")
             return
-        pair = [_without(records, without) for records in (self.expected, records_of(place))]
-        if not self.workload.exact:
-            pair = [dict.fromkeys(records) for records in pair]
-        if differs := difference(*pair):
+        pair = (self.expected, self.workload.compared(records_of(place)))
+        if differs := difference(*(_without(records, without) for records in pair)):
             self.findings.wrong.append(f"{self.name} after {what}: {differs}")
         else:
             shutil.rmtree(place)

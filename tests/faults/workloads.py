@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -41,16 +42,22 @@ PONG = (
 )
 
 
+Records = dict[str, Any]
+
+
 @dataclass(frozen=True)
 class Workload:
-    """Something that can be called again after an interruption.
-
-    ``exact``: it then ends with the same records. Pong does not: its games start anew, and only what is recorded, not
-    the figures, is compared.
-    """
+    """Something that can be called again after an interruption; ``compared`` of its records are then the same."""
 
     work: Callable[[], None]
-    exact: bool = True
+    compared: Callable[[Records], Records] = lambda records: records
+
+
+def of_pong(records: Records) -> Records:
+    """All files, and the lengths of all runs. Games start anew in a run that is gone on with, so figures differ."""
+    length = ("variant", "seed", "frames", "steps", "parameters", "sparsity", "moves")
+    runs = records["runs/pong/pong.json"]["data"]["runs"]
+    return dict.fromkeys(records) | {"runs": sorted([run[name] for name in length] for run in runs)}
 
 
 OPTIONAL = ("log.jsonl", "topology.sqlite")
@@ -62,7 +69,7 @@ def workloads() -> dict[str, Workload]:
     found = {"loop": Workload(train_like_a_user)}
     found |= {name: Workload(partial(run_command, command)) for name, command in COMMANDS.items()}
     if find_spec("ale_py") is not None:
-        found["pong"] = Workload(partial(run_command, PONG), exact=False)
+        found["pong"] = Workload(partial(run_command, PONG), of_pong)
     return found
 
 
