@@ -172,7 +172,7 @@ _ENTRIES: dict[str, Any] = {
 def _header(path: Path, text: str) -> dict[str, Any]:
     """The header as plain values of the right kinds."""
     try:
-        header = read_value(dict[str, Any], json.loads(text), "header")
+        header: dict[str, Any] = read_value(dict[str, Any], json.loads(text), "header")
         for name, hint in _ENTRIES.items():
             if name in header:
                 read_value(hint, header[name], name)

@@ -15,7 +15,8 @@ def pareto_front(attempts: Sequence[Attempt], objectives: Sequence[Objective]) -
     Failed points are never on the front; a figure that a machine does not have counts as the worst.
     """
     good = [index for index, each in enumerate(attempts) if each.figures is not None]
-    costs = np.array([_costs(attempts[index].figures or {}, objectives) for index in good]).reshape(len(good), -1)
+    costs = np.array([_costs(attempts[index].figures or {}, objectives) for index in good])
+    costs = costs.reshape(len(good), len(objectives))
     on_front = [False] * len(attempts)
     for row, index in enumerate(good):
         no_worse = (costs <= costs[row]).all(axis=1)
