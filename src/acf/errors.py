@@ -5,6 +5,10 @@ class AcfError(Exception):
     """Base of every error ACF raises on purpose; the command line turns it into exit code 2."""
 
 
+class ArgumentError(AcfError, TypeError):
+    """An argument is of another kind than the function takes."""
+
+
 class SparsityError(AcfError, ValueError):
     """A sparsity specification or a model does not allow what was asked."""
 
@@ -51,3 +55,15 @@ class SweepError(AcfError, ValueError):
 
 class MissingDependencyError(AcfError, ImportError):
     """An optional package is needed for what was asked and is not installed."""
+
+
+def require_kind(value: object, kind: type | tuple[type, ...], name: str, remedy: str) -> None:
+    """Refuse an argument that is no ``kind``.
+
+    >>> require_kind(3, str, "label", "pass a text")
+    Traceback (most recent call last):
+    acf.errors.ArgumentError: label is 3, of type int; pass a text
+    """
+    if not isinstance(value, kind):
+        shown = " ".join(repr(value)[:60].split())
+        raise ArgumentError(f"{name} is {shown}, of type {type(value).__name__}; {remedy}")

@@ -18,6 +18,12 @@ from acf.locks import NoLocksError, lock
 LONGEST_NAME = 255
 """Bytes of a file name that every file system we know takes."""
 
+LONGEST_PATH = 4096
+"""Bytes of a path that Linux takes."""
+
+DEEPEST_PATH = 200
+"""Folders of a path that are made one inside the other."""
+
 STALE_SECONDS = 3600.0
 """A temporary file of this age belongs to a process that was killed, where there are no locks to tell."""
 
@@ -59,6 +65,19 @@ def check_writable(path: Path) -> None:
             raise NotADirectoryError(None, "Not a directory")
         if not os.access(nearest, os.W_OK | os.X_OK):
             raise PermissionError(None, "Permission denied")
+
+
+def check_name(name: str, what: str) -> None:
+    """Refuse a name of a folder or file that would lead out of the folder that it is for.
+
+    >>> check_name("../other", "--name")
+    Traceback (most recent call last):
+    acf.errors.FileError: --name '../other' is no plain name, since a folder of that name is made; leave out / and ..
+    """
+    if Path(name).name != name or name in ("", ".", "..") or "\0" in name:
+        raise FileError(
+            f"{what} {name[:60]!r} is no plain name, since a folder of that name is made; leave out / and .."
+        )
 
 
 @contextmanager
@@ -114,6 +133,12 @@ def as_file_errors(path: Path) -> Iterator[None]:
 
 def _target(path: Path) -> Path:
     """The file that ``path`` names, through links; refuses what cannot be one."""
+    whole = len(os.fsencode(path))
+    if whole > LONGEST_PATH or len(path.parts) > DEEPEST_PATH:
+        raise FileError(
+            f"{str(path)[:40]}... has {whole} bytes in {len(path.parts)} parts, a path at most {LONGEST_PATH} in "
+            f"{DEEPEST_PATH}; pass a shorter one"
+        )
     length = len(os.fsencode(path.name))
     if length > LONGEST_NAME:
         raise FileError(

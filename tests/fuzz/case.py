@@ -1,10 +1,10 @@
 """One fuzzed case: a seeded input to one door of the package, and whether what came of it is allowed."""
 
-import resource
+import os
 import signal
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import chdir, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -21,6 +21,17 @@ MOST_SECONDS = 10
 MOST_BYTES = 1 << 30
 
 
+class LongWork(BaseException):
+    """An input was accepted and its work goes on for longer than a case may take: allowed where a door says so.
+
+    Not an Exception, so that no handler of the package takes it for an error of the input.
+    """
+
+
+class _TooSlowError(BaseException):
+    """Like `LongWork`, where it is not allowed."""
+
+
 @dataclass(frozen=True)
 class Finding:
     """A case whose outcome is not allowed: anything but success or an `AcfError` of one line, in time and memory."""
@@ -34,41 +45,59 @@ class Finding:
 
 
 def run_case(name: str, door: Door, seed: int, folder: Path) -> Finding | None:
-    """Play one case; None where its outcome is allowed."""
-    before = _peak_bytes()
+    """Play one case inside ``folder``; None where its outcome is allowed. Nothing beside the folder may change."""
+    neighbours = sorted(os.listdir(folder.parent))
+    before = _reset_peak()
+    what = _outcome(door, Random(f"{name} {seed}"), folder)
+    grown = _status_bytes("VmHWM") - before
+    if not what and grown > MOST_BYTES:
+        what = f"took {grown >> 20} MiB"
+    if not what and sorted(os.listdir(folder.parent)) != neighbours:
+        what = f"wrote outside its folder: {sorted(set(os.listdir(folder.parent)) ^ set(neighbours))}"
+    return Finding(name, seed, what) if what else None
+
+
+def _outcome(door: Door, rng: Random, folder: Path) -> str:
+    """What is not allowed about the case; "" where all is well."""
     try:
-        with _alarm(MOST_SECONDS):
-            door(Random(f"{name} {seed}"), folder)
+        with chdir(folder), stopped_after(MOST_SECONDS, _TooSlowError):
+            door(rng, folder)
     except AcfError as error:
         message = str(error)
-        if "\n" in message.strip() or not message.strip():
-            return Finding(name, seed, f"the error is not one line: {message!r}")
+        return f"the error is not one line: {message!r}" if len(message.strip().splitlines()) != 1 else ""
+    except LongWork:
+        return ""
     except _TooSlowError:
-        return Finding(name, seed, f"takes more than {MOST_SECONDS} s")
-    except Exception:
-        last = traceback.format_exc().strip().splitlines()
-        return Finding(name, seed, f"{last[-1]} at {last[-3].strip() if len(last) > 2 else ''}")
-    grown = _peak_bytes() - before
-    return Finding(name, seed, f"took {grown >> 20} MiB") if grown > MOST_BYTES else None
-
-
-class _TooSlowError(BaseException):
-    """Not an Exception, so that no handler of the package takes it for an error of the input."""
+        return f"takes more than {MOST_SECONDS} s"
+    except Exception as error:
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        return f"{type(error).__name__}: {str(error)[:300]!r} at {last.filename}:{last.lineno} {last.line}"
+    return ""
 
 
 @contextmanager
-def _alarm(seconds: int) -> Iterator[None]:
-    def ring(number: int, frame: FrameType | None) -> None:
-        raise _TooSlowError
+def stopped_after(seconds: float, error: type[BaseException], wall: bool = False) -> Iterator[None]:
+    """Raise ``error`` once the block has used so much processor or ``wall`` time; an outer limit goes on after."""
 
-    before = signal.signal(signal.SIGPROF, ring)
-    signal.setitimer(signal.ITIMER_PROF, seconds)
+    def ring(number: int, frame: FrameType | None) -> None:
+        raise error
+
+    kind, timer = (signal.SIGALRM, signal.ITIMER_REAL) if wall else (signal.SIGPROF, signal.ITIMER_PROF)
+    handler = signal.signal(kind, ring)
+    left, _ = signal.setitimer(timer, seconds)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_PROF, 0)
-        signal.signal(signal.SIGPROF, before)
+        signal.setitimer(timer, left)
+        signal.signal(kind, handler)
 
 
-def _peak_bytes() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+def _reset_peak() -> int:
+    """The resident bytes now, which the peak starts from again."""
+    Path("/proc/self/clear_refs").write_text("5")
+    return _status_bytes("VmHWM")
+
+
+def _status_bytes(name: str) -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return 1024 * int(next(line.split()[1] for line in lines if line.startswith(f"{name}:")))

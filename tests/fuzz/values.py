@@ -1,5 +1,7 @@
 """Values that programs do not expect, and changes to well-formed documents."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from random import Random
 from typing import Any
 
@@ -51,3 +53,54 @@ def damaged(rng: Random, content: bytes) -> bytes:
     if action < 0.7:
         return content[:where]
     return content[:where] + content[where + length :] if action < 0.85 else content[: where + length] + content[where:]
+
+
+def strange_tensor(rng: Random, tensor: Any) -> Any:
+    """A tensor of another shape, type, layout or content than ``tensor``, or no tensor at all."""
+    import torch
+
+    changes = (
+        lambda: tensor[:0] if tensor.dim() else tensor,
+        lambda: tensor.double(),
+        lambda: torch.cat([tensor, tensor]) if tensor.dim() else tensor,
+        lambda: tensor.reshape(-1),
+        lambda: tensor * 0 - 1,
+        lambda: tensor.to(torch.int16),
+        lambda: tensor.bool(),
+        lambda: tensor.to(torch.complex64),
+        lambda: torch.full_like(tensor, 120) if tensor.dtype != torch.bool else tensor,
+        lambda: tensor * float("nan") if tensor.is_floating_point() else tensor,
+        lambda: tensor + float("inf") if tensor.is_floating_point() else tensor + 2**30,
+        lambda: torch.zeros(()),
+        lambda: tensor[None],
+        lambda: tensor.t() if tensor.dim() == 2 else tensor,
+        lambda: torch.zeros(1).expand(1000, 1000),
+        lambda: torch.zeros(4, 4).to_sparse(),
+        lambda: torch.zeros(2, 2, device="meta"),
+        lambda: None,
+        lambda: "x",
+    )  # fmt: skip
+    return rng.choice(changes)()
+
+
+def strange_array(rng: Random) -> Any:
+    """An array that programs do not expect, or no array."""
+    import numpy as np
+
+    arrays = (
+        np.zeros((0, 4)), np.zeros(()), np.full((4, 4), np.nan), np.full((4, 4), np.inf), np.ones((4, 4))[:, ::2],
+        np.ones((4, 4)).T, np.ones((4, 4), dtype=np.complex64), np.array([["a"]]), np.array([None], dtype=object),
+        np.ones((2, 2, 2, 2)), np.ones(4, dtype=np.int8), np.ones((4, 4), dtype=bool), np.array([1e-310, 1e300]),
+        np.broadcast_to(np.float32(1), (3, 5)), None, "x", [[1, 2], [3]], 1, float("nan"),
+    )  # fmt: skip
+    return rng.choice(arrays)
+
+
+@contextmanager
+def plain(*allowed: type[BaseException]) -> Iterator[None]:
+    """Errors of a Python call that a caller expects: one of ``allowed`` with one line that says something."""
+    try:
+        yield
+    except allowed as error:
+        if len(str(error).strip().splitlines()) != 1:
+            raise AssertionError(f"{type(error).__name__} is not one line: {error!r}") from error

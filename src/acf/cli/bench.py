@@ -1,5 +1,6 @@
 """The commands `acf bench ...`: what this machine and the modelled ones do, as figures."""
 
+from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -9,6 +10,7 @@ import typer
 from acf.cli.groups import AcfGroup
 from acf.cli.options import DataFolder, Json, print_json, print_outcome, save_json, split_list
 from acf.cli.specs import spec_command
+from acf.records import values_of
 from acf.run_folder import only_process_in, only_process_writing
 
 if TYPE_CHECKING:
@@ -118,7 +120,8 @@ def _evaluate(options: "EvaluationOptions", as_json: bool) -> None:
     from acf.terminal import progress, show
 
     first = is_first_process()
-    with progress(visible=first and not as_json and not options.render) as on_progress:
+    reading = values_of(str(options.folder)) if options.render else nullcontext()
+    with progress(visible=first and not as_json and not options.render) as on_progress, reading:
         table = run_evaluation(options, on_progress)
     if not first:
         return

@@ -71,8 +71,8 @@ EXAMPLES = {
 """Examples by command; a command that is not here has them in its docstring."""
 
 
-OUTPUTS = ("--out", "--csv", "--plot", "--timeline")
-"""Options that name a file to write."""
+OUTPUTS = ("--out", "--csv", "--plot", "--timeline", "--logs")
+"""Options that name a file or a folder to write."""
 
 
 class AcfGroup(TyperGroup):

@@ -1,19 +1,13 @@
 """`acf report`: one HTML page about records of any command, and sweeps."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from acf.errors import AcfError, ReportError
-from acf.records import read_record
+from acf.records import read_record, values_of
 
 app = typer.Typer()
-
-OF_THE_VALUES = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
-"""What reading and drawing raise where a record holds values of other kinds than its command writes."""
 
 
 @app.command()
@@ -33,14 +27,14 @@ def report(
 
     content, records = Content(), []
     for path in files:
-        with _as_report_errors(str(path)):
+        with values_of(str(path)):
             if path.suffix == ".sqlite":
                 content += Content(sections=(sweep_section(read_sweep(path)),))
             else:
                 records.append(read_record(path))
                 content += content_of(records[-1])
     origins = (origins_section(records),) if records else ()
-    with working("draw the page", visible=True), _as_report_errors(", ".join(map(str, files))):
+    with working("draw the page", visible=True), values_of(", ".join(map(str, files))):
         page = write_report(
             content.results,
             out,
@@ -50,16 +44,3 @@ def report(
             title=title,
         )
     typer.echo(f"report: {page}")
-
-
-@contextmanager
-def _as_report_errors(source: str) -> Iterator[None]:
-    try:
-        yield
-    except AcfError:
-        raise
-    except OF_THE_VALUES as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise ReportError(
-            f"{source} has values that no command of acf writes ({reason}); write it again with --json or --out"
-        ) from error

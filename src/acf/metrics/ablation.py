@@ -6,6 +6,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from acf.errors import ReportError
+from acf.records import read_as
 from acf.units import binary_bytes, si
 
 
@@ -161,18 +162,15 @@ class AblationRecord:
     def from_dict(cls, values: dict[str, Any]) -> "AblationRecord":
         """The record that `to_dict` gave."""
         try:
-            points = tuple(AblationPoint(**point) for point in values["points"])
-            texts = {name: str(values[name]) for name in ("ablation", "title", "axis", "note", "conditions")}
-            measures, plotted = (tuple(values[name]) for name in ("measures", "plotted"))
-        except (KeyError, TypeError) as error:
+            record = read_as(cls, values)
+        except ValueError as error:
             raise ReportError(
-                f"this is no record of an ablation ({type(error).__name__}: {error}); "
-                "pass a file that `acf bench ablation` wrote"
+                f"this is no record of an ablation ({error}); pass a file that `acf bench ablation` wrote"
             ) from error
-        unknown = [name for name in (*measures, *plotted) if name not in MEASURES]
+        unknown = [name for name in record.shown if name not in MEASURES]
         if unknown:
             raise ReportError(f"measure {unknown[0]!r} is not one of {', '.join(MEASURES)}; measure the ablation anew")
-        return cls(**texts, measures=measures, plotted=plotted, points=points)
+        return record
 
 
 def written(name: str, value: float) -> str:

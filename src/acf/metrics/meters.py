@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
+from acf.errors import require_kind
+
 POWERCAP = Path("/sys/class/powercap")
 
 
@@ -43,6 +45,7 @@ class EnergyMeter:
     """
 
     def __init__(self, device: str, idle_seconds: float = 1.0, synchronize: Callable[[], None] | None = None) -> None:
+        require_kind(device, str, "device", "pass cpu, cuda or cuda:1")
         self.read_joules, self.source = _counter(device)
         self.synchronize = synchronize or (lambda: None)
         self.idle_seconds = idle_seconds

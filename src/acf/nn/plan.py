@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from acf.errors import SparsityError
+from acf.errors import SparsityError, require_kind
 from acf.masks import kept_blocks
 from acf.masks.cost import LayerChoice, LayerCost, TimeLine, cheapest_choices, total_seconds
 from acf.nn.advice import Advice, advise, device_of, family_of, fitting_blocks
@@ -143,6 +143,7 @@ def plan(
     of the output itself where it is a scalar.
     """
     options = options or PlanOptions()
+    require_kind(model, nn.Module, "model", "pass the torch.nn.Module to plan for")
     if not isinstance(spec, BlockSparsity):
         advice = advise(options.family or family_of(model), device_of(model))
         advised = options if options.blocks else replace(options, blocks=_advised_blocks(model, advice, filter_fn))

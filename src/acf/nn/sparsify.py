@@ -5,7 +5,7 @@ from typing import Any
 
 from torch import nn
 
-from acf.errors import SparsityError
+from acf.errors import SparsityError, require_kind
 from acf.gradients import GradientSparsity, sparsifier_of, uninstall
 from acf.nn.attention import BlockSparseMultiheadAttention
 from acf.nn.block_spec import BlockSparsity
@@ -54,6 +54,7 @@ def sparsify_(
     keyword arguments. A `BlockSparsity` then keeps the blocks of greatest norm of weight times input, so that a weight
     counts as much as what it adds to the output.
     """
+    require_kind(model, nn.Module, "model", "pass the torch.nn.Module to make sparse")
     if calibration is not None:
         if not isinstance(spec, BlockSparsity) or spec.init == "dense":
             raise SparsityError(
@@ -74,6 +75,7 @@ def densify_(model: nn.Module) -> nn.Module:
     Gradient sparsification ends too. Absent blocks, and weights that an N:M forward pass leaves out, become stored
     zeros. Weight parameters of sparse layers are new, so an optimizer must be built again.
     """
+    require_kind(model, nn.Module, "model", "pass a torch.nn.Module that sparsify_ made sparse")
     layers = [module for module in model.modules() if isinstance(module, SparseLayer)]
     with_gradients = [module for module in model.modules() if sparsifier_of(module) is not None]
     if not layers and not with_gradients:

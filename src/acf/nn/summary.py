@@ -6,6 +6,7 @@ from typing import Protocol
 
 from torch import Tensor, nn
 
+from acf.errors import require_kind
 from acf.gradients import GradientSparsity
 from acf.nn.attention import BlockSparseMultiheadAttention
 from acf.nn.block_layer import BlockSparseLayer
@@ -189,6 +190,7 @@ def weight_sparsity(model: nn.Module, sparse_layers_only: bool = False) -> float
     scales of normalisations are not. N:M layers store every weight. ``sparse_layers_only`` leaves out what
     `acf.sparsify_` left dense.
     """
+    require_kind(model, nn.Module, "model", "pass a torch.nn.Module")
     sparse = {id(module.weight): module for module in model.modules() if isinstance(module, SparseLayer)}
     stored = sum(layer.weight.numel() for layer in sparse.values())
     total = sum(layer.dense_weights for layer in sparse.values())

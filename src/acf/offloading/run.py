@@ -8,6 +8,7 @@ from typing import Any
 from torch import nn
 from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
 
+from acf.errors import require_kind
 from acf.offloading.engine import ProductEngine
 from acf.offloading.errors import OffloadError
 from acf.offloading.forms import FORMS, why_on_host
@@ -105,6 +106,8 @@ def offload(
     ``run.unsupported`` what stayed on the host. ``keep_timeline`` keeps the single operations of finished steps in
     ``device.timeline``, for short runs; otherwise they are dropped once their step has its row.
     """
+    require_kind(model, nn.Module, "model", "pass the torch.nn.Module to run")
+    require_kind(device, (Device, str), "device", "pass an acf.runtime.Device, or a backend's name such as 'sim'")
     return OffloadRun(model, Device(device) if isinstance(device, str) else device, keep_timeline).active()
 
 

@@ -16,6 +16,7 @@ from acf.ops.differentiate import Dtypes, Layer, SparseProduct, multiply
 from acf.ops.geometry import Conv2dGeometry
 from acf.ops.library import GEOMETRY, TOKEN, TOPOLOGY, Op, differentiable, unchanged
 from acf.ops.observe import observed
+from acf.ops.operands import check_operands
 from acf.ops.reference import grid_cols, grid_rows, memory_format_of
 from acf.sparse import BlockTopology
 
@@ -151,6 +152,7 @@ def block_conv2d(
     ``weight`` is packed ``[nnz, block_height, block_width]``, ``bias`` is ``[out]``; differentiable in all three.
     Dtypes and ``token`` are as in `acf.ops.block_linear`.
     """
+    check_operands(x, weight, 4, 3)
     return _block_conv2d(x, weight, bias, *topology, *geometry.as_lists(), token)
 
 
@@ -163,6 +165,7 @@ def block_conv2d_gradient_norms(
     geometry: Conv2dGeometry,
 ) -> Tensor:
     """`block_gradient_norms` for a convolution with ``x [batch, in, h, w]`` and its output gradient."""
+    check_operands(output_grad, x, 4, 4)
     return conv2d_gradient_norms(
         output_grad, x, candidate_rows, candidate_cols, list(block_shape), *geometry.as_lists()
     )

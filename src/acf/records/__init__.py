@@ -5,21 +5,24 @@ A record is an object: ``kind`` (one of `KINDS`), ``schema``, ``command``, ``acf
 """
 
 from acf.records.kinds import KINDS, SCHEMA, Kind
-from acf.records.read import Record, data_of, parse_record, read_record
-from acf.records.schema import read_as, read_value
+from acf.records.read import Record, data_of, parse_json, parse_record, read_record, values_of
+from acf.records.schema import Diverged, read_as, read_value
 from acf.records.write import envelope, record_text, write_record
 
 __all__ = [
     "KINDS",
     "SCHEMA",
+    "Diverged",
     "Kind",
     "Record",
     "data_of",
     "envelope",
+    "parse_json",
     "parse_record",
     "read_as",
     "read_record",
     "read_value",
     "record_text",
+    "values_of",
     "write_record",
 ]

@@ -1,11 +1,14 @@
 """Reading records: today's, and those that earlier versions wrote without an envelope."""
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from acf.errors import ReportError
+from acf.errors import AcfError, ReportError
 from acf.records.kinds import KINDS, SCHEMA
 
 REMEDY = "pass JSON that a command of acf wrote with --json or --out"
@@ -28,6 +31,9 @@ EARLIER: dict[str, frozenset[str]] = {
 }
 """Keys that a record without an envelope has, by kind. An ``ablation`` may stand alone or in a list."""
 
+OF_THE_VALUES = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, RecursionError)
+"""What reading and drawing raise where a record holds values of other kinds than its command writes."""
+
 FIGURES = ("date", "machine", "rows", "runs", "records", "steps", "variants", "layers")
 """Keys of other early records: one of them is enough to show the record as plain tables."""
 
@@ -45,12 +51,42 @@ class Record:
 def read_record(path: Path) -> Record:
     """The record in a file."""
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
+        values = parse_json(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ReportError(f"{path} cannot be read ({error.strerror}); {REMEDY}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ReportError(f"{path} is not JSON ({error}); {REMEDY}") from error
     return parse_record(values, str(path))
+
+
+@contextmanager
+def values_of(source: str) -> Iterator[None]:
+    """One line for what values of ``source`` that no command writes, such as a run of 0 seconds, make of a table."""
+    try:
+        yield
+    except AcfError:
+        raise
+    except OF_THE_VALUES as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise ReportError(
+            f"{source} has values that no command of acf writes ({reason}); write it again with --json or --out"
+        ) from error
+
+
+def parse_json(text: str | bytes) -> Any:
+    """The values of a JSON text; NaN, Infinity and numbers that no float holds, which JSON does not have, are refused.
+
+    >>> parse_json('{"losses": [0.5]}')
+    {'losses': [0.5]}
+    """
+    return json.loads(text, parse_constant=_finite, parse_float=_finite)
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not isfinite(number):
+        raise ValueError(f"{text} is no finite number")
+    return number
 
 
 def parse_record(values: Any, source: str) -> Record:

@@ -1,13 +1,18 @@
 """Reading plain values, as JSON gives them, as dataclasses: the fields and their types are the schema of a record."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
 from functools import cache
-from math import isfinite
+from math import isfinite, nan
 from types import NoneType, UnionType
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 T = TypeVar("T")
+
+_NULL_IS_NAN = object()
+
+Diverged = Annotated[float, _NULL_IS_NAN]
+"""A number that is not finite where a run has diverged: JSON has null in its place."""
 
 LARGEST = 2**63 - 1
 """The largest integer of a record: none that a command writes needs more bits."""
@@ -32,7 +37,7 @@ def read_as(kind: type[T], values: Any, where: str = "") -> T:
     """
     if not isinstance(values, dict):
         raise ValueError(f"{where or kind.__name__} is {_short(values)} and no object with fields")
-    known = _schema(kind)
+    known = _schema(cast(Hashable, kind))
     for name in values:
         if name not in known:
             raise ValueError(f"{_place(where, name)} is no field of a {kind.__name__}")
@@ -47,6 +52,8 @@ def read_as(kind: type[T], values: Any, where: str = "") -> T:
 
 def read_value(hint: Any, value: Any, where: str) -> Any:
     """``value`` as the type ``hint``, such as ``tuple[float, ...]`` or ``int | None``."""
+    if hint == Diverged:
+        return nan if value is None else _number(value, where)
     if hint in _PLAIN:
         return _PLAIN[hint](value, where)
     if isinstance(hint, type) and is_dataclass(hint):
@@ -63,7 +70,7 @@ def read_value(hint: Any, value: Any, where: str) -> Any:
 
 @cache
 def _schema(kind: Any) -> Mapping[str, tuple[Field[Any], Any]]:
-    hints = get_type_hints(kind)
+    hints = get_type_hints(kind, include_extras=True)
     return {each.name: (each, hints[each.name]) for each in fields(kind) if each.init}
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from acf.errors import ReportError
+from acf.errors import ReportError, require_kind
 from acf.files import write_whole
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ def report(
     Speedups are over the workload of the first result; a training record describes the workload of its label. ``extra``
     are sections of other packages, such as those of `acf.sweep.page`.
     """
+    require_kind(results, Sequence, "results", "pass a list of what acf.simulate returned")
     if not results and not training and not ablations and not extra:
         raise ReportError(
             "0 results, 0 training records and 0 ablations make no report; "
@@ -46,6 +47,10 @@ def report(
             f"{target} is a folder and a report is one file; pass a file such as {target / 'report.html'}"
         )
     from acf.report.page import page_html
+    from acf.sim.result import Result
+
+    for each in results:
+        require_kind(each, Result, "one of the results", "pass what acf.simulate returned")
 
     page = page_html(results, training, ablations, title, extra)
     write_whole(target, page.encode("utf-8", errors="replace"))

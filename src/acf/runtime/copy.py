@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from acf.runtime.errors import IllegalAddressError, InvalidValueError
+from acf.runtime.errors import IllegalAddressError, InvalidDevicePointerError, InvalidValueError
 from acf.runtime.memory import Buffer, Bytes, HostBuffer, Region
 from acf.runtime.stream import Stream
 
@@ -33,6 +33,10 @@ def memcpy_async(destination: Any, source: Any, stream: Stream | None = None) ->
 
 def region_of(memory: Buffer | Region) -> Region:
     """A buffer as the region of all its bytes."""
+    if not isinstance(memory, Buffer | Region):
+        raise InvalidDevicePointerError(
+            f"{type(memory).__name__} is no device memory; pass a Buffer of device.malloc, or a Region of one"
+        )
     return Region(memory, 0, memory.nbytes) if isinstance(memory, Buffer) else memory
 
 

@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from math import isfinite
 from threading import Lock
 from time import perf_counter
 
@@ -16,7 +17,7 @@ from acf.runtime.backends.backend import Architecture
 from acf.runtime.copy import check_regions, memcpy
 from acf.runtime.errors import InvalidValueError, MemoryAllocationError
 from acf.runtime.link import HostLink
-from acf.runtime.memory import Allocator, Buffer, Region
+from acf.runtime.memory import Allocator, Buffer, Region, check_bytes
 from acf.runtime.product import Product
 from acf.runtime.program import Program
 from acf.runtime.rtl_spec import RtlSpec
@@ -60,8 +61,8 @@ class Device:
         memory_bytes: int = MEMORY_BYTES,
         walked: bool = False,
     ) -> None:
-        if memory_bytes < 1:
-            raise InvalidValueError(f"memory_bytes {memory_bytes} is below 1; give the device some memory")
+        if not isinstance(memory_bytes, int) or memory_bytes < 1:
+            raise InvalidValueError(f"memory_bytes {memory_bytes!r} is no integer from 1; give the device some memory")
         self.backend: Backend = make_backend(backend, spec, link or HostLink(), walked)
         self.timeline = Timeline()
         self._queue = WorkQueue(self.timeline)
@@ -97,8 +98,7 @@ class Device:
 
     def malloc(self, nbytes: int) -> Buffer:
         """Allocate ``nbytes``, aligned to pages of 4096; the content is zero. Waits only where memory is short."""
-        if nbytes < 0:
-            raise InvalidValueError(f"{nbytes} bytes cannot be allocated; give a number from 0 up")
+        check_bytes(nbytes)
         try:
             return self._allocate(nbytes)
         except MemoryAllocationError:
@@ -143,6 +143,8 @@ class Device:
 
     def charge(self, engine: str, cost: Cost, stream: Stream | None = None, name: str = "") -> None:
         """Put work on the timeline that moves no data here: ``cost`` of an engine, in the order of ``stream``."""
+        if not isinstance(cost, Cost) or not _is_duration(cost.seconds):
+            raise InvalidValueError(f"{cost!r} costs no finite time from 0 up; pass such as Cost(seconds=1e-6)")
         used = self._used_stream(stream)
         self._submit(Operation(name or f"charge {engine}", used._state, lambda: cost, engine))
 
@@ -161,8 +163,8 @@ class Device:
 
     def host_work(self, seconds: float) -> None:
         """Advance the host's clock by ``seconds`` of work that the host did itself, such as an optimizer step."""
-        if not seconds >= 0:
-            raise InvalidValueError(f"{seconds} seconds of host work are negative; give seconds from 0 up")
+        if not _is_duration(seconds):
+            raise InvalidValueError(f"{seconds!r} is no finite time of host work; give seconds from 0 up")
         self.timeline.host_work(seconds)
         self._tell(HostStep("work", seconds=seconds))
 
@@ -236,3 +238,7 @@ class Device:
             return self.default_stream
         check_owner(self, stream, "stream")
         return stream
+
+
+def _is_duration(seconds: object) -> bool:
+    return isinstance(seconds, int | float) and isfinite(seconds) and seconds >= 0

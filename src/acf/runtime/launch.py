@@ -16,6 +16,8 @@ def launch(program: Program, arguments: Sequence[Buffer | Region] = (), stream: 
     ``arguments``: device memory for `Program.arguments`, operands first, then the result. Returns at once; an error of
     the run is raised by the next synchronisation.
     """
+    if not isinstance(program, Program):
+        raise InvalidValueError(f"{type(program).__name__} is no program; compile a product with device.compile")
     regions = [region_of(each) for each in arguments]
     if stream is None and not regions:
         raise InvalidValueError("a program without arguments names no device; pass a stream")

@@ -139,6 +139,12 @@ class Region:
     nbytes: int
 
     def __post_init__(self) -> None:
+        if not isinstance(self.buffer, Buffer):
+            raise InvalidDevicePointerError(
+                f"{self.buffer!r} is no buffer but a {type(self.buffer).__name__}; allocate one with device.malloc"
+            )
+        if not all(isinstance(each, int | np.integer) for each in (self.offset, self.nbytes)):
+            raise InvalidValueError(f"offset {self.offset!r} and nbytes {self.nbytes!r} are not integers; give bytes")
         if self.offset < 0 or self.nbytes < 0 or self.offset + self.nbytes > self.buffer.nbytes:
             raise IllegalAddressError(
                 f"bytes {self.offset} to {self.offset + self.nbytes} are outside the buffer of {self.buffer.nbytes} "
@@ -176,8 +182,7 @@ class HostBuffer:
     """Pinned host memory: copies between it and a device are asynchronous. ``array`` is its content, uint8."""
 
     def __init__(self, nbytes: int) -> None:
-        if nbytes < 0:
-            raise InvalidValueError(f"{nbytes} bytes cannot be allocated; give a number from 0 up")
+        check_bytes(nbytes)
         self.array: Bytes = np.zeros(nbytes, dtype=np.uint8)
 
     @property
@@ -188,3 +193,9 @@ class HostBuffer:
     def view(self, dtype: DTypeLike, shape: Sequence[int]) -> NDArray[Any]:
         """The content as an array that shares the memory."""
         return self.array.view(dtype).reshape(shape)
+
+
+def check_bytes(nbytes: int) -> None:
+    """Refuse what is no number of bytes."""
+    if not isinstance(nbytes, int | np.integer) or nbytes < 0:
+        raise InvalidValueError(f"{nbytes!r} bytes cannot be allocated; give an integer from 0 up")

@@ -157,8 +157,13 @@ class Product:
     def __post_init__(self) -> None:
         if self.phase not in PHASES:
             raise InvalidValueError(f"phase {self.phase!r} is not one of {', '.join(PHASES)}; use one of these")
-        if self.rows < 1:
-            raise InvalidValueError(f"rows {self.rows} is below 1; give the number of tokens or images")
+        if not isinstance(self.rows, int | np.integer) or self.rows < 1:
+            raise InvalidValueError(f"rows {self.rows!r} is no integer from 1; give the number of tokens or images")
+        if not isinstance(self.weight, WeightBlocks) or not isinstance(self.name, str):
+            raise InvalidValueError(
+                f"weight {type(self.weight).__name__} and name {self.name!r} are no WeightBlocks and text; pass "
+                "WeightBlocks.dense or from_mask"
+            )
         for dtype in (self.operand_dtype, self.result_dtype):
             numbers.number_format(dtype)
         if self.conv is None:

@@ -103,7 +103,11 @@ class Event:
 
 
 def check_owner(device: "Device", resource: Stream | Event, kind: str) -> None:
-    """Refuse a stream or an event of another device."""
+    """Refuse a stream or an event of another device, and what is neither."""
+    if not isinstance(resource, Stream | Event):
+        raise InvalidResourceHandleError(
+            f"{resource!r} is no {kind} but a {type(resource).__name__}; create one with device.{kind}()"
+        )
     if resource.device is not device:
         raise InvalidResourceHandleError(
             f"the {kind} belongs to another device, {resource.device}, and this call is for {device}; create one on it"

@@ -76,7 +76,8 @@ def _offsets(sorted_indices: Tensor, count: int) -> Tensor:
     return torch.searchsorted(sorted_indices, groups, out_int32=True)
 
 
-def _check_blocks(layout: BlockLayout, rows: Tensor, cols: Tensor) -> None:
+def check_inside(layout: BlockLayout, rows: Tensor, cols: Tensor) -> None:
+    """Refuse coordinates ``rows [blocks]`` and ``cols [blocks]`` of blocks that lie outside the grid."""
     if rows.shape != cols.shape or rows.dim() != 1:
         raise TopologyError(
             f"block_rows {tuple(rows.shape)} and block_cols {tuple(cols.shape)} must be two vectors of one length; "
@@ -91,6 +92,10 @@ def _check_blocks(layout: BlockLayout, rows: Tensor, cols: Tensor) -> None:
             f"block ({int(rows[slot])}, {int(cols[slot])}) lies outside the {layout.grid_rows} x {layout.grid_cols} "
             "grid of blocks; the file or mask belongs to a layer of another shape or block size"
         )
+
+
+def _check_blocks(layout: BlockLayout, rows: Tensor, cols: Tensor) -> None:
+    check_inside(layout, rows, cols)
     if torch.unique(rows * layout.grid_cols + cols).numel() != rows.numel():
         raise TopologyError(
             "a block is named by two slots; each block may be present once, so rebuild the topology from a mask"

@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 
 from acf.errors import SweepError
+from acf.files import check_name
 from acf.sweep.evaluation import Evaluation, OwnFunction, PlayedTraces
 from acf.sweep.sweep import Axes, Value
 
@@ -48,6 +49,8 @@ class SweepFile:
     @property
     def label(self) -> str:
         """The sweep's name, or one made of its traces and its base."""
+        if self.name:
+            check_name(self.name, "name")
         made = self.evaluate.replace(":", "-") or "-".join((*(path.stem for path in self.traces), Path(self.base).stem))
         return self.name or made.replace("/", "-").replace(":", "-")
 

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any
 
 from acf.errors import SweepError
+from acf.files import check_writable
 from acf.sweep.evaluation import Attempt
 from acf.sweep.sweep import Changes
 
@@ -30,6 +31,8 @@ class SweepStore:
 
     def __init__(self, path: str | Path, must_exist: bool = False) -> None:
         self.path = path
+        if str(path) != ":memory:":
+            check_writable(Path(path))
         if must_exist and not Path(path).is_file():
             raise SweepError(f"{path} is not a file; pass a sweep.sqlite that `acf sweep` wrote")
         try:
@@ -52,9 +55,10 @@ class SweepStore:
         kept = {key: value for key, value in self._entries().items() if key in entries}
         for key, value in kept.items():
             if value != entries[key]:
+                with self._undamaged():
+                    difference = _difference(key, value, identity)
                 raise SweepError(
-                    f"{self.path} holds a sweep of another {_difference(key, value, identity)}; "
-                    "pass another --name, or delete that file"
+                    f"{self.path} holds a sweep of another {difference}; pass another --name, or delete that file"
                 )
         everything = entries | {"about": json.dumps(about)}
         with self._connection:
@@ -132,6 +136,6 @@ def _difference(key: str, kept: str, identity: dict[str, Any]) -> str:
     """What differs between the sweep in the file and this one."""
     if key != "identity":
         return "format"
-    before: dict[str, Any] = json.loads(kept)
+    before = dict(json.loads(kept))
     identity = json.loads(json.dumps(identity, default=str))
     return " and ".join(sorted(name for name in before | identity if before.get(name) != identity.get(name)))

@@ -10,7 +10,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from acf.errors import TraceError
+from acf.errors import TraceError, require_kind
 from acf.nn import LayerKind, SparseLayer, kind_of
 from acf.trace.bits import BitTensor
 from acf.trace.op import ROLES, TracedConv, TracedOp
@@ -38,6 +38,7 @@ def capture(model: nn.Module, label: str = "step", optimizer: str = "adam") -> I
     """
     if "update" not in VECTOR_KINDS.get(optimizer, ()):
         raise TraceError(f"optimizer {optimizer!r} is not adam or sgd; use the one whose state is nearest to yours")
+    require_kind(model, nn.Module, "model", "pass the torch.nn.Module whose step to capture")
     _warn_of_hidden_products(model)
     recorder = _Recorder(Trace([], {}, label), optimizer)
     running = _RunningModules(model)

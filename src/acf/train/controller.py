@@ -11,7 +11,7 @@ from weakref import WeakSet
 import torch
 from torch import Tensor, nn
 
-from acf.errors import TopologyError
+from acf.errors import TopologyError, require_kind
 from acf.masks import TopologyPolicy
 from acf.nn import BlockSparseLayer, block_sparse_layers
 from acf.ops.observe import captured_elsewhere
@@ -83,6 +83,8 @@ def attach(
     ``controller.state_dict()`` in the checkpoint; layers have the names of the model inside DistributedDataParallel
     and ``torch.compile``, so it can be loaded with and without them.
     """
+    require_kind(model, nn.Module, "model", "pass the torch.nn.Module that sparsify_ made sparse")
+    require_kind(policy, TopologyPolicy, "policy", "pass such as acf.BlockDST(total_steps=10_000, every=100)")
     refuse_flat_parameters(model)
     layers = _trainable_layers(unwrapped(model))
     check_held({name: layer.weight for name, layer in layers.items()}, listed(optimizer))

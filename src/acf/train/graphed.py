@@ -7,11 +7,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from acf.errors import TopologyError
+from acf.errors import ArgumentError, TopologyError, require_kind
 from acf.ops.observe import observed_capture
 from acf.train.captured_move import CapturedMove
 from acf.train.controller import TopologyController, require_topology
-from acf.train.optimizers import Optimizer, listed, parameters_of
+from acf.train.optimizers import Optimizer, check_held, listed, parameters_of
 from acf.train.restored import restored
 
 EAGER_STEPS = 3
@@ -41,6 +41,12 @@ class GraphedStep:
         optimizer: Optimizer | Sequence[Optimizer],
         topology: TopologyController | None = None,
     ) -> None:
+        if not callable(loss_fn):
+            raise ArgumentError(
+                f"loss_fn {loss_fn!r} cannot be called; pass the function that gives the loss of a batch"
+            )
+        require_kind(topology, (TopologyController, type(None)), "topology", "pass what acf.attach returned, or None")
+        check_held({}, listed(optimizer))
         self.loss_fn = loss_fn
         self.optimizers = listed(optimizer)
         self.topology = topology
@@ -56,6 +62,7 @@ class GraphedStep:
 
     def __call__(self, *batch: Tensor) -> Tensor:
         """Train on one batch; the loss, detached."""
+        require_kind(batch[0] if batch else None, Tensor, "the first of the batch", "pass the tensors of a batch")
         if not batch[0].is_cuda or self.eager_steps < EAGER_STEPS:
             return self._run_eagerly(batch)
         if self._warm_states is not None:

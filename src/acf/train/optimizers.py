@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from acf.errors import TopologyError
+from acf.errors import TopologyError, require_kind
 
 Optimizer = Any
 """A `torch.optim.Optimizer`, or a wrapper that has ``param_groups``, ``state`` and ``step`` as one has."""
@@ -52,6 +52,11 @@ def check_held(weights: Mapping[str, nn.Parameter], optimizers: Sequence[Optimiz
     """Every weight must be stepped by exactly one optimizer, itself and not a copy of it."""
     if not optimizers:
         raise TopologyError("no optimizer was given; pass the one, or a list of those, that step the model")
+    for optimizer in optimizers:
+        if not _is_optimizer(optimizer):
+            require_kind(
+                optimizer, torch.optim.Optimizer, "optimizer", "pass the one, or a list of those, that step it"
+            )
     held = [{id(parameter) for parameter in parameters_of(optimizer)} for optimizer in optimizers]
     for name, weight in weights.items():
         holders = [type(each).__name__ for each, ids in zip(optimizers, held, strict=True) if id(weight) in ids]

@@ -7,6 +7,7 @@ from contextlib import nullcontext
 import torch
 from torch import Tensor, nn
 
+from acf.errors import ArgumentError, require_kind
 from acf.train.controller import TopologyController, require_topology
 from acf.train.graphed import GraphedStep
 from acf.train.restored import restored
@@ -33,9 +34,12 @@ def warm_up(
     >>> summary = sparsify_(model, BlockSparsity(0.5, block=16))
     >>> warm_up(model, lambda x: model(x).square().mean(), torch.randn(8, 64))
     """
+    require_kind(model, nn.Module, "model", "pass the torch.nn.Module that is trained")
     if isinstance(step, GraphedStep):
         step.warm_up(model, *batch)
         return
+    if not callable(step):
+        raise ArgumentError(f"step {step!r} cannot be called; pass the function that gives the loss of a batch")
     require_topology(model, topology)
     with nullcontext() if topology is None else topology.suspended(), restored(model):
         for _ in range(PASSES):
@@ -50,6 +54,10 @@ def warm_up(
 def _pass(model: nn.Module, step: Callable[..., Tensor], batch: tuple[Tensor, ...]) -> None:
     if "torch._inductor.cudagraph_trees" in sys.modules:  # the call would import the compiler
         torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]
-    step(*batch).backward()  # type: ignore[no-untyped-call]
+    loss = step(*batch)
+    if not isinstance(loss, Tensor) or loss.numel() != 1:
+        shown = list(loss.shape) if isinstance(loss, Tensor) else type(loss).__name__
+        raise ArgumentError(f"the step gave {shown} and no scalar; let it return the loss that training differentiates")
+    loss.backward()  # type: ignore[no-untyped-call]
     for parameter in model.parameters():
         parameter.grad = None

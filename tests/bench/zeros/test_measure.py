@@ -56,8 +56,9 @@ def test_the_record_keeps_other_networks_and_says_how_it_was_made(tmp_path: Path
 
 def test_a_file_that_is_no_record_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "zeros.json"
-    path.write_text("no")
-    with pytest.raises(DataError, match="is no JSON"):
-        add_to_record(path, {})
+    for content in ("no", "[1]", '{"vgg8": 3}'):
+        path.write_text(content)
+        with pytest.raises(DataError, match="is no record of zeros"):
+            add_to_record(path, {})
     with pytest.raises(DataError, match="0 sparsities, 1 gradient targets and 3 seeds give no run"):
         ZerosSpec("ncf", sparsities=())

@@ -1,6 +1,5 @@
 """The record of a comparison: all methods with all seeds in one JSON file, resumed after an interruption."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import Any
 
 from acf.bench.accuracy.training import RunRecord, TrainingSpec
 from acf.errors import DataError
-from acf.records import data_of, write_record
+from acf.records import data_of, parse_json, read_as, read_value, write_record
 
 
 @dataclass
@@ -49,13 +48,11 @@ class Comparison:
     def load(cls, path: Path) -> "Comparison":
         """Read what `save` wrote."""
         try:
-            values = data_of(json.loads(path.read_text(encoding="utf-8")))
-            values.pop("summaries", None)
-            values["spec"] = TrainingSpec(**values["spec"])
-            values["runs"] = [RunRecord(**run) for run in values["runs"]]
-            return cls(**values)
-        except (OSError, ValueError, TypeError, KeyError) as error:
-            raise DataError(f"{path} holds no accuracy comparison ({error}); pass a file that --out wrote") from error
+            values = read_value(dict[str, Any], data_of(parse_json(path.read_text(encoding="utf-8"))), "data")
+            return read_as(cls, {name: value for name, value in values.items() if name != "summaries"})
+        except (OSError, ValueError, RecursionError) as error:
+            reason = " ".join(str(error).split())
+            raise DataError(f"{path} holds no accuracy comparison ({reason}); pass a file that --out wrote") from error
 
     @classmethod
     def resume(cls, path: Path | None, spec: TrainingSpec) -> "Comparison":

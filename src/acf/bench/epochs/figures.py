@@ -1,6 +1,5 @@
 """Simulate the traces of many epochs: what skipping zeros gains as training goes on, as a record and a plot."""
 
-import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from acf.bench.epochs.training import TRAINING_FILE
 from acf.bench.traces import TraceFigures, figures_of
 from acf.errors import DataError
 from acf.files import write_whole
-from acf.records import write_record
+from acf.records import Diverged, parse_json, read_value, write_record
 from acf.trace import Trace
 
 RECORD_FILE = "epochs.json"
@@ -31,20 +30,42 @@ class EpochFigures:
         return asdict(self)
 
 
+@dataclass(frozen=True)
+class _TrainedEpoch:
+    """An entry of the file that training wrote: ``trace`` is the name of a file beside it."""
+
+    epoch: int
+    loss: Diverged
+    accuracy: float
+    trace: str
+    seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        if Path(self.trace).name != self.trace:
+            raise ValueError(f"trace {self.trace!r} is no file beside it")
+
+
+def _figures(path: Path) -> TraceFigures:
+    figures = figures_of(Trace.load(path))
+    missing = [role for role in ("activation", "gradient") if role not in figures.zeros]
+    if missing:
+        raise DataError(f"{path} has no {missing[0]}s, so it is of no training step; train into this folder again")
+    return figures
+
+
 def play_traces(folder: Path, on_progress: OnProgress) -> list[EpochFigures]:
     """Simulate every trace of ``folder``, one in memory at a time, and write record and plot beside them."""
     path = folder / TRAINING_FILE
     try:
-        known = json.loads(path.read_text(encoding="utf-8"))
-        points = [(int(each["epoch"]), float(each["loss"]), float(each["accuracy"]), each["trace"]) for each in known]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DataError(
-            f"{path} does not say which traces to play ({error!r}); train into this folder first"
-        ) from error
+        points = read_value(list[_TrainedEpoch], parse_json(path.read_text(encoding="utf-8")), "epochs")
+        if not points:
+            raise ValueError("it names none")
+    except (OSError, ValueError, RecursionError) as error:
+        raise DataError(f"{path} does not say which traces to play ({error}); train into this folder first") from error
     played = []
-    for epoch, loss, accuracy, name in points:
-        played.append(EpochFigures(epoch, loss, accuracy, figures_of(Trace.load(folder / name))))
-        on_progress(f"play epoch {epoch}", len(played) / len(points))
+    for point in points:
+        played.append(EpochFigures(point.epoch, point.loss, point.accuracy, _figures(folder / point.trace)))
+        on_progress(f"play epoch {point.epoch}", len(played) / len(points))
     write_record(folder / RECORD_FILE, "epochs", [each.to_dict() for each in played])
     write_whole(folder / PLOT_FILE, epochs_page(played).encode())
     return played

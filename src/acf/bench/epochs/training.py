@@ -113,7 +113,8 @@ def keep_traces(epochs: Iterable[CapturedEpoch], folder: Path, on_progress: OnPr
     for each in epochs:
         name = f"epoch-{each.epoch:03d}.safetensors"
         each.trace.save(folder / name)
-        facts = {"epoch": each.epoch, "loss": each.loss, "accuracy": each.accuracy, "seconds": each.seconds}
+        loss = each.loss if math.isfinite(each.loss) else None  # JSON has no NaN
+        facts = {"epoch": each.epoch, "loss": loss, "accuracy": each.accuracy, "seconds": each.seconds}
         known.append(facts | {"trace": name})
         write_whole(folder / TRAINING_FILE, json.dumps(known, indent=2).encode())
         on_progress(f"epoch {each.epoch}: accuracy {each.accuracy:.1%}", each.epoch / last_epoch)

@@ -25,7 +25,7 @@ from acf.bench.evaluation.training import RunPlan, train_system
 from acf.bench.machine import choose_device
 from acf.bench.training.record import session_facts
 from acf.errors import FileError, SparsityError
-from acf.files import write_whole
+from acf.files import check_name, write_whole
 from acf.options import option
 from acf.run_folder import only_process_in
 
@@ -117,6 +117,8 @@ class EvaluationOptions(ABC):
     @property
     def folder(self) -> Path:
         """Where the runs are kept."""
+        if self.name:
+            check_name(self.name, "--name")
         return self.out / (self.name or self.benchmark)
 
     @property

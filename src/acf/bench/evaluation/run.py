@@ -1,10 +1,10 @@
 """What is kept of one run of one system, and of one traced step on one simulated machine."""
 
 from dataclasses import asdict, dataclass, field
-from math import nan
 from typing import Any
 
 from acf.bench.training.run import CurvePoint, without_nan
+from acf.records import Diverged, read_as
 
 STAGES = ("start", "middle", "end")
 """When a step of a run is traced: before the first step, after half of them, and after the last."""
@@ -15,7 +15,7 @@ class LossPoint:
     """Mean training loss of the steps since the point before, up to ``step``."""
 
     step: int
-    loss: float
+    loss: Diverged
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class SystemRun:
     sparsity: float
     parameters: int
     moves: int
-    metrics: dict[str, float]
+    metrics: dict[str, Diverged]
     curve: tuple[CurvePoint, ...] = ()
     outputs: tuple[str, ...] = ()
     session: int = 0
@@ -77,21 +77,10 @@ class SystemRun:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "SystemRun":
         """Read what `to_dict` gave."""
-        curve = tuple(curve_point(point) for point in values["curve"])
-        metrics = {name: nan if value is None else float(value) for name, value in values["metrics"].items()}
-        losses = tuple(loss_point(point) for point in values.get("losses", ()))
-        outputs = tuple(values["outputs"])
-        return cls(**{**values, "curve": curve, "metrics": metrics, "outputs": outputs, "losses": losses})
-
-
-def curve_point(values: dict[str, Any]) -> CurvePoint:
-    """A point from plain values; a missing quality is that of a run that diverged."""
-    return CurvePoint(**{**values, "quality": nan if values["quality"] is None else values["quality"]})
-
-
-def loss_point(values: dict[str, Any]) -> LossPoint:
-    """A point from plain values; a missing loss was not finite."""
-    return LossPoint(values["step"], nan if values["loss"] is None else values["loss"])
+        run = read_as(cls, values, "run")
+        if run.steps < 1 or run.timed_steps < 0 or not run.seconds > 0 or not run.metrics:
+            raise ValueError(f"run of {run.system} has {run.timed_steps} timed steps in {run.seconds} seconds")
+        return run
 
 
 @dataclass(frozen=True)
@@ -117,4 +106,4 @@ class MachineStep:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "MachineStep":
         """Read what `to_dict` gave."""
-        return cls(**{**values, "notes": tuple(values["notes"])})
+        return read_as(cls, values, "machine")

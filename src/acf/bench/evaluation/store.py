@@ -2,15 +2,18 @@
 
 import json
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 from acf.bench.evaluation.run import MachineStep, SystemRun
 from acf.errors import FileError
-from acf.records import write_record
+from acf.files import check_writable
+from acf.records import parse_json, read_value, write_record
+
+Value = TypeVar("Value")
 
 DATABASE, RECORD = "evaluation.sqlite", "evaluation.json"
 MUST_AGREE = ("device", "torch", "data")
@@ -18,6 +21,16 @@ MUST_AGREE = ("device", "torch", "data")
 
 IMPLIED = {"processes": 1}
 """Settings that folders of earlier versions do not name."""
+
+FACTS: dict[str, Any] = {
+    "captured_examples": float,
+    "references": list[str],
+    "task": dict[str, Any],
+    "configuration": dict[str, Any],
+    "densities": dict[str, Any],
+    "skipping": list[dict[str, Any]],
+}
+"""What a kept value is; any other may be anything."""
 
 _CREATE = """
 CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
@@ -39,6 +52,7 @@ class EvaluationStore:
         self.folder = folder
         if not create and not (folder / DATABASE).is_file():
             raise FileError(f"{folder} holds no {DATABASE}; pass --out and --name of runs that were made")
+        check_writable(folder / DATABASE)
         try:
             folder.mkdir(parents=True, exist_ok=True)
             self._connection = sqlite3.connect(folder / DATABASE)
@@ -78,11 +92,13 @@ class EvaluationStore:
 
     def sessions(self) -> list[dict[str, str]]:
         """The calls that made the runs: machine, software, commit, date and command of each."""
-        return [json.loads(text) for (text,) in self._rows("SELECT value FROM sessions ORDER BY number")]
+        rows = self._rows("SELECT value FROM sessions ORDER BY number")
+        return [self._read(text, lambda values: read_value(dict[str, str], values, "session")) for (text,) in rows]
 
     def fact(self, name: str) -> Any:
         """A kept value, None where there is none."""
-        return next((json.loads(text) for (text,) in self._rows("SELECT value FROM facts WHERE name = ?", name)), None)
+        rows = self._rows("SELECT value FROM facts WHERE name = ?", name)
+        return self._read(rows[0][0], lambda values: read_value(FACTS.get(name, Any), values, name)) if rows else None
 
     def put_fact(self, name: str, value: Any) -> None:
         """Keep a plain value."""
@@ -100,9 +116,8 @@ class EvaluationStore:
 
     def runs(self) -> list[SystemRun]:
         """Every finished run, in the order in which they finished."""
-        return [
-            SystemRun.from_dict(json.loads(text)) for (text,) in self._rows("SELECT value FROM runs ORDER BY rowid")
-        ]
+        rows = self._rows("SELECT value FROM runs ORDER BY rowid")
+        return [self._read(text, SystemRun.from_dict) for (text,) in rows]
 
     def has_run(self, system: str, seed: int) -> bool:
         """Whether that run is finished."""
@@ -117,7 +132,7 @@ class EvaluationStore:
     def machine_steps(self) -> list[MachineStep]:
         """Every simulated step."""
         rows = self._rows("SELECT value FROM machines ORDER BY rowid")
-        return [MachineStep.from_dict(json.loads(text)) for (text,) in rows]
+        return [self._read(text, MachineStep.from_dict) for (text,) in rows]
 
     def checkpoint(self, system: str, seed: int) -> Path:
         """Where the run in progress is kept."""
@@ -138,6 +153,16 @@ class EvaluationStore:
         path = self.folder / RECORD
         write_record(path, "evaluation-runs", record)
         return path
+
+    def _read(self, text: Any, read: Callable[[Any], Value]) -> Value:
+        """What the JSON of a row says; a damaged row is refused."""
+        try:
+            return read(parse_json(text))
+        except (TypeError, ValueError, RecursionError) as error:
+            reason = " ".join(str(error).split())
+            raise FileError(
+                f"{self.folder / DATABASE} is damaged ({reason}); take a copy, or delete the file and run again"
+            ) from error
 
     def _rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
         try:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from acf.bench.evaluation.density import Densities, gradient_densities
-from acf.bench.evaluation.run import STAGES, LossPoint, SystemRun, curve_point, loss_point
+from acf.bench.evaluation.run import STAGES, LossPoint, SystemRun
 from acf.bench.evaluation.session import EvaluationSession
 from acf.bench.evaluation.store import EvaluationStore
 from acf.bench.evaluation.systems import System
@@ -18,6 +18,7 @@ from acf.bench.training.loop import TrainingClock
 from acf.bench.training.run import CurvePoint, without_nan
 from acf.errors import DataError
 from acf.metrics.meters import EnergyMeter
+from acf.records import read_as
 
 OnStep = Callable[[float], None]
 SEVERAL_METERS = "not measured: several processes trained"
@@ -72,9 +73,7 @@ class RunProgress:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "RunProgress":
         """Read what `to_dict` gave."""
-        curve = [curve_point(point) for point in values["curve"]]
-        losses = [loss_point(point) for point in values.get("losses", ())]
-        return cls(**{**values, "curve": curve, "losses": losses})
+        return read_as(cls, values, "progress")
 
 
 def train_system(

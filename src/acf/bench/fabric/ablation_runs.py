@@ -16,7 +16,7 @@ from acf.files import write_whole
 from acf.metrics import MEASURES, AblationPoint, AblationRecord
 from acf.metrics.ablation import written_spread
 from acf.options import option
-from acf.records import data_of, write_record
+from acf.records import data_of, parse_json, write_record
 from acf.sim.fabric import AdaptiveFabric
 from acf.sim.registry import spec_of_kind
 
@@ -183,8 +183,8 @@ def _record(name: str, ablation: Ablation, options: AblationOptions, points: Seq
 def _stored_points(path: Path) -> tuple[AblationPoint, ...]:
     """Points of an earlier run; none if the file is missing or damaged."""
     try:
-        return AblationRecord.from_dict(data_of(json.loads(path.read_text(encoding="utf-8")))).points
-    except (OSError, ValueError):
+        return AblationRecord.from_dict(data_of(parse_json(path.read_text(encoding="utf-8")))).points
+    except (OSError, ValueError, RecursionError):
         return ()
 
 

@@ -1,14 +1,13 @@
 """Measured shares of zeros for the layers of a step, read from a file."""
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
 from acf.errors import ArchitectureError
-from acf.records import data_of
+from acf.records import data_of, parse_json, read_value
 from acf.zoo.synthetic import Zeros
 
 Layer = TypeVar("Layer", bound=Any)
@@ -33,8 +32,8 @@ def read_zeros(path: Path, network: str, sparsity: float) -> Mapping[str, Zeros]
     A record has several networks and sparsities; of these the one asked for is taken.
     """
     try:
-        stored = data_of(json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError) as error:
+        stored = data_of(parse_json(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, RecursionError) as error:
         raise ArchitectureError(f"{path} cannot be read as shares of zeros ({error}); name a JSON file") from None
     if not isinstance(stored, dict):
         raise ArchitectureError(
@@ -45,12 +44,32 @@ def read_zeros(path: Path, network: str, sparsity: float) -> Mapping[str, Zeros]
     return {name: _zeros(path, name, shares) for name, shares in layers.items()}
 
 
+@dataclass(frozen=True)
+class _Variant:
+    """The part of a measured network that is read here."""
+
+    sparsity: float
+    gradient_target: float | None
+    layers: dict[str, Any]
+
+
+def _known(variant: dict[str, Any]) -> dict[str, Any]:
+    return {each.name: variant[each.name] for each in fields(_Variant)}
+
+
 def _variant(path: Path, record: dict[str, Any], network: str, sparsity: float) -> dict[str, Any]:
-    variants = record.get(network, {}).get("variants", [])
+    try:
+        variants: list[_Variant] = read_value(
+            list[_Variant], [_known(each) for each in record[network]["variants"]], "variants"
+        )
+    except KeyError:
+        variants = []
+    except (TypeError, ValueError) as error:
+        raise ArchitectureError(f"{path} is no record of zeros ({error}); measure it with acf bench zeros") from error
     for variant in variants:
-        if variant["sparsity"] == sparsity and not variant["gradient_target"]:
-            return dict(variant["layers"])
-    measured = ", ".join(f"{variant['sparsity']:g}" for variant in variants) or "none"
+        if variant.sparsity == sparsity and not variant.gradient_target:
+            return variant.layers
+    measured = ", ".join(f"{variant.sparsity:g}" for variant in variants) or "none"
     raise ArchitectureError(
         f"{path} has no {network} at sparsity {sparsity:g} (measured: {measured}); "
         f"measure it with acf bench zeros {network} --sparsity {sparsity:g}"

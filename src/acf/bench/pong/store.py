@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from acf.bench.pong.record import PongRun, PongSummary, ScorePoint, SystemFigures, summarize
-from acf.errors import DataError, FileError
-from acf.records import write_record
+from acf.errors import AcfError, DataError, FileError
+from acf.records import parse_json, read_as, write_record
 
 Row = TypeVar("Row", ScorePoint, PongRun, SystemFigures)
 
@@ -46,7 +46,7 @@ class PongStore:
     def require_settings(self, settings: dict[str, Any]) -> None:
         """Keep the settings of the first call; refuse, by name, a later call with others."""
         with self._reporting(), self._connection as connection:
-            found = {name: json.loads(value) for name, value in connection.execute("SELECT * FROM settings")}
+            found = {name: parse_json(value) for name, value in connection.execute("SELECT * FROM settings")}
             for name, value in found.items():
                 if settings.get(name, value) != value:
                     raise DataError(
@@ -75,7 +75,13 @@ class PongStore:
         """Every row of that kind, in the order of writing."""
         with self._reporting():
             found = self._connection.execute(f"SELECT * FROM {TABLES[kind]} ORDER BY rowid").fetchall()
-        return [kind(*values) for values in found]
+        names = [each.name for each in fields(kind)]
+        with self._reporting():
+            rows = [read_as(kind, dict(zip(names, values, strict=True)), TABLES[kind]) for values in found]
+            for run in rows:
+                if isinstance(run, PongRun) and (not run.seconds > 0 or run.steps < 1):
+                    raise ValueError(f"a run of {run.variant} has {run.steps} steps in {run.seconds} seconds")
+        return rows
 
     def find(self, variant: str, seed: int) -> PongRun | None:
         """The finished run of that variant and seed."""
@@ -104,9 +110,11 @@ class PongStore:
         with self._reporting():
             settings = self._connection.execute("SELECT * FROM settings").fetchall()
             sessions = self._connection.execute("SELECT * FROM sessions").fetchall()
+            kept = {str(name): parse_json(value) for name, value in settings}
+            facts = {str(number): parse_json(text) for number, text in sessions}
         return {
-            "settings": {name: json.loads(value) for name, value in settings},
-            "sessions": {str(number): json.loads(facts) for number, facts in sessions},
+            "settings": kept,
+            "sessions": facts,
             "summaries": [asdict(summary) for summary in self.summaries()],
             "runs": [run.to_dict() for run in self.rows(PongRun)],
             "points": [asdict(point) for point in self.rows(ScorePoint)],
@@ -125,7 +133,9 @@ class PongStore:
     def _reporting(self) -> Iterator[None]:
         try:
             yield
-        except sqlite3.Error as error:
+        except AcfError:
+            raise
+        except (sqlite3.Error, TypeError, ValueError, RecursionError) as error:
             raise FileError(
                 f"{self.path} cannot be used as the record ({error}); free space, or pass another folder with --out"
             ) from error

@@ -18,6 +18,7 @@ from acf.bench.training.variant import Variant
 from acf.errors import FileError, SparsityError
 from acf.files import cache_directory, write_whole
 from acf.options import option
+from acf.records import values_of
 from acf.run_folder import only_process_writing
 
 DEFAULT_VARIANTS = "dense,static-90/block=64/distribution=cost,rigl-90/block=64/distribution=cost/moves=33"
@@ -96,7 +97,13 @@ class TrainingOptions:
 def run_training_bench(options: TrainingOptions, on_progress: OnProgress) -> TrainingComparison:
     """Train what the options name and compare, or read the records they name; plot and record are written."""
     with only_process_writing(options.out):
-        comparison = _rendered(options) if options.render else _trained(options, on_progress)
+        if not options.render:
+            return _plotted(_trained(options, on_progress), options)
+        with values_of(", ".join(map(str, options.render))):
+            return _plotted(_rendered(options), options)
+
+
+def _plotted(comparison: TrainingComparison, options: TrainingOptions) -> TrainingComparison:
     plot = options.plot or (options.render[0].with_suffix(".svg") if options.render else None)
     if plot is not None:
         from acf.bench.training.plot import training_svg

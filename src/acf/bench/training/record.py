@@ -1,6 +1,5 @@
 """The runs of one task in one JSON file: written after every run, continued, and merged with other records."""
 
-import json
 import platform
 import subprocess
 from collections.abc import Iterable, Sequence
@@ -16,7 +15,7 @@ from acf.bench.training.run import RunLength, TrainingRun, without_nan
 from acf.bench.training.summary import VariantSummary, summarize
 from acf.bench.training.task import Task, TaskSpec
 from acf.errors import DataError, FileError
-from acf.records import data_of, write_record
+from acf.records import data_of, parse_json, read_as, read_value, write_record
 
 MUST_AGREE = ("device", "torch", "data")
 """Facts of sessions that must be the same for their seconds, joules and quality to be set beside each other."""
@@ -125,8 +124,8 @@ class TrainingComparison:
 def load_comparison(path: Path) -> TrainingComparison:
     """Read what `TrainingComparison.save` wrote, or an earlier version, whose one session was called machine."""
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        values = parse_json(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
         raise FileError(f"{path} is no record of `acf bench training` ({error}); pass another path") from error
     return comparison_from_values(data_of(values), str(path))
 
@@ -135,16 +134,17 @@ def comparison_from_values(values: dict[str, Any], source: str) -> TrainingCompa
     """The comparison that `TrainingComparison.to_dict` gave; ``source`` names its file in errors."""
     try:
         return TrainingComparison(
-            TaskSpec(**values["task"]),
-            RunLength(**values["length"]),
+            read_as(TaskSpec, values["task"], "task"),
+            read_as(RunLength, values["length"], "length"),
             bool(values["higher_is_better"]),
-            [dict(session) for session in values.get("sessions") or [values["machine"]]],
-            [TrainingRun.from_dict(run) for run in values["runs"]],
-            [Trial(**trial) for trial in values.get("trials", [])],
-            values.get("tuning_share"),
+            read_value(list[dict[str, str]], values.get("sessions") or [values["machine"]], "sessions"),
+            [TrainingRun.from_dict(run, f"runs.{place}") for place, run in enumerate(values["runs"])],
+            read_value(list[Trial], values.get("trials", []), "trials"),
+            read_value(float | None, values.get("tuning_share"), "tuning_share"),
         )
-    except (ValueError, KeyError, TypeError) as error:
-        raise FileError(f"{source} is no record of `acf bench training` ({error}); pass another path") from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        reason = " ".join(str(error).split())
+        raise FileError(f"{source} is no record of `acf bench training` ({reason}); pass another path") from error
 
 
 def require_alike(found: TrainingComparison, wanted: TrainingComparison, path: Path) -> None:

@@ -2,9 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
-from math import isfinite, nan
+from math import isfinite
 from statistics import mean
 from typing import Any
+
+from acf.records import Diverged, read_as
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,7 @@ class CurvePoint:
 
     step: int
     seconds: float
-    quality: float
+    quality: Diverged
     joules: float | None = None
 
 
@@ -60,7 +62,7 @@ class TrainingRun:
     warm_up_seconds: float
     step_ms: float
     peak_gib: float
-    quality: float
+    quality: Diverged
     sparsity: float
     parameters: int
     moves: int
@@ -86,13 +88,14 @@ class TrainingRun:
         return asdict(self)
 
     @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> "TrainingRun":
+    def from_dict(cls, values: dict[str, Any], where: str = "run") -> "TrainingRun":
         """Read what `to_dict` gave, with null for a quality that diverged.
 
         Early records have no ``compile_seconds``, which then follow from the rest.
         """
-        curve = tuple(CurvePoint(**_with_quality(point)) for point in values["curve"])
-        run = cls(**{**_with_quality(values), "curve": curve})
+        run = read_as(cls, values, where)
+        if run.steps < 1 or run.seconds < 0:
+            raise ValueError(f"{where} has {run.steps} steps in {run.seconds} seconds")
         if "compile_seconds" in values:
             return run
         return replace(run, compile_seconds=max(0.0, run.warm_up_seconds + run.seconds - run.steps * run.step_ms / 1e3))
@@ -101,10 +104,6 @@ class TrainingRun:
     def steps_seconds(self) -> float:
         """Seconds of all steps, those of the warm-up counted as ordinary ones."""
         return 1e-3 * self.step_ms * self.steps
-
-
-def _with_quality(values: dict[str, Any]) -> dict[str, Any]:
-    return values if values["quality"] is not None else {**values, "quality": nan}
 
 
 def without_nan(values: Any) -> Any:

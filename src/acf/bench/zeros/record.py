@@ -1,6 +1,5 @@
 """The record of measured zeros: one JSON file for several networks, each with the command that made it."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import Any
 from acf.bench.provenance import provenance
 from acf.bench.zeros.measure import MeasuredZeros, ZerosSpec
 from acf.errors import DataError
-from acf.records import data_of, write_record
+from acf.records import data_of, parse_json, read_value, write_record
 
 
 def zeros_record(spec: ZerosSpec, measured: Sequence[MeasuredZeros]) -> dict[str, Any]:
@@ -22,9 +21,13 @@ def add_to_record(path: Path, record: dict[str, Any]) -> dict[str, Any]:
     before: dict[str, Any] = {}
     if path.exists():
         try:
-            before = data_of(json.loads(path.read_text(encoding="utf-8")))
-        except ValueError as error:
-            raise DataError(f"{path} is no JSON ({error}); name a record of `acf bench zeros`, or a new file") from None
+            kept = data_of(parse_json(path.read_text(encoding="utf-8")))
+            before = read_value(dict[str, dict[str, Any]], kept, "record")
+        except (OSError, ValueError, RecursionError) as error:
+            reason = " ".join(str(error).split())
+            raise DataError(
+                f"{path} is no record of zeros ({reason}); name one of `acf bench zeros`, or a new file"
+            ) from None
     merged = dict(sorted((before | record).items()))
     write_record(path, "zeros", merged)
     return merged

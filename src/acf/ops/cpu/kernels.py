@@ -20,6 +20,7 @@ from acf.ops.cpu.call import Operands, instruction_set, run_conv2d, run_linear
 from acf.ops.geometry import Conv2dGeometry
 from acf.ops.reference import grid_cols, grid_rows
 from acf.sparse import BlockLayout, BlockTopology
+from acf.sparse.topology import check_inside
 
 NATIVE_BLOCKS = (8, 16, 32, 64)
 NATIVE_DTYPES = (torch.float32, torch.bfloat16)
@@ -30,7 +31,7 @@ NORM_CHUNK_ELEMENTS = 1 << 20  # gradient elements that exist at a time while no
 def block_linear(x: Tensor, weight: Tensor, bias: Tensor | None, *indices: Tensor) -> Tensor:
     """CPU kernel of ``acf::block_linear_forward``."""
     topology = BlockTopology(*indices)
-    fits = x.shape[1] == grid_cols(topology) * weight.shape[2] and _bias_fits(bias, weight, topology)
+    fits = x.shape[1] == grid_cols(topology) * weight.shape[2] and _operands_fit(bias, weight, topology)
     if not fits or not _applies(weight.shape[1:], x, weight, topology):
         return reference.linear(x, weight, topology, bias)
     y = x.new_empty(x.shape[0], grid_rows(topology) * weight.shape[1])
@@ -41,7 +42,7 @@ def block_linear(x: Tensor, weight: Tensor, bias: Tensor | None, *indices: Tenso
 def block_linear_input_grad(output_grad: Tensor, weight: Tensor, *indices: Tensor) -> Tensor:
     """CPU kernel of ``acf::block_linear_input_grad``."""
     topology = BlockTopology(*indices)
-    fits = output_grad.shape[1] == grid_rows(topology) * weight.shape[1]
+    fits = output_grad.shape[1] == grid_rows(topology) * weight.shape[1] and _operands_fit(None, weight, topology)
     if not fits or not _applies(weight.shape[1:], output_grad, weight, topology):
         return reference.linear_input_grad(output_grad, weight, topology)
     in_features = grid_cols(topology) * weight.shape[2]
@@ -55,7 +56,7 @@ def block_linear_activation(
 ) -> tuple[Tensor, Tensor]:
     """CPU kernel of ``acf::block_linear_activation``."""
     topology = BlockTopology(*indices)
-    fits = x.shape[1] == grid_cols(topology) * weight.shape[2] and _bias_fits(bias, weight, topology)
+    fits = x.shape[1] == grid_cols(topology) * weight.shape[2] and _operands_fit(bias, weight, topology)
     if packed or not fits or not _applies(weight.shape[1:], x, weight, topology):
         return mlp.linear_then_activation(x, weight, bias, activation, packed, *indices)
     value, slope = (x.new_empty(x.shape[0], grid_rows(topology) * weight.shape[1]) for _ in range(2))
@@ -68,6 +69,7 @@ def block_linear_scaled_input_grad(output_grad: Tensor, weight: Tensor, scale: T
     topology = BlockTopology(*indices)
     shape = (output_grad.shape[0], grid_cols(topology) * weight.shape[2])
     fits = output_grad.shape[1] == grid_rows(topology) * weight.shape[1] and scale.shape == shape
+    fits &= _operands_fit(None, weight, topology)
     same_dtype = scale.dtype == output_grad.dtype
     if not fits or not same_dtype or not _applies(weight.shape[1:], output_grad, weight, topology):
         return mlp.input_grad_then_scale(output_grad, weight, scale, *indices)
@@ -113,7 +115,7 @@ def block_conv2d(x: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any) -> 
     fits = (
         _conv_fits(x.shape, y_size, geometry)
         and _in_columns(x.shape, geometry) == grid_cols(topology) * weight.shape[2]
-        and _bias_fits(bias, weight, topology)
+        and _operands_fit(bias, weight, topology)
     )
     if not fits or not _applies(weight.shape[1:], x, weight, topology):
         return reference.conv2d(x, weight, topology, geometry, bias)
@@ -129,6 +131,7 @@ def block_conv2d_input_grad(output_grad: Tensor, weight: Tensor, *rest: Any) -> 
         _conv_fits(input_size, output_grad.shape, geometry)
         and _in_columns(input_size, geometry) == grid_cols(topology) * weight.shape[2]
         and output_grad.shape[1] == grid_rows(topology) * weight.shape[1]
+        and _operands_fit(None, weight, topology)
     )
     if not fits or not _applies(weight.shape[1:], output_grad, weight, topology):
         return reference.conv2d_input_grad(output_grad, weight, topology, input_size, geometry)
@@ -184,6 +187,7 @@ def _norms(
     layout: BlockLayout,
 ) -> Tensor:
     """Norms of the candidates' gradients, a bounded chunk of blocks at a time, those of a row together."""
+    check_inside(layout, candidate_rows, candidate_cols)
     block = layout.block_height
     order = torch.argsort(candidate_rows.long() * layout.grid_cols + candidate_cols)
     norms = torch.empty(order.numel(), dtype=torch.float32)
@@ -235,8 +239,10 @@ def _conv_fits(x_size: Sequence[int], y_size: Sequence[int], geometry: Conv2dGeo
     return min(*x_size[2:], *out_size) >= 1 and x_size[0] == y_size[0] and out_size == tuple(y_size[2:])
 
 
-def _bias_fits(bias: Tensor | None, weight: Tensor, topology: BlockTopology) -> bool:
-    return bias is None or bias.shape == (grid_rows(topology) * weight.shape[1],)
+def _operands_fit(bias: Tensor | None, weight: Tensor, topology: BlockTopology) -> bool:
+    """Whether the native kernels may read the bias, one value for every output, and the blocks that are named."""
+    bias_fits = bias is None or bias.shape == (grid_rows(topology) * weight.shape[1],)
+    return bias_fits and weight.shape[0] == topology.block_rows.shape[0]
 
 
 def _applies(block_shape: Sequence[int], first: Tensor, second: Tensor, topology: BlockTopology | None = None) -> bool:

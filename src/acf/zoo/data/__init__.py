@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from acf.errors import DataError
+from acf.errors import AcfError, DataError
 from acf.zoo.data.cifar10 import read_cifar10
 from acf.zoo.data.cifar10_batches import read_cifar10_batches
 from acf.zoo.data.digits import read_digits
@@ -49,6 +49,10 @@ DATA_SETS: dict[str, DataSet] = {
 """Every data set by name; of each kind the first is the default."""
 
 
+DAMAGED = (OSError, EOFError, LookupError, ValueError, TypeError, RuntimeError, zipfile.BadZipFile, zlib.error)
+"""What the readers of archives, images and numbers raise where a file is damaged or is something else."""
+
+
 def data_sets_of(kind: str) -> tuple[str, ...]:
     """Names of the data sets for a network that reads ``kind``."""
     return tuple(name for name, data_set in DATA_SETS.items() if data_set.kind == kind)
@@ -74,7 +78,10 @@ def _read(name: str, folder: Path | None, split: str) -> LabelledData:
         raise DataError(f"data set {name} needs a folder; name the folder that holds it with --data or $ACF_DATA")
     try:
         return data_set.read(folder or Path(), split)
-    except (OSError, EOFError, LookupError, ValueError, zipfile.BadZipFile, zlib.error) as error:
+    except AcfError:
+        raise
+    except (MemoryError, *DAMAGED) as error:
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
         raise DataError(
-            f"data set {name} cannot be read in {folder} ({error}); name the folder that holds it, whole"
+            f"data set {name} cannot be read in {folder} ({reason}); name the folder that holds it, whole"
         ) from error

@@ -14,14 +14,6 @@ from acf.zoo.data.labelled_data import LabelledData
 
 _FILES = {"train": [f"data_batch_{number}" for number in range(1, 6)], "test": ["test_batch"]}
 _SIZE = 3 * 32 * 32
-_ALLOWED = {
-    ("numpy.core.multiarray", "_reconstruct"),
-    ("numpy._core.multiarray", "_reconstruct"),
-    ("numpy", "ndarray"),
-    ("numpy", "dtype"),
-    ("_codecs", "encode"),
-}
-"""All that the published pickles name."""
 
 
 def read_cifar10_batches(folder: Path, split: str) -> LabelledData:
@@ -44,15 +36,53 @@ def _read_binary(path: Path) -> NDArray[np.uint8]:
 
 
 def _read_pickle(path: Path) -> NDArray[np.uint8]:
-    stored = _Unpickler(io.BytesIO(path.read_bytes()), encoding="bytes").load()
-    labels = np.array(stored[b"labels"], dtype=np.uint8)[:, None]
-    return np.concatenate([labels, np.asarray(stored[b"data"], dtype=np.uint8)], axis=1)
+    try:
+        stored = _Unpickler(io.BytesIO(path.read_bytes()), encoding="bytes").load()
+        labels, pixels = np.array(stored[b"labels"], dtype=np.uint8), stored[b"data"].pixels()
+    except DataError:
+        raise
+    except Exception as error:  # a damaged file fails in many ways
+        raise DataError(f"{path.name} is no batch of CIFAR-10 ({error}); download it again") from error
+    return np.concatenate([labels[:, None], pixels.reshape(len(labels), _SIZE)], axis=1)
+
+
+class _Pixels:
+    """Takes the state of a pickled array without making an array of it."""
+
+    def __init__(self, *arguments: Any) -> None:
+        self.state: Any = None
+
+    def __setstate__(self, state: Any) -> None:
+        self.state = state
+
+    def pixels(self) -> NDArray[np.uint8]:
+        """The bytes of the array."""
+        content = self.state[-1]
+        return np.frombuffer(content.encode("latin1") if isinstance(content, str) else content, np.uint8)
+
+
+def _encode(text: str, encoding: str) -> bytes:
+    if encoding != "latin1":
+        raise ValueError(f"encoding {encoding!r} is not latin1")
+    return text.encode("latin1")
+
+
+_NAMED: dict[tuple[str, str], Any] = {
+    ("numpy.core.multiarray", "_reconstruct"): _Pixels,
+    ("numpy._core.multiarray", "_reconstruct"): _Pixels,
+    ("numpy", "ndarray"): _Pixels,
+    ("numpy", "dtype"): _Pixels,
+    ("_codecs", "encode"): _encode,
+}
+"""All that the published pickles name, and what stands for it here: nothing of theirs is called."""
 
 
 class _Unpickler(pickle.Unpickler):
-    """Reads arrays and plain values; a file that names anything else is refused, because it could run code."""
+    """Reads plain values and the bytes of arrays; a file that names anything else is refused: it could run code."""
 
     def find_class(self, module: str, name: str) -> Any:
-        if (module, name) not in _ALLOWED:
+        if isinstance(module, bytes) or isinstance(name, bytes):
+            module, name = (each.decode() if isinstance(each, bytes) else each for each in (module, name))
+        if (module, name) not in _NAMED:
             raise DataError(f"the batch file names {module}.{name}, which CIFAR-10 does not; download it again")
-        return super().find_class(module, name)
+        return _NAMED[module, name]

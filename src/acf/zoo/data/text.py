@@ -44,13 +44,20 @@ def read_documents(path: Path) -> list[str]:
     if path.is_dir():
         texts = [file.read_text(encoding="utf-8", errors="replace") for file in files]
     else:
-        raw = lzma.decompress(path.read_bytes()) if path.suffix == ".xz" else path.read_bytes()
+        raw = _content(path)
         texts = raw.decode("utf-8", errors="replace").split(SEPARATOR)
     documents = [text.replace("\0", "").strip() for text in texts]
     documents = [text for text in documents if text]
     if len(documents) < 2:
         raise DataError(f"{path} holds {len(documents)} documents; at least two are needed, one for validation")
     return documents
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return lzma.decompress(path.read_bytes()) if path.suffix == ".xz" else path.read_bytes()
+    except (OSError, lzma.LZMAError, EOFError) as error:
+        raise DataError(f"{path} cannot be read ({error}); pass a text file, plain or .xz, that is whole") from error
 
 
 def load_tokens(path: Path, vocabulary: int, cache: Path) -> TokenSet:

@@ -1,0 +1,19 @@
+"""Refusing operands of products that no kernel could read."""
+
+from torch import Tensor
+
+from acf.errors import SparsityError, require_kind
+
+
+def check_operands(first: Tensor, second: Tensor, first_dims: int, second_dims: int) -> None:
+    """Refuse what is no tensor, or has fewer dimensions than it must have; sizes are the kernels' to compare."""
+    are_tensors = isinstance(first, Tensor) and isinstance(second, Tensor)
+    if are_tensors and first.dim() >= first_dims and second.dim() >= second_dims:
+        return
+    for each in (first, second):
+        require_kind(each, Tensor, "an operand", "pass a torch.Tensor")
+    raise SparsityError(
+        f"operands of shapes {list(first.shape)} and {list(second.shape)} cannot be multiplied: they need {first_dims} "
+        f"and {second_dims} dimensions; pass [..., in] to a linear layer, [batch, in, h, w] to a convolution, and "
+        "packed weights as [blocks, height, width]"
+    )
