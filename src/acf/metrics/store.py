@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from acf.errors import FileError
+from acf.records.database import connect
 
 if TYPE_CHECKING:
     from acf.train import GradientFigures, LayerFigures
@@ -43,7 +44,7 @@ class TopologyStore:
         self.path = path
         self.run = run
         try:
-            self._connection = sqlite3.connect(path)
+            self._connection = connect(path, self)
             with self._connection:
                 for table, columns in _TABLES.items():
                     self._connection.execute(_CREATE.format(table, *columns))

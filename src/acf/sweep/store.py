@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any
 
 from acf.errors import SweepError
+from acf.records.database import connect
 from acf.sweep.evaluation import Attempt
 from acf.sweep.sweep import Changes
 
@@ -34,7 +35,7 @@ class SweepStore:
             raise SweepError(f"{path} is not a file; pass a sweep.sqlite that `acf sweep` wrote")
         try:
             Path(path).parent.mkdir(parents=True, exist_ok=True)
-            self._connection = sqlite3.connect(path)
+            self._connection = connect(path, self)
             with self._connection:
                 self._connection.executescript(_TABLES)
         except (OSError, sqlite3.Error) as error:

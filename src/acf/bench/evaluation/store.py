@@ -11,6 +11,7 @@ from typing import Any
 from acf.bench.evaluation.run import MachineStep, SystemRun
 from acf.errors import FileError
 from acf.records import write_record
+from acf.records.database import connect
 
 DATABASE, RECORD = "evaluation.sqlite", "evaluation.json"
 MUST_AGREE = ("device", "torch", "data")
@@ -41,7 +42,7 @@ class EvaluationStore:
             raise FileError(f"{folder} holds no {DATABASE}; pass --out and --name of runs that were made")
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            self._connection = sqlite3.connect(folder / DATABASE)
+            self._connection = connect(folder / DATABASE, self)
         except (OSError, sqlite3.Error) as error:
             raise FileError(
                 f"{folder} cannot hold the runs ({error}); pass --out with a folder you may write to"
