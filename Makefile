@@ -40,6 +40,13 @@ test-oldest test-newest: test-%: .venv-%/.installed
 	$(@D)/bin/python -m pip install --quiet --upgrade --upgrade-strategy eager --editable '.[$(EXTRAS)]'
 	@touch $@
 
+# Lines and branches that the suite runs in Python; `make coverage TESTS="tests/nn tests/train"` measures a part. The tests
+# that compile the RTL with Verilator are left out: they run gates, and few lines of ours.
+coverage: $(VENV)/.installed-coverage
+	$(BIN)/pytest -n 2 --dist worksteal --cov --cov-report= --ignore tests/rtl $(TESTS)
+	$(BIN)/coverage report --skip-covered --show-missing
+	$(BIN)/coverage json -o build/coverage.json
+
 # Seeded cases over every door through which files and values come in; `make fuzz CASES=700` is a quick look.
 CASES ?= 10000
 fuzz: $(VENV)/.installed-dev

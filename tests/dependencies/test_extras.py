@@ -54,7 +54,7 @@ ARGUMENTS: dict[str, tuple[object, ...]] = {
 }
 """What a function is called with; None where it is not here."""
 
-NOT_IMPORTED = {"tensorboard", "docs", "test", "dev"}
+NOT_IMPORTED = {"tensorboard", "docs", "test", "dev", "coverage"}
 """Extras of which `src` imports nothing: the user passes a writer, Sphinx and pytest are programs."""
 
 

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from acf.errors import FileError
+from acf.records.database import connect
 
 if TYPE_CHECKING:
     from acf.train import GradientFigures, LayerFigures
@@ -48,7 +49,7 @@ class TopologyStore:
         self.run = run
         self._fails = False
         try:
-            self._connection = sqlite3.connect(path, timeout=WAIT_SECONDS)
+            self._connection = connect(path, self, WAIT_SECONDS)
             with self._connection:
                 for table, columns in _TABLES.items():
                     self._connection.execute(_CREATE.format(table, *columns))

@@ -10,6 +10,7 @@ from typing import Any
 
 from acf.errors import SweepError
 from acf.files import check_writable
+from acf.records.database import connect
 from acf.sweep.evaluation import Attempt
 from acf.sweep.sweep import Changes
 
@@ -37,7 +38,7 @@ class SweepStore:
             raise SweepError(f"{path} is not a file; pass a sweep.sqlite that `acf sweep` wrote")
         try:
             Path(path).parent.mkdir(parents=True, exist_ok=True)
-            self._connection = sqlite3.connect(path)
+            self._connection = connect(path, self)
             with self._connection:
                 self._connection.executescript(_TABLES)
         except (OSError, sqlite3.Error) as error:

@@ -12,6 +12,7 @@ from acf.bench.evaluation.run import MachineStep, SystemRun
 from acf.errors import FileError
 from acf.files import check_writable
 from acf.records import parse_json, read_value, write_record
+from acf.records.database import connect
 
 Value = TypeVar("Value")
 
@@ -55,7 +56,7 @@ class EvaluationStore:
         check_writable(folder / DATABASE)
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            self._connection = sqlite3.connect(folder / DATABASE)
+            self._connection = connect(folder / DATABASE, self)
         except (OSError, sqlite3.Error) as error:
             raise FileError(
                 f"{folder} cannot hold the runs ({error}); pass --out with a folder you may write to"

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from acf.bench.pong.record import PongRun, PongSummary, ScorePoint, SystemFigures, summarize
 from acf.errors import AcfError, DataError, FileError
 from acf.records import parse_json, read_as, write_record
+from acf.records.database import connect
 
 Row = TypeVar("Row", ScorePoint, PongRun, SystemFigures)
 
@@ -34,7 +35,7 @@ class PongStore:
         except OSError as error:
             raise FileError(f"{folder} cannot be made ({error.strerror}); pass another folder with --out") from error
         with self._reporting():
-            self._connection = sqlite3.connect(self.path)
+            self._connection = connect(self.path, self)
             with self._connection as connection:
                 connection.execute("CREATE TABLE IF NOT EXISTS settings (name TEXT PRIMARY KEY, value TEXT)")
                 connection.execute("CREATE TABLE IF NOT EXISTS sessions (number INTEGER PRIMARY KEY, facts TEXT)")

@@ -1,0 +1,23 @@
+"""Connections to SQLite files that do not outlive the store they belong to."""
+
+import sqlite3
+import weakref
+from contextlib import suppress
+from pathlib import Path
+
+
+def connect(path: str | Path, owner: object, wait_seconds: float = 5.0) -> sqlite3.Connection:
+    """A connection to ``path``, closed when ``owner`` is collected if nobody closed it before.
+
+    A statement waits so many seconds for a file that another process holds.
+
+    So a store whose tables cannot be made, or that a user's training loop never closes, leaves no open file behind.
+    """
+    connection = sqlite3.connect(path, timeout=wait_seconds)
+    weakref.finalize(owner, _close, connection)
+    return connection
+
+
+def _close(connection: sqlite3.Connection) -> None:
+    with suppress(sqlite3.Error):  # the collector may run in another thread, whose connection this is not
+        connection.close()
