@@ -41,7 +41,7 @@ SYNTHESISED_CLUSTERS = 64
 
 INDEX_CONTROLLER_BYTES = 65_536 + 23_072 + 5_376
 """Memories of an index controller in gates: an index buffer of 16,384 words (`acf.rtl.device.WalkerOption`), its tables
-of addresses and owners, and those of a split-K round: 64 words of four row tiles, 512 bits, and of four columns, 160."""
+of addresses and owners, and those of a split-K round: 64 words of four rows, 512 bits, and of four columns, 160."""
 
 
 def control_units(spec: "AdaptiveFabric") -> dict[str, float]:

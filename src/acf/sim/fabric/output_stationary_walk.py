@@ -1,6 +1,7 @@
 """Cycles in which an index controller walks an output-stationary product, as the gates take them (`controller_cycles`).
 
-A round is walked twice: the first pass finds the last k_step of every cluster, the second makes commands. Controllers
+A round is walked twice: the first pass looks from its end for the last k_step of every cluster, the second makes
+commands. Controllers
 that share a product all visit every block and read the counts of every part; each sends the serial tiles of its own
 mesh rows. Owners are stored. With a mask, the bits of a round's output tiles are read before it, and sizes in place of
 counts.
@@ -75,15 +76,19 @@ class _Walk:
             in_round = self.product.present[mine].sum(axis=0, dtype=np.int64)[k_tiles]
             visits, own = int(visited[k_tiles].sum()), int(in_round.sum())
             before = 2 + self._mask_cycles(int(mine.sum()))
-            look = k_tiles.size * (self.scan + WALK_CYCLES + 2) + VISIT_CYCLES * visits
+            looked = [k_tiles[stop:] for stop in self._last_places(mine, k_tiles)]
+            look = [
+                each.size * (self.scan + WALK_CYCLES + 2) + VISIT_CYCLES * int(visited[each].sum()) for each in looked
+            ]
             make = k_tiles.size * (self.scan + WALK_CYCLES + 2 + self.parts)
             make += VISIT_CYCLES * visits + (self.groups - 1) * own
-            common += self.row_rounds * (before + look + make)
-            first = first or begin + before + look + self.scan + WALK_CYCLES + 2
+            common += self.row_rounds * (before + make) + sum(look)
+            first = first or begin + before + look[0] + self.scan + WALK_CYCLES + 2
             taken, words = self._serial_tiles(mine, k_tiles)
             parts += taken
             part_words += words
-            read += self.row_rounds * (before + 2 * k_tiles.size * (self.scan - 1) + 4 * visits)
+            read += self.row_rounds * (before + k_tiles.size * (self.scan - 1) + 2 * visits)
+            read += sum(each.size * (self.scan - 1) + 2 * int(visited[each].sum()) for each in looked)
         read += DESCRIPTOR_WORDS + self.blocks + self.columns
         return OutputStationaryWalk(first, common, parts, read, part_words)
 
@@ -100,6 +105,17 @@ class _Walk:
         works = self._works(mine, k_tiles, has)
         cycles: NDArray[np.int64] = ((2 + fours + last) * works).sum(axis=(0, 1))
         return cycles, int(((2 + fours) * works).sum())
+
+    def _last_places(self, mine: NDArray[np.bool_], k_tiles: NDArray[np.int64]) -> list[int]:
+        """By row round how far the first pass goes back: to the k_step at which every cluster has had its last one."""
+        stop = np.full(self.row_rounds, k_tiles.size - 1, dtype=np.int64)
+        has = self.has[:, k_tiles]
+        for owner in np.unique(self.mapping.column_of[mine]).tolist():
+            works = self._works(mine & (self.mapping.column_of == owner), k_tiles, has)
+            last = k_tiles.size - 1 - np.argmax(works[:, ::-1], axis=1)
+            stop = np.minimum(stop, np.where(works.any(axis=1), last, 0).min(axis=1))
+        found: list[int] = stop.tolist()
+        return found
 
     def _works(self, mine: NDArray[np.bool_], k_tiles: NDArray[np.int64], has: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Whether a part meets a block of the round, bool ``[row rounds, k_tiles, parts]``."""

@@ -99,9 +99,14 @@ class _Controller:
         order = self.index.order(column_round)
         steps = [self._k_step(column_round, row_round, k_tile) for k_tile in order]
         last: dict[Cluster, int] = {}
-        for place, step in enumerate(steps):
+        owners = {owner.mesh_column for owner in self.owners.values() if owner.round == column_round}
+        missing = {cluster for cluster in self.rounds if cluster[1] % self.group_columns in owners}
+        for place, step in reversed(list(enumerate(steps))):
             yield from [None] * (self._scan_cycles() + 3 + 3 * step.visited + 1 + 1)
-            last |= dict.fromkeys((cluster for cluster in self.rounds if step.met(cluster)), place)
+            last |= dict.fromkeys((cluster for cluster in missing if step.met(cluster)), place)
+            missing -= set(last)
+            if not missing:
+                break
         for place, step in enumerate(steps):
             closing = {cluster for cluster, at in last.items() if at == place}
             yield from self._emit(step, closing)

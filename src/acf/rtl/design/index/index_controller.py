@@ -1,9 +1,9 @@
 """The index-walking controller: reads a product's descriptor and index and makes the commands of every line.
 
 It runs output-stationary products, with or without a mask of output tiles; split-K products it hands to a
-`SplitKController`. An output-stationary round is walked twice: first to find the last k_step of every cluster, which
-closes its bank, then to make commands. Blocks of a k_step come before the serial tiles that they meet, so a full
-command memory never keeps back what another line waits for.
+`SplitKController`. An output-stationary round is walked twice: first from its end until the last k_step of every
+cluster is known, which closes its bank, then to make commands. Blocks of a k_step come before the serial tiles that
+they meet, so a full command memory never keeps back what another line waits for.
 """
 
 from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value
@@ -14,6 +14,7 @@ from acf.lowering.product_index import EMPTY_ROUND
 from acf.rtl.design.index.controller_units import ORDER_BITS, IndexSizes
 from acf.rtl.design.index.row_commands import RowCommands
 from acf.rtl.design.index.split_k_controller import SplitKController
+from acf.rtl.design.primitives.bits import all_of
 
 __all__ = ["IndexController", "IndexSizes"]
 
@@ -209,12 +210,12 @@ class IndexController(RowCommands):
     def _walk_round(self, m: Module) -> None:
         with m.State("ROUND"):
             m.d.comb += [self._owned_out.addr.eq(self._column_round), self.memory_address.eq(self._order_base)]
-            m.d.sync += [Cat(*self._owned).eq(self._owned_out.data), self._order.eq(0), self._emits.eq(0)]
+            m.d.sync += [Cat(*self._owned).eq(self._owned_out.data), self._emits.eq(0)]
             m.d.sync += [joined.eq(0) for joined in self._joined.values()]
             m.d.sync += [kept.eq(Mux(self._field("masked"), 0, -1)) for kept in self._kept.values()]
             m.next = "STEPS"
         with m.State("STEPS"):
-            m.d.sync += [self._steps.eq(self.memory_data), self._place.eq(0)]
+            m.d.sync += [self._steps.eq(self.memory_data), self._place.eq(0), self._order.eq(self.memory_data - 1)]
             m.next = "ORDER"
             with m.If(self._field("masked")):
                 m.next = "COLUMN"
@@ -297,18 +298,22 @@ class IndexController(RowCommands):
             self._note_block(m, (1 << place)[: shape.mesh_columns])
 
     def _mark_last(self, m: Module) -> None:
-        """Note for every cluster that has work in this k_step that none after it may have."""
+        """Note for every cluster that has work in this k_step, and in none after it, that this is its last."""
         for each, last in self._last.items():
-            with m.If(self._work[each] != 0):
+            with m.If((self._work[each] != 0) & ~self._joined[each]):
                 m.d.sync += [last.eq(self._order), self._joined[each].eq(1)]
 
     def _next(self, m: Module) -> None:
-        """The next k_step, pass, batch of row tiles, or round of columns."""
-        m.d.sync += self._order.eq(self._order + 1)
+        """The k_step before, until all clusters with an output have joined; then k_step, batch or round behind."""
+        joined = [each | (self._owned[place] == 0) for (_, place), each in self._joined.items()]
         m.next = "ORDER"
-        with m.If(self._order + 1 == self._steps):
-            m.d.sync += [self._order.eq(0), self._emits.eq(1)]
-            with m.If(self._emits):
+        with m.If(~self._emits):
+            m.d.sync += self._order.eq(self._order - 1)
+            with m.If(all_of(joined) | (self._order == 0)):
+                m.d.sync += [self._order.eq(0), self._emits.eq(1)]
+        with m.Else():
+            m.d.sync += self._order.eq(self._order + 1)
+            with m.If(self._order + 1 == self._steps):
                 m.d.sync += [rounds.eq(rounds + self._joined[each]) for each, rounds in self._rounds.items()]
                 m.d.sync += [
                     self._mask_base.eq(self._mask_next),
