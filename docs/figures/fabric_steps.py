@@ -2,12 +2,13 @@
 
     python docs/figures/fabric_steps.py --into runs/steps                         # every row of the records
     python docs/figures/fabric_steps.py resnet50 acf-512-lean --sparsity 0.9 --into runs/steps
-    python docs/figures/fabric_steps.py --charge runs/steps                       # control and clock by today's figures
+    python docs/figures/fabric_steps.py --charge                                  # the records by today's figures
     python docs/figures/fabric_steps.py --join runs/steps                         # writes the records
 
 A row is one step on one machine, as `acf bench fabric` plays it, and is written to a file of its own when it is done: a
 call that was interrupted goes on where it stopped, and several calls share the rows of a folder. Delete a row's file to
-play it again. Figures of `acf.cost.control` change no cycle: ``--charge`` takes them to the counters of played rows.
+play it again. Figures of `acf.cost.control` change no cycle: ``--charge`` takes them to the counters of the records'
+rows, without playing them.
 """
 
 import argparse
@@ -121,12 +122,13 @@ def charged(row: dict[str, Any]) -> dict[str, Any]:
     return row | totals | {"energy_breakdown_j": breakdown, "control_charge_j": charge_j}
 
 
-def charge_all(folder: Path) -> None:
-    """Charge every fabric's row of ``folder`` anew."""
-    for path in sorted(folder.glob("*.row.json")):
-        row = json.loads(path.read_text(encoding="utf-8"))
-        if row.get("counters"):  # rivals have none
-            write_whole(path, (json_text(charged(row)) + "\n").encode())
+def charge_records(results: Path) -> None:
+    """Charge the fabrics' rows of all records in ``results`` anew; ``charged_at`` is then the commit of the figures."""
+    commit = commit_of(Path(acf.__file__).parent)
+    for name in RECORDS:
+        values = json.loads((results / name).read_text(encoding="utf-8"))
+        rows = [charged(row) | {"charged_at": commit} if row.get("counters") else row for row in values["data"]]
+        write_whole(results / name, (json_text(values | {"data": rows}) + "\n").encode())
 
 
 def published_rows() -> list[Row]:
@@ -209,7 +211,7 @@ def _parsed() -> argparse.Namespace:
     parser.add_argument("--no-update", action="store_true", help="leave Algorithm 1 for a later call")
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument("--into", type=Path, help="folder of the rows' files")
-    where.add_argument("--charge", type=Path, help="folder whose rows get control and clock by today's figures")
+    where.add_argument("--charge", action="store_true", help="control and clock of the records by today's figures")
     where.add_argument("--join", type=Path, help="folder whose rows become the records")
     return parser.parse_args()
 
@@ -221,7 +223,7 @@ def main() -> None:
         write_joined(given.join, RESULTS)
         return
     if given.charge:
-        charge_all(given.charge)
+        charge_records(RESULTS)
         return
     rows = published_rows()
     if given.network:

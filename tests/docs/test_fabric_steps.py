@@ -91,6 +91,20 @@ def test_a_missing_row_is_named(tmp_path: Path) -> None:
         list(SCRIPT["joined"](tmp_path, SCRIPT["FABRICS"]))
 
 
+def test_rows_without_counters_are_left_as_they_are_when_records_are_charged(tmp_path: Path) -> None:
+    rival = {"machine": "tensorcore", "energy_j": 2.0, "counters": {}}
+    counters = Activity(1000, work_cycles=4000).counters
+    fabric = {"machine": "acf-512", "energy_j": 1.0, "products_energy_j": 1.0, "counters": counters}
+    fabric |= {"energy_breakdown_j": {"control": 0.5, "clock": 0.5}, "control_charge_j": {"control": 0.5, "clock": 0.5}}
+    for name in SCRIPT["RECORDS"]:
+        (tmp_path / name).write_text(json.dumps({"kind": "fabric", "schema": 1, "data": [fabric, rival]}))
+    SCRIPT["charge_records"](tmp_path)
+    charged, untouched = read_record(tmp_path / "fabric-steps.json").data
+    assert untouched == rival
+    assert charged["energy_breakdown_j"] == pytest.approx(SCRIPT["control_charge_j"](fabric))
+    assert "charged_at" in charged
+
+
 def test_other_figures_of_control_change_control_clock_and_totals_alone() -> None:
     counters = Activity(1000, work_cycles=4000, row_flits=10, walk_cycles=50).counters
     row = {"machine": "acf-512-lean", "counters": counters, "energy_j": 9.0, "products_energy_j": 6.0}
