@@ -9,9 +9,8 @@ from pathlib import Path
 def connect(path: str | Path, owner: object, wait_seconds: float = 5.0) -> sqlite3.Connection:
     """A connection to ``path``, closed when ``owner`` is collected if nobody closed it before.
 
-    A statement waits so many seconds for a file that another process holds.
-
     So a store whose tables cannot be made, or that a user's training loop never closes, leaves no open file behind.
+    A statement waits up to ``wait_seconds`` for a file that another process holds.
     """
     connection = sqlite3.connect(path, timeout=wait_seconds)
     weakref.finalize(owner, _close, connection)
