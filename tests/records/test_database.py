@@ -28,8 +28,8 @@ def test_a_file_that_is_no_database_is_closed_again(tmp_path: Path, monkeypatch:
     opened: list[sqlite3.Connection] = []
     real = sqlite3.connect
 
-    def remembered(path: Path) -> sqlite3.Connection:
-        opened.append(real(path))
+    def remembered(path: Path, **options: float) -> sqlite3.Connection:
+        opened.append(real(path, **options))
         return opened[-1]
 
     monkeypatch.setattr(database.sqlite3, "connect", remembered)
