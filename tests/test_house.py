@@ -108,7 +108,10 @@ def test_imports_point_only_to_the_left() -> None:
 
 
 TESTS = ROOT / "tests"
-ABOUT_THE_REPOSITORY = ("test_house.py", "test_packaging.py", "dependencies", "docs", "examples", "fuzz")
+ABOUT_THE_REPOSITORY = (
+    *("test_dead_code.py", "test_house.py", "test_packaging.py"),
+    *("dependencies", "docs", "examples", "fuzz"),
+)
 """Files and folders of `tests` that belong to the whole repository, its wheel, its pages, its examples or all doors."""
 
 
