@@ -76,7 +76,7 @@ class Row:
 
     @property
     def has_update(self) -> bool:
-        """Whether Algorithm 1 is played too: it takes as long again, and one fabric and seed tell its share of a run."""
+        """Whether Algorithm 1 is played too: it takes as long again, and one fabric tells its share of a run."""
         is_shown = (self.sparsity, self.seed, self.zeros) == (0.9, 0, None)
         return is_shown and self.machine == self.fabric == FABRICS[0]
 
