@@ -7,7 +7,16 @@ from typing import Any
 import pytest
 
 from acf.cost import MAC_65NM_PJ
-from acf.cost.control import CONTROL_ENERGY, CONTROL_UNITS, SYNTHESIS_FIGURES, ControlUnit, charge_scale, gates_mm2
+from acf.cost.control import (
+    CONTROL_ENERGY,
+    CONTROL_UNITS,
+    FULL_TILES,
+    STALL_COUNTERS,
+    SYNTHESIS_FIGURES,
+    ControlUnit,
+    charge_scale,
+    gates_mm2,
+)
 
 RECORD = json.loads((Path(__file__).parents[2] / "docs/results/energy-synthesis.json").read_text(encoding="utf-8"))
 QUANTITIES = ("gate_equivalents", "clock_pins", "gated_flip_flops")
@@ -78,10 +87,33 @@ def test_units_of_acf_512_wide_are_those_that_were_synthesised() -> None:
     assert (router.clock_pins, router.gated_flip_flops) == pytest.approx((pins / 16, gated / 16), abs=1.0)
 
 
-def test_a_held_word_of_sums_and_a_quarter_of_the_rows_are_loaded_in_a_cycle() -> None:
-    word, rows, values, control = 16 * PRODUCT_BITS, 2 * 256, 34, 59
-    scu = CONTROL_UNITS["wide scu"]
-    assert scu.loaded * scu.gated_flip_flops == pytest.approx(word + rows / 4 + values + control, rel=0.01)
+def test_scu_and_port_of_acf_512_lean_are_those_that_were_synthesised() -> None:
+    modules = RECORD["area"]["acf-512-lean"]["modules"]
+    arithmetic = ((-16, "datapath_multiplier_0"), (-16, "datapath_adder_0"))
+    gates, pins, gated = _sum(modules, (1, "datapath"), (1, "walker"), *arithmetic)
+    _assert_unit("lean scu", (gates, pins - 16 * PRODUCT_BITS, gated - 16 * PRODUCT_BITS))
+    _assert_unit("lean port", _sum(modules, (1, "port")))
+
+
+@pytest.mark.parametrize("config", ["acf-512-wide", "acf-512-lean"])
+@pytest.mark.parametrize("zeros", ["0.0", "0.5"])
+def test_an_scu_that_holds_sums_and_its_port_switch_and_are_clocked_as_in_the_recorded_runs(
+    config: str, zeros: str
+) -> None:
+    run = RECORD["power"][f"one SCU and its port of {config}"]["zeros"][zeros]
+    kind = config.removeprefix("acf-512-")
+    counted = STALL_COUNTERS if config == "acf-512-wide" else ControlUnit(0.0, 0.0, 0.0, 0.0, 0.0, "no counters")
+    for unit, modules in (("scu", ("datapath", "walker")), ("port", ("port", "few_bits"))):
+        own = [name for name in run["modules"] if name.startswith(modules)]
+        clocked = sum(run["clocks"][name] for name in own) / 2
+        switched = sum(run["modules"][name] for name in own) - 2 * clocked
+        if unit == "scu":
+            clocked += counted.clocked_pins - 16 * PRODUCT_BITS
+            switched += counted.switched
+        name = f"{kind} {unit}"
+        charged = CONTROL_UNITS[name].in_turn_with(FULL_TILES[name], 1.0 if zeros == "0.0" else 0.0)
+        assert charged.clocked_pins == pytest.approx(clocked, rel=0.01), unit
+        assert charged.switched == pytest.approx(switched, rel=0.01), unit
 
 
 @pytest.mark.parametrize(

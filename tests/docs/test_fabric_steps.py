@@ -58,11 +58,11 @@ def test_a_row_is_played_unless_it_is_there_or_another_process_has_it(
 def test_algorithm_1_can_be_left_for_a_later_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     played: list[str] = []
     monkeypatch.setattr(Row, "play", lambda row, update: played.append(row.machine) or {"update": update or None})
-    rows = SCRIPT["rows_of"]("resnet50", "acf-512", 0.9, 0, None)
+    rows = SCRIPT["rows_of"]("resnet50", "acf-512-lean", 0.9, 0, None)
     SCRIPT["play_into"](tmp_path, rows, update=False)
     SCRIPT["play_into"](tmp_path, rows)
     SCRIPT["play_into"](tmp_path, rows)
-    assert played == ["acf-512", "tensorcore", "tensordash", "acf-512"]
+    assert played == ["acf-512-lean", "tensorcore", "tensordash", "acf-512-lean"]
 
 
 def test_rows_of_a_folder_become_a_record_for_each_size_of_fabrics(tmp_path: Path) -> None:

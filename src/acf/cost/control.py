@@ -5,7 +5,7 @@ energy with the node (capacitance) and the square of the supply. `docs/results/e
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from acf.cost.figures import MAC_65NM_PJ, Figure
 from acf.cost.mesh import MESH_FIGURES
@@ -68,18 +68,50 @@ class ControlUnit:
         """Square millimetres at 65 nm."""
         return gates_mm2(self.gate_equivalents)
 
+    def plus(self, part: "ControlUnit") -> "ControlUnit":
+        """This unit with another part."""
+        return self._with(part, 1, "with")
+
     def without(self, part: "ControlUnit") -> "ControlUnit":
         """This unit with a part of it left out."""
-        gated = self.gated_flip_flops - part.gated_flip_flops
-        loaded = self.gated_flip_flops * self.loaded - part.gated_flip_flops * part.loaded
+        return self._with(part, -1, "without")
+
+    def _with(self, part: "ControlUnit", count: int, word: str) -> "ControlUnit":
+        gated = self.gated_flip_flops + count * part.gated_flip_flops
+        loaded = self.gated_flip_flops * self.loaded + count * part.gated_flip_flops * part.loaded
         return ControlUnit(
-            self.gate_equivalents - part.gate_equivalents,
-            self.clock_pins - part.clock_pins,
+            self.gate_equivalents + count * part.gate_equivalents,
+            self.clock_pins + count * part.clock_pins,
             gated,
             loaded / gated,
-            self.switched - part.switched,
-            f"{self.source}; without: {part.source}",
+            self.switched + count * part.switched,
+            f"{self.source}; {word}: {part.source}",
         )
+
+    def in_turn_with(self, other: "UnitCycle", share: float) -> "ControlUnit":
+        """This unit where it does something else in a share of its cycles."""
+        loaded = self.loaded + share * (other.loaded - self.loaded)
+        return replace(self, loaded=loaded, switched=self.switched + share * (other.switched - self.switched))
+
+
+@dataclass(frozen=True)
+class UnitCycle:
+    """What a unit does in a cycle of some kind of work: ``loaded`` and ``switched`` as for `ControlUnit`."""
+
+    loaded: float
+    switched: float
+
+
+@dataclass(frozen=True)
+class RowLoads:
+    """Register ``bits`` of an SCU and its port that a row of a parallel tile goes through.
+
+    And rows that were loaded in a cycle of the recorded runs, ``of_full_tiles`` and ``of_others``.
+    """
+
+    bits: float
+    of_full_tiles: float
+    of_others: float
 
 
 def pins_pj(pins: float) -> float:
@@ -111,7 +143,8 @@ _WIDE = (
     _RECORD + ", acf rtl area --config acf-512-lanes4 and acf-512-wide --clock-gating: a line through 4 and 16 lanes"
 )
 _UNIT = _RECORD + ", acf rtl area UNIT --clock-gating"
-_HELD = _RECORD + ", acf-512-wide: gates with sums in registers"
+_HELD = _RECORD + ", acf-512-wide: gates with sums in registers; switching and clock by acf rtl power --scu"
+_LEAN = _RECORD + ", acf-512-lean: gates that add up products; switching and clock by acf rtl power --scu"
 
 SCU_LOADED = Figure(
     0.375,
@@ -120,30 +153,6 @@ SCU_LOADED = Figure(
     "products (the MAC's own) and three quarters of the row buffer (a port of four SCUs fills it in one of four)",
 ).value
 """Share of cycles in which an SCU's registers with an enable are loaded."""
-
-HELD_SCU_LOADED = Figure(
-    0.147,
-    "of the cycles",
-    "of an SCU of acf-512-wide 5,211 registers have an enable: a word of 16 sums of 34 bits is loaded in every cycle, "
-    "two rows of 256 bits in one of four (eight rows, half zeros, share one), 34 bits of values and addresses; of "
-    "counters and walker 59, as in the recorded run of four lanes",
-).value
-"""The same where an SCU holds sums and rows; a dense operand loads rows half as often."""
-
-HELD_PORT_LOADED = Figure(
-    0.25, "of the cycles", "a row of a block for eight rows of which half are zeros; bitmaps are loaded far less"
-).value
-"""The same for a port whose rows serve several values."""
-
-SUM_BITS = 34
-"""Bits of a sum in registers, as the adder keeps it in the gates that acf rtl area measures."""
-
-HELD_ROW_BITS = 512
-"""Bits of the two registers of an SCU through which a row of a parallel tile goes: acf rtl area of acf-512-wide,
-docs/results/energy-synthesis.json."""
-
-HELD_ROW_LOADED = 0.25
-"""Share of cycles in which `HELD_SCU_LOADED` has them loaded; assumption: eight rows, half zeros, share one."""
 
 OTHERS_LOADED = 0.25
 """The same for controllers and clusters: an assumption; the measured runs load fewer."""
@@ -157,13 +166,16 @@ CONTROL_UNITS: dict[str, ControlUnit] = {
     "port": ControlUnit(14_190.0, 671.0, 0.0, 0.0, 700.0, _NARROW),
     "port-serial": ControlUnit(20_213.0, 654.0, 0.0, 0.0, 700.0, _WIDE),
     # units of acf-512-wide: an SCU of 16 lanes that holds the sums of its eight rows, its port, and what is around them
-    "wide scu": ControlUnit(48_934.0, 5_415.0, 5_211.0, HELD_SCU_LOADED, 2_216.0, _HELD),
-    "wide port": ControlUnit(20_024.0, 395.0, 324.0, HELD_PORT_LOADED, 700.0, _HELD),
+    "wide scu": ControlUnit(48_934.0, 5_415.0, 5_211.0, 0.15669, 10_066.6, _HELD),
+    "wide port": ControlUnit(20_024.0, 395.0, 324.0, 0.30262, 2_960.3, _HELD),
     "wide cluster": ControlUnit(43_475.0, 959.0, 780.0, OTHERS_LOADED, 322.0, _HELD),
     "wide router": ControlUnit(0.0, 4_211.0, 4_115.0, 0.0, 0.0, _HELD),
     "wide row controller": ControlUnit(3_731.0, 472.0, 276.0, OTHERS_LOADED, 0.0, _HELD),
     "wide column controller": ControlUnit(2_812.0, 271.0, 79.0, OTHERS_LOADED, 0.0, _HELD),
     "wide device": ControlUnit(9_476.0, 1_321.0, 1_163.0, OTHERS_LOADED, 0.0, _HELD),
+    # SCU and port of acf-512-lean, which adds up the products of full tiles; all else is that of acf-512-wide
+    "lean scu": ControlUnit(56_074.0, 5_955.0, 5_694.0, 0.14146, 11_848.0, _LEAN),
+    "lean port": ControlUnit(20_521.0, 494.0, 372.0, 0.28696, 2_730.0, _LEAN),
     # receivers, results, credits, and the adders of a column's sums
     "cluster": ControlUnit(26_381.0, 1_211.0, 919.0, OTHERS_LOADED, 322.0, _NARROW),
     # lines: their area and the flits that pass are charged as mesh, so only registers that no flit loads count here
@@ -195,9 +207,22 @@ STALL_COUNTERS = ControlUnit(
 )
 """The performance counters of an SCU, which are part of "scu", "scu-serial" and "wide scu"."""
 
-SUMMED_ROW_GATES, SUMMED_LANE_GATES = 6.0, 3.0
-"""Gate equivalents of a bit of a further row that an SCU holds, and of a bit of a lane's multiplexer in front of its
-adder, where products are added up before the sum: assumed, as `HELD_SUM_GATES`."""
+FULL_TILES: dict[str, UnitCycle] = {
+    "wide scu": UnitCycle(0.14626, 10_127.1),
+    "wide port": UnitCycle(0.15309, 1_832.5),
+    "lean scu": UnitCycle(0.06948, 4_608.4),
+    "lean port": UnitCycle(0.27433, 1_404.1),
+}
+"""Units whose switching and clock were measured by acf rtl power --scu, docs/results/energy-synthesis.json, in a cycle
+of work on serial tiles without zeros; `CONTROL_UNITS` has a cycle on tiles of which half are zeros."""
+
+ROW_LOADS: dict[str, RowLoads] = {
+    "wide": RowLoads(512.0 + 272.0, 0.125, 0.249),
+    "lean": RowLoads(448.0 + 272.0, 0.125, 0.249),
+}
+"""Registers that a row goes through, by acf rtl area: two rows of 256 bits in an SCU of acf-512-wide, a row and three
+times its last four columns in one of acf-512-lean, a row and its mask in a port; an SCU of eight rows loads a row in
+one of eight cycles without zeros, and for every k of which one row is not zero."""
 
 
 def charge_scale(control_energy: str) -> float:

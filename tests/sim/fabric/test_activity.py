@@ -29,12 +29,16 @@ def step(density: float = 1.0) -> acf.Trace:
     return acf.Trace([TracedOp("fc", "forward", "a", "b")], tensors)
 
 
-def test_lean_units_take_the_cycles_of_the_wide_fabric_and_less_energy_in_every_component() -> None:
-    wide, lean = (acf.simulate(step(0.5), fabric) for fabric in (WIDE, LEAN))
+@pytest.mark.parametrize(("density", "dearer"), [(1.0, set()), (0.5, {"control"})])
+def test_lean_units_take_the_cycles_of_the_wide_fabric_and_switch_more_only_where_tiles_have_zeros(
+    density: float, dearer: set[str]
+) -> None:
+    wide, lean = (acf.simulate(step(density), fabric) for fabric in (WIDE, LEAN))
     assert lean.cycles == wide.cycles
-    for component in ("sram", "control", "clock"):
-        assert lean.energy_breakdown_j[component] < wide.energy_breakdown_j[component], component
+    energy = lean.energy_breakdown_j, wide.energy_breakdown_j
+    assert {each for each in ("sram", "control", "clock") if energy[0][each] >= energy[1][each]} == dearer
     assert lean.energy_breakdown_j["mac"] == wide.energy_breakdown_j["mac"]
+    assert lean.energy_j < wide.energy_j
 
 
 @pytest.mark.parametrize(
@@ -59,29 +63,33 @@ def test_a_unit_without_work_costs_its_clock_gate_alone() -> None:
     assert 0 < idle["clock"] < 0.01 * always["clock"]
 
 
-@pytest.mark.parametrize("name", ["acf-512", "acf-512-wide", "acf-512-lean"])
-def test_counters_of_a_step_are_all_that_control_and_clock_are_charged_for(name: str) -> None:
+# The share of full tiles of a product decides how acf-512-wide is clocked also in cycles without work, which are in
+# no sum; single products are charged exactly, and the others have clock gates or no such share.
+@pytest.mark.parametrize(("name", "tolerance"), [("acf-512", 1e-12), ("acf-512-wide", 1e-2), ("acf-512-lean", 1e-12)])
+def test_counters_of_a_step_are_all_that_control_and_clock_are_charged_for(name: str, tolerance: float) -> None:
     fabric = spec_of_kind(AdaptiveFabric, name)
     result = simulate_parts(layer_traces(StepSpec("transformer-base", 64, 0.9), ("encoder.0.self",)), fabric)
     energy_j, charged_j = result.energy_breakdown_j, control_j(fabric, Activity.of_counters(result.counters))
-    assert energy_j["clock"] == pytest.approx(charged_j["clock"], rel=1e-12)
+    assert energy_j["clock"] == pytest.approx(charged_j["clock"], rel=tolerance)
     updates_j = energy_j["control"] - charged_j["control"]  # of the topology, which change with no figure of control
     assert 0 < updates_j < 0.1 * energy_j["control"]
 
 
-def test_sums_are_written_less_often_only_where_a_tile_has_no_zeros() -> None:
-    def clock_j(density: float, summed: int) -> float:
-        return acf.simulate(step(density), replace(LEAN, summed_products=summed)).energy_breakdown_j["clock"]
+def test_summed_products_save_most_where_tiles_have_no_zeros() -> None:
+    def control_and_clock_j(density: float, summed: int) -> float:
+        energy = acf.simulate(step(density), replace(LEAN, summed_products=summed)).energy_breakdown_j
+        return energy["control"] + energy["clock"]
 
-    assert clock_j(1.0, 4) < 0.8 * clock_j(1.0, 1)
-    assert clock_j(0.5, 4) == clock_j(0.5, 1)
+    saved = {density: 1 - control_and_clock_j(density, 4) / control_and_clock_j(density, 1) for density in (1.0, 0.5)}
+    assert saved[1.0] > 0.2
+    assert saved[1.0] > saved[0.5]
 
 
-def test_full_tiles_have_no_zero_and_short_ones_may_be_full() -> None:
+def test_full_tiles_have_no_zero_and_all_their_rows() -> None:
     rows = np.ones((24, 32), dtype=bool)
     rows[3, 20] = False
     product = tile_product(Gemm(rows, np.ones((32, 16), dtype=bool)), WIDE, swapped=False)
-    assert full_tiles(product).tolist() == [[256, 0], [128, 128]]
+    assert full_tiles(product).tolist() == [[256, 0], [0, 0]]
 
 
 def test_flits_are_counted_where_they_pass() -> None:

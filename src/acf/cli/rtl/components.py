@@ -146,6 +146,9 @@ def power(
     config: FabricName = None,
     liberty: Annotated[Path | None, typer.Option(help="The liberty file; without it gate inputs are counted.")] = None,
     clock_gating: ClockGating = False,
+    scu: Annotated[
+        bool, typer.Option("--scu", help="fabric: an SCU and its port alone, by its cycles of work.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Relative power of a component, or of a small fabric that computes a product, from the toggles of its gates."""
@@ -157,7 +160,7 @@ def power(
     from acf.rtl.tools.reports.stimuli import stimulus_of
     from acf.rtl.tools.reports.tables import power_table
     from acf.rtl.tools.verilator import find_verilator
-    from acf.rtl.verify.fabric_power import measure_fabric_power
+    from acf.rtl.verify.fabric_power import measure_fabric_power, measure_scu_power
     from acf.rtl.verify.lockstep.products import Product
 
     design = find_design(unit, config)
@@ -166,7 +169,11 @@ def power(
     with working(f"synthesise {design.top} and count its toggles", visible=not as_json):
         if unit is None:
             shape = find_shape(config)
-            report = measure_fabric_power(shape, Product.of_layer(workload.layer, shape.tile), cells, clock_gating)
+            product = Product.of_layer(workload.layer, shape.tile)
+            if scu:
+                report = measure_scu_power(shape, product, clock_gating)
+            else:
+                report = measure_fabric_power(shape, product, cells, clock_gating)
         else:
             component = design.build()
             inputs = stimulus_of(unit)(component, workload.cycles, workload.zeros, workload.seed)

@@ -35,9 +35,14 @@ def emit_verilog(component: Any, name: str) -> str:
 
 def verilog_of(rtlil: str) -> str:
     """RTLIL text as Verilog."""
+    return verilog_and_netlist(rtlil)[0]
+
+
+def verilog_and_netlist(rtlil: str) -> tuple[str, str]:
+    """RTLIL text as Verilog, and as JSON with the same names."""
     commands = ["read_rtlil top.il", "proc", "memory_collect", "clean", "write_verilog -noattr top.v"]
-    text = run_yosys(commands, {"top.il": rtlil}, ["top.v"]).files["top.v"]
-    return _HEADER + zero_by_loops(text.partition("*/\n")[2])
+    files = run_yosys([*commands, "write_json top.json"], {"top.il": rtlil}, ["top.v", "top.json"]).files
+    return _HEADER + zero_by_loops(files["top.v"].partition("*/\n")[2]), files["top.json"]
 
 
 def zero_by_loops(verilog: str) -> str:

@@ -107,7 +107,10 @@ def stream_hops(stream: Stream) -> NDArray[np.int64]:
 
 
 def full_tiles(product: TiledProduct) -> NDArray[np.int64]:
-    """Non-zeros of the serial tiles that have no zero, 0 for the others, int64 ``[tiles, k_tiles]``."""
+    """Non-zeros of the serial tiles that have no zero, 0 for the others, int64 ``[tiles, k_tiles]``.
+
+    Gates take a tile for full only if it has all its rows.
+    """
     serial = product.serial
-    full = serial.tile_nonzeros == serial.widths[:, None] * serial.tile
+    full = serial.tile_nonzeros == serial.tile**2
     return np.where(full, serial.tile_nonzeros, 0)

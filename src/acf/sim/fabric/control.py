@@ -4,13 +4,10 @@ from typing import TYPE_CHECKING
 
 from acf.cost.control import (
     CONTROL_UNITS,
-    HELD_ROW_BITS,
-    HELD_ROW_LOADED,
+    FULL_TILES,
     HELD_SUM_GATES,
+    ROW_LOADS,
     STALL_COUNTERS,
-    SUM_BITS,
-    SUMMED_LANE_GATES,
-    SUMMED_ROW_GATES,
     ControlUnit,
     charge_scale,
     gates_mm2,
@@ -27,14 +24,14 @@ SYNTHESISED_TILE, SYNTHESISED_LINK_BYTES = 16, 32
 WIDE_LANES, WIDE_LINK_BYTES = 16, 64
 """The same for the units of `acf-512-wide`."""
 
-WORKING_UNITS = ("scu", "lane", "wide scu")
+WORKING_UNITS = ("scu", "lane", *FULL_TILES)
 """Units that switch only in cycles in which an SCU works; others switch in every cycle of a product."""
 
 LOADED_IN_PART = ("scu", "lane", "router", "index controller", "index walker")
-"""Kinds of units of which only some registers are clocked in a cycle with work."""
+"""Kinds of units of which only some registers are clocked in a cycle with work; so are those of `FULL_TILES`."""
 
 COUNTING_UNITS = ("scu", "scu-serial", "wide scu")
-"""Units that have performance counters."""
+"""Units that were synthesised with performance counters."""
 
 SYNTHESISED_CLUSTERS = 64
 """Clusters that the index controller was synthesised for; it has registers for each cluster of its mesh rows."""
@@ -48,7 +45,8 @@ def control_units(spec: "AdaptiveFabric") -> dict[str, float]:
     """How many of each of `CONTROL_UNITS` a fabric has, as multiples of the unit that was synthesised.
 
     With zeros of both operands skipped only SCUs of one lane were synthesised; more lanes are charged as one. With sums
-    in registers and one operand skipped, units are those of `acf-512-wide`.
+    in registers and one operand skipped, units are those of `acf-512-wide`; where products are summed, SCUs and ports
+    are those of `acf-512-lean`.
     An SCU's registers hold rows of a tile, a port's bitmaps of whole tiles, a router's flits; each grows accordingly.
     """
     lines = spec.mesh_rows + spec.mesh_columns
@@ -63,12 +61,18 @@ def _is_wide(spec: "AdaptiveFabric") -> bool:
     return spec.skip == "serial" and spec.accumulate_in == "registers"
 
 
+def _kind(spec: "AdaptiveFabric") -> str:
+    """Which of the SCUs that hold sums a fabric has."""
+    return "lean" if spec.summed_products > 1 else "wide"
+
+
 def _wide_units(spec: "AdaptiveFabric", lines: int) -> dict[str, float]:
     tiles = spec.tile / SYNTHESISED_TILE
     ports = -(-spec.scus_per_cluster // spec.scus_per_port)
+    kind = _kind(spec)
     return {
-        "wide scu": spec.macs_per_cycle / WIDE_LANES * tiles,
-        "wide port": spec.clusters * ports * tiles**2,
+        f"{kind} scu": spec.macs_per_cycle / WIDE_LANES * tiles,
+        f"{kind} port": spec.clusters * ports * tiles**2,
         "wide cluster": spec.clusters * tiles**2,
         "wide router": spec.clusters * spec.link_bytes / WIDE_LINK_BYTES,
         "wide row controller": spec.mesh_rows,
@@ -105,7 +109,6 @@ def control_j(spec: "AdaptiveFabric", activity: Activity) -> dict[str, float]:
     scale = charge_scale(spec.control_energy) * 1e-12
     charge = _by_unit_pj if spec.clock_gating == "units" else _by_register_pj
     clock_pj, switching_pj = charge(spec, activity)
-    clock_pj -= _summed_pj(spec, activity)
     return {"control": switching_pj * scale, "clock": clock_pj * scale}
 
 
@@ -114,7 +117,7 @@ def _by_register_pj(spec: "AdaptiveFabric", activity: Activity) -> tuple[float, 
     gated = spec.clock_gating == "enables"
     clock_pj = switching_pj = 0.0
     for name, count in control_units(spec).items():
-        unit = _unit(spec, name)
+        unit = _unit(spec, name, activity.full_share)
         clock_pj += count * unit.clock_pj(gated) * activity.cycles
         busy = activity.work_cycles / spec.scus if name.startswith(WORKING_UNITS) else activity.cycles
         switching_pj += count * unit.switching_pj * busy
@@ -126,30 +129,37 @@ def _by_unit_pj(spec: "AdaptiveFabric", activity: Activity) -> tuple[float, floa
 
     In a cycle with work all registers of a unit are clocked, but for those of SCUs and index controllers that are not
     loaded, and those of routers that a flit loads, which are charged as mesh. A clock gate is a pin in every cycle. An
-    SCU loads a row as often as the product has it read.
+    SCU that holds sums works with its port, and both load a row as often as the product has it read.
     """
     busy = activity.busy_cycles(spec)
     clock_pj = switching_pj = 0.0
     for name, count in control_units(spec).items():
-        unit, kind = _unit(spec, name), name.removeprefix("wide ").removesuffix("-serial")
-        cycles = busy.get(kind, 0.0)
-        clock_pj += unit.clock_pj(gated=kind in LOADED_IN_PART) * cycles + pins_pj(count) * activity.cycles
+        unit = _unit(spec, name, activity.full_share)
+        kind = name.removeprefix("wide ").removeprefix("lean ").removesuffix("-serial")
+        cycles = activity.work_cycles if name in FULL_TILES else busy.get(kind, 0.0)
+        in_part = kind in LOADED_IN_PART or name in FULL_TILES
+        clock_pj += unit.clock_pj(gated=in_part) * cycles + pins_pj(count) * activity.cycles
         switching_pj += unit.switching_pj * cycles
     if _is_wide(spec):
-        clock_pj -= pins_pj(HELD_ROW_BITS * (HELD_ROW_LOADED - activity.read_share)) * activity.work_cycles
+        clock_pj += pins_pj(_further_row_bits(spec, activity)) * activity.work_cycles
     return clock_pj, switching_pj
 
 
-def _summed_pj(spec: "AdaptiveFabric", activity: Activity) -> float:
-    """Picojoules of clocking sums that are not written: of full tiles one in ``summed_products`` is."""
-    unwritten = spec.lanes * SUM_BITS * (1 - 1 / spec.summed_products) * activity.full_share
-    return pins_pj(unwritten) * activity.work_cycles
+def _further_row_bits(spec: "AdaptiveFabric", activity: Activity) -> float:
+    """Bits of rows that an SCU and its port load in a cycle beyond those of the recorded runs, or below 0."""
+    loads = ROW_LOADS[_kind(spec)]
+    recorded = activity.full_share * loads.of_full_tiles + (1 - activity.full_share) * loads.of_others
+    return loads.bits * (activity.read_share - recorded)
 
 
-def _unit(spec: "AdaptiveFabric", name: str) -> ControlUnit:
+def _unit(spec: "AdaptiveFabric", name: str, full_share: float = 0.0) -> ControlUnit:
+    """A unit as this fabric has it, in a cycle on tiles of which ``full_share`` have no zeros."""
     unit = CONTROL_UNITS[name]
-    counts_stalls = name in COUNTING_UNITS and spec.stall_counters == "none"
-    return unit.without(STALL_COUNTERS) if counts_stalls else unit
+    if name in FULL_TILES:
+        unit = unit.in_turn_with(FULL_TILES[name], full_share)
+    if spec.stall_counters == "none" and name in COUNTING_UNITS:
+        return unit.without(STALL_COUNTERS)
+    return unit.plus(STALL_COUNTERS) if spec.stall_counters == "all" and name == "lean scu" else unit
 
 
 def control_mm2(spec: "AdaptiveFabric") -> float:
@@ -159,12 +169,4 @@ def control_mm2(spec: "AdaptiveFabric") -> float:
     units = sum(count * _unit(spec, name).area_mm2 for name, count in control_units(spec).items())
     is_assumed = spec.accumulate_in == "registers" and not _is_wide(spec)
     held = spec.held_rows * spec.tile * spec.scus if is_assumed else 0
-    return units + gates_mm2(held * HELD_SUM_GATES + spec.scus * _summing_gates(spec))
-
-
-def _summing_gates(spec: "AdaptiveFabric") -> float:
-    """Gate equivalents of an SCU that adds up products before the sum: rows besides the two it has, multiplexers."""
-    if spec.summed_products == 1:
-        return 0.0
-    rows = max(0, spec.summed_products - 2) * spec.tile * 8 * spec.value_bytes
-    return rows * SUMMED_ROW_GATES + spec.lanes * SUM_BITS * SUMMED_LANE_GATES
+    return units + gates_mm2(held * HELD_SUM_GATES)

@@ -1,15 +1,13 @@
 """Gates of a few instances within a design that stays RTL: what one unit switches in a run of the whole."""
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from acf.errors import RtlError
 from acf.rtl.tools.gate_mapping import CLOCK_GATE, gate_commands, memory_bits
 from acf.rtl.tools.hierarchy import black_box, split_modules, submodules_of
-from acf.rtl.tools.verilog import verilog_of
+from acf.rtl.tools.verilog import verilog_and_netlist
 from acf.rtl.tools.yosys import run_yosys
 
 SUFFIX = "_gates"
@@ -34,27 +32,16 @@ def gates_of_parts(rtlil: str, parts: Parts, clock_gating: bool) -> dict[str, st
     """
     modules = split_modules(rtlil)
     texts = dict(modules)
-    netlists: dict[str, Any] = {}
     units = {name: unit for unit, name in _CELL.findall(modules[parts.parent])}
     for instance in parts.instances:
         if instance not in units:
             raise RtlError(f"{parts.parent} holds no instance {instance!r}; name one of {', '.join(sorted(units))}")
         cell = f"cell \\{units[instance]}"
         texts[parts.parent] = texts[parts.parent].replace(f"{cell} \\{instance}\n", f"{cell}{SUFFIX} \\{instance}\n")
-    for unit in {units[instance] for instance in parts.instances}:
-        mapped, netlist = _map_unit(modules, unit, parts.rtl, clock_gating)
-        texts |= mapped
-        netlists |= netlist
-    outlines = {name: _outline(text) for name, text in texts.items() if name not in netlists}
-    return {
-        "gates.v": verilog_of("\n".join(texts.values())),
-        "gates.json": json.dumps({"modules": outlines | netlists}),
-    }
-
-
-def _outline(text: str) -> dict[str, Any]:
-    """What a netlist says of a module of which only the instances inside it matter."""
-    return {"cells": {name: {"type": unit, "connections": {}} for unit, name in _CELL.findall(text)}, "netnames": {}}
+    for unit in sorted({units[instance] for instance in parts.instances}):
+        texts |= _map_unit(modules, unit, parts.rtl, clock_gating)
+    verilog, netlist = verilog_and_netlist("\n".join(texts.values()))
+    return {"gates.v": verilog, "gates.json": netlist}
 
 
 def _split_unit(modules: Mapping[str, str], unit: str, rtl: str) -> tuple[set[str], set[str]]:
@@ -69,24 +56,19 @@ def _split_unit(modules: Mapping[str, str], unit: str, rtl: str) -> tuple[set[st
     return inside, boxes
 
 
-def _map_unit(
-    modules: Mapping[str, str], unit: str, rtl: str, clock_gating: bool
-) -> tuple[dict[str, str], dict[str, Any]]:
-    """RTLIL and netlist of a module and what in it is not ``rtl`` as gates, every module's name with `SUFFIX`."""
+def _map_unit(modules: Mapping[str, str], unit: str, rtl: str, clock_gating: bool) -> dict[str, str]:
+    """RTLIL of a module, and of what in it is not ``rtl``, as gates; every module's name ends with `SUFFIX`."""
     inside, boxes = _split_unit(modules, unit, rtl)
-    names = re.compile(r"(?m)^(\s*cell \\|module \\)(" + "|".join(map(re.escape, inside)) + r")(?= |$)")
-    own = {f"{name}{SUFFIX}": names.sub(rf"\1\2{SUFFIX}", modules[name]) for name in inside}
+    names = re.compile(r"(?m)^(\s*cell \\|module \\)(" + "|".join(map(re.escape, sorted(inside))) + r")(?= |$)")
+    own = {f"{name}{SUFFIX}": names.sub(rf"\1\2{SUFFIX}", modules[name]) for name in sorted(inside)}
     memories = [(name, memory) for name, text in own.items() for memory in memory_bits(text)]
     commands = [
         *gate_commands(f"{unit}{SUFFIX}", memories, None, clock_gating),
-        "rename -hide w:*",
+        "rename -hide w:*",  # as for the gates of a whole design
         "rename -enumerate -pattern net_%",
-        "write_json gates.json",
         "write_rtlil gates.il",
     ]
     empty = [black_box(name, modules[name]) for name in sorted(boxes)]
     inputs = {"top.il": "\n".join([*empty, *own.values()]), "clock_gate.v": CLOCK_GATE}
-    files = run_yosys(commands, inputs, ["gates.json", "gates.il"]).files
-    netlists = json.loads(files["gates.json"])["modules"]
-    texts = split_modules(files["gates.il"])
-    return {name: texts[name] for name in own}, {name: netlists[name] for name in own}
+    texts = split_modules(run_yosys(commands, inputs, ["gates.il"]).files["gates.il"])
+    return {name: texts[name] for name in own}
