@@ -1,9 +1,12 @@
 """Compiled code is kept, and loaded only where no other user can have planted it."""
 
+import grp
 import os
+import pwd
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -122,3 +125,57 @@ def test_of_processes_that_need_a_file_at_once_one_builds_it(tmp_path: Path) -> 
     processes = [subprocess.Popen([sys.executable, "-c", code, str(tmp_path)]) for _ in range(3)]
     assert [process.wait(60) for process in processes] == [0, 0, 0]
     assert (tmp_path / "builds").read_text() == "x"
+
+
+USER, GROUP = "ann", 1000
+
+
+@pytest.mark.parametrize(
+    ("group", "members", "shared"),
+    [
+        (0, [], False),
+        (GROUP, [], False),
+        (GROUP, [USER], False),
+        (GROUP, [USER, "bob"], True),
+        (GROUP + 1, [], True),
+        (GROUP + 2, None, True),
+    ],
+    ids=["root's", "the user's own", "with the user alone", "with another member", "another group", "unknown"],
+)
+def test_a_group_that_may_have_other_members_is_shared(
+    group: int, members: list[str] | None, shared: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def entry(number: int) -> SimpleNamespace:
+        if members is None:
+            raise KeyError(number)
+        return SimpleNamespace(gr_mem=members)
+
+    monkeypatch.setattr(pwd, "getpwuid", lambda user: SimpleNamespace(pw_name=USER, pw_gid=GROUP))
+    monkeypatch.setattr(grp, "getgrgid", entry)
+    assert code_cache._is_shared(group) is shared
+
+
+def test_a_folder_that_was_planted_among_the_temporary_files_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planted = tmp_path / f"acf-{os.getuid()}"
+    planted.mkdir()
+    planted.chmod(0o777)
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("ACF_CACHE_DIR", str(tmp_path / "file" / "cache"))
+    chosen = code_directory("kernels")
+    assert planted not in (chosen, *chosen.parents)
+    assert is_private(chosen.parent)
+
+
+def test_where_the_file_system_has_no_locks_the_file_is_built_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*arguments: object) -> int:
+        raise OSError("no locks available")
+
+    with monkeypatch.context() as without_locks:
+        without_locks.setattr(code_cache.os, "open", refuse)
+        with code_cache._locked(tmp_path / ".library.lock"):
+            pass
+    assert not (tmp_path / ".library.lock").exists()

@@ -10,7 +10,7 @@ import pytest
 
 from acf import files
 from acf.errors import FileError
-from acf.files import cache_directory, check_writable, replacing, write_whole
+from acf.files import cache_directory, check_name, check_writable, replacing, write_whole
 
 
 def test_a_file_is_replaced_whole_and_keeps_its_permissions(tmp_path: Path) -> None:
@@ -130,3 +130,14 @@ def test_without_a_home_the_cache_is_a_folder_of_the_users_own(monkeypatch: pyte
 
     monkeypatch.setattr(files.Path, "home", no_home)
     assert cache_directory().name == f"acf-{os.getuid()}"
+
+
+@pytest.mark.parametrize("name", ["../x", "a/b", "..", ".", "", "/x", "a\0b"])
+def test_a_name_that_leads_out_of_its_folder_is_refused(name: str) -> None:
+    with pytest.raises(FileError, match="is no plain name"):
+        check_name(name, "--name")
+
+
+def test_a_path_of_very_many_folders_is_refused_in_one_line(tmp_path: Path) -> None:
+    with pytest.raises(FileError, match="parts, a path at most"):
+        check_writable(tmp_path / ("a/" * 1500))

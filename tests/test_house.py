@@ -113,8 +113,9 @@ def test_imports_point_only_to_the_left() -> None:
 
 TESTS = ROOT / "tests"
 ABOUT_THE_REPOSITORY = (
-    "test_house.py", "test_packaging.py", "dependencies", "docs", "examples", "faults", "fuzz", "load",
-)  # fmt: skip
+    *("test_dead_code.py", "test_house.py", "test_packaging.py"),
+    *("dependencies", "docs", "examples", "faults", "fuzz", "load"),
+)
 """Files and folders of `tests` that belong to the whole repository, its wheel, its pages, its examples or all doors."""
 
 

@@ -20,8 +20,11 @@ def show(table: Table) -> None:
 def working(what: str, visible: bool) -> Iterator[None]:
     """A sign of life and the elapsed time, for work whose length is not known; where `progress` would stand."""
     console = Console(stderr=True)
+    if not visible or not console.is_terminal:
+        yield
+        return
     columns = (SpinnerColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
-    with Progress(*columns, console=console, transient=True, disable=not visible or not console.is_terminal) as bar:
+    with Progress(*columns, console=console, transient=True) as bar:
         bar.add_task(what, total=None)
         yield
 
@@ -33,6 +36,9 @@ def progress(visible: bool) -> Iterator[Callable[[str, float], None]]:
     It stands on stderr, and only where that is a terminal.
     """
     console = Console(stderr=True)
+    if not visible or not console.is_terminal:  # a bar of rich 13 that is disabled still prints an empty line
+        yield lambda what, share: None
+        return
     bar = Progress(
         BarColumn(),
         TextColumn("{task.percentage:>3.0f} %"),
@@ -41,7 +47,6 @@ def progress(visible: bool) -> Iterator[Callable[[str, float], None]]:
         TimeRemainingColumn(),
         TextColumn("{task.description}"),
         console=console,
-        disable=not visible or not console.is_terminal,
     )
     with bar:
         task = bar.add_task("load", total=1.0)

@@ -76,6 +76,14 @@ def test_a_value_out_of_its_limits_is_refused(app: typer.Typer) -> None:
     assert RUNNER.invoke(app, ["vgg", "--steps", "0"]).exit_code == 2
 
 
+@pytest.mark.parametrize("text", ["nan", "0.5,inf", "-inf"])
+def test_numbers_that_are_not_finite_are_refused_by_the_option_s_name(app: typer.Typer, text: str) -> None:
+    done = RUNNER.invoke(app, ["resnet", "--sparsity", text])
+    assert isinstance(done.exception, AcfError)
+    assert "is no finite number" in str(done.exception)
+    assert "--sparsity" in str(done.exception)
+
+
 def test_words_where_numbers_belong_are_refused_by_the_option_s_name(app: typer.Typer) -> None:
     refused = RUNNER.invoke(app, ["vgg", "--sparsity", "0.5,many"])
     assert isinstance(refused.exception, AcfError)

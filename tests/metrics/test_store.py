@@ -110,3 +110,11 @@ def test_values_of_another_kind_are_refused(tmp_path: Path) -> None:
         store._connection.execute("UPDATE topology_figures SET density = 'dense'")
         with pytest.raises(FileError, match="is damaged"):
             store.read()
+
+
+def test_a_file_that_is_damaged_while_it_is_open_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "figures.sqlite"
+    with TopologyStore(path) as store:
+        path.write_bytes(b"no database" * 1000)
+        with pytest.raises(FileError, match=r"figures\.sqlite cannot be read .*; take a copy, or record the run again"):
+            store.read()

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from acf.errors import ReportError
-from acf.records import parse_record, read_record, record_text
+from acf.records import parse_record, read_record, record_text, values_of
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
 
@@ -74,3 +74,17 @@ def test_a_file_that_is_no_json_is_refused(tmp_path: Path) -> None:
         read_record(path)
     with pytest.raises(ReportError, match="cannot be read"):
         read_record(tmp_path / "absent.json")
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999"])
+def test_a_record_with_a_number_that_json_does_not_have_is_refused(tmp_path: Path, number: str) -> None:
+    path = tmp_path / "record.json"
+    path.write_text(f'{{"kind": "results", "schema": 1, "data": [{number}]}}')
+    with pytest.raises(ReportError, match="is no finite number"):
+        read_record(path)
+
+
+def test_values_that_no_command_writes_are_one_line_with_their_source() -> None:
+    message = r"run\.json has values that no command of acf writes \(division by zero\)"
+    with pytest.raises(ReportError, match=message), values_of("run.json"):
+        1 / 0  # noqa: B018

@@ -11,7 +11,7 @@ import acf.report.columns
 from acf.cli import app
 from acf.columns import COUNT, RATIO, Column, records
 from acf.report import report
-from acf.report.columns import COMPARISON, OPERATION, SUMMARY, TRAINING, summary_columns, summary_rows, whole_step_row
+from acf.report.columns import COMPARISON, OPERATION, SUMMARY, TRAINING, summary_columns, summary_rows, total_rows
 from acf.sim import Comparison, Result
 from acf.tables import comparison_table
 
@@ -49,7 +49,7 @@ def test_columns_of_training_are_left_out_without_training_runs(results, trainin
 
 
 def test_the_whole_step_is_the_sum_of_its_operations(results: list[Result]) -> None:
-    total = whole_step_row(results[0])
+    total = total_rows(results[0])[-1]
     assert total.op.cycles == results[0].cycles
     assert total.op.effectual_macs / total.slots == pytest.approx(results[0].utilization)
 

@@ -1,11 +1,14 @@
 """Capturing real training steps."""
 
+import threading
+
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
 import acf
+from acf.errors import TraceError
 from acf.lowering import dense_macs
 from acf.trace import BitTensor
 
@@ -193,3 +196,26 @@ def test_experts_are_left_out_of_a_trace_with_a_warning() -> None:
     ):
         model(torch.randn(6, 8)).sum().backward()
     assert {op.name for op in trace.ops} == {"router"}
+
+
+def test_a_model_that_another_thread_captures_is_refused_and_captured_afterwards() -> None:
+    model = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 4))
+    errors: list[Exception] = []
+
+    def capture_too() -> None:
+        try:
+            with acf.capture(model):
+                model(torch.ones(2, 8)).sum().backward()
+        except TraceError as error:
+            errors.append(error)
+
+    with acf.capture(model) as trace:
+        thread = threading.Thread(target=capture_too)
+        thread.start()
+        thread.join()
+        model(torch.ones(2, 8)).sum().backward()
+    assert "is being captured by another thread" in str(errors[0])
+    alone = len(trace.ops)
+    with acf.capture(model) as trace:
+        model(torch.ones(2, 8)).sum().backward()
+    assert len(trace.ops) == alone

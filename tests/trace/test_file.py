@@ -1,6 +1,7 @@
 """Trace files: what is written comes back, and nothing else is believed."""
 
 import json
+import os
 import pickle
 from pathlib import Path
 
@@ -12,9 +13,11 @@ from safetensors.numpy import save_file
 from torch import nn
 
 import acf
+from acf.errors import TraceError
 from acf.lowering import effectual_macs
 from acf.trace import TracedConv
 from acf.trace.file import FORMAT
+from acf.trace.stored_bits import StoredBits
 
 
 @pytest.fixture
@@ -36,13 +39,26 @@ def test_a_trace_comes_back_as_it_was(trace: acf.Trace, tmp_path: Path) -> None:
     assert all(np.array_equal(bits.packed, trace.tensors[key].packed) for key, bits in loaded.tensors.items())
 
 
-def test_loading_maps_a_large_file_so_that_operands_stream(
+def test_operands_of_a_large_file_stay_in_it_until_they_are_played(
     trace: acf.Trace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("acf.trace.file.MOST_READ_BYTES", 0)
     trace.save(tmp_path / "step.safetensors")
     loaded = acf.Trace.load(tmp_path / "step.safetensors")
-    assert all(isinstance(bits.packed.base, np.memmap) for bits in loaded.tensors.values())
+    assert all(isinstance(bits, StoredBits) for bits in loaded.tensors.values())
+    assert effectual_macs(loaded) == effectual_macs(trace)
+
+
+def test_a_large_file_that_is_truncated_later_is_refused_and_does_not_end_the_process(
+    trace: acf.Trace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("acf.trace.file.MOST_READ_BYTES", 0)
+    path = tmp_path / "step.safetensors"
+    trace.save(path)
+    loaded = acf.Trace.load(path)
+    os.truncate(path, 100)
+    with pytest.raises(TraceError, match="has become shorter than it was"):
+        acf.simulate(loaded, "tensorcore")
 
 
 def test_a_trace_may_be_saved_over_the_file_it_was_loaded_from(trace: acf.Trace, tmp_path: Path) -> None:

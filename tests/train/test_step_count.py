@@ -194,7 +194,7 @@ def test_only_steps_that_score_or_move_read_whether_a_step_was_skipped(monkeypat
     settle = acf.train.step_count.StepCount.settle
 
     def counting(self: Any) -> int:
-        if not self.is_exact:
+        if self._skipped is not None:
             reads.append(self.most)
         return settle(self)
 

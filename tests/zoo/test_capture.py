@@ -57,3 +57,9 @@ def test_a_network_without_data_is_refused_with_those_that_have_some() -> None:
         CaptureSpec("resnet5")
     with pytest.raises(DataError, match="'gpt' is not known; use one of alexnet, vgg16"):
         CaptureSpec("gpt")
+
+
+@pytest.mark.parametrize("rate", [float("nan"), float("inf"), 0.0, -1.0])
+def test_a_learning_rate_that_is_not_above_0_and_finite_is_refused(rate: float) -> None:
+    with pytest.raises(DataError, match="is not above 0 and finite"):
+        CaptureSpec("squeezenet", learning_rate=rate)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import MISSING, Field, fields
 from functools import cached_property
 from importlib import import_module
+from math import isfinite
 from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
 import typer
@@ -115,13 +116,22 @@ def _parameter(own: Field[Any], hint: Any) -> inspect.Parameter:
 
 
 def _parsed(own: Field[Any], hint: Any, value: Any) -> Any:
-    """The value of the field; a tuple is split at its commas."""
+    """The value of the field; a tuple is split at its commas. Numbers are finite: no option means NaN or infinity."""
     if get_origin(hint) is not tuple:
-        return value
+        return _finite(own, value)
     number = get_args(hint)[0]
     parts = [part.strip() for part in value.split(",") if part.strip()]
     try:
-        return tuple(number(part) for part in parts)
+        return tuple(_finite(own, number(part)) for part in parts)
     except ValueError:
-        flag = (*own.metadata[KEY].flags, f"--{own.name.replace('_', '-')}")[0]
-        raise AcfError(f"{flag} {value!r} are not numbers with commas between; write 0.5,0.9") from None
+        raise AcfError(f"{_flag(own)} {value!r} are not numbers with commas between; write 0.5,0.9") from None
+
+
+def _finite(own: Field[Any], value: Any) -> Any:
+    if isinstance(value, float) and not isfinite(value):
+        raise AcfError(f"{_flag(own)} {value} is no finite number; pass one")
+    return value
+
+
+def _flag(own: Field[Any]) -> str:
+    return str((*own.metadata[KEY].flags, f"--{own.name.replace('_', '-')}")[0])

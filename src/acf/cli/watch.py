@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 
+LONGEST_SECONDS = 86_400.0
+"""Between two looks at a run."""
+
 
 @app.command()
 def watch(
@@ -32,8 +35,8 @@ def watch(
     """
     from acf.metrics.run_history import RunReader
 
-    if every <= 0:
-        raise FileError(f"--every {every:g} is not above 0; give seconds such as 1")
+    if not 0 < every <= LONGEST_SECONDS:
+        raise FileError(f"--every {every:g} is not above 0 and at most {LONGEST_SECONDS:g}; give seconds such as 1")
     reader = RunReader(folder)
     if as_json:
         print_json("run", reader.update().to_dict())

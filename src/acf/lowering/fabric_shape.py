@@ -200,10 +200,6 @@ class FabricShape:
         """Whether links have no latency and unlimited bandwidth."""
         return self.interconnect == "crossbar"
 
-    def hops_cycles(self, distance: int) -> int:
-        """Latency of a flit from a memory controller to the router at ``distance`` (0: the nearest)."""
-        return 0 if self.ideal_links else self.hop_cycles * (distance + 1)
-
     def flits(self, payload_bytes: int) -> int:
         """Flits of a packet with that payload."""
         return -(-payload_bytes // self.link_bytes)

@@ -340,10 +340,5 @@ def total_rows(result: Result) -> list[OperationRow]:
     return rows if result.vector_ops else rows[2:]
 
 
-def whole_step_row(result: Result) -> OperationRow:
-    """The whole step, without the slots it lost."""
-    return total_rows(result)[-1]
-
-
 def _total(name: str, cycles: int, macs: tuple[int, int], dram_bytes: int) -> OpResult:
     return OpResult(name, "", cycles, *macs, lost_slots={}, dram_bytes=dram_bytes, energy_j={})

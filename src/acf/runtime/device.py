@@ -164,7 +164,7 @@ class Device:
     def host_work(self, seconds: float) -> None:
         """Advance the host's clock by ``seconds`` of work that the host did itself, such as an optimizer step."""
         if not _is_duration(seconds):
-            raise InvalidValueError(f"{seconds!r} is no finite time of host work; give seconds from 0 up")
+            raise InvalidValueError(f"{seconds!r} seconds of host work are no finite time; give seconds from 0 up")
         self.timeline.host_work(seconds)
         self._tell(HostStep("work", seconds=seconds))
 

@@ -5,7 +5,9 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import astuple, replace
+from threading import Lock, get_ident
 from typing import Any, cast
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
@@ -39,6 +41,36 @@ def capture(model: nn.Module, label: str = "step", optimizer: str = "adam") -> I
     if "update" not in VECTOR_KINDS.get(optimizer, ()):
         raise TraceError(f"optimizer {optimizer!r} is not adam or sgd; use the one whose state is nearest to yours")
     require_kind(model, nn.Module, "model", "pass the torch.nn.Module whose step to capture")
+    with _captured_by_this_thread(model):
+        yield from _captured(model, label, optimizer)
+
+
+_CAPTURED_BY: "WeakKeyDictionary[nn.Module, int]" = WeakKeyDictionary()
+_CAPTURED_LOCK = Lock()
+
+
+@contextmanager
+def _captured_by_this_thread(model: nn.Module) -> Iterator[None]:
+    """Refuse a model that another thread captures: hooks of a module run in every thread that calls it."""
+    own, modules = get_ident(), list(model.modules())
+    with _CAPTURED_LOCK:
+        if any(_CAPTURED_BY.get(module, own) != own for module in modules):
+            raise TraceError(
+                f"{type(model).__name__} is being captured by another thread, and both would record the calls of "
+                "either; capture one after the other, or a copy.deepcopy of the model"
+            )
+        added = [module for module in modules if module not in _CAPTURED_BY]
+        _CAPTURED_BY.update(dict.fromkeys(added, own))
+    try:
+        yield
+    finally:
+        with _CAPTURED_LOCK:
+            for module in added:
+                _CAPTURED_BY.pop(module, None)
+
+
+def _captured(model: nn.Module, label: str, optimizer: str) -> Iterator[Trace]:
+    """The trace, with hooks on the model until the caller goes on."""
     _warn_of_hidden_products(model)
     recorder = _Recorder(Trace([], {}, label), optimizer)
     running = _RunningModules(model)
@@ -69,7 +101,7 @@ def _warn_of_hidden_products(model: nn.Module) -> None:
         warnings.warn(
             f"{untraced[0]} multiplies by several experts, one of {len(untraced)} such layers; a trace has products of "
             "one matrix, and theirs are not in it",
-            stacklevel=4,
+            stacklevel=5,
         )
     hidden = [
         name or "the model" for name, module in model.named_modules() if isinstance(module, nn.MultiheadAttention)
@@ -78,7 +110,7 @@ def _warn_of_hidden_products(model: nn.Module) -> None:
         warnings.warn(
             f"{hidden[0]} is an nn.MultiheadAttention, one of {len(hidden)}; what it multiplies is not in the trace: "
             "build attention from nn.Linear and scaled_dot_product_attention to have it there",
-            stacklevel=4,
+            stacklevel=5,
         )
 
 

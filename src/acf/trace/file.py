@@ -1,7 +1,7 @@
 """Trace files: safetensors with packed bits, and the operations as JSON in the metadata. Nothing is ever unpickled.
 
-A large file is memory-mapped: the bits of an operand are read once when checksums are compared, and again when it is
-played; both times they can be evicted afterwards.
+The bits of an operand of a large file are read when checksums are compared, and again whenever it is played; they are
+not kept in between.
 """
 
 import json
@@ -19,13 +19,14 @@ from acf.errors import TraceError
 from acf.files import write_whole
 from acf.trace.bits import BitTensor
 from acf.trace.op import TracedOp
+from acf.trace.stored_bits import Span, StoredBits, TraceFile
 from acf.trace.trace import Trace
 from acf.trace.vector_op import VectorOp
 
 FORMAT = "acf.trace.v1"
 
 MOST_READ_BYTES = 1 << 28
-"""Files up to this size are read into memory: a mapped file that someone truncates ends the process."""
+"""Files up to this size are read into memory."""
 
 
 @dataclass(frozen=True)
@@ -67,11 +68,16 @@ def read_trace(path: Path) -> Trace:
     if header_text is None:
         raise TraceError(f"{path} is a safetensors file but no {FORMAT} trace; pass a file that Trace.save wrote")
     header = _parse_header(header_text, path)
-    packed = _mapped(path)
-    check_parts(path, metadata.get(CHECKSUMS_KEY), _parts(header_text, packed))
-    if set(packed) != set(header.shapes):
+    spans, sums = _spans(path), metadata.get(CHECKSUMS_KEY)
+    check_parts(path, sums, {FORMAT: header_text.encode()})
+    if set(spans) != set(header.shapes):
         raise TraceError(f"{path}: the header and the tensors differ; the file is damaged, capture the step again")
-    tensors = {key: BitTensor(shape, packed[key]) for key, shape in header.shapes.items()}
+    keep = path.stat().st_size <= MOST_READ_BYTES
+    tensors: dict[str, BitTensor] = {}
+    for key, shape in header.shapes.items():
+        packed = spans[key].read()
+        check_parts(path, sums, {key: packed.data})
+        tensors[key] = BitTensor(shape, packed) if keep else StoredBits(shape, spans[key])
     return Trace(header.ops, tensors, header.label, header.vector_ops)
 
 
@@ -97,14 +103,13 @@ def _metadata(path: Path) -> dict[str, str]:
         return file.metadata() or {}
 
 
-def _mapped(path: Path) -> dict[str, NDArray[np.uint8]]:
-    """Every tensor as bytes of the mapped file, whose layout is: header length (8 bytes), JSON header, data."""
-    small = path.stat().st_size <= MOST_READ_BYTES
-    content = np.fromfile(path, dtype=np.uint8) if small else np.memmap(path, dtype=np.uint8, mode="r")
-    start = 8 + int.from_bytes(content[:8].tobytes(), "little")
-    entries: dict[str, dict[str, Any]] = json.loads(content[8:start].tobytes())
+def _spans(path: Path) -> dict[str, Span]:
+    """Where every tensor lies in the file, whose layout is: header length (8 bytes), JSON header, data."""
+    file = TraceFile(path)
+    start = 8 + int.from_bytes(file.read(0, 8).tobytes(), "little")
+    entries: dict[str, dict[str, Any]] = json.loads(file.read(8, start - 8).tobytes())
     offsets = {name: entry["data_offsets"] for name, entry in entries.items() if name != "__metadata__"}
-    return {name: np.asarray(content[start + first : start + end]) for name, (first, end) in offsets.items()}
+    return {name: Span(file, start + first, end - first) for name, (first, end) in offsets.items()}
 
 
 def _first_line(error: Exception) -> str:

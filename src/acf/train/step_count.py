@@ -26,11 +26,6 @@ class StepCount:
         self.most = 0
         self._skipped: Tensor | None = None
 
-    @property
-    def is_exact(self) -> bool:
-        """Whether no skip is unread."""
-        return self._skipped is None
-
     def add(self, found_inf: Tensor | None) -> None:
         """Count a step, which was skipped if the tensor ``found_inf`` is not zero."""
         self.most += 1

@@ -22,6 +22,7 @@ from acf.zoo.training import (
     check_device,
     check_known,
     check_least,
+    check_rate,
     shuffled_batches,
     train_step,
     training_loss,
@@ -72,8 +73,7 @@ class CaptureSpec:
         check_least(self, steps=0, batch=2, captured=0, every=0)
         if self.captured == 1:
             raise DataError("captured 1: normalisation needs a second example to train on; use 2 or more")
-        if self.learning_rate <= 0:
-            raise DataError(f"learning rate {self.learning_rate} is not above 0; use for example 1e-4")
+        check_rate(self.learning_rate, "1e-4")
         if self.pruning:
             check_known("pruning", self.pruning, PRUNINGS)
         self._check_image_size()

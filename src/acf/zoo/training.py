@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable, Iterator
 from difflib import get_close_matches
+from math import inf
 
 import torch
 import torch.nn.functional as F
@@ -36,6 +37,12 @@ def check_least(spec: object, **least: int) -> None:
     for name, smallest in least.items():
         if getattr(spec, name) < smallest:
             raise DataError(f"{name} {getattr(spec, name)} is below {smallest}; use {smallest} or more")
+
+
+def check_rate(learning_rate: float, example: str) -> None:
+    """Refuse a learning rate that is not above 0, or not finite."""
+    if not 0 < learning_rate < inf:
+        raise DataError(f"learning rate {learning_rate} is not above 0 and finite; use for example {example}")
 
 
 def shuffled_batches(examples: int, batch: int, generator: torch.Generator) -> Iterator[Tensor]:

@@ -71,3 +71,27 @@ def test_a_file_that_is_no_database_is_refused_in_one_line(tmp_path: Path) -> No
     (tmp_path / "evaluation.sqlite").write_bytes(b"no database at all, " * 100)
     with pytest.raises(FileError, match="file is not a database"):
         EvaluationStore(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("table", "value", "message"),
+    [
+        ("runs", "{}", "run.system is missing"),
+        ("runs", "nonsense", "is damaged"),
+        ("sessions", "3", "session is 3 and no object with fields"),
+        ("machines", "[]", "machine is .. and no object with fields"),
+        ("facts", '"x"', "task is 'x' and no object with fields"),
+    ],
+)
+def test_a_row_with_values_of_another_kind_is_refused(tmp_path: Path, table: str, value: str, message: str) -> None:
+    with EvaluationStore(tmp_path) as store:
+        store.put_fact("task", {})
+        store.begin_session({"device": "cpu"})
+        connection = store._connection
+        connection.execute("INSERT INTO runs VALUES ('dense', 0, ?)", (value,))
+        connection.execute("INSERT INTO machines VALUES ('dense', 'end', 'x', ?)", (value,))
+        if table in ("sessions", "facts"):
+            connection.execute(f"UPDATE {table} SET value = ?", (value,))
+        reads = {"runs": store.runs, "sessions": store.sessions, "machines": store.machine_steps}
+        with pytest.raises(FileError, match=message):
+            reads.get(table, lambda: store.fact("task"))()

@@ -17,7 +17,7 @@ from acf.ops import dense_products
 from acf.options import option
 from acf.zoo.data.images import DeviceImages
 from acf.zoo.networks import NETWORKS
-from acf.zoo.training import Batch, count_correct, shuffled_batches
+from acf.zoo.training import Batch, check_rate, count_correct, shuffled_batches
 
 NETWORK_NAMES = {"resnet18": "resnet18-cifar", "small": "small-cnn"}
 """Networks of the zoo by the name that the option ``network`` takes."""
@@ -50,6 +50,7 @@ class TrainingSpec:
             raise SparsityError(
                 f"network {self.network!r} is not one of {', '.join(NETWORK_NAMES)}; use one of these names"
             )
+        check_rate(self.learning_rate, "0.2")
         for name in ("width", "epochs", "batch", "block"):
             if getattr(self, name) < 1:
                 raise SparsityError(f"{name} {getattr(self, name)} is below 1; pass a positive whole number")

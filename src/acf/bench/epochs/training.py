@@ -24,7 +24,15 @@ from acf.trace import Trace
 from acf.zoo.capture import capture_step
 from acf.zoo.data import LabelledData
 from acf.zoo.networks import NETWORKS
-from acf.zoo.training import check_device, check_known, check_least, count_correct, shuffled_batches, train_step
+from acf.zoo.training import (
+    check_device,
+    check_known,
+    check_least,
+    check_rate,
+    count_correct,
+    shuffled_batches,
+    train_step,
+)
 
 NETWORK_NAMES = {"vgg16": "vgg16-cifar", "vgg16-bn": "vgg16-bn-cifar", "vgg8": "vgg8-cifar"}
 """Networks of the zoo by the name that `acf epochs` takes."""
@@ -59,8 +67,7 @@ class EpochSpec:
     def __post_init__(self) -> None:
         check_known("network", self.network, NETWORK_NAMES)
         check_least(self, epochs=1, every=1, batch=2, captured=2, held_out=1, examples=0)
-        if self.learning_rate <= 0:
-            raise DataError(f"learning rate {self.learning_rate} is not above 0; use for example 0.05")
+        check_rate(self.learning_rate, "0.05")
         check_device(self.device)
 
     def captures(self, epoch: int) -> bool:

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from acf.extras import install_line
+from acf.errors import MissingDependencyError
+from acf.extras import import_optional, install_line
 
 INSTALL = f"not scored: sacrebleu is not installed; {install_line('text')}, then render the runs again"
 
@@ -19,9 +20,8 @@ class Bleu:
 def score_bleu(outputs: Sequence[str], references: Sequence[str]) -> Bleu:
     """BLEU of translations against one reference each; where sacrebleu is missing the signature says what to do."""
     try:
-        from sacrebleu.metrics import BLEU  # type: ignore[import-not-found,attr-defined,unused-ignore]
-    except ImportError:
+        metric = import_optional("sacrebleu.metrics", needed_by="BLEU").BLEU()
+    except MissingDependencyError:
         return Bleu(None, INSTALL)
-    metric = BLEU()
     score = metric.corpus_score(list(outputs), [list(references)])
     return Bleu(float(score.score), str(metric.get_signature()))

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from math import isfinite
+from math import inf, isfinite
 
 from acf.bench.training.loop import train_variant
 from acf.bench.training.record import TrainingComparison, Trial
@@ -29,10 +29,10 @@ class TuningOptions:
 
     def __post_init__(self) -> None:
         for rate in self.rates:
-            if not rate > 0.0:
+            if not 0.0 < rate < inf:
                 raise SparsityError(f"the learning rate {rate:g} of --tune-rates is not above 0; leave it out")
         for decay in self.decays:
-            if decay < 0.0:
+            if not 0.0 <= decay < inf:
                 raise SparsityError(f"the weight decay {decay:g} of --tune-decays is below 0; leave it out")
         if not 0.0 < self.share <= 1.0:
             raise SparsityError(f"--tune-share {self.share:g} is not above 0 and at most 1; pass such as 0.5")

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
+from math import isfinite
 
 from acf.bench.accuracy.methods import Recipe, recipe_of
 from acf.bench.training.task import TaskSpec
@@ -12,7 +13,10 @@ PLAN_PREFIX = "plan_"
 
 
 def _number(text: str) -> float:
-    return float(text)
+    number = float(text)
+    if not isfinite(number):
+        raise ValueError(f"{text} is not finite")
+    return number
 
 
 def _whole(text: str) -> int:

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from acf.errors import TopologyError
 from acf.ops import dense, mlp, reference
 from acf.ops.conv import split_arguments
 from acf.ops.cpu.build import load_library
@@ -240,9 +241,13 @@ def _conv_fits(x_size: Sequence[int], y_size: Sequence[int], geometry: Conv2dGeo
 
 
 def _operands_fit(bias: Tensor | None, weight: Tensor, topology: BlockTopology) -> bool:
-    """Whether the native kernels may read the bias, one value for every output, and the blocks that are named."""
-    bias_fits = bias is None or bias.shape == (grid_rows(topology) * weight.shape[1],)
-    return bias_fits and weight.shape[0] == topology.block_rows.shape[0]
+    """Whether the bias has a value for every output; packed blocks that are not those of the topology are refused."""
+    if weight.shape[0] != topology.block_rows.shape[0]:
+        raise TopologyError(
+            f"a weight of {weight.shape[0]} packed blocks does not fit a topology of {topology.block_rows.shape[0]}; "
+            "pass the topology that it was packed with"
+        )
+    return bias is None or bias.shape == (grid_rows(topology) * weight.shape[1],)
 
 
 def _applies(block_shape: Sequence[int], first: Tensor, second: Tensor, topology: BlockTopology | None = None) -> bool:

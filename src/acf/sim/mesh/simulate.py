@@ -36,11 +36,6 @@ class MeshRun:
         """Flits over links between routers."""
         return int(self.link_flits.sum() - self.link_flits[:, LOCAL].sum())
 
-    @property
-    def router_passes(self) -> int:
-        """Flits through crossbars, those to endpoints included."""
-        return int(self.link_flits.sum())
-
 
 def simulate_packets(
     spec: MeshSpec,
