@@ -174,7 +174,12 @@ CONTROL_UNITS: dict[str, ControlUnit] = {
     "device": ControlUnit(9_628.0, 1_399.0, 1_238.0, OTHERS_LOADED, 0.0, _NARROW),
     # block walker, prefix sums, owner planner and all states; its registers grow with the clusters of the mesh
     "index controller": ControlUnit(
-        47_748.0, 4_223.0, 3_200.0, OTHERS_LOADED, 0.0, _RECORD + ", measure_area(IndexController) of acf-512, gated"
+        95_513.0,
+        8_772.0,
+        7_616.0,
+        OTHERS_LOADED,
+        0.0,
+        _RECORD + ", measure_area(IndexController) of acf-512, gated, without the logic of its SplitKController",
     ),
     "index walker": ControlUnit(1_376.0, 98.0, 88.0, OTHERS_LOADED, 0.0, _UNIT + ": block-walker"),
     # used at topology updates alone, stopped else
