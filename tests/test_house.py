@@ -24,6 +24,7 @@ CONFIGS = sorted((ROOT / "src" / "acf" / "sim" / "configs").rglob("*.toml"))
 ROOMS = (
     "errors",
     "units",
+    "schema",
     "files",
     "checksums",
     "code_cache",
