@@ -17,6 +17,8 @@ LINE = 118
 
 def envelope(kind: str, data: Any) -> dict[str, Any]:
     """``data`` with the fields that say what it is and where it comes from."""
+    from acf import __version__  # here, since the package imports rooms that import this one
+
     if kind not in KINDS:
         raise KeyError(f"record kind {kind!r} is not in acf.records.KINDS; add it there")
     return {
