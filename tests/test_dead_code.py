@@ -20,7 +20,7 @@ CALLED_BY_OTHERS = {
     "numba": {"load_overload", "save_overload"},
     "pickle": {"find_class"},
     "torch": {
-        *("jvp", "setup_context"),
+        *("jvp", "load_bytes", "setup_context"),
         *("get_amp_supported_dtype", "get_rng_state_all", "manual_seed_all", "set_rng_state_all"),
     },
 }

@@ -36,9 +36,9 @@ OTHER_VALUES = {
     "summed_products": 4,
     "stall_counters": "none",
 }
-NEEDS = {
+NEEDS: dict[str, dict[str, str | int]] = {
     "held_rows": {"accumulate_in": "registers"},
-    "summed_products": {"accumulate_in": "registers", "skip": "serial", "lanes": 16},
+    "summed_products": {"accumulate_in": "registers", "skip": "serial", "lanes": 8},
 }
 """Fields that another one must allow."""
 
