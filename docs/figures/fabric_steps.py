@@ -53,6 +53,9 @@ BESIDE: dict[str, dict[str, AcceleratorSpec]] = {
 }
 """The machines that are played beside every fabric."""
 
+COMMIT = commit_of(Path(acf.__file__).parent)
+"""Of the code that this process runs: files may change while it plays."""
+
 SPARSITIES = (0.9, 0.0, 0.75, 0.5)
 NOT_KEPT = ("by_op", "host_seconds", "host_peak_bytes")
 """Fields of a played step that the record leaves out: `acf bench fabric` prints them."""
@@ -104,7 +107,7 @@ class Row:
         figures = {name: value for name, value in played.to_dict().items() if name not in NOT_KEPT}
         if self.machine == self.fabric:
             figures["control_charge_j"] = control_charge_j(figures)
-        made = {"commit": commit_of(Path(acf.__file__).parent), "date": datetime.now(UTC).date().isoformat()}
+        made = {"commit": COMMIT, "date": datetime.now(UTC).date().isoformat()}
         return {"network": self.network, "beside": self.fabric} | figures | made
 
 
@@ -124,10 +127,9 @@ def charged(row: dict[str, Any]) -> dict[str, Any]:
 
 def charge_records(results: Path) -> None:
     """Charge the fabrics' rows of all records in ``results`` anew; ``charged_at`` is then the commit of the figures."""
-    commit = commit_of(Path(acf.__file__).parent)
     for name in RECORDS:
         values = json.loads((results / name).read_text(encoding="utf-8"))
-        rows = [charged(row) | {"charged_at": commit} if row.get("counters") else row for row in values["data"]]
+        rows = [charged(row) | {"charged_at": COMMIT} if row.get("counters") else row for row in values["data"]]
         write_whole(results / name, (json_text(values | {"data": rows}) + "\n").encode())
 
 
