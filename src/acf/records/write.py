@@ -9,7 +9,6 @@ from typing import Any
 from acf.files import write_whole
 from acf.records.kinds import KINDS, SCHEMA
 from acf.records.provenance import command_line, commit_of, machine
-from acf.version import __version__
 
 LINE = 118
 """Lists and objects that fit into so many characters stand on one line."""
