@@ -7,6 +7,7 @@ from base64 import b64decode
 from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from math import isfinite
 from pathlib import Path
 from typing import Any
 from zlib import decompress
@@ -120,10 +121,10 @@ class RunHistory:
         return max(0, self.total_steps - self.step) * self.step_seconds
 
     def to_dict(self) -> dict[str, Any]:
-        """The present figures as plain values."""
+        """The present figures as plain values; None where one is unknown or not finite."""
         last = self.steps[-1] if self.steps else None
         move = self.moves[-1] if self.moves else None
-        return {
+        values = {
             "run": self.name,
             "state": self.state,
             "step": self.step,
@@ -138,6 +139,16 @@ class RunHistory:
             "flip_rate": move.flip_rate if move else None,
             "measured": _latest(self.steps),
         }
+        return {
+            name: None if isinstance(value, float) and not isfinite(value) else value for name, value in values.items()
+        }
+
+
+def _number(value: Any) -> float:
+    """A finite number of a log, which has no others; else the line is damaged."""
+    if not isinstance(value, int | float) or not isfinite(value):
+        raise ValueError(f"{value!r} is no finite number")
+    return value
 
 
 def _latest(steps: Iterable[StepPoint]) -> dict[str, float]:
@@ -202,10 +213,13 @@ class RunReader:
 
     def _step(self, record: dict[str, Any]) -> None:
         self._go_on_from(record["step"])
-        measured = {name: value for name, value in record.items() if name not in RESERVED and value is not None}
-        joules = None if record["joules"] is None else record["joules"] + self._base[1]
-        seconds = record["seconds"] + self._base[0]
-        self.history.steps.append(StepPoint(record["step"], seconds, record["loss"], joules, measured))
+        measured = {
+            name: _number(value) for name, value in record.items() if name not in RESERVED and value is not None
+        }
+        joules = None if record["joules"] is None else _number(record["joules"]) + self._base[1]
+        loss = None if record["loss"] is None else _number(record["loss"])
+        seconds = _number(record["seconds"]) + self._base[0]
+        self.history.steps.append(StepPoint(record["step"], seconds, loss, joules, measured))
 
     def _move(self, record: dict[str, Any]) -> None:
         self._go_on_from(record["step"])

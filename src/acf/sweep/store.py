@@ -62,7 +62,7 @@ class SweepStore:
                     f"{self.path} holds a sweep of another {difference}; pass another --name, or delete that file"
                 )
         everything = entries | {"about": json.dumps(about)}
-        with self._connection:
+        with self._undamaged(), self._connection:
             self._connection.executemany("INSERT OR REPLACE INTO about VALUES (?, ?)", everything.items())
 
     @property

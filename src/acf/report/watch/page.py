@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import pairwise
+from math import isfinite
 from threading import Lock
 from typing import Any, TypeVar
 
@@ -94,7 +95,8 @@ def page_values(history: RunHistory) -> dict[str, Any]:
         curves[name] = [[point.step, point.measured[name]] for point in history.steps if name in point.measured]
     moves = [move for move in sampled(history.moves, MOST_PICTURES) if move.masks]
     pictures = [{"step": move.step, "layers": _pictures(move.masks)} for move in moves]
-    return history.to_dict() | {"curves": {k: v for k, v in curves.items() if v}, "masks": pictures}
+    shown = {name: [point for point in points if isfinite(point[1])] for name, points in curves.items()}
+    return history.to_dict() | {"curves": {k: v for k, v in shown.items() if v}, "masks": pictures}
 
 
 def _pictures(masks: dict[str, Any]) -> dict[str, list[list[int]]]:
