@@ -28,6 +28,7 @@ ROOMS = (
     "units",
     "locks",
     "processes",
+    "schema",
     "files",
     "run_folder",
     "checksums",

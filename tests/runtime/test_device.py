@@ -20,6 +20,12 @@ def test_the_name_of_no_backend_is_refused_with_the_known_ones() -> None:
         runtime.Device("cpu", "acf-512")
 
 
+def test_a_product_whose_operands_memory_could_never_hold_is_refused(device: runtime.Device) -> None:
+    product = runtime.Product("forward", 1 << 31, runtime.WeightBlocks.dense(8, 8), "fp32", name="fc")
+    with pytest.raises(runtime.MemoryAllocationError, match=r"the operands of 'fc' take \d+ bytes, more than the"):
+        device.compile(product)
+
+
 def test_a_buffer_is_freed_once_and_not_used_afterwards(device: runtime.Device) -> None:
     buffer = device.malloc(16)
     buffer.free()

@@ -6,7 +6,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from acf.errors import ReportError
-from acf.records import read_as
+from acf.schema import read_as
 from acf.units import binary_bytes, si
 
 

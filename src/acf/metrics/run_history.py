@@ -2,6 +2,7 @@
 
 import json
 import os
+import zlib
 from base64 import b64decode
 from bisect import bisect_left
 from collections.abc import Iterable
@@ -185,7 +186,7 @@ class RunReader:
             record = json.loads(line)
             _READERS[record["kind"]](self, record)
             self.history.last_time = float(record["time"])
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, AttributeError, zlib.error):
             self.history.damaged_lines += 1
 
     def _start(self, record: dict[str, Any]) -> None:

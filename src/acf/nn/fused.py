@@ -44,8 +44,8 @@ class FusedSequential(nn.Sequential):
         layers, position = list(self), 0
         while position < len(layers):
             mlp = _fused_mlp(layers[position : position + 3])
-            if mlp is not None and _pays(x, mlp) and not mlp.is_probed:
-                x = mlp(x)
+            if mlp is not None and _pays(x, mlp) and not _is_probed(mlp):
+                x = _through(mlp, x)
                 position += 3
             else:
                 x = layers[position](x)
@@ -59,20 +59,6 @@ class FusedMlp(NamedTuple):
     first: BlockSparseLinear
     activation: str
     second: BlockSparseLinear
-
-    @property
-    def is_probed(self) -> bool:
-        """Whether a compiled graph is to score blocks, for which it needs the gradients of both layers' outputs."""
-        return torch.compiler.is_compiling() and any(x.identity.probe is not None for x in (self.first, self.second))
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """``x [..., in]`` to ``[..., out]``."""
-        (x,) = cast_for_autocast(x)
-        first, second = (
-            MlpLayer(layer.weight, layer.topology, layer.bias, layer.identity.token)
-            for layer in (self.first, self.second)
-        )
-        return block_mlp(x, first, second, self.activation)
 
 
 def _fused_mlp(layers: list[nn.Module]) -> FusedMlp | None:
@@ -95,6 +81,20 @@ def has_forward_hooks(layer: nn.Module) -> bool:
     """Whether someone listens to the layer's own forward or backward pass, which a fused product skips."""
     kinds = (layer._forward_hooks, layer._forward_pre_hooks, layer._backward_hooks, layer._backward_pre_hooks)
     return any(len(hooks) > 0 for hooks in kinds)
+
+
+def _through(mlp: FusedMlp, x: Tensor) -> Tensor:
+    """``x [..., in]`` to ``[..., out]``."""
+    (x,) = cast_for_autocast(x)
+    first, second = (
+        MlpLayer(layer.weight, layer.topology, layer.bias, layer.identity.token) for layer in (mlp.first, mlp.second)
+    )
+    return block_mlp(x, first, second, mlp.activation)
+
+
+def _is_probed(mlp: FusedMlp) -> bool:
+    """Whether a compiled graph is to score blocks, for which it needs the gradients of both layers' outputs."""
+    return torch.compiler.is_compiling() and any(x.identity.probe is not None for x in (mlp.first, mlp.second))
 
 
 def _pays(x: Tensor, mlp: FusedMlp) -> bool:

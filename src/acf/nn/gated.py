@@ -61,9 +61,9 @@ class GatedMLP(nn.Module):
             layer = getattr(self, name)
             if type(layer) is not BlockSparseLinear:
                 return f"{name} is a {type(layer).__name__}, not a BlockSparseLinear"
-        hooked = next((name for name in (*LAYER_NAMES, "act_fn") if has_forward_hooks(getattr(self, name))), None)
-        if hooked is not None:
-            return f"{hooked} has a forward or backward hook, which fused products would skip"
+        for name in (*LAYER_NAMES, "act_fn"):
+            if has_forward_hooks(getattr(self, name)):
+                return f"{name} has a forward or backward hook, which fused products would skip"
         if activation_name(self.act_fn) is None:
             return f"no product takes in the activation {self.act_fn}"
         layers = self._sparse_layers()

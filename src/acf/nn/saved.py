@@ -22,7 +22,7 @@ from acf.nn.block_layer import BlockSparseLayer
 from acf.nn.nm_layer import NMLayer
 from acf.nn.nm_spec import NMSparsity
 from acf.nn.structure import build, describe
-from acf.records import read_value
+from acf.schema import read_value
 from acf.sparse import is_sharded
 
 VERSION = 1

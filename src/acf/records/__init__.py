@@ -6,8 +6,8 @@ A record is an object: ``kind`` (one of `KINDS`), ``schema``, ``command``, ``acf
 
 from acf.records.kinds import KINDS, SCHEMA, Kind
 from acf.records.read import Record, data_of, parse_json, parse_record, read_record, values_of
-from acf.records.schema import Diverged, read_as, read_value
 from acf.records.write import envelope, record_text, write_record
+from acf.schema import Diverged, read_as, read_value
 
 __all__ = [
     "KINDS",

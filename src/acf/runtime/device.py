@@ -125,7 +125,13 @@ class Device:
         return Event(self)
 
     def compile(self, product: Product) -> Program:
-        """The program of a product for this device."""
+        """The program of a product for this device; refuses one whose operands its memory could never hold."""
+        nbytes, capacity = sum(each.nbytes for each in product.arguments), self._allocator.capacity
+        if nbytes > capacity:
+            raise MemoryAllocationError(
+                f"the operands of {product.name!r} take {nbytes} bytes, more than the {capacity} of the device; divide "
+                "the product, or create the device with more memory_bytes"
+            )
         return self.backend.compile(product)
 
     def upload(self, values: ArrayLike, dtype: str = "bf16", stream: Stream | None = None) -> Buffer:

@@ -18,7 +18,6 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from acf.files import write_whole
-from acf.records import read_as
 from acf.runtime.backends.backend import Launched, Tensor
 from acf.runtime.device import Device
 from acf.runtime.errors import InvalidImageError
@@ -26,6 +25,7 @@ from acf.runtime.program import Program
 from acf.runtime.stream import Event, Stream
 from acf.runtime.timeline import Cost, Usage
 from acf.runtime.work_queue import HostStep, Operation, Recorded
+from acf.schema import read_as
 from acf.trace import BitTensor
 
 FORMAT = "acf.recording.v1"

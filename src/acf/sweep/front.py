@@ -42,7 +42,7 @@ def importance(attempts: Sequence[Attempt], objectives: Sequence[Objective]) -> 
             continue
         values = np.array([log(figure) for figure in known] if min(known) > 0 else known)
         for name in names:
-            groups = np.array([repr(each.changes[name]) for each in done])
+            groups = np.array([repr(each.changes.get(name)) for each in done])
             effects[name][objective.name] = _explained(values, groups)
     return effects
 

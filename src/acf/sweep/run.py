@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from acf import __version__
+from acf.records import values_of
 from acf.run_folder import only_process_writing
 from acf.sweep.evaluation import Attempt, Evaluation, Objective
 from acf.sweep.front import importance, pareto_front
@@ -106,6 +107,11 @@ def read_sweep(path: Path) -> SweepRecord:
     """The sweep that a file holds, finished or not."""
     with SweepStore(path, must_exist=True) as store:
         about, attempts = store.about, store.read()
+    with values_of(str(path)):
+        return _record(about, attempts)
+
+
+def _record(about: dict[str, Any], attempts: list[Attempt]) -> SweepRecord:
     objectives = tuple(Objective(name, maximise) for name, maximise in about["objectives"])
     names = list(about["axes"])
     attempts = [

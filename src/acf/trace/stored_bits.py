@@ -58,7 +58,8 @@ class StoredBits(BitTensor):
         BitTensor(shape, self.packed)  # refuses a pattern of another size
 
     @property
-    def packed(self) -> NDArray[np.uint8]:  # type: ignore[override,unused-ignore]
+    def packed(self) -> NDArray[np.uint8]:
         """The bits, read anew."""
         span: Any = getattr(self, "_span")  # noqa: B009
-        return span.read()  # type: ignore[no-any-return]
+        content: NDArray[np.uint8] = span.read()
+        return content

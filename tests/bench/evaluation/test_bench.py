@@ -87,6 +87,14 @@ def test_bad_options_are_refused_before_anything_is_read() -> None:
         TransformerOptions(epochs=0.0)
 
 
+def test_a_block_that_divides_no_layer_is_refused_before_the_first_system_trains(tmp_path: Path) -> None:
+    pytest.importorskip("sklearn")
+    values = {**COMMON, "systems": "dense,rigl", "block": 8, "out": tmp_path}
+    with pytest.raises(SparsityError, match=r"rigl-.*/block=8: block 8 does not divide out_features 10 of layer 'fc'"):
+        run_evaluation(ResNet50Options(**values), quiet)
+    assert not list(tmp_path.rglob("*.sqlite"))
+
+
 def test_a_folder_without_the_data_is_refused_in_one_line(tmp_path: Path) -> None:
     options = TransformerOptions(data=tmp_path, data_set="multi30k", out=tmp_path, device="cpu")
     with pytest.raises(DataError, match=r"data set multi30k cannot be read in .*train\.en and \.de, plain or \.gz"):

@@ -18,7 +18,7 @@ from acf.bench.training.loop import TrainingClock
 from acf.bench.training.run import CurvePoint, without_nan
 from acf.errors import DataError
 from acf.metrics.meters import EnergyMeter
-from acf.records import read_as
+from acf.schema import read_as
 
 OnStep = Callable[[float], None]
 SEVERAL_METERS = "not measured: several processes trained"

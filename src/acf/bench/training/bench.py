@@ -12,6 +12,7 @@ from acf.bench.training.comparison import ComparisonOptions, compare_variants
 from acf.bench.training.load import load_task
 from acf.bench.training.record import TrainingComparison, load_comparison, merge
 from acf.bench.training.run import RunLength
+from acf.bench.training.session import refuse_undivided
 from acf.bench.training.task import TASKS, TaskSpec
 from acf.bench.training.tuning import TuningOptions
 from acf.bench.training.variant import Variant
@@ -117,13 +118,15 @@ def _trained(options: TrainingOptions, on_progress: OnProgress) -> TrainingCompa
     names = tuple(name.strip() for name in options.variants.split(",") if name.strip())
     if not names:
         raise SparsityError("--variants names none; write such as dense,static-90/block=64")
-    for name in names:
-        Variant.parse(name).sizes(spec)  # refuse a bad name before the data is read
+    variants = [Variant.parse(name) for name in names]
+    for variant in variants:
+        variant.sizes(spec)  # refuse a bad name before the data is read
     tuning = TuningOptions(options.tune_rates, options.tune_decays, options.tune_share)
     comparison = ComparisonOptions(names, options.seeds, options.out, tuning, options.command, options.logs)
     device = torch.device(choose_device(options.device))
     torch.backends.cudnn.benchmark = True  # the best dense version there is
     task = load_task(spec, options.data, cache_directory() / "tokens", device)
+    refuse_undivided(task, variants)
     return compare_variants(task, length, comparison, on_progress)
 
 

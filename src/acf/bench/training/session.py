@@ -1,7 +1,7 @@
 """A model, its optimizer and its topology, trained step by step as a user's own loop would."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 import torch
@@ -11,8 +11,10 @@ import acf
 from acf.bench.training.schedule import Schedule
 from acf.bench.training.task import Task, computing
 from acf.bench.training.variant import Variant
+from acf.errors import SparsityError
 from acf.nn.plan import PlanOptions, SparsityPlan, plan
 from acf.nn.replace import FilterFn
+from acf.nn.sparsify_blocks import choose_layers, layout_of
 from acf.train.graphed import GraphedStep
 
 WARM_UP_STEPS = 1
@@ -108,18 +110,33 @@ def sparsify_fresh(model: nn.Module, variant: Variant, task: Task) -> SparsityPl
         return None
     if isinstance(sparsity, acf.BlockSparsity):
         sparsity = replace(sparsity, rescale=True)
-    kept_dense = variant.dense_layers
-
-    def takes(module: nn.Module, name: str) -> bool:
-        return not any(part in name for part in kept_dense)
-
-    filter_fn = takes if kept_dense else None
+    filter_fn = _filter(variant)
     if not isinstance(sparsity, acf.BlockSparsity) or sparsity.distribution != "cost":
         acf.sparsify_(model, sparsity, filter_fn)
         return None
     planned = _plan(model, variant, sparsity, task, filter_fn)
     acf.sparsify_(model, planned)
     return planned
+
+
+def refuse_undivided(task: Task, variants: Iterable[Variant]) -> None:
+    """Refuse blocks that do not divide a layer before anything is trained, not when the variant's turn comes."""
+    for variant in variants:
+        sparsity = variant.recipe.sparsity
+        if isinstance(sparsity, acf.BlockSparsity) and sparsity.distribution != "cost":
+            model = task.model(variant.sizes(task.spec))
+            chosen, _ = choose_layers(model, sparsity, _filter(variant))
+            try:
+                for name, (layer, kind) in chosen.items():
+                    layout_of(name, layer, kind, sparsity)
+            except SparsityError as error:
+                raise SparsityError(f"{variant.name}: {error}") from error
+
+
+def _filter(variant: Variant) -> FilterFn | None:
+    """Which layers a variant makes sparse, where it names some that stay dense."""
+    kept_dense = variant.dense_layers
+    return (lambda module, name: not any(part in name for part in kept_dense)) if kept_dense else None
 
 
 def _plan(

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from acf.records import read_as
+from acf.schema import read_as
 
 
 @dataclass(frozen=True)
