@@ -30,7 +30,6 @@ def test_every_published_record_is_read(path: Path) -> None:
         ("kernels-cpu.json", "kernels"),
         ("training-gpt1024.json", "training"),
         ("traces.json", "traces"),
-        ("reproduce.json", "reproduce"),
     ],
 )
 def test_the_kind_of_an_early_record_is_found_by_its_keys(name: str, kind: str) -> None:

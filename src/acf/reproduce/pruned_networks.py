@@ -1,8 +1,8 @@
 """Steps of ResNet-50 pruned while it trains, as TensorDash's authors have it: what row T12 takes from them.
 
-Training takes a GPU, so T12 reads ``pruned_resnet50.json`` beside this file, if a run has been recorded there:
+Training takes minutes, so T12 reads ``pruned_resnet50.json`` beside this file:
 
-    acf capture resnet50 --sparsity 0.9 --pruning sparse-momentum --device cuda ... --out sparse-momentum.safetensors
+    acf capture resnet50 --sparsity 0.9 --pruning sparse-momentum --steps 150 ... --out sparse-momentum.safetensors
     acf traces sparse-momentum.safetensors dynamic-reparameterization.safetensors --json > figures.json
 
 and then `write_record("figures.json", "pruned_resnet50.json")`.
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from acf.errors import TraceError
+from acf.records import data_of
 
 RECORD = "pruned_resnet50.json"
 
@@ -52,5 +53,5 @@ def recorded_steps() -> dict[str, Any] | None:
 
 def write_record(figures: str, out: str) -> None:
     """Write the record of the figures in one file to another."""
-    record = pruned_record(json.loads(Path(figures).read_text(encoding="utf-8")))
+    record = pruned_record(data_of(json.loads(Path(figures).read_text(encoding="utf-8"))))
     Path(out).write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
