@@ -1,5 +1,6 @@
 """Reading the log of a run while it is written, after a crash, and over several processes."""
 
+import re
 from itertools import pairwise
 from pathlib import Path
 
@@ -44,6 +45,16 @@ def test_half_a_line_waits_for_its_other_half_and_a_torn_one_is_counted(tmp_path
     history = RunReader(tmp_path).update()
     assert [point.step for point in history.steps] == [1, 2]
     assert (history.damaged_lines, history.sessions, history.state) == (1, 2, "finished")
+
+
+@pytest.mark.parametrize("change", [("step", "1e999"), ("seconds", "1e999"), ("accuracy", '{"a": 1}'), ("loss", '"x"')])
+def test_a_line_with_anything_but_finite_numbers_is_left_out(tmp_path: Path, change: tuple[str, str]) -> None:
+    with acf.RunLog(tmp_path, every=1) as log:
+        log.step(1, 0.5, accuracy=0.25)
+    path, (name, value) = tmp_path / LOG_FILE, change
+    path.write_text(re.sub(rf'("{name}":)(?!\[)[-\d.e]+', rf"\g<1>{value}", path.read_text()))
+    history = RunReader(tmp_path).update()
+    assert (history.damaged_lines, history.steps) == (1, [])
 
 
 def test_a_resumed_run_takes_the_place_of_what_it_repeats_and_its_clock_goes_on(tmp_path: Path) -> None:

@@ -243,6 +243,8 @@ class RunReader:
 
     def _go_on_from(self, step: int) -> None:
         """At a process's first record: what it repeats is forgotten, and its clock goes on where the kept steps end."""
+        if not isinstance(step, int):
+            raise ValueError(f"step {step!r} is no integer")
         if not self._is_first:
             return
         self._is_first = False
