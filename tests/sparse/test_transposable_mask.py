@@ -62,3 +62,8 @@ def test_a_pattern_with_too_many_candidates_or_none_is_refused(n, m):
 def test_both_dimensions_must_be_divided(shape):
     with pytest.raises(SparsityError, match=r"m 4 does not divide dimension \d of size 6, and a transposable mask"):
         transposable_mask(torch.ones(shape), 2, 4)
+
+
+def test_a_weight_without_two_dimensions_is_refused() -> None:
+    with pytest.raises(SparsityError, match=r"weight is of 1 dimensions, and a transposable mask has two"):
+        transposable_mask(torch.ones(8), n=2, m=4)

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from acf.errors import ArgumentError
 from acf.ops import reference
 from acf.ops.bias import bias_grad
 from acf.ops.differentiate import Dtypes, Layer, SparseProduct, multiply
@@ -153,6 +154,8 @@ def block_conv2d(
     Dtypes and ``token`` are as in `acf.ops.block_linear`.
     """
     check_operands(x, weight, 4, 3)
+    if bias is not None and bias.dim() != 1:
+        raise ArgumentError(f"bias has shape {list(bias.shape)}; pass one value for each output channel")
     return _block_conv2d(x, weight, bias, *topology, *geometry.as_lists(), token)
 
 

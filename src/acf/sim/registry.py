@@ -112,7 +112,7 @@ def load_architecture(path: Path) -> AcceleratorSpec:
 
 def _kind(path: Path, kind: Any) -> type[AcceleratorSpec]:
     """The Spec class of a file's ``kind``: a key of `KINDS`, ``module:Class``, or the class of a base from outside."""
-    if kind in KINDS:
+    if isinstance(kind, str) and kind in KINDS:
         return KINDS[kind]
     found = import_object(kind) if isinstance(kind, str) and is_reference(kind) else kind
     if isinstance(found, type) and issubclass(found, AcceleratorSpec):

@@ -25,6 +25,9 @@ def transposable_mask(weight: Tensor, n: int, m: int) -> Tensor:
     tensor([2, 2, 2, 2])
     """
     require_enumerable(n, m)
+    if not isinstance(weight, Tensor) or weight.dim() < 2:
+        found = f"{weight.dim()} dimensions" if isinstance(weight, Tensor) else f"type {type(weight).__name__}"
+        raise SparsityError(f"weight is of {found}, and a transposable mask has two; pass a tensor [out, in, ...]")
     for dim in (0, 1):
         if weight.shape[dim] % m:
             raise SparsityError(
