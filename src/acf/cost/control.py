@@ -143,8 +143,9 @@ _WIDE = (
     _RECORD + ", acf rtl area --config acf-512-lanes4 and acf-512-wide --clock-gating: a line through 4 and 16 lanes"
 )
 _UNIT = _RECORD + ", acf rtl area UNIT --clock-gating"
-_HELD = _RECORD + ", acf-512-wide: gates with sums in registers; switching and clock by acf rtl power --scu"
-_LEAN = _RECORD + ", acf-512-lean: gates that add up products; switching and clock by acf rtl power --scu"
+_CYCLES = "; clock and switching of walker and port in a lockstep run, of the datapath by docs/figures/scu_toggles.py"
+_HELD = _RECORD + ", acf-512-wide: gates with sums in registers"
+_LEAN = _RECORD + ", acf-512-lean: gates that add up products" + _CYCLES
 
 SCU_LOADED = Figure(
     0.375,
@@ -166,8 +167,8 @@ CONTROL_UNITS: dict[str, ControlUnit] = {
     "port": ControlUnit(14_190.0, 671.0, 0.0, 0.0, 700.0, _NARROW),
     "port-serial": ControlUnit(20_213.0, 654.0, 0.0, 0.0, 700.0, _WIDE),
     # units of acf-512-wide: an SCU of 16 lanes that holds the sums of its eight rows, its port, and what is around them
-    "wide scu": ControlUnit(48_934.0, 5_415.0, 5_211.0, 0.15669, 10_066.6, _HELD),
-    "wide port": ControlUnit(20_024.0, 395.0, 324.0, 0.30262, 2_960.3, _HELD),
+    "wide scu": ControlUnit(48_934.0, 5_415.0, 5_211.0, 0.15669, 10_066.6, _HELD + _CYCLES),
+    "wide port": ControlUnit(20_024.0, 395.0, 324.0, 0.30262, 2_960.3, _HELD + _CYCLES),
     "wide cluster": ControlUnit(43_475.0, 959.0, 780.0, OTHERS_LOADED, 322.0, _HELD),
     "wide router": ControlUnit(0.0, 4_211.0, 4_115.0, 0.0, 0.0, _HELD),
     "wide row controller": ControlUnit(3_731.0, 472.0, 276.0, OTHERS_LOADED, 0.0, _HELD),
@@ -213,8 +214,8 @@ FULL_TILES: dict[str, UnitCycle] = {
     "lean scu": UnitCycle(0.06948, 4_608.4),
     "lean port": UnitCycle(0.27433, 1_404.1),
 }
-"""Units whose switching and clock were measured by acf rtl power --scu, docs/results/energy-synthesis.json, in a cycle
-of work on serial tiles without zeros; `CONTROL_UNITS` has a cycle on tiles of which half are zeros."""
+"""The same units in a cycle of work on serial tiles without zeros, from the same record,
+docs/results/energy-synthesis.json; `CONTROL_UNITS` has a cycle on tiles of which half are zeros."""
 
 ROW_LOADS: dict[str, RowLoads] = {
     "wide": RowLoads(512.0 + 272.0, 0.125, 0.249),

@@ -1,10 +1,9 @@
 """Cycles in which an index controller walks an output-stationary product, as the gates take them (`controller_cycles`).
 
 A round is walked twice: the first pass looks from its end for the last k_step of every cluster, the second makes
-commands. Controllers
-that share a product all visit every block and read the counts of every part; each sends the serial tiles of its own
-mesh rows. Owners are stored. With a mask, the bits of a round's output tiles are read before it, and sizes in place of
-counts.
+commands. Controllers that share a product all visit every block and read the counts of every part; each sends the
+serial tiles of its own mesh rows. Owners are stored. With a mask, the bits of a round's output tiles are read before
+it, and sizes in place of counts.
 """
 
 from dataclasses import dataclass
