@@ -38,7 +38,7 @@ EVIDENCE = {
     "the encoder whose entries `count_entries` counts": {"encode_columns"},
     "a route of the mesh's own interface, which `simulate_packets` takes": {"id_of_group"},
     "programs of the device that other tests compare with": {"run_indexed"},
-    "a figure for users": {"model_sparsity"},
+    "figures for users": {"active_joules", "model_sparsity"},
 }
 """Names that only tests use, by what they are good for. New ones belong into `tests`."""
 

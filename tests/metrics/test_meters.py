@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from acf.metrics import meters
-from acf.metrics.meters import EnergyMeter
+from acf.metrics.meters import EnergyMeter, EnergyReading
 
 
 def rapl(folder: Path, energy_uj: int, limit_uj: int = 1_000_000) -> Path:
@@ -32,4 +32,9 @@ def test_where_nothing_can_be_measured_the_reading_says_why(tmp_path: Path, monk
     with EnergyMeter("cpu") as meter:
         assert meter.joules_so_far() is None
     assert meter.reading.joules is None
+    assert meter.reading.active_joules is None
     assert meter.reading.source == "not measurable here: the system shows no RAPL counter"
+
+
+def test_active_energy_leaves_the_idle_power_out() -> None:
+    assert EnergyReading(seconds=2.0, joules=100.0, idle_watts=20.0, source="").active_joules == 60.0

@@ -24,6 +24,13 @@ class EnergyReading:
     idle_watts: float | None
     source: str
 
+    @property
+    def active_joules(self) -> float | None:
+        """Joules beyond those of an idle device; None where nothing was measured."""
+        if self.joules is None or self.idle_watts is None:
+            return None
+        return self.joules - self.idle_watts * self.seconds
+
 
 class EnergyMeter:
     """Context manager that measures the energy of what runs inside it.

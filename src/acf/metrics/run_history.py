@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from acf.errors import FileError
 from acf.locks import try_lock
 from acf.metrics.run_log import LOG_FILE
+from acf.schema import read_value
 
 MOST_MOVES = 200
 """Moves whose masks are kept; beyond, every second one is forgotten."""
@@ -144,13 +145,6 @@ class RunHistory:
         }
 
 
-def _number(value: Any) -> float:
-    """A finite number of a log, which has no others; else the line is damaged."""
-    if not isinstance(value, int | float) or not isfinite(value):
-        raise ValueError(f"{value!r} is no finite number")
-    return value
-
-
 def _latest(steps: Iterable[StepPoint]) -> dict[str, float]:
     values: dict[str, float] = {}
     for point in steps:
@@ -213,12 +207,12 @@ class RunReader:
 
     def _step(self, record: dict[str, Any]) -> None:
         self._go_on_from(record["step"])
-        measured = {
-            name: _number(value) for name, value in record.items() if name not in RESERVED and value is not None
-        }
-        joules = None if record["joules"] is None else _number(record["joules"]) + self._base[1]
-        loss = None if record["loss"] is None else _number(record["loss"])
-        seconds = _number(record["seconds"]) + self._base[0]
+        known = {name: value for name, value in record.items() if name not in RESERVED and value is not None}
+        measured = read_value(dict[str, float], known, "measured")
+        joules = read_value(float | None, record["joules"], "joules")
+        loss = read_value(float | None, record["loss"], "loss")
+        seconds = read_value(float, record["seconds"], "seconds") + self._base[0]
+        joules = None if joules is None else joules + self._base[1]
         self.history.steps.append(StepPoint(record["step"], seconds, loss, joules, measured))
 
     def _move(self, record: dict[str, Any]) -> None:
@@ -243,8 +237,7 @@ class RunReader:
 
     def _go_on_from(self, step: int) -> None:
         """At a process's first record: what it repeats is forgotten, and its clock goes on where the kept steps end."""
-        if not isinstance(step, int):
-            raise ValueError(f"step {step!r} is no integer")
+        read_value(int, step, "step")
         if not self._is_first:
             return
         self._is_first = False

@@ -53,7 +53,7 @@ class FusedSequential(nn.Sequential):
         return x
 
 
-class FusedMlp(NamedTuple):
+class FusedMlp(NamedTuple):  # without methods: torch.compile of torch 2.8 does not trace those of a named tuple
     """Two sparse layers with an activation of `acf.ops.activation.ACTIVATIONS` between them."""
 
     first: BlockSparseLinear

@@ -10,14 +10,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from acf.errors import ArgumentError
 from acf.ops import reference
 from acf.ops.bias import bias_grad
 from acf.ops.differentiate import Dtypes, Layer, SparseProduct, multiply
 from acf.ops.geometry import Conv2dGeometry
 from acf.ops.library import GEOMETRY, TOKEN, TOPOLOGY, Op, differentiable, unchanged
 from acf.ops.observe import observed
-from acf.ops.operands import check_operands
+from acf.ops.operands import check_bias, check_operands
 from acf.ops.reference import grid_cols, grid_rows, memory_format_of
 from acf.sparse import BlockTopology
 
@@ -154,8 +153,7 @@ def block_conv2d(
     Dtypes and ``token`` are as in `acf.ops.block_linear`.
     """
     check_operands(x, weight, 4, 3)
-    if bias is not None and bias.dim() != 1:
-        raise ArgumentError(f"bias has shape {list(bias.shape)}; pass one value for each output channel")
+    check_bias(bias)
     return _block_conv2d(x, weight, bias, *topology, *geometry.as_lists(), token)
 
 

@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from acf.errors import SparsityError, require_kind
+from acf.errors import ArgumentError, SparsityError, require_kind
 
 
 def check_operands(first: Tensor, second: Tensor, first_dims: int, second_dims: int) -> None:
@@ -17,3 +17,9 @@ def check_operands(first: Tensor, second: Tensor, first_dims: int, second_dims: 
         f"and {second_dims} dimensions; pass [..., in] to a linear layer, [batch, in, h, w] to a convolution, and "
         "packed weights as [blocks, height, width]"
     )
+
+
+def check_bias(bias: Tensor | None) -> None:
+    """Refuse a bias that is no vector; its length is the kernels' to compare."""
+    if bias is not None and bias.dim() != 1:
+        raise ArgumentError(f"bias has shape {list(bias.shape)}; pass one value for each output channel")

@@ -9,6 +9,7 @@ from typing import Any
 from acf.files import write_whole
 from acf.records.kinds import KINDS, SCHEMA
 from acf.records.provenance import command_line, commit_of, machine
+from acf.version import __version__
 
 LINE = 118
 """Lists and objects that fit into so many characters stand on one line."""
@@ -16,8 +17,6 @@ LINE = 118
 
 def envelope(kind: str, data: Any) -> dict[str, Any]:
     """``data`` with the fields that say what it is and where it comes from."""
-    from acf import __version__  # here, since the package imports rooms that import this one
-
     if kind not in KINDS:
         raise KeyError(f"record kind {kind!r} is not in acf.records.KINDS; add it there")
     return {

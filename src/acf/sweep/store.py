@@ -62,7 +62,7 @@ class SweepStore:
                     f"{self.path} holds a sweep of another {difference}; pass another --name, or delete that file"
                 )
         everything = entries | {"about": json.dumps(about)}
-        with self._undamaged(), self._connection:
+        with self._writing():
             self._connection.executemany("INSERT OR REPLACE INTO about VALUES (?, ?)", everything.items())
 
     @property
@@ -81,13 +81,8 @@ class SweepStore:
             (_key(each.changes), None if each.figures is None else json.dumps(each.figures), each.failure)
             for each in attempts
         ]
-        try:
-            with self._connection:
-                self._connection.executemany("INSERT OR REPLACE INTO points VALUES (?, ?, ?)", rows)
-        except sqlite3.Error as error:
-            raise SweepError(
-                f"{self.path} cannot be written ({error}); the points so far are kept: make room, then call it again"
-            ) from error
+        with self._writing():
+            self._connection.executemany("INSERT OR REPLACE INTO points VALUES (?, ?, ?)", rows)
 
     def read(self) -> list[Attempt]:
         """All points in the order in which they were recorded."""
@@ -119,6 +114,17 @@ class SweepStore:
     def _entries(self) -> dict[str, str]:
         with self._undamaged():
             return dict(self._connection.execute("SELECT key, value FROM about").fetchall())
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Commit what the block writes."""
+        try:
+            with self._connection:
+                yield
+        except sqlite3.Error as error:
+            raise SweepError(
+                f"{self.path} cannot be written ({error}); the points so far are kept: make room, then call it again"
+            ) from error
 
     @contextmanager
     def _undamaged(self) -> Iterator[None]:

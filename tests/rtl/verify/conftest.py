@@ -10,6 +10,7 @@ from acf.rtl.design.fabric.shapes import SMALL_SHAPE
 from acf.rtl.design.fabric.sizes import FabricSizes
 from acf.rtl.tools.verilator import VerilatorUnavailableError
 from acf.rtl.verify.lockstep.fabric_simulation import FabricSimulation
+from tests.rtl.verify.tiny_cluster import TINY_CLUSTER
 
 THIRTY_TWO_SCUS = acf.sim.spec(
     "acf-512",
@@ -25,20 +26,7 @@ THIRTY_TWO_SCUS = acf.sim.spec(
     prefetch_packets=8,
 )
 
-SUMMING_SCU = acf.sim.spec(
-    "acf-512-lean",
-    mesh_rows=1,
-    mesh_columns=1,
-    scus_per_cluster=1,
-    lanes=8,
-    tile=8,
-    held_rows=8,
-    link_bytes=32,
-    queue_packets=2,
-    parallel_slots=4,
-    accumulator_tiles=2,
-    prefetch_packets=2,
-)
+SUMMING_SCU = acf.sim.spec("acf-512-lean", **TINY_CLUSTER, scus_per_cluster=1, lanes=8, held_rows=8, link_bytes=32)
 
 
 def compiled(sizes: FabricSizes) -> FabricSimulation:

@@ -16,6 +16,7 @@ from acf.rtl.verify.lockstep.products import Product, random_product
 from acf.rtl.verify.lockstep.run import run_lockstep
 from acf.rtl.verify.lockstep.training_step import training_step
 from acf.sim.fabric import play
+from tests.rtl.verify.tiny_cluster import TINY_CLUSTER
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -61,18 +62,7 @@ def test_the_simulator_plays_the_cycles_that_the_gates_take(four_scus: FabricSim
 
 
 def test_amaranths_simulator_runs_a_small_program_as_the_model_does() -> None:
-    shape = acf.sim.spec(
-        "acf-512",
-        mesh_rows=1,
-        mesh_columns=1,
-        scus_per_cluster=2,
-        tile=8,
-        link_bytes=16,
-        queue_packets=2,
-        parallel_slots=4,
-        accumulator_tiles=2,
-        prefetch_packets=2,
-    )
+    shape = acf.sim.spec("acf-512", **TINY_CLUSTER, scus_per_cluster=2, link_bytes=16)
     fabric = FabricSimulation.of(FabricSizes(shape, command_depth=16, memory_flits=32), "pysim")
     product = random_product(1, tile=8, most=2)
     both = run_lockstep(product, fabric)
@@ -83,19 +73,13 @@ def test_amaranths_simulator_runs_a_small_program_as_the_model_does() -> None:
 def test_an_scu_that_holds_sums_in_registers_takes_the_cycles_and_gives_the_bits_of_the_model() -> None:
     shape = acf.sim.spec(
         "acf-512",
-        mesh_rows=1,
-        mesh_columns=1,
+        **TINY_CLUSTER,
         scus_per_cluster=1,
         lanes=8,
-        tile=8,
         skip="serial",
         accumulate_in="registers",
         held_rows=8,
         link_bytes=32,
-        queue_packets=2,
-        parallel_slots=4,
-        accumulator_tiles=2,
-        prefetch_packets=2,
     )
     fabric = FabricSimulation.of(FabricSizes(shape, command_depth=16, memory_flits=32), "pysim")
     rng = np.random.default_rng(0)

@@ -81,8 +81,7 @@ class _Unpickler(pickle.Unpickler):
     """Reads plain values and the bytes of arrays; a file that names anything else is refused: it could run code."""
 
     def find_class(self, module: str, name: str) -> Any:
-        if isinstance(module, bytes) or isinstance(name, bytes):
-            module, name = (each.decode() if isinstance(each, bytes) else each for each in (module, name))
+        module, name = (each.decode() if isinstance(each, bytes) else each for each in (module, name))
         if (module, name) not in _NAMED:
             raise DataError(f"the batch file names {module}.{name}, which CIFAR-10 does not; download it again")
         return _NAMED[module, name]

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from amaranth.hdl import Const, Module, Mux, Signal, Value
 from amaranth.lib.memory import Memory
-from amaranth.lib.wiring import Component, In, Out
+from amaranth.lib.wiring import Component, In, Member, Out
 from amaranth.utils import bits_for
 
 from acf.errors import RtlError
@@ -65,6 +65,22 @@ class IndexSizes:
         return max(int(self.fabric.command(*each).size) for each in (row, column))
 
 
+def walking_ports(sizes: IndexSizes) -> dict[str, Member]:
+    """Ports of what walks an index: the memory that it reads, and the commands that it offers to lines."""
+    shape = sizes.fabric.shape
+    lines = shape.mesh_rows + shape.mesh_columns
+    return {
+        "start": In(1),
+        "memory_address": Out(WORD_BITS),
+        "memory_data": In(WORD_BITS),
+        "ready": In(lines),
+        "valid": Out(1),
+        "line": Out(bits_for(lines - 1)),
+        "word": Out(sizes.command_bits),
+        "is_gap": Out(1),
+    }
+
+
 class ControllerUnits(Component):
     """Ports, registers and units of an `IndexController`, and what several of its states compute.
 
@@ -73,22 +89,7 @@ class ControllerUnits(Component):
 
     def __init__(self, sizes: IndexSizes, number: int = 0) -> None:
         self.sizes, self.number = sizes, number
-        shape = sizes.fabric.shape
-        lines = shape.mesh_rows + shape.mesh_columns
-        super().__init__(
-            {
-                "start": In(1),
-                "memory_address": Out(WORD_BITS),
-                "memory_data": In(WORD_BITS),
-                "ready": In(lines),
-                "valid": Out(1),
-                "line": Out(bits_for(lines - 1)),
-                "word": Out(sizes.command_bits),
-                "is_gap": Out(1),
-                "busy": Out(1),
-                "is_refused": Out(1),
-            }
-        )
+        super().__init__(walking_ports(sizes) | {"busy": Out(1), "is_refused": Out(1)})
 
     def _make_state(self, m: Module) -> None:
         shape = self.sizes.fabric.shape

@@ -13,7 +13,7 @@ from amaranth.utils import bits_for
 
 from acf.lowering.descriptor import DESCRIPTOR_WORDS, FIELDS
 from acf.rtl.design.fabric.sizes import ROUND_BITS
-from acf.rtl.design.index.controller_units import ORDER_BITS, WORD_BITS, IndexSizes
+from acf.rtl.design.index.controller_units import ORDER_BITS, WORD_BITS, IndexSizes, walking_ports
 from acf.rtl.design.primitives.bits import all_of, any_of
 
 LANES = 4
@@ -25,22 +25,8 @@ class SplitKTables(Component):
 
     def __init__(self, sizes: IndexSizes, number: int = 0) -> None:
         self.sizes, self.number = sizes, number
-        shape = sizes.fabric.shape
-        lines = shape.mesh_rows + shape.mesh_columns
-        super().__init__(
-            {
-                "start": In(1),
-                "descriptor": In(data.ArrayLayout(WORD_BITS, DESCRIPTOR_WORDS)),
-                "memory_address": Out(WORD_BITS),
-                "memory_data": In(WORD_BITS),
-                "ready": In(lines),
-                "valid": Out(1),
-                "line": Out(bits_for(lines - 1)),
-                "word": Out(sizes.command_bits),
-                "is_gap": Out(1),
-                "ends": Out(1),
-            }
-        )
+        descriptor = data.ArrayLayout(WORD_BITS, DESCRIPTOR_WORDS)
+        super().__init__(walking_ports(sizes) | {"descriptor": In(descriptor), "ends": Out(1)})
 
     def _field(self, name: str) -> Value:
         """A field of the descriptor."""
