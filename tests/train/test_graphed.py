@@ -108,6 +108,13 @@ def test_a_number_as_learning_rate_is_refused_before_the_capture() -> None:
         step._capture((torch.randn(4, 32),), None)
 
 
+def test_an_optimizer_that_counts_on_the_host_is_refused_before_the_capture() -> None:
+    model = sparse_model()
+    step = GraphedStep(lambda x: model(x).sum(), torch.optim.Adam(model.parameters(), lr=torch.tensor(0.1)))
+    with pytest.raises(acf.AcfError, match=r"Adam counts its steps on the host.*capturable=True"):
+        step._capture((torch.randn(4, 32),), None)
+
+
 def test_a_batch_of_another_shape_is_refused_even_where_it_would_broadcast() -> None:
     capture = _Capture(None, (torch.zeros(4, 32),), torch.zeros(()), [], None)
     with pytest.raises(acf.AcfError, match=r"shape \[1, 32\].*captured with \[4, 32\]"):

@@ -17,7 +17,7 @@ from acf.zoo.data.subwords import BEGIN, END, PADDING, Codec, padded, train_code
 from acf.zoo.decoding import Decoding, translate
 from acf.zoo.networks.transformer import Transformer, TransformerSpec
 
-TEST_BATCH = 100
+TEST_BATCH = 250
 EXTRA_TOKENS = 50
 """A translation may have this many tokens more than its source: Vaswani et al., 2017, section 6.1."""
 
