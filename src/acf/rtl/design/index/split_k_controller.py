@@ -13,7 +13,7 @@ from amaranth.utils import bits_for
 
 from acf.lowering.fabric_shape import SUM_BYTES
 from acf.rtl.design.axi.spec import PAGE_BYTES
-from acf.rtl.design.index.controller_units import WORD_BITS
+from acf.rtl.design.index.block_stream import WORD_BITS
 from acf.rtl.design.index.split_k_scan import SplitKScan
 from acf.rtl.design.index.split_k_tables import LANES
 from acf.rtl.design.primitives.bits import any_of, count_ones, gathered, masked, search

@@ -2,7 +2,8 @@
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 
-from acf.rtl.design.index.controller_units import ORDER_BITS, WORD_BITS
+from acf.rtl.design.index.block_stream import WORD_BITS
+from acf.rtl.design.index.controller_units import ORDER_BITS
 from acf.rtl.design.index.split_k_tables import LANES, SplitKTables
 from acf.rtl.design.primitives.bits import any_of, masked
 

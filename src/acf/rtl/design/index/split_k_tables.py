@@ -13,7 +13,8 @@ from amaranth.utils import bits_for
 
 from acf.lowering.descriptor import DESCRIPTOR_WORDS, FIELDS
 from acf.rtl.design.fabric.sizes import ROUND_BITS
-from acf.rtl.design.index.controller_units import ORDER_BITS, WORD_BITS, IndexSizes, walking_ports
+from acf.rtl.design.index.block_stream import WORD_BITS
+from acf.rtl.design.index.controller_units import ORDER_BITS, IndexSizes, walking_ports
 from acf.rtl.design.primitives.bits import all_of, any_of
 
 LANES = 4
