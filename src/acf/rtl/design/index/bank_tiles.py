@@ -35,7 +35,9 @@ class BankTiles(ControllerUnits):
         self._bank_place = self._owner_place[: bits_for(shape.accumulator_tiles - 1)]
         self._spots = [self._spots_of_block(m, place) for place in range(shape.mesh_columns)]
         self._users = [
-            Cat(*((self._live[row, place] & spots).any() for row in range(shape.mesh_rows)))
+            Cat(*((self._live[row, place] & spots).any() for row in self._all_rows))
+            if place in self._own_columns
+            else Const(0)
             for place, spots in enumerate(self._spots)
         ]
 
@@ -158,7 +160,7 @@ class BankTiles(ControllerUnits):
             lanes = any_of([masked(self._ones(place, lane), has[lane]) for lane in range(LANES)])
             m.d.comb += found.eq(Mux(masks, lanes << self._shift[place], -1))
             with m.If(self._group_mask()[place]):
-                for row in self._all_rows:
+                for row in self._all_rows if place in self._own_columns else self._own_rows:
                     live, (of_word, bit) = self._live[row, place], divmod(row, ROWS_PER_WORD)
                     with m.If(Mux(masks, self._row == row, self.memory_data[bit] & (word == of_word))):
                         m.d.sync += live.eq(live | (found & self._kept[row, place]))

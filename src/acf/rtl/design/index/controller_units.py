@@ -105,9 +105,10 @@ class ControllerUnits(Component):
         clusters = [(row, place) for row in range(shape.mesh_rows) for place in columns]
         self._row_words = Signal(WORD_BITS)  # of the batches of a mesh row
         # A bit for every tile of a cluster's bank, row tile by row tile: those that the product keeps, and those of
-        # them whose serial tile has data in this k_step.
+        # them whose serial tile has data in this k_step. Only clusters that this controller sends something to count.
+        reached = [each for each in clusters if each[0] in self._own_rows or each[1] in self._own_columns]
         self._kept, self._live = (
-            {each: Signal(tiles, name=f"{name}_{each[0]}_{each[1]}") for each in clusters} for name in ("kept", "live")
+            {each: Signal(tiles, name=f"{name}_{each[0]}_{each[1]}") for each in reached} for name in ("kept", "live")
         )
         # The rest of clusters whose serial tiles this controller sends: of their tiles with data those that a block of
         # this k_step adds to, and by place in the bank the output columns whose block they store in it.
@@ -172,10 +173,9 @@ class ControllerUnits(Component):
         ]
 
     @property
-    def _own_columns(self) -> Value:
-        """A bit for every mesh column whose commands this controller makes."""
-        columns = self.sizes.fabric.shape.mesh_columns
-        return Const(sum(1 << each for each in range(self.number, columns, self.sizes.sharing)), columns)
+    def _own_columns(self) -> range:
+        """The mesh columns whose commands this controller makes."""
+        return range(self.number, self.sizes.fabric.shape.mesh_columns, self.sizes.sharing)
 
     def _of_groups(self, value: Value | int) -> Value:
         """So much for every group of mesh columns."""

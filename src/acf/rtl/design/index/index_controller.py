@@ -6,7 +6,7 @@ cluster is known, which closes its bank, then to make commands. Blocks of a k_st
 they meet, so a full command memory never keeps back what another line waits for.
 """
 
-from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value
+from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value
 from amaranth.utils import bits_for
 
 from acf.lowering.descriptor import DESCRIPTOR_WORDS, VERSION
@@ -273,7 +273,8 @@ class IndexController(RowCommands):
             Signal(shape.mesh_columns),
             Signal(),
         )
-        m.d.comb += pending.eq(self._repeated(self._owner_column) & self._own_columns & ~sent)
+        own = Const(sum(1 << place for place in self._own_columns), shape.mesh_columns)
+        m.d.comb += pending.eq(self._repeated(self._owner_column) & own & ~sent)
         found = search(pending)
         command = Signal(sizes.command(shape.mesh_rows, serial=False))
         entry, line = self._blocks.entry, Signal.like(self.line)
