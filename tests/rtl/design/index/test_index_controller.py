@@ -13,7 +13,7 @@ from acf.rtl.design.index.indexed_program import index_program
 from acf.rtl.design.index.offers import Cycle, Offer, played_against
 from acf.rtl.tools.simulation import Simulation
 from acf.rtl.verify.benches.memory_bench import WithMemory
-from tests.rtl.design.index.indexed_products import random_indexed, random_split
+from tests.rtl.design.index.indexed_products import random_indexed, random_mapped, random_split
 from tests.rtl.device.programs import SIZES, TWO_SCUS
 
 WIDE = replace(SIZES, shape=replace(TWO_SCUS, skip="serial", accumulator_tiles=4, mesh_columns=4, parallel_slots=8))
@@ -86,21 +86,45 @@ def test_gates_offer_each_command_in_the_models_cycle(
         assert seen_in_gates(simulation, ready) == played_against(controller_cycles(memory, LIMITS), ready)
 
 
-def test_controllers_that_share_a_product_make_the_commands_of_their_own_lines(interpret) -> None:
-    limits = replace(LIMITS, sharing=2)
-    indexed = random_indexed(0, SIZES, 1, masked=True)
+@pytest.mark.parametrize(
+    ("sizes", "group_columns", "masked"),
+    [(SIZES, 1, True), (SIZES, 1, False), (WIDE, 2, False), (WIDE, 4, False)],
+    ids=["masked", "2 groups", "2 groups of 2", "one group"],
+)
+def test_controllers_that_share_a_product_make_the_commands_of_their_own_lines(
+    sizes, group_columns: int, masked: bool, interpret
+) -> None:
+    limits = replace(LIMITS, fabric=sizes, sharing=2)
+    indexed = random_indexed(0, sizes, group_columns, masked=masked)
     memory = indexed.index.memory()
     assert commands_of(memory, limits) == indexed.encoded.commands
-    alone = len(list(controller_cycles(memory, LIMITS)))
-    ready = np.random.default_rng(0).random((2 * alone, LINES)) < 0.6
+    alone = len(list(controller_cycles(memory, replace(limits, sharing=1))))
+    lines = sizes.shape.mesh_rows + sizes.shape.mesh_columns
+    ready = np.random.default_rng(0).random((2 * alone, lines)) < 0.6
     for number in range(2):
         modelled = list(controller_cycles(memory, limits, number))
         assert len(modelled) < alone
         assert {offer.line % 2 for offer in modelled if offer} == {number}
         simulation = interpret(WithMemory(IndexController(limits, number), memory.tolist()))
         assert seen_in_gates(simulation, ready) == played_against(iter(modelled), ready)
+
+
+def test_more_controllers_than_lines_are_refused() -> None:
     with pytest.raises(RtlError, match="sharing 3 of a product's controllers is not in 1 to 2"):
         replace(LIMITS, sharing=3)
+
+
+def test_gates_read_two_words_where_a_mesh_has_more_than_32_rows(interpret) -> None:
+    sizes = replace(SIZES, shape=replace(TWO_SCUS, mesh_rows=34))
+    limits = IndexSizes(sizes, blocks=128, column_tiles=16, depths=16)
+    product, mapping, operands = random_mapped(0, sizes, 1, most=10)
+    indexed = index_program(product, mapping, sizes, operands)
+    memory = indexed.index.memory()
+    assert any(line and number >= 32 for number, line in enumerate(indexed.encoded.commands[:34]))
+    modelled = list(controller_cycles(memory, limits))
+    ready = np.ones((len(modelled) + 20, 34 + sizes.shape.mesh_columns), dtype=bool)
+    simulation = interpret(WithMemory(IndexController(limits), memory.tolist()))
+    assert seen_in_gates(simulation, ready) == played_against(iter(modelled), ready)
 
 
 SPLIT_K_CASES = [
