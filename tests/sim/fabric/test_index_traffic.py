@@ -51,6 +51,7 @@ def test_cycles_are_those_of_the_controllers_in_gates(mapped, masked: bool) -> N
     from acf.rtl.design.fabric.sizes import FabricSizes
     from acf.rtl.design.index.controller_cycles import controller_cycles
     from acf.rtl.design.index.index_controller import IndexSizes
+    from acf.rtl.design.index.offers import played_against
 
     def is_packet(offer) -> bool:
         return mapped is OutputStationaryMapping or offer.line < SPEC.mesh_rows
@@ -63,7 +64,8 @@ def test_cycles_are_those_of_the_controllers_in_gates(mapped, masked: bool) -> N
         for sharing in (1, 2):
             found = index_traffic(mapping, product, SPEC, sharing)
             limits = IndexSizes(FabricSizes(SPEC), sharing=sharing)
-            gates = [list(controller_cycles(memory, limits, number)) for number in range(sharing)]
+            walks = [controller_cycles(memory, limits, number) for number in range(sharing)]
+            gates = played_against(walks, np.ones((10_000, 2 * SPEC.mesh_rows), dtype=bool))
             assert found.walk_cycles == max(map(len, gates))
             packets = [cycle for each in gates for cycle, offer in enumerate(each) if offer and is_packet(offer)]
             assert 0 <= min(packets) - found.set_up_cycles <= (8 if masked else 0)  # blocks that no cluster uses

@@ -81,11 +81,11 @@ def _(mapping: SplitKMapping, product: TiledProduct, shape: FabricShape, control
     sharing, outputs = sharing_controllers(shape, controllers), mapping.output_rows.size
     walk = split_k_walk(mapping, product, shape)
     batch = split_k_batch_words(product.parallel.tiles, product.serial.tiles)
-    read_by_each = DESCRIPTOR_WORDS + 1 + 2 * (mapping.rounds + outputs) + int(walk.looked_back.sum()) * (batch - 2)
-    made = batch * walk.works.size + (batch - 2) * int(walk.works.sum())
+    read_by_each = DESCRIPTOR_WORDS + 1 + 2 * (mapping.rounds + outputs)
+    made = batch * walk.works.size + (batch - 2) * int(walk.works.sum() + walk.scans)
     return IndexTraffic(
         fetched_bytes=DESCRIPTOR_BYTES + WORD_BYTES * (2 * outputs + mapping.rounds + 2 + 2 * product.k_tiles),
         walked_bytes=WORD_BYTES * (sharing * read_by_each + made),
         set_up_cycles=walk.set_up_cycles(sharing, shape),
-        walk_cycles=max(walk.cycles(number, sharing, shape) for number in range(sharing)),
+        walk_cycles=walk.cycles(sharing, shape),
     )

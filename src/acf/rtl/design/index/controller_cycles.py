@@ -40,7 +40,9 @@ def commands_of(memory: Words, sizes: IndexSizes) -> list[list[int]]:
     lines: list[list[int]] = [[] for _ in range(shape.mesh_rows + shape.mesh_columns)]
     gaps = [0] * len(lines)
     for number in range(sizes.sharing):
-        for offer in filter(None, controller_cycles(memory, sizes, number)):
+        for offer in controller_cycles(memory, sizes, number):
+            if not isinstance(offer, Offer):
+                continue
             if offer.is_gap:
                 gaps[offer.line] += offer.word
             else:

@@ -78,6 +78,16 @@ def walking_ports(sizes: IndexSizes) -> dict[str, Member]:
     }
 
 
+def meeting_ports(sizes: IndexSizes) -> dict[str, Member]:
+    """Ports between controllers that share a product: by mesh row and mesh column, clusters that have joined a round.
+
+    ``joined`` are those that a controller knows; in a cycle of ``all_wait``, when every one of them ``waits``, it takes
+    over ``others_joined``.
+    """
+    clusters = sizes.fabric.shape.mesh_rows * sizes.fabric.shape.mesh_columns
+    return {"joined": Out(clusters), "others_joined": In(clusters), "waits": Out(1), "all_wait": In(1)}
+
+
 class ControllerUnits(Component):
     """Ports, registers and units of an `IndexController`, and what several of its states compute.
 
@@ -86,7 +96,7 @@ class ControllerUnits(Component):
 
     def __init__(self, sizes: IndexSizes, number: int = 0) -> None:
         self.sizes, self.number = sizes, number
-        super().__init__(walking_ports(sizes) | {"busy": Out(1), "is_refused": Out(1)})
+        super().__init__(walking_ports(sizes) | meeting_ports(sizes) | {"busy": Out(1), "is_refused": Out(1)})
 
     def _make_state(self, m: Module) -> None:
         shape = self.sizes.fabric.shape
@@ -131,8 +141,8 @@ class ControllerUnits(Component):
         """The entry of a mesh column in the current mesh row, which is one of this controller's."""
         if len(self._own_rows) == 1:
             return table[self.number, place]
-        rows = range(self.sizes.fabric.shape.mesh_rows)
-        return Array([table[row, place] if row in self._own_rows else Const(0) for row in rows])[self._row]
+        rows, absent = range(self.sizes.fabric.shape.mesh_rows), Const(0, len(table[self.number, place]))
+        return Array([table.get((row, place), absent) for row in rows])[self._row]
 
     def _field(self, name: str) -> Value:
         """A field of the descriptor."""

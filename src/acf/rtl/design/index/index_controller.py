@@ -15,6 +15,7 @@ from acf.rtl.design.index.controller_units import ORDER_BITS, IndexSizes
 from acf.rtl.design.index.row_commands import RowCommands
 from acf.rtl.design.index.split_k_controller import SplitKController
 from acf.rtl.design.primitives.bits import all_of, search
+from acf.rtl.design.primitives.wires import forward
 
 __all__ = ["IndexController", "IndexSizes"]
 
@@ -105,6 +106,7 @@ class IndexController(RowCommands):
             split_k.ready.eq(self.ready),
             split_k.start.eq(self._split_k_start),
         ]
+        forward(m, self, split_k, ["joined", "others_joined", "waits", "all_wait"])
         with m.State("SPLIT_K"):
             m.d.comb += [
                 self.memory_address.eq(split_k.memory_address),
