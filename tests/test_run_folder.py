@@ -110,3 +110,10 @@ def test_a_file_system_without_locks_costs_a_warning(tmp_path: Path, monkeypatch
     monkeypatch.setattr(run_folder, "lock", unsupported)
     with pytest.warns(NoLocksWarning, match="without locks"), only_process_in(tmp_path):
         pass
+
+
+@pytest.mark.parametrize("function", [only_process_in, only_process_writing])
+def test_a_name_that_no_file_system_takes_is_refused_in_one_line(function, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    expected = r"cannot be written \(File name too long\); pass a path"
+    with pytest.raises(FileError, match=expected), function(tmp_path / ("a" * 300)):
+        pass

@@ -40,8 +40,13 @@ def only_process_writing(path: Path | None) -> Iterator[None]:
 
     Nothing is locked for None, where no record is written, nor for a device or a pipe.
     """
-    target = None if path is None else Path(os.path.realpath(path))
-    if path is None or target is None or (target.exists() and not target.is_file()):
+    if path is None:
+        yield
+        return
+    with as_file_errors(path):
+        target = Path(os.path.realpath(path))
+        is_stream = target.exists() and not target.is_file()
+    if is_stream:
         yield
         return
     beginning = os.fsencode(target.name)[:200].decode(errors="ignore")
@@ -53,8 +58,8 @@ def only_process_writing(path: Path | None) -> Iterator[None]:
 @contextmanager
 def _made(folder: Path) -> Iterator[None]:
     """Make ``folder`` and those above it; on the way out, remove the new ones that hold nothing."""
-    missing = [each for each in (folder, *folder.parents) if not each.exists()]
     with as_file_errors(folder):
+        missing = [each for each in (folder, *folder.parents) if not each.exists()]
         folder.mkdir(parents=True, exist_ok=True)
     try:
         yield

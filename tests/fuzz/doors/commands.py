@@ -30,7 +30,7 @@ WORDS = (
 )  # fmt: skip
 
 CACHE = cache_directory() / "fuzz"
-"""Compiled code of all cases, kept between campaigns; a case that had to compile it would be stopped, case after case."""
+"""Compiled code of all cases, kept between campaigns: the time of a case would not be enough to compile it."""
 
 SMALL: dict[str, tuple[str, ...]] = {
     "simulate": ("TRACE", "--on", "tensordash"),
