@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from acf.errors import FileError
-from acf.files import as_file_errors, sweep_temporaries
+from acf.files import as_file_errors, kept_inside, sweep_temporaries
 from acf.locks import NoLocksError, lock
 
 LOCK_NAME = ".acf.lock"
@@ -24,12 +24,13 @@ def only_process_in(folder: Path | None) -> Iterator[None]:
 
     A lock file in the folder holds the process's id. Its lock ends with the process, so that nothing is in the way of
     the next one after a kill. Temporary files of killed processes are removed at the start, and at the end folders
-    that were made here and are still empty. Nothing is locked for None, where nothing is written.
+    that were made here and are still empty. Links in the folder that lead out of it are not written through
+    (`acf.files.kept_inside`). Nothing is locked for None, where nothing is written.
     """
     if folder is None:
         yield
         return
-    with _made(folder), _held(folder / LOCK_NAME, folder):
+    with _made(folder), _held(folder / LOCK_NAME, folder), kept_inside(folder):
         _sweep(folder, *_folders_in(folder))
         yield
 
@@ -84,7 +85,7 @@ def _held(lock_path: Path, what: Path) -> Iterator[None]:
 
 def _open_lock(lock_path: Path, what: Path) -> int:
     while True:
-        file = os.open(lock_path, os.O_RDWR | os.O_CREAT, 0o644)
+        file = os.open(lock_path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
         try:
             free = lock(file)
         except NoLocksError as error:
