@@ -1,5 +1,6 @@
 """Compiling inner loops with numba."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -35,6 +36,35 @@ def test_a_cache_that_cannot_be_written_costs_a_warning_and_not_the_result(monke
     doubled = jit.compiled(_double)
     with pytest.warns(jit.CompilerCacheWarning, match="cannot be kept .No space left on device."):
         assert doubled(21) == 42
+
+
+def test_without_a_place_beside_the_source_and_without_a_home_loops_are_kept_in_the_cache_of_the_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    homeless(monkeypatch)
+    monkeypatch.setenv("ACF_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(jit.numba.config, "CACHE_DIR", "")
+    assert jit.compiled(_double)(21) == 42
+    assert list((tmp_path / "numba").rglob("*.nbi"))
+
+
+def test_where_no_folder_can_be_written_loops_are_compiled_and_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nowhere(*_: object) -> None:
+        raise RuntimeError("no locator available")
+
+    monkeypatch.setattr(jit, "_ForgivingCache", nowhere)
+    monkeypatch.setattr(jit.numba.config, "CACHE_DIR", "")
+    assert jit.compiled(_double)(21) == 42
+
+
+def homeless(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let numba find no place of its own, neither beside the source nor in the user's cache."""
+    from numba.core import caching
+
+    names = [name for name in vars(caching) if "InTree" in name or "UserWide" in name]
+    assert len(names) >= 2
+    for name in names:
+        monkeypatch.setattr(getattr(caching, name), "from_function", classmethod(lambda *_: None))
 
 
 def _double(value: int) -> int:

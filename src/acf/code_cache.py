@@ -1,5 +1,6 @@
 """Compiled code that is kept between processes, and loaded only from where no other user can have planted it."""
 
+import errno
 import hashlib
 import os
 import shutil
@@ -51,6 +52,17 @@ def kept(path: Path, build: Callable[[Path], Path]) -> Path:
                 made.chmod(0o700)
                 os.replace(made, path)
     return path
+
+
+def build_remedy(error: Exception) -> str:
+    """What to do about a build that failed: a disk that is full or closed is told from a compiler that is missing.
+
+    >>> build_remedy(OSError(28, "No space left on device"))
+    'free some space, or name a folder you may write to in $ACF_CACHE_DIR'
+    """
+    if isinstance(error, OSError) or os.strerror(errno.ENOSPC) in str(error):
+        return "free some space, or name a folder you may write to in $ACF_CACHE_DIR"
+    return "install a C++ compiler (for example g++) or name one in $CXX"
 
 
 def _sweep_builds(folder: Path) -> None:
