@@ -59,6 +59,19 @@ class Accumulator(Component):
         return m
 
 
+class OneAccumulator(Component):
+    """An accumulator in a module of its own."""
+
+    def __init__(self) -> None:
+        super().__init__({"value": In(8), "held": Out(8)})
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.one = one = Accumulator()
+        m.d.comb += [one.value.eq(self.value), self.held.eq(one.held)]
+        return m
+
+
 class EnabledRegister(Component):
     """Eight flip-flops that load ``value`` while ``enable`` is 1."""
 

@@ -8,7 +8,7 @@ from acf.rtl.tools.reports.part_gates import Parts, gates_of_parts
 from acf.rtl.tools.reports.power import GateSimulation, weigh_toggles
 from acf.rtl.tools.simulation import Simulation
 from acf.rtl.tools.verilog import to_rtlil
-from tests.rtl.tools.reports.components import Accumulator, Pair
+from tests.rtl.tools.reports.components import Accumulator, OneAccumulator, Pair
 
 
 def test_a_part_as_gates_switches_as_it_does_where_all_are_gates(verilator: None) -> None:
@@ -28,6 +28,16 @@ def test_modules_that_stay_rtl_within_a_part_are_not_counted() -> None:
     assert "module unit_gates(" in files["gates.v"]
     assert "module unit_adder(" in files["gates.v"]
     assert "unit_adder_gates" not in files["gates.v"]
+
+
+def test_a_part_is_weighed_without_its_modules_that_stay_rtl(verilator: None) -> None:
+    inputs = {"value": np.random.default_rng(0).integers(0, 256, 64)}
+    whole = GateSimulation(OneAccumulator())
+    part = GateSimulation(OneAccumulator(), parts=Parts("top", ["one"], rtl="adder"))
+    assert np.array_equal(whole.run(inputs)["held"], part.run(inputs)["held"])
+    all_of_it, alone = (weigh_toggles(each, "unit", None, "top.one") for each in (whole, part))
+    assert {"unit", "unit.adder"} == set(all_of_it.instances)
+    assert alone.instances == {"unit": all_of_it.instances["unit"]}
 
 
 def test_an_instance_that_is_not_there_is_refused() -> None:

@@ -16,7 +16,7 @@ from acf.rtl.tools.gate_mapping import CLOCK_GATE, MEMORY_CELL, gate_commands, m
 from acf.rtl.tools.hierarchy import split_modules
 from acf.rtl.tools.liberty import Liberty
 from acf.rtl.tools.port_arrays import Words
-from acf.rtl.tools.reports.part_gates import Parts, gates_of_parts
+from acf.rtl.tools.reports.part_gates import SUFFIX, Parts, gates_of_parts
 from acf.rtl.tools.simulation import Simulation, VerilatorBackend, is_clocked
 from acf.rtl.tools.verilog import to_rtlil
 from acf.rtl.tools.yosys import run_yosys
@@ -77,6 +77,7 @@ class GateSimulation(Simulation):
         self.netlist = json.loads(files["gates.json"])["modules"]
         self.toggles: Toggles = {}
         self.recorded_cycles = 0
+        self.parts = parts
         self._recorded = recorded
         self._gates = VerilatorBackend.of_verilog(files["gates.v"], self.ports, is_clocked(rtlil), optimise)
         self._runner = self._gates
@@ -110,10 +111,12 @@ def measure_power(
 
 
 def weigh_toggles(simulation: GateSimulation, name: str, liberty: Liberty | None, below: str = "top") -> PowerReport:
-    """What the gates switched in the recorded run, of the instances at or below a path."""
+    """What the gates switched in the recorded run, of the instances at or below a path; what stayed RTL is left out."""
     modules, toggles, cycles = simulation.netlist, simulation.toggles, simulation.recorded_cycles
+    whole = _paths("top", "top", modules)
+    mapped = "" if simulation.parts is None else SUFFIX
     paths = {
-        path: module for path, module in _paths("top", "top", modules).items() if f"{path}.".startswith(f"{below}.")
+        path: module for path, module in whole.items() if f"{path}.".startswith(f"{below}.") and module.endswith(mapped)
     }
     loads = {module: _loads(modules[module], modules, liberty) for module in set(paths.values())}
     own: dict[str, float] = {}
@@ -135,7 +138,7 @@ def weigh_toggles(simulation: GateSimulation, name: str, liberty: Liberty | None
     unit = "capacitance unit of the liberty file" if liberty else "gate inputs"
 
     def named(values: dict[str, float]) -> dict[str, float]:
-        return {module.replace(paths[below], name, 1): value for module, value in values.items()}
+        return {module.replace(whole[below], name, 1): value for module, value in values.items()}
 
     clock = sum(of_clock.values())
     return PowerReport(name, cycles, sum(own.values()), clock, own, named(of_module), named(of_clock), unit)
