@@ -1,6 +1,9 @@
 """Compiling inner loops with numba."""
 
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import pytest
@@ -55,6 +58,39 @@ def test_where_no_folder_can_be_written_loops_are_compiled_and_not_kept(monkeypa
     monkeypatch.setattr(jit, "_ForgivingCache", nowhere)
     monkeypatch.setattr(jit.numba.config, "CACHE_DIR", "")
     assert jit.compiled(_double)(21) == 42
+
+
+def test_code_of_another_signature_is_compiled_anew_and_not_called(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    homeless(monkeypatch)
+    monkeypatch.setenv("ACF_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(jit.numba.config, "CACHE_DIR", "")
+    first = jit.compiled(_double)
+    assert (first(21), first(0.5)) == (42, 1.0)
+    integer, real = sorted((tmp_path / "numba").rglob("*.nbc"))  # as two processes leave them that save at once
+    kept = integer.read_bytes()
+    integer.write_bytes(real.read_bytes())
+    real.write_bytes(kept)
+    for _ in range(2):
+        again = jit.compiled(_double)
+        assert (again(21), again(0.5)) == (42, 1.0)
+    assert again.stats.cache_hits, "the second time, what was compiled anew is found"  # type: ignore[attr-defined]
+
+
+def test_one_process_at_a_time_numbers_the_files_of_signatures(monkeypatch: pytest.MonkeyPatch) -> None:
+    inside, together = Lock(), []
+
+    def save(*_: object) -> None:
+        together.append(not inside.acquire(blocking=False))
+        time.sleep(0.05)
+        inside.release()
+
+    monkeypatch.setattr(jit.FunctionCache, "save_overload", save)
+    caches = [jit._ForgivingCache(_double) for _ in range(4)]
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(lambda cache: cache.save_overload((), None), caches))
+    assert together == [False] * 4
 
 
 def homeless(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,7 +42,7 @@ def kept(path: Path, build: Callable[[Path], Path]) -> Path:
     if is_whole(path) and is_private(path):
         return path
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with _locked(path.with_name(f".{path.name}.lock")):
+    with locked(path.with_name(f".{path.name}.lock")):
         if not (is_whole(path) and is_private(path)):
             _sweep_builds(path.parent)
             with tempfile.TemporaryDirectory(dir=path.parent, prefix="build-") as scratch:
@@ -130,7 +130,7 @@ def _code_directory(wanted: Path) -> Path:
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def locked(path: Path) -> Iterator[None]:
     """Hold the lock file for the time of the block; go on without where the system or the file system has no locks."""
     try:
         import fcntl
