@@ -29,7 +29,8 @@ from acf.rtl.tools.yosys import run_yosys
 
 CYCLES, SKIPPED = 500, 60
 """Operations of a run, and those before the count begins."""
-FETCH_CYCLES = 4
+FETCH_CYCLES, ROW_CYCLES = 4, 3
+"""From an operation to its value, and to its row of the block."""
 COMBINATIONAL = {"$_AND_": 0, "$_OR_": 1, "$_XOR_": 2, "$_MUX_": 3, "$_NOT_": 4, "$_DLATCH_P_": 5, "$_DLATCH_N_": 6}
 INPUTS = {"$_MUX_": "ABS", "$_NOT_": "A", "$_DLATCH_P_": "DE", "$_DLATCH_N_": "DE"}
 ARITHMETIC = re.compile(r"(adder|multiplier)_\d+\.")
@@ -41,8 +42,7 @@ def net(bit: int | str) -> int:
 
 
 def netlist_of(sizes: FabricSizes) -> dict[str, Any]:
-    kind = "summed products" if sizes.sums_products else sizes.shape.accumulate_in
-    rtlil = to_rtlil(DATAPATHS[kind](sizes), "top")
+    rtlil = to_rtlil(DATAPATHS[sizes.shape.accumulate_in](sizes), "top")
     memories = [(name, memory) for name, text in split_modules(rtlil).items() for memory in memory_bits(text)]
     commands = [
         *gate_commands("top", memories, None, True),
@@ -139,27 +139,18 @@ def settle(gates: Any, values: Any) -> None:
 
 
 def operations(sizes: FabricSizes, zeros: float, rng: np.random.Generator) -> list[dict[str, Any]]:
-    """Operations in the walker's order, two blocks a tile: fields, whether a row is asked for, which values."""
-    rows, tile, bits = sizes.scu_rows, sizes.shape.tile, sizes.part_bits
+    """Operations in the walker's order, two blocks a tile: fields, whether a row is asked for, which value."""
+    rows, tile = sizes.scu_rows, sizes.shape.tile
     found: list[dict[str, Any]] = []
     number = 0
     while len(found) < CYCLES:
         there = rng.random((rows, tile)) >= zeros
-        full = sizes.sums_products and bool(there.all())
-        for block, k in np.ndindex(2, tile):
-            for place, row in enumerate(np.flatnonzero(there[:, k])):
-                fields = {"valid": 1, "start": 1, "address": int(row) + rows * (number % 4 * 2 + block)}
-                if full:
-                    part, group = k % (1 << bits), k >> bits
-                    last = (tile >> bits) - 1
-                    fields |= {"first": group == 0, "last": group == last, "full": 1, "part": part}
-                    fields["fresh"] = part == 0 and row == 0
-                    asks, values = part == 0 and row < 1 << bits, (number, block, group, int(row))
-                else:
-                    fields |= {"first": not there[row, :k].any(), "last": not there[row, k + 1 :].any()}
-                    fields["fresh"] = asks = place == 0
-                    values = (number, block, k, int(row))
-                found.append({"fields": fields, "asks": asks, "values": values, "full": full})
+        for block, row in np.ndindex(2, rows):
+            walked = np.flatnonzero(there[row])[:: -1 if row % 2 else 1].tolist()
+            for place, k in enumerate(walked):
+                fields = {"valid": 1, "start": 1, "address": row + rows * (number % 4 * 2 + block), "k": k}
+                fields |= {"first": place == 0, "last": place + 1 == len(walked)}
+                found.append({"fields": fields, "asks": not there[:row, k].any(), "value": (number, row, k)})
         number += 1
     return found[:CYCLES]
 
@@ -179,8 +170,6 @@ class Play:
 
     def run(self) -> "Play":
         for cycle in range(-3, len(self.operations)):
-            self._drive(cycle)
-            self._phase(0, cycle)
             sampled = self.values.copy()
             self._set("clk", 1)
             settle(self.gates.gates, self.values)
@@ -189,7 +178,9 @@ class Play:
             self.values[out[rises]] = sampled[data[rises]]
             for memory in self.gates.memories:
                 memory.clock(sampled, self.values)
+            self._drive(cycle)  # walker and port change with the clock, as the datapath does
             self._phase(1, cycle)
+            self._phase(0, cycle)
         return self
 
     def _phase(self, clock: int, cycle: int) -> None:
@@ -204,21 +195,17 @@ class Play:
         self._set("rst", int(cycle < 0))
         fields = self.operations[cycle]["fields"] if cycle >= 0 else {}
         self._set("operation", sum(int(value) << now[name] for name, value in fields.items()))
-        at_row, at_value = cycle - FETCH_CYCLES, cycle - FETCH_CYCLES - sizes.value_lag
+        at_row, at_value = cycle - ROW_CYCLES, cycle - FETCH_CYCLES
         fresh = at_row >= 0 and self.operations[at_row]["asks"]
         if fresh:
             self.row = self._random(sizes.shape.tile)
         if at_value >= 0:
-            self._load_value(self.operations[at_value])
+            self.value = self.known.setdefault(self.operations[at_value]["value"], self._random(1))
         place = {field: each.offset for field, each in sizes.fetched}
-        parts = {"row": self.row, "value": self.value, "fresh": int(fresh), "mask": (1 << sizes.shape.tile) - 1}
+        parts = {"row": self.row, "value": self.value, "mask": (1 << sizes.shape.tile) - 1}
         self._set("fetched", sum(value << place[name] for name, value in parts.items()))
+        self._set("fetched_fresh", int(fresh))
         self._set("fetched_valid", int(at_value >= 0))
-
-    def _load_value(self, operation: dict[str, Any]) -> None:
-        count = self.sizes.shape.summed_products if operation["full"] else 1
-        values = self.known.setdefault(operation["values"], self._random(count))
-        self.value = values if operation["full"] else self.value >> 16 << 16 | values
 
     def _random(self, count: int) -> int:
         numbers = bf16_bits(self.rng.standard_normal(count)).tolist()

@@ -33,12 +33,10 @@ OTHER_VALUES = {
     "balancer": "round-robin",
     "accumulate_in": "registers",
     "held_rows": 2,
-    "summed_products": 4,
     "stall_counters": "none",
 }
 NEEDS: dict[str, dict[str, str | int]] = {
     "held_rows": {"accumulate_in": "registers"},
-    "summed_products": {"accumulate_in": "registers", "skip": "serial", "lanes": 8},
 }
 """Fields that another one must allow."""
 

@@ -143,9 +143,8 @@ _WIDE = (
     _RECORD + ", acf rtl area --config acf-512-lanes4 and acf-512-wide --clock-gating: a line through 4 and 16 lanes"
 )
 _UNIT = _RECORD + ", acf rtl area UNIT --clock-gating"
-_CYCLES = "; clock and switching of walker and port in a lockstep run, of the datapath by docs/figures/scu_toggles.py"
 _HELD = _RECORD + ", acf-512-wide: gates with sums in registers"
-_LEAN = _RECORD + ", acf-512-lean: gates that add up products" + _CYCLES
+_BLOCK = _RECORD + ", python docs/figures/scu_synthesis.py: gates that hold a block, in a lockstep run"
 
 SCU_LOADED = Figure(
     0.375,
@@ -166,17 +165,14 @@ CONTROL_UNITS: dict[str, ControlUnit] = {
     "lane-serial": ControlUnit(745.0, 46.3, 3.2, SCU_LOADED, 101.0, _WIDE),
     "port": ControlUnit(14_190.0, 671.0, 0.0, 0.0, 700.0, _NARROW),
     "port-serial": ControlUnit(20_213.0, 654.0, 0.0, 0.0, 700.0, _WIDE),
-    # units of acf-512-wide: an SCU of 16 lanes that holds the sums of its eight rows, its port, and what is around them
-    "wide scu": ControlUnit(48_934.0, 5_415.0, 5_211.0, 0.15669, 10_066.6, _HELD + _CYCLES),
-    "wide port": ControlUnit(20_024.0, 395.0, 324.0, 0.30262, 2_960.3, _HELD + _CYCLES),
+    # units of acf-512-wide: an SCU of 16 lanes that holds a block, without counters; its port, and what is around them
+    "wide scu": ControlUnit(32_919.8, 4_661.0, 4_579.0, 0.11856, 1_971.5, _BLOCK),
+    "wide port": ControlUnit(19_298.2, 126.0, 71.0, 0.37185, 736.3, _BLOCK),
     "wide cluster": ControlUnit(43_475.0, 959.0, 780.0, OTHERS_LOADED, 322.0, _HELD),
     "wide router": ControlUnit(0.0, 4_211.0, 4_115.0, 0.0, 0.0, _HELD),
     "wide row controller": ControlUnit(3_731.0, 472.0, 276.0, OTHERS_LOADED, 0.0, _HELD),
     "wide column controller": ControlUnit(2_812.0, 271.0, 79.0, OTHERS_LOADED, 0.0, _HELD),
     "wide device": ControlUnit(9_476.0, 1_321.0, 1_163.0, OTHERS_LOADED, 0.0, _HELD),
-    # SCU and port of acf-512-lean, which adds up the products of full tiles; all else is that of acf-512-wide
-    "lean scu": ControlUnit(56_074.0, 5_955.0, 5_694.0, 0.14146, 11_848.0, _LEAN),
-    "lean port": ControlUnit(20_521.0, 494.0, 372.0, 0.28696, 2_730.0, _LEAN),
     # receivers, results, credits, and the adders of a column's sums
     "cluster": ControlUnit(26_381.0, 1_211.0, 919.0, OTHERS_LOADED, 322.0, _NARROW),
     # lines: their area and the flits that pass are charged as mesh, so only registers that no flit loads count here
@@ -206,24 +202,23 @@ STALL_COUNTERS = ControlUnit(
     _RECORD
     + ", module counters of an SCU: 110 pins are clocked and 221 other gate inputs switch in a cycle of the run",
 )
-"""The performance counters of an SCU, which are part of "scu", "scu-serial" and "wide scu"."""
+"""The performance counters of an SCU, which are part of "scu" and "scu-serial"."""
 
 FULL_TILES: dict[str, UnitCycle] = {
-    "wide scu": UnitCycle(0.14626, 10_127.1),
-    "wide port": UnitCycle(0.15309, 1_832.5),
-    "lean scu": UnitCycle(0.06948, 4_608.4),
-    "lean port": UnitCycle(0.27433, 1_404.1),
+    "wide scu": UnitCycle(0.11061, 1_415.0),
+    "wide port": UnitCycle(0.26097, 392.3),
 }
 """The same units in a cycle of work on serial tiles without zeros, from the same record,
 docs/results/energy-synthesis.json; `CONTROL_UNITS` has a cycle on tiles of which half are zeros."""
 
-ROW_LOADS: dict[str, RowLoads] = {
-    "wide": RowLoads(512.0 + 272.0, 0.125, 0.249),
-    "lean": RowLoads(448.0 + 272.0, 0.125, 0.249),
-}
-"""Registers that a row goes through, by acf rtl area: two rows of 256 bits in an SCU of acf-512-wide, a row and three
-times its last four columns in one of acf-512-lean, a row and its mask in a port; an SCU of eight rows loads a row in
-one of eight cycles without zeros, and for every k of which one row is not zero."""
+SUMS_OF_MACS = 0.25
+"""Share of the sums' registers that the published MAC includes: it is a quarter of a PE with four multipliers and one
+accumulator (TensorDash, Table III). The other registers of sums are charged as part of "wide scu"."""
+
+ROW_LOADS = RowLoads(256.0 + 32.0, 0.125, 0.249)
+"""Registers that a row goes through in gates that hold a block: the block's row in an SCU, and a mask of its columns in
+two stages of a port; an SCU of eight rows loads a row in one of eight cycles without zeros, and for every k at which
+one of its rows is not zero."""
 
 
 def charge_scale(control_energy: str) -> float:

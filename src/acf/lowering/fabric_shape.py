@@ -18,8 +18,8 @@ the non-zeros column by column, each with its distance from the one above, and a
 bitmap below a density of 1/8."""
 
 ACCUMULATE_IN = ("banks", "registers")
-"""banks: every MAC reads and writes its sum in an accumulator bank. registers: an SCU holds the sums of some rows while
-it walks a block, and reads and writes the bank once per row and block."""
+"""banks: every MAC reads and writes its sum in an accumulator bank. registers: an SCU holds a block and the
+sums of the row that it walks, and reads and writes the bank once per row and block."""
 
 STALL_COUNTERS = ("all", "none")
 """Whether every SCU counts its cycles by reason."""
@@ -57,10 +57,9 @@ class FabricShape:
     buffering). Its SCUs read ``store_ports`` rows of parallel tiles in a cycle; ``sum_adders`` add its partial sums to
     those that come down the mesh column. A memory controller prefetches up to ``prefetch_packets`` packets and puts
     ``link_bytes`` a cycle on its first link; a flit takes ``hop_cycles`` from one router to the next. On-chip memory
-    has a latency of ``sram_cycles``. With ``accumulate_in`` "registers" an SCU holds the sums of ``held_rows`` of its
-    rows, and a row of a parallel tile that it has read serves all of them. It adds up ``summed_products`` products of a
-    row before it adds them to the sum, where a serial tile has no zeros: as many depths of fewer columns at a time, in
-    as many cycles. ``stall_counters`` "none" leaves out the performance counters of SCUs.
+    has a latency of ``sram_cycles``. With ``accumulate_in`` "registers" an SCU holds a parallel tile and the sums of
+    the row that it walks; a row of a parallel tile that it has read serves ``held_rows`` of its rows.
+    ``stall_counters`` "none" leaves out the performance counters of SCUs.
     """
 
     mesh_rows: int
@@ -83,7 +82,6 @@ class FabricShape:
     balancer: str
     accumulate_in: str
     held_rows: int
-    summed_products: int
     stall_counters: str
 
     def __post_init__(self) -> None:
@@ -124,7 +122,6 @@ class FabricShape:
                 "or one k_step does not fit; give more slots"
             )
         self._check_held_rows()
-        self._check_summed_products()
 
     def _check_held_rows(self) -> None:
         if self.held_rows > 1 and self.accumulate_in == "banks":
@@ -135,17 +132,6 @@ class FabricShape:
             raise ArchitectureError(
                 f"held_rows {self.held_rows} does not divide the {self.tile // self.scus_per_cluster} rows of a tile "
                 f"that an SCU owns; use a divisor, or fewer scus_per_cluster than {self.scus_per_cluster}"
-            )
-
-    def _check_summed_products(self) -> None:
-        if self.summed_products > 1 and (self.accumulate_in == "banks" or self.skip != "serial"):
-            raise ArchitectureError(
-                f"summed_products {self.summed_products} needs sums in registers and skip serial; "
-                'set accumulate_in = "registers" and skip = "serial", or summed_products = 1'
-            )
-        if self.lanes % self.summed_products:
-            raise ArchitectureError(
-                f"summed_products {self.summed_products} does not divide the {self.lanes} lanes; use a divisor"
             )
 
     def program_shape(self) -> "FabricShape":

@@ -26,7 +26,7 @@ THIRTY_TWO_SCUS = acf.sim.spec(
     prefetch_packets=8,
 )
 
-SUMMING_SCU = acf.sim.spec("acf-512-lean", **TINY_CLUSTER, scus_per_cluster=1, lanes=8, held_rows=8, link_bytes=32)
+HOLDING_SCU = acf.sim.spec("acf-512-lean", **TINY_CLUSTER, scus_per_cluster=1, lanes=8, held_rows=8, link_bytes=32)
 
 
 def compiled(sizes: FabricSizes) -> FabricSimulation:
@@ -47,5 +47,5 @@ def thirty_two_scus() -> FabricSimulation:
 
 
 @pytest.fixture(scope="session")
-def summing_scu() -> FabricSimulation:
-    return compiled(FabricSizes(SUMMING_SCU, command_depth=64, memory_flits=512))
+def holding_scu() -> FabricSimulation:
+    return compiled(FabricSizes(HOLDING_SCU, command_depth=64, memory_flits=512))

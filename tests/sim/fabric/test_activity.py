@@ -7,7 +7,6 @@ import pytest
 
 import acf
 from acf.bench.fabric.workloads import StepSpec, layer_traces
-from acf.errors import ArchitectureError
 from acf.lowering import Gemm
 from acf.lowering.tiled_product import tile_product
 from acf.sim import simulate_parts
@@ -29,16 +28,13 @@ def step(density: float = 1.0) -> acf.Trace:
     return acf.Trace([TracedOp("fc", "forward", "a", "b")], tensors)
 
 
-@pytest.mark.parametrize(("density", "dearer"), [(1.0, set()), (0.5, {"control"})])
-def test_lean_units_take_the_cycles_of_the_wide_fabric_and_switch_more_only_where_tiles_have_zeros(
-    density: float, dearer: set[str]
-) -> None:
+@pytest.mark.parametrize("density", [1.0, 0.5])
+def test_the_lean_fabric_takes_the_cycles_of_the_wide_one_and_less_energy_in_every_unit(density: float) -> None:
     wide, lean = (acf.simulate(step(density), fabric) for fabric in (WIDE, LEAN))
     assert lean.cycles == wide.cycles
     energy = lean.energy_breakdown_j, wide.energy_breakdown_j
-    assert {each for each in ("sram", "control", "clock") if energy[0][each] >= energy[1][each]} == dearer
+    assert all(energy[0][each] < energy[1][each] for each in ("sram", "control", "clock"))
     assert lean.energy_breakdown_j["mac"] == wide.energy_breakdown_j["mac"]
-    assert lean.energy_j < wide.energy_j
 
 
 @pytest.mark.parametrize(
@@ -47,7 +43,6 @@ def test_lean_units_take_the_cycles_of_the_wide_fabric_and_switch_more_only_wher
         {"clock_gating": "enables"},
         {"stall_counters": "all"},
         {"local_bank_bytes": 1 << 20},
-        {"summed_products": 1},
     ],
     ids=str,
 )
@@ -75,16 +70,6 @@ def test_counters_of_a_step_are_all_that_control_and_clock_are_charged_for(name:
     assert 0 < updates_j < 0.1 * energy_j["control"]
 
 
-def test_summed_products_save_most_where_tiles_have_no_zeros() -> None:
-    def control_and_clock_j(density: float, summed: int) -> float:
-        energy = acf.simulate(step(density), replace(LEAN, summed_products=summed)).energy_breakdown_j
-        return energy["control"] + energy["clock"]
-
-    saved = {density: 1 - control_and_clock_j(density, 4) / control_and_clock_j(density, 1) for density in (1.0, 0.5)}
-    assert saved[1.0] > 0.2
-    assert saved[1.0] > saved[0.5]
-
-
 def test_full_tiles_have_no_zero_and_all_their_rows() -> None:
     rows = np.ones((24, 32), dtype=bool)
     rows[3, 20] = False
@@ -100,13 +85,6 @@ def test_flits_are_counted_where_they_pass() -> None:
     assert counts["received_flits"] >= counts["row_flits"] + counts["column_flits"]
     assert counts["flit_hops"] >= counts["received_flits"]
     assert counts["result_flits"] * WIDE.link_bytes == 64 * 64 * 2
-
-
-def test_products_are_summed_only_by_scus_that_hold_their_sums() -> None:
-    with pytest.raises(ArchitectureError, match="summed_products 4 needs sums in registers"):
-        replace(WIDE, summed_products=4, accumulate_in="banks", held_rows=1)
-    with pytest.raises(ArchitectureError, match="summed_products 3 does not divide the 16 lanes"):
-        replace(WIDE, summed_products=3)
 
 
 def test_banks_of_a_memory_take_more_area_than_one() -> None:

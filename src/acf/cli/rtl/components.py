@@ -171,7 +171,7 @@ def power(
             shape = find_shape(config)
             product = Product.of_layer(workload.layer, shape.tile)
             if scu:
-                report = measure_scu_power(shape, product, clock_gating)
+                report = measure_scu_power(shape, [product], clock_gating)[0]
             else:
                 report = measure_fabric_power(shape, product, cells, clock_gating)
         else:

@@ -1,5 +1,6 @@
 """The power of a fabric while its gates compute a product, with the model beside them."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from acf.errors import RtlError
@@ -30,19 +31,24 @@ def measure_fabric_power(
     return weigh_toggles(gates, "fabric", liberty, below="top.fabric")
 
 
-def measure_scu_power(shape: FabricShape, product: Product, clock_gating: bool = False) -> PowerReport:
-    """What one SCU and its port switch in a cycle of work, while one cluster of the fabric computes a product.
+def measure_scu_power(shape: FabricShape, products: Sequence[Product], clock_gating: bool = False) -> list[PowerReport]:
+    """What one SCU and its port switch in a cycle of work, while one cluster of the fabric computes each product.
 
     Only they are gates, in gate inputs; multipliers, adders and performance counters are not in it. Waiting cycles of
     the run count as part of its cycles of work.
     """
-    sizes = replace(
-        sizes_for(replace(shape, mesh_rows=1, mesh_columns=1, stall_counters="all"), [product]), products=False
-    )
+    one_cluster = replace(shape, mesh_rows=1, mesh_columns=1, stall_counters="all")
+    sizes = replace(sizes_for(one_cluster, list(products)), products=False)
     gates = GateSimulation(
         FabricBench(sizes), recorded="run", optimise="-O0", clock_gating=clock_gating, parts=SCU_PARTS
     )
-    counters = _run(product, FabricSimulation(sizes, gates)).fabric.scu_cycles
+    fabric = FabricSimulation(sizes, gates)
+    return [_scu_report(gates, _run(product, fabric)) for product in products]
+
+
+def _scu_report(gates: GateSimulation, run: Lockstep) -> PowerReport:
+    """The toggles of the last run, over its cycles of work."""
+    counters = run.fabric.scu_cycles
     assert counters is not None
     work_cycles = int(counters[0, WORK])
     reports = {

@@ -32,8 +32,8 @@ WORKING_UNITS = ("scu", "lane", *FULL_TILES)
 LOADED_IN_PART = ("scu", "lane", "router", "index controller", "index walker")
 """Kinds of units of which only some registers are clocked in a cycle with work; so are those of `FULL_TILES`."""
 
-COUNTING_UNITS = ("scu", "scu-serial", "wide scu")
-"""Units that were synthesised with performance counters."""
+COUNTING_UNITS = ("scu", "scu-serial")
+"""Units that were synthesised with performance counters; "wide scu" was without them."""
 
 SYNTHESISED_SIDE, SYNTHESISED_CLUSTERS = 8, 64
 """Mesh rows, mesh columns and clusters that the index controller was synthesised for."""
@@ -66,9 +66,8 @@ def control_units(spec: "AdaptiveFabric") -> dict[str, float]:
     """How many of each of `CONTROL_UNITS` a fabric has, as multiples of the unit that was synthesised.
 
     With zeros of both operands skipped only SCUs of one lane were synthesised; more lanes are charged as one. With sums
-    in registers and one operand skipped, units are those of `acf-512-wide`; where products are summed, SCUs and ports
-    are those of `acf-512-lean`.
-    An SCU's registers hold rows of a tile, a port's bitmaps of whole tiles, a router's flits; each grows accordingly.
+    in registers and one operand skipped, units are those of `acf-512-wide`. An SCU's registers hold rows of a tile, a
+    port's bitmaps of whole tiles, a router's flits; each grows accordingly.
     """
     lines = spec.mesh_rows + spec.mesh_columns
     units = _wide_units(spec, lines) if _is_wide(spec) else _narrow_units(spec, lines)
@@ -81,18 +80,12 @@ def _is_wide(spec: "AdaptiveFabric") -> bool:
     return spec.skip == "serial" and spec.accumulate_in == "registers"
 
 
-def _kind(spec: "AdaptiveFabric") -> str:
-    """Which of the SCUs that hold sums a fabric has."""
-    return "lean" if spec.summed_products > 1 else "wide"
-
-
 def _wide_units(spec: "AdaptiveFabric", lines: int) -> dict[str, float]:
     tiles = spec.tile / SYNTHESISED_TILE
     ports = -(-spec.scus_per_cluster // spec.scus_per_port)
-    kind = _kind(spec)
     return {
-        f"{kind} scu": spec.macs_per_cycle / WIDE_LANES * tiles,
-        f"{kind} port": spec.clusters * ports * tiles**2,
+        "wide scu": spec.macs_per_cycle / WIDE_LANES * tiles,
+        "wide port": spec.clusters * ports * tiles**2,
         "wide cluster": spec.clusters * tiles**2,
         "wide router": spec.clusters * spec.link_bytes / WIDE_LINK_BYTES,
         "wide row controller": spec.mesh_rows,
@@ -155,7 +148,7 @@ def _by_unit_pj(spec: "AdaptiveFabric", activity: Activity) -> tuple[float, floa
     clock_pj = switching_pj = 0.0
     for name, count in control_units(spec).items():
         unit = _unit(spec, name, activity.full_share)
-        kind = name.removeprefix("wide ").removeprefix("lean ").removesuffix("-serial")
+        kind = name.removeprefix("wide ").removesuffix("-serial")
         cycles = activity.work_cycles if name in FULL_TILES else busy.get(kind, 0.0)
         cycles *= index_controller_size(spec) if name == "index controller" else 1.0
         in_part = kind in LOADED_IN_PART or name in FULL_TILES
@@ -168,9 +161,8 @@ def _by_unit_pj(spec: "AdaptiveFabric", activity: Activity) -> tuple[float, floa
 
 def _further_row_bits(spec: "AdaptiveFabric", activity: Activity) -> float:
     """Bits of rows that an SCU and its port load in a cycle beyond those of the recorded runs, or below 0."""
-    loads = ROW_LOADS[_kind(spec)]
-    recorded = activity.full_share * loads.of_full_tiles + (1 - activity.full_share) * loads.of_others
-    return loads.bits * (activity.read_share - recorded)
+    recorded = activity.full_share * ROW_LOADS.of_full_tiles + (1 - activity.full_share) * ROW_LOADS.of_others
+    return ROW_LOADS.bits * (activity.read_share - recorded)
 
 
 def _unit(spec: "AdaptiveFabric", name: str, full_share: float = 0.0) -> ControlUnit:
@@ -180,7 +172,7 @@ def _unit(spec: "AdaptiveFabric", name: str, full_share: float = 0.0) -> Control
         unit = unit.in_turn_with(FULL_TILES[name], full_share)
     if spec.stall_counters == "none" and name in COUNTING_UNITS:
         return unit.without(STALL_COUNTERS)
-    return unit.plus(STALL_COUNTERS) if spec.stall_counters == "all" and name == "lean scu" else unit
+    return unit.plus(STALL_COUNTERS) if spec.stall_counters == "all" and name == "wide scu" else unit
 
 
 def control_mm2(spec: "AdaptiveFabric") -> float:

@@ -33,5 +33,5 @@ def test_an_unknown_name_is_refused_with_the_nearest() -> None:
 
 def test_the_lean_fabric_can_be_built_without_stall_counters() -> None:
     sizes = FabricSizes(find_fabric("acf-512-lean"))
-    assert sizes.sums_products
+    assert sizes.holds_sums
     assert not sizes.counts_stalls

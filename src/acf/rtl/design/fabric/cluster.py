@@ -6,24 +6,19 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import Component, In, Out
 from amaranth.utils import bits_for
 
+from acf.rtl.design.fabric.block_datapath import BlockDatapath
 from acf.rtl.design.fabric.counters import COUNTER_BITS, REASON_NUMBER_BITS, StallCounters
 from acf.rtl.design.fabric.datapath import SumDatapath
-from acf.rtl.design.fabric.held_datapath import HeldSumDatapath
 from acf.rtl.design.fabric.receiver import TileReceiver
 from acf.rtl.design.fabric.results import FlitGatherer, SumChain, SumReader, rounded_bf16
 from acf.rtl.design.fabric.sizes import REASON_BITS, ROUND_BITS, FabricSizes
 from acf.rtl.design.fabric.store_port import StorePort
-from acf.rtl.design.fabric.summed_datapath import SummedDatapath
 from acf.rtl.design.fabric.walker import Walker
 from acf.rtl.design.primitives.bits import all_of, delayed, masked, wrapped
 from acf.rtl.design.primitives.shared_modules import place
 
-DATAPATHS: dict[str, type[SumDatapath]] = {
-    "banks": SumDatapath,
-    "registers": HeldSumDatapath,
-    "summed products": SummedDatapath,
-}
-"""Datapaths of an SCU by where it accumulates (`acf.lowering.FabricShape`), and the one that adds up products."""
+DATAPATHS: dict[str, type[SumDatapath]] = {"banks": SumDatapath, "registers": BlockDatapath}
+"""Datapaths of an SCU by where it accumulates (`acf.lowering.FabricShape`)."""
 
 
 class Cluster(Component):
@@ -84,8 +79,7 @@ class Cluster(Component):
         m, sizes, shape = Module(), self.sizes, self.sizes.shape
         scus = shape.scus_per_cluster
         walkers = [Walker(sizes) for _ in range(scus)]
-        kind = "summed products" if sizes.sums_products else shape.accumulate_in
-        paths = [DATAPATHS[kind](sizes) for _ in range(scus)]
+        paths = [DATAPATHS[shape.accumulate_in](sizes) for _ in range(scus)]
         ports = [StorePort(sizes) for _ in range(sizes.ports)]
         for scu, (walker, path) in enumerate(zip(walkers, paths, strict=True)):
             place(m, f"walker_{scu}", walker, "walker")
@@ -98,6 +92,7 @@ class Cluster(Component):
                 walker.last_cycle.eq(port.last_cycle),
                 path.fetched_valid.eq(port.fetched_valid[turn]),
                 path.fetched.eq(port.fetched),
+                *([path.fetched_fresh.eq(port.fetched_fresh[turn])] if sizes.holds_sums else []),
                 walker.scu.eq(scu),
                 walker.edge_cycles.eq(self.edge_cycles),
                 self.begins[scu].eq(walker.begins),
@@ -159,7 +154,6 @@ class Cluster(Component):
         m.d.comb += after.eq(due + header.count)
         with m.If(receiver.whole & header.last_of_k_step):
             m.d.sync += [due.eq(after), base.eq(wrapped(Cat(base, 0) + header.count, shape.parallel_slots))]
-        is_full = receiver.bitmap.all() & ~row.packed
         for scu, walker in enumerate(walkers):
             item = walker.write_item
             own_rows = range(scu, shape.tile, shape.scus_per_cluster)
@@ -168,7 +162,6 @@ class Cluster(Component):
                 walker.write_place.eq(receiver.place),
                 *(item[name].eq(header[name]) for name in ("blocks", "sums", "round")),
                 *(item[name].eq(header[name]) for name in ("edge_valid", "edge") if not sizes.skips_both),
-                *([item.full.eq(is_full)] if sizes.sums_products else []),
                 item.due.eq(after),
                 item.base.eq(base),
                 item.reason.eq(row.reason),

@@ -30,6 +30,7 @@ class SumDatapath(Component):
                 "operation": In(sizes.operation),
                 "fetched_valid": In(1),
                 "fetched": In(sizes.fetched),
+                **({"fetched_fresh": In(1)} if sizes.holds_sums else {}),
                 "drain": In(1),
                 "drain_bank": In(1),
                 "drain_address": In(bits_for(sizes.sum_words - 1)),
@@ -102,7 +103,6 @@ class SumDatapath(Component):
                 m.d.sync += chunk.eq(chunk + 1)
                 with m.If(loads.start):
                     m.d.sync += [value.eq(buffer.value), chunk.eq(0)]
-                with m.If(loads.start & (loads.fresh if sizes.holds_sums else 1)):
                     m.d.sync += row.eq(buffer.row)
             return value, word_of(row, chunk, 16 * lanes), Const(0), Const(1)
         mask, packed_row = Signal(sizes.shape.tile), Signal()

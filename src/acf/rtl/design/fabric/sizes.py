@@ -65,16 +65,6 @@ class FabricSizes:
                 shape.accumulate_in == "banks" or shape.held_rows == self.scu_rows,
                 f"held_rows {shape.held_rows} is the simulator's alone; build with all {self.scu_rows} rows of an SCU",
             ),
-            (
-                shape.summed_products == 1 or (shape.lanes == shape.tile and _is_power(shape.summed_products)),
-                f"summed_products {shape.summed_products} must be a power of two, of an SCU with as many lanes as a "
-                f"tile has columns, {shape.tile}; use such numbers",
-            ),
-            (
-                shape.summed_products == 1 or shape.summed_products <= min(self.scu_rows, 2 * shape.hop_cycles),
-                f"summed_products {shape.summed_products} must not exceed the {self.scu_rows} rows of an SCU, nor "
-                f"twice the hop_cycles {shape.hop_cycles}, after which another tile may take a queue entry; use fewer",
-            ),
             (shape.sram_cycles >= 3, f"sram_cycles {shape.sram_cycles} must be at least 3 to be built; give more"),
             (
                 shape.mesh_columns == 1 or gcd(1 + shape.hop_cycles, shape.result_period_cycles) == 1,
@@ -145,13 +135,8 @@ class FabricSizes:
 
     @property
     def holds_sums(self) -> bool:
-        """Whether an SCU holds the sums of all its rows in registers while it walks a block."""
+        """Whether an SCU holds a block, and the sums of the row that it walks, in registers."""
         return self.shape.accumulate_in == "registers"
-
-    @property
-    def held_words(self) -> int:
-        """Words of ``lanes`` sums that an SCU holds."""
-        return self.scu_rows * self.chunks
 
     @property
     def counts_stalls(self) -> bool:
@@ -159,29 +144,16 @@ class FabricSizes:
         return self.shape.stall_counters == "all"
 
     @property
-    def sums_products(self) -> bool:
-        """Whether an SCU adds up several products of a row before it adds them to the sum."""
-        return self.shape.summed_products > 1
-
-    @property
-    def part_bits(self) -> int:
-        """Bits of the number of a depth, or of a group of columns, where products are added up."""
-        return (self.shape.summed_products - 1).bit_length()
-
-    @property
-    def value_lag(self) -> int:
-        """Cycles by which a value is fetched later than its row: as many rows as are added up must be there."""
-        return self.shape.summed_products - 1
-
-    @property
     def datapath_delay(self) -> int:
-        """Cycles from the walker to the multiplier: a turn at the port, the fetch, the load of the row.
+        """Cycles from the walker to the multiplier: a turn at the port, the fetch, the load of value and row.
 
-        Where products are added up: the fetch, and the load of all rows that are needed at once.
+        An SCU that holds a block loads the row alone, and a cycle earlier; it takes the value from the port or, where
+        several SCUs share that, from a buffer.
         """
-        if self.sums_products:
-            return FETCH_CYCLES + self.shape.summed_products
-        return self.shape.scus_per_port + FETCH_CYCLES + 1
+        shared = self.shape.scus_per_port
+        if not self.holds_sums:
+            return shared + FETCH_CYCLES + 1
+        return FETCH_CYCLES if shared == 1 else shared + FETCH_CYCLES
 
     # Layouts.
     @property
@@ -223,7 +195,6 @@ class FabricSizes:
                 "due": self.due_bits,  # blocks that must have arrived since the start, modulo
                 "base": bits_for(self.shape.parallel_slots - 1),  # the slot of the k_step's first block
                 "reason": REASON_BITS,
-                **({"full": 1} if self.sums_products else {}),  # the whole tile has no zero
                 "bitmap": self.scu_rows * self.shape.tile,
             }
         )
@@ -232,25 +203,22 @@ class FabricSizes:
     def operation(self) -> data.StructLayout:
         """One cycle of an SCU, in the pipeline from the walker to the adder.
 
-        Where sums are held: ``first`` and ``last`` value of its row in this block, and whether the row of the block is
-        another one than before (``fresh``). Where products are added up and the tile is ``full``: the group of columns
-        (``part``), and whether the rows of the block are others (``fresh``).
+        Where sums are held: ``first`` and ``last`` value of its row in this block, the row ``k`` of the block, and
+        behind a port that SCUs share, whether that is to be loaded (``fresh``).
         """
-        held = {"first": 1, "last": 1, "fresh": 1} if self.holds_sums else {}
-        held |= {"full": 1, "part": self.part_bits} if self.sums_products else {}
+        held = {"first": 1, "last": 1, "k": bits_for(self.shape.tile - 1)} if self.holds_sums else {}
+        held |= {"fresh": 1} if self.holds_sums and self.shape.scus_per_port > 1 else {}
         return data.StructLayout({"valid": 1, "start": 1, "bank": 1, "address": bits_for(self.sum_words - 1), **held})
 
     @cached_property
     def request(self) -> data.StructLayout:
         """An SCU's request to its port: a value of a queued tile, and the row of a block at the same k.
 
-        Where sums are held, the port keeps what it has: the row of the block unless ``fresh``, bitmaps of tile and
-        block unless ``opens`` (the first value of a pair of tile and block). Where products are added up the row of the
-        block is ``row_k``, and a ``full`` tile gives as many values from ``k`` on.
+        Where sums are held, the row of the block is read only if ``fresh``, and the port keeps the bitmaps of tile and
+        block unless ``opens`` (the first value of a pair of tile and block).
         """
         shape = self.shape
         held = {"valid": 1, "fresh": 1, "opens": 1} if self.holds_sums else {}
-        held |= {"full": 1, "row_k": bits_for(shape.tile - 1)} if self.sums_products else {}
         return data.StructLayout(
             {
                 "place": bits_for(shape.queue_packets - 1),
@@ -265,15 +233,13 @@ class FabricSizes:
     def fetched(self) -> data.StructLayout:
         """The port's answer; ``mask`` and ``packed`` tell the columns that the values of the row belong to.
 
-        Where zeros of blocks are skipped, the row is rotated: it begins at place ``first`` and wraps around. Where
-        products are added up, there are several values of a full tile, and a ``fresh`` row comes without them.
+        Where zeros of blocks are skipped, the row is rotated: it begins at place ``first`` and wraps around. Where sums
+        are held, the row comes a cycle before the value.
         """
         tile = self.shape.tile
-        held = {"fresh": 1} if self.holds_sums else {}
         return data.StructLayout(
             {
-                **held,
-                "value": 16 * self.shape.summed_products,
+                "value": 16,
                 "row": 16 * tile,
                 "mask": tile,
                 "packed": 1,

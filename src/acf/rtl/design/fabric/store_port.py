@@ -7,8 +7,21 @@ from amaranth.lib.wiring import Component, In, Out
 from amaranth.utils import bits_for
 
 from acf.rtl.design.fabric.sizes import FabricSizes
-from acf.rtl.design.primitives.bits import ALWAYS, below, count_ones, delayed, delayed_when, masked, word_of
+from acf.rtl.design.primitives.bits import (
+    ALWAYS,
+    below,
+    chosen_word,
+    count_ones,
+    delayed,
+    delayed_when,
+    masked,
+    word_of,
+)
 from acf.rtl.design.primitives.popcount import CountOnes
+from acf.rtl.design.primitives.shared_modules import place
+
+VALUE_GROUP = 4
+"""Values that are chosen from a flit at once; of them, one after the other is used."""
 
 
 class StorePort(Component):
@@ -17,7 +30,6 @@ class StorePort(Component):
     SCU ``i`` of the port has the cycles ``i`` modulo ``scus_per_port`` (``turns``). In its turn it gets, as
     ``last_cycle``, the number of the last cycle of the pair that it requests; ``FETCH_CYCLES`` later the row is in its
     buffer. An SCU holds a request for at least one turn, so none is missed; idle SCUs are served too, without effect.
-    Where products are added up, the value follows the row ``value_lag`` cycles later.
     """
 
     def __init__(self, sizes: FabricSizes) -> None:
@@ -30,6 +42,8 @@ class StorePort(Component):
             "fetched_valid": Out(shape.scus_per_port),
             "fetched": Out(sizes.fetched),
         }
+        if sizes.holds_sums:
+            members["fetched_fresh"] = Out(shape.scus_per_port)
         for name, places in (("serial", shape.queue_packets), ("parallel", shape.parallel_slots)):
             members |= {
                 f"{name}_write": In(1),
@@ -47,35 +61,39 @@ class StorePort(Component):
         m, sizes, shape = Module(), self.sizes, self.sizes.shape
         tile = shape.tile
         chosen = self._turn(m)
-        wanted = delayed(m, chosen, sizes.value_lag, "wanted")
-        serial_bitmap, serial_packed = self._bitmaps(m, "serial", shape.queue_packets, wanted.place)
+        serial_bitmap, serial_packed = self._bitmaps(m, "serial", shape.queue_packets, chosen.place)
         block_bitmap, block_packed = self._bitmaps(m, "parallel", shape.parallel_slots, chosen.slot)
-        asked, asked_value = delayed(m, chosen, 1, "asked"), delayed(m, wanted, 1, "asked_value")
+        asked = self._kept(m, chosen, "asked")
         opens, fresh = self._held_stages(m, chosen)
-        opens_tile = self._opens(wanted)
         kept_block = delayed_when(m, block_bitmap, [opens], "block")
         kept_packed = delayed_when(m, block_packed, [opens], "packing")
-        kept_serial = delayed_when(m, serial_bitmap, [opens_tile], "tile")
-        serial_is_packed = delayed_when(m, serial_packed, [opens_tile], "packed")
-        mask = self._mask(m, chosen, asked, (block_bitmap, block_packed), (kept_block, kept_packed), fresh)
-        value_start = self._start(m, kept_serial, serial_is_packed, asked_value.row, asked_value.k, "value")
-        row_start = self._start(m, kept_block, kept_packed, self._row_k(asked), None, "row")
+        kept_serial = delayed_when(m, serial_bitmap, [opens], "tile")
+        serial_is_packed = delayed_when(m, serial_packed, [opens], "packed")
+        row_k = delayed_when(m, chosen.k, fresh[:1], "row_k")
+        mask = self._mask(m, chosen, row_k, (block_bitmap, block_packed), (kept_block, kept_packed), fresh)
+        value_start = self._start(m, kept_serial, serial_is_packed, asked.row, asked.k, "value")
+        row_start = self._start(m, kept_block, kept_packed, row_k, None, "row")
         serial_at, block_at = delayed(m, value_start, 1, "value_at"), delayed_when(m, row_start, fresh[1:2], "row_at")
-        located, located_value = delayed(m, asked, 1, "located"), delayed(m, asked_value, 1, "located_value")
+        located = self._kept(m, asked, "located")
         row = self._row(m, located, block_at, fresh)
-        lane_of_row = delayed_when(m, block_at[: bits_for(sizes.flit_values - 1)], fresh[2:], "lane_of_row")
-        if not sizes.skips_both:
+        last = 3 if sizes.holds_sums else 4  # where the row is there a cycle earlier
+        lane_of_row = delayed_when(m, block_at[: bits_for(sizes.flit_values - 1)], fresh[2:last], "lane_of_row")
+        row_is_packed = delayed_when(m, kept_packed, fresh[1:last], "packed_row")
+        if sizes.holds_sums:  # a row of all values begins at its place: it passes nothing that would switch
+            unpacked = masked(row, row_is_packed)
+            row = Mux(row_is_packed, _expanded(_rotated(unpacked, lane_of_row, tile), mask, tile), row)
+        elif not sizes.skips_both:
             row = _expanded(_rotated(row, lane_of_row, tile), mask, tile)
         m.d.comb += [
             self.fetched.row.eq(row),
             self.fetched.first.eq(lane_of_row),
             self.fetched.mask.eq(mask),
-            self.fetched.packed.eq(delayed_when(m, kept_packed, fresh[1:], "packed_row")),
-            self.fetched.value.eq(self._value(m, located_value, serial_at)),
-            self.fetched_valid.eq(delayed(m, self._served(wanted), 4, "scu")),
+            self.fetched.packed.eq(row_is_packed),
+            self.fetched.value.eq(self._value(m, located, serial_at)),
+            self.fetched_valid.eq(delayed(m, self._served(chosen), 4, "scu")),
         ]
         if sizes.holds_sums:
-            m.d.comb += self.fetched.fresh.eq(delayed(m, fresh[0], 4, "fetched_fresh"))
+            m.d.comb += self.fetched_fresh.eq(delayed(m, masked(self.turns, fresh[0]), 3, "fetched_fresh"))
         return m
 
     def _held_stages(self, m: Module, chosen: data.View) -> tuple[Value, list[Value]]:
@@ -89,18 +107,21 @@ class StorePort(Component):
         fresh = [chosen.valid & chosen.fresh]
         for stage in range(3):
             fresh.append(delayed(m, fresh[-1], 1, f"fresh_{stage}"))
-        return self._opens(chosen), fresh
-
-    def _opens(self, request: data.View) -> Value:
-        """Whether bitmaps are loaded for a request."""
-        if not self.sizes.holds_sums:
-            return ALWAYS
         is_shared = self.sizes.shape.scus_per_port > 1
-        return request.valid & (is_shared | request.opens)
+        return chosen.valid & (is_shared | chosen.opens), fresh
 
-    def _row_k(self, request: data.View) -> Value:
-        """The row of the block that is requested."""
-        return request.row_k if self.sizes.sums_products else request.k
+    def _kept(self, m: Module, request: data.View, name: str) -> data.View:
+        """A request a cycle later; one that an SCU's own port gets names tile and block with its first value alone."""
+        stage = delayed(m, request, 1, name)
+        if not self.sizes.holds_sums or self.sizes.shape.scus_per_port > 1:
+            return stage
+        stage = Signal(self.sizes.request, name=name, reset_less=True)
+        for field, _ in self.sizes.request:
+            if field not in ("place", "slot"):
+                m.d.sync += stage[field].eq(request[field])
+        with m.If(request.opens):
+            m.d.sync += [stage.place.eq(request.place), stage.slot.eq(request.slot)]
+        return stage
 
     def _served(self, chosen: data.View) -> Value:
         """The SCU that gets an answer; where SCUs hold rows, only one that asks."""
@@ -110,7 +131,7 @@ class StorePort(Component):
         self,
         m: Module,
         chosen: data.View,
-        asked: data.View,
+        row_k: Value,
         read: tuple[Value, Value],
         kept: tuple[Value, Value],
         fresh: list[Value],
@@ -119,8 +140,8 @@ class StorePort(Component):
         sizes, tile = self.sizes, self.sizes.shape.tile
         row_bitmap = Signal(tile)
         if sizes.holds_sums:
-            m.d.comb += row_bitmap.eq(word_of(kept[0], self._row_k(asked), tile))
-            return delayed_when(m, Mux(kept[1], row_bitmap, ~0), fresh[1:], "mask")
+            m.d.comb += row_bitmap.eq(word_of(kept[0], row_k, tile))
+            return delayed_when(m, Mux(kept[1], row_bitmap, ~0), fresh[1:3], "mask")
         m.d.comb += row_bitmap.eq(word_of(read[0], chosen.k, tile))
         count, least = count_ones(row_bitmap), sizes.shape.scus_per_port
         m.d.comb += self.last_cycle.eq(Mux(count > least, count - 1, least - 1))
@@ -157,7 +178,7 @@ class StorePort(Component):
         sizes, tile = self.sizes, self.sizes.shape.tile
         counter = CountOnes(m, name)
         rows_before = below(row, tile)
-        if sizes.sums_products:
+        if sizes.holds_sums:
             rows_before = masked(rows_before, packed)  # else the count, which is not used, would switch with every row
         for index in range(tile - 1):
             counter.add(bitmap[index * tile : (index + 1) * tile], rows_before[index])
@@ -174,7 +195,7 @@ class StorePort(Component):
         depth = sizes.shape.queue_packets * sizes.tile_flits
         m.submodules.serial_store = memory = Memory(shape=sizes.flit_bits, depth=max(2, depth), init=[])
         write, read = memory.write_port(), memory.read_port()
-        value = Signal(16 * sizes.shape.summed_products)
+        value = Signal(16)
         lane_bits = bits_for(sizes.flit_values - 1)
         m.d.comb += [
             write.en.eq(self.serial_write),
@@ -184,22 +205,31 @@ class StorePort(Component):
             read.en.eq(located.valid if sizes.holds_sums else 1),
         ]
         lane = delayed(m, at[:lane_bits], 1, "lane_of_value")
-        if not sizes.sums_products:
+        if sizes.holds_sums:
+            m.d.sync += value.eq(self._next_value(m, read.data, lane))
+        else:
             m.d.sync += value.eq(word_of(read.data, lane, 16))
-            return value
-        values, bits = Signal.like(value), sizes.part_bits
-        full = delayed(m, located.full, 1, "full_tile")
-        m.d.comb += values.eq(word_of(read.data, lane[bits:], len(values)))
-        m.d.sync += value[:16].eq(Mux(full, values[:16], word_of(values, lane[:bits], 16)))
-        with m.If(full):
-            m.d.sync += value[16:].eq(values[16:])
         return value
+
+    def _next_value(self, m: Module, flit: Value, number: Value) -> Value:
+        """Value ``number`` of a flit: a group of values first, which changes seldom, for values of a row follow."""
+        words = self.sizes.flit_values // VALUE_GROUP
+        group = place(m, "value_group", WordChoice(words, 16 * VALUE_GROUP), "value_group")
+        last = place(m, "group_value", WordChoice(VALUE_GROUP, 16), "group_value")
+        m.d.comb += [
+            group.words.eq(flit),
+            group.number.eq(number[bits_for(VALUE_GROUP - 1) :]),
+            last.words.eq(group.word),
+            last.number.eq(number),
+        ]
+        return last.word
 
     def _row(self, m: Module, located: data.View, at: Value, fresh: list[Value]) -> Value:
         """``tile`` values from an offset on, two cycles after it is known.
 
         Each lane of the flits is a memory of its own, and the lanes before the offset read the following flit. So value
         ``n`` of the tile comes out at place ``n`` modulo ``tile``; values beyond the end of the tile are masked later.
+        An SCU that holds a block has registers for rows: the row is there a cycle earlier.
         """
         sizes, tile = self.sizes, self.sizes.shape.tile
         depth = sizes.shape.parallel_slots * sizes.tile_flits
@@ -223,11 +253,26 @@ class StorePort(Component):
         came = delayed_when(m, lane, fresh[2:3], "lane_of_words")
         chosen, bits = Signal(16 * tile), bits_for(tile - 1)
         came_before = below(came[:bits], tile)
-        for place in range(tile):
-            lanes = Cat(*values[place::tile])
-            part = (came[bits:] + came_before[place])[: len(came) - bits]
-            m.d.comb += chosen[16 * place : 16 * place + 16].eq(word_of(lanes, part, 16))
-        return delayed_when(m, chosen, fresh[3:], "row")
+        for column in range(tile):
+            lanes = Cat(*values[column::tile])
+            part = (came[bits:] + came_before[column])[: len(came) - bits]
+            m.d.comb += chosen[16 * column : 16 * column + 16].eq(word_of(lanes, part, 16))
+        return chosen if sizes.holds_sums else delayed_when(m, chosen, fresh[3:], "row")
+
+
+class WordChoice(Component):
+    """Word ``number`` of ``words`` words, ``width`` bits each."""
+
+    def __init__(self, words: int, width: int) -> None:
+        self.width = width
+        super().__init__({"words": In(words * width), "number": In(bits_for(words - 1)), "word": Out(width)})
+
+    def elaborate(self, platform: object) -> Module:
+        """A tree of multiplexers."""
+        m = Module()
+        words = [self.words[start : start + self.width] for start in range(0, len(self.words), self.width)]
+        m.d.comb += self.word.eq(chosen_word(words, self.number))
+        return m
 
 
 def _rotated(row: Value, first: Value, tile: int) -> Value:

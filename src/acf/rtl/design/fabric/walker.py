@@ -8,14 +8,14 @@ from amaranth.lib.wiring import Component, In, Out
 from amaranth.utils import bits_for
 
 from acf.rtl.design.fabric.sizes import ROUND_BITS, FabricSizes
-from acf.rtl.design.primitives.bits import below, from_place, search, word_of, wrapped
+from acf.rtl.design.primitives.bits import from_place, search, word_of, wrapped
 
 
 class Walker(Component):
     """Walks the queued tiles in order: row by row, non-zero by non-zero, block by block, then along the block's row.
 
-    Where the SCU holds the sums of its rows: block by block, k by k, non-zero by non-zero of a k. Either order takes
-    the same cycles and adds to a sum in the same order.
+    Where the SCU holds a block: block by block, row by row, non-zero by non-zero, every other row from its end: a row
+    begins near the k at which the one before ended, so that less switches. Either order takes the same cycles.
 
     A tile begins when it and all blocks of its k_step have arrived (``arrived`` counts them) and its bank is empty
     (``emptied`` counts those). ``begins`` is 1 in its first cycle, ``ends`` in its last. ``request`` names the current
@@ -109,50 +109,33 @@ class Walker(Component):
             self.request.k.eq(k),
             self.request.slot.eq(wrapped(Cat(item.base, Const(0, 1)) + block, shape.parallel_slots)),
         ]
-        if sizes.sums_products:
-            self._sum_products(m, item.full, row, k)
         return m
 
     def _walk_values(self, m: Module, bitmap: Value, moves: Value) -> tuple[Value, Value, Value]:
         """Row and k of the current non-zero, and whether it is the tile's last."""
         sizes, tile = self.sizes, self.sizes.shape.tile
-        if not sizes.holds_sums:
-            walked = _walk_lines(m, bitmap, tile, moves)
-            return walked.line, walked.place, walked.is_last
-        by_k = Signal(len(bitmap))
-        m.d.comb += by_k.eq(Cat(*(bitmap[k::tile] for k in range(tile))))
-        walked = _walk_lines(m, by_k, sizes.scu_rows, moves)
-        k, row, row_bits = walked.line, walked.place, Signal(tile)
-        m.d.comb += [
-            row_bits.eq(word_of(bitmap, row, tile)),
-            self.operation.first.eq(~(row_bits & below(k, tile)).any()),
-            self.operation.last.eq(~search(from_place(row_bits, k)).several),
-            self.operation.fresh.eq(walked.begins_line),
-            self.request.valid.eq(self.works),
-            self.request.fresh.eq(walked.begins_line),
-            self.request.opens.eq(walked.begins),
-        ]
+        walked = _walk_lines(m, bitmap, tile, moves, turns=sizes.holds_sums)
+        row, k = walked.line, walked.place
+        if sizes.holds_sums:
+            fresh = self._is_fresh(m, walked, moves)
+            m.d.comb += [
+                self.operation.first.eq(walked.begins_line),
+                self.operation.last.eq(walked.ends_line),
+                self.operation.k.eq(k),
+                self.request.valid.eq(self.works),
+                self.request.fresh.eq(fresh),
+                self.request.opens.eq(walked.begins),
+            ]
+            if sizes.shape.scus_per_port > 1:
+                m.d.comb += self.operation.fresh.eq(fresh)
         return row, k, walked.is_last
 
-    def _sum_products(self, m: Module, full: Value, row: Value, k: Value) -> None:
-        """Read ``k`` of a full tile as a group of depths and, below it, a group of columns: in as many cycles.
-
-        The group's rows of the block are requested with its first values.
-        """
-        bits = self.sizes.part_bits
-        part, group = k[:bits], k[bits:]
-        m.d.comb += [self.operation.full.eq(full), self.operation.part.eq(part), self.request.full.eq(full)]
-        with m.If(full):
-            m.d.comb += [
-                self.operation.first.eq(group == 0),
-                self.operation.last.eq(group.all()),
-                self.operation.fresh.eq((part == 0) & (row == 0)),
-                self.request.fresh.eq((part == 0) & (row >> bits == 0)),
-                self.request.k.eq(group << bits),
-                self.request.row_k.eq(Cat(row[:bits], group)),
-            ]
-        with m.Else():
-            m.d.comb += self.request.row_k.eq(k)
+    def _is_fresh(self, m: Module, walked: "Walked", moves: Value) -> Value:
+        """Whether no row before the current one had a non-zero at the current k, so that the SCU lacks the block's."""
+        seen = Signal(self.sizes.shape.tile)
+        with m.If(moves & walked.ends_line):
+            m.d.sync += seen.eq(Mux(walked.is_last, 0, seen | walked.bits))
+        return ~seen.bit_select(walked.place, 1)
 
     def _walk_blocks(self, m: Module, item: Any, moves: Value) -> tuple[Value, Value, Value]:
         """The current block, the tile of the bank that it adds to, and whether it is the value's last."""
@@ -180,24 +163,32 @@ class Walker(Component):
 
 
 class Walked(NamedTuple):
-    """Line and place of the current bit; whether it is the last, the first of its line, the first of all."""
+    """Line and place of the current bit, all bits of the line, and whether it is the first or last of line and all."""
 
     line: Value
     place: Value
+    bits: Value
     is_last: Value
     begins_line: Value
+    ends_line: Value
     begins: Value
 
 
-def _walk_lines(m: Module, bitmap: Value, length: int, moves: Value) -> Walked:
-    """Walk the set bits of ``bitmap``, lines of ``length`` bits, line by line, and begin again after the last."""
+def _walk_lines(m: Module, bitmap: Value, length: int, moves: Value, turns: bool) -> Walked:
+    """Walk the set bits of ``bitmap``, lines of ``length`` bits, line by line, and begin again after the last.
+
+    ``turns``: odd lines are walked from their end.
+    """
     line, place = Signal(range(max(1, len(bitmap) // length))), Signal(range(length))
     first_line, first_place = Signal.like(line), Signal.like(place)
     has_bits, line_bits = Signal(len(bitmap) // length), Signal(length)
     any_bits = Cat(*(bitmap[start : start + length].any() for start in range(0, len(bitmap), length)))
     m.d.comb += has_bits.eq(from_place(any_bits, first_line))
     lines = search(has_bits)
-    m.d.comb += [line.eq(lines.lowest), line_bits.eq(from_place(word_of(bitmap, line, length), first_place))]
+    bits = word_of(bitmap, line, length)
+    falls = line[0] if turns and len(line) else Const(0, 1)
+    walked = Mux(falls, Cat(*(bits[each] for each in reversed(range(length)))), bits)
+    m.d.comb += [line.eq(lines.lowest), line_bits.eq(from_place(walked, first_place))]
     places = search(line_bits)
     m.d.comb += place.eq(places.lowest)
     with m.If(moves):
@@ -205,4 +196,13 @@ def _walk_lines(m: Module, bitmap: Value, length: int, moves: Value) -> Walked:
         with m.If(~places.several):
             m.d.sync += [first_place.eq(0), first_line.eq(Mux(lines.several, line + 1, 0))]
     begins_line = first_place == 0
-    return Walked(line, place, ~(places.several | lines.several), begins_line, begins_line & (first_line == 0))
+    is_last = ~(places.several | lines.several)
+    return Walked(
+        line,
+        place ^ falls.replicate(len(place)),
+        bits,
+        is_last,
+        begins_line,
+        ~places.several,
+        begins_line & (first_line == 0),
+    )

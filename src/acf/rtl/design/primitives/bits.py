@@ -51,6 +51,33 @@ def word_of(words: Value, index: Value, width: int) -> Value:
     return values[0]
 
 
+def chosen_word(words: Sequence[Value], index: Value) -> Value:
+    """Word number ``index``; the lowest bit of it, which changes most, switches the last multiplexer alone."""
+    values = list(words)
+    for bit in reversed(range((len(values) - 1).bit_length())):
+        half = len(values) // 2
+        values = [Mux(index[bit], high, low) for low, high in zip(values[:half], values[half:], strict=True)]
+    return values[0]
+
+
+def steered_word(m: Module, words: Sequence[Value], index: Value, enable: Value, name: str) -> Value:
+    """Word number ``index`` of the last cycle in which ``enable`` was 1; the number of words is a power of two.
+
+    Every multiplexer has a select register of its own, which stays where the index leads past it: only those on the way
+    of a word switch.
+    """
+    values = list(words)
+    for bit in range((len(values) - 1).bit_length()):
+        chosen = []
+        for place in range(len(values) // 2):
+            select = Signal(name=f"{name}_select_{bit}_{place}", reset_less=True)
+            with m.If(enable & (index[bit + 1 :] == place)):
+                m.d.sync += select.eq(index[bit])
+            chosen.append(Mux(select, values[2 * place + 1], values[2 * place]))
+        values = chosen
+    return values[0]
+
+
 def clear_lowest(bits: Value) -> Value:
     """``bits`` without the lowest that is set."""
     return (bits & (bits - 1))[: len(bits)]

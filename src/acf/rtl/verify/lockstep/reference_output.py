@@ -16,9 +16,9 @@ def ordered_output(encoded: EncodedProgram) -> NDArray[np.uint32]:
     """Float32 bits of the output as the fabric computes it, ``[m, n]``.
 
     Every sum begins at zero and accumulates the products of its cluster k_step by k_step, within a k_step by rising k,
-    each rounded to the nearest. Where an SCU adds up products first, and a serial tile has no zeros, that many products
-    are added in a tree, then to the sum. Then it is rounded to bf16; or, where the reduction is spread over mesh rows,
-    the sums of a mesh column are added from the first row down, and groups of columns in their order (`add_groups`).
+    each rounded to the nearest; where SCUs hold a block, by falling k in every other row of an SCU. Then it is rounded
+    to bf16; or, where the reduction is spread over mesh rows, the sums
+    of a mesh column are added from the first row down, and groups of columns in their order (`add_groups`).
     """
     sizes, banks = encoded.sizes, _fill_banks(encoded)
     if not encoded.program.reduces:
@@ -41,7 +41,7 @@ def _empty_bank(sizes: FabricSizes) -> Bank:
 
 def _fill_banks(encoded: EncodedProgram) -> dict[tuple[int, int], Bank]:
     """Accumulator banks ``[tiles, tile, tile]`` by (cluster, round)."""
-    program, tile, summed = encoded.program, encoded.sizes.shape.tile, encoded.sizes.shape.summed_products
+    program, tile, scus = encoded.program, encoded.sizes.shape.tile, encoded.sizes.shape.scus_per_cluster
     rows, serial, parallel = program.rows, bf16_values(encoded.serial), bf16_values(encoded.parallel)
     banks: dict[tuple[int, int], Bank] = {}
     for cluster, work in enumerate(encoded.work):
@@ -50,49 +50,27 @@ def _fill_banks(encoded: EncodedProgram) -> dict[tuple[int, int], Bank]:
             number, k_tile = int(rows.row_tile[item.packet]), int(rows.k_tile[item.packet])
             first, along = int(program.tile_first_row[number]), slice(k_tile * tile, (k_tile + 1) * tile)
             left = serial[first : first + int(program.tile_rows[number]), along]
+            falling = np.arange(len(left)) // scus % 2 * encoded.sizes.holds_sums == 1
             columns = work.blocks[int(rows.k_step[item.packet])]
             for rank, target in item.sums.items():
                 right = parallel[along, columns[rank] * tile : (columns[rank] + 1) * tile]
-                if summed > 1 and left.shape == (tile, tile) and left.all():
-                    _accumulate_summed(bank[target], left, right, summed)
-                else:
-                    _accumulate(bank[target], left, right)
+                _accumulate(bank[target], left, right, falling)
     return banks
 
 
 @compiled
-def _accumulate(bank: NDArray[np.float32], left: NDArray[np.float32], right: NDArray[np.float32]) -> None:
-    """``bank[row, column] += left[row, k] * right[k, column]`` by rising k, pairs with a zero left out."""
+def _accumulate(
+    bank: NDArray[np.float32], left: NDArray[np.float32], right: NDArray[np.float32], falling: NDArray[np.bool_]
+) -> None:
+    """``bank[row, column] += left[row, k] * right[k, column]`` by rising or falling k, pairs with a zero left out."""
+    depth = left.shape[1]
     for row in range(left.shape[0]):
-        for k in range(left.shape[1]):
+        for place in range(depth):
+            k = depth - 1 - place if falling[row] else place
             for column in range(right.shape[1]):
                 if _is_normal(left[row, k]) and _is_normal(right[k, column]):
                     product = _flushed(left[row, k] * right[k, column])
                     bank[row, column] = _flushed(bank[row, column] + product)
-
-
-@compiled
-def _accumulate_summed(
-    bank: NDArray[np.float32], left: NDArray[np.float32], right: NDArray[np.float32], summed: int
-) -> None:
-    """The same with ``summed`` neighbouring products added up first, in a tree; those with a zero are a positive zero.
-
-    ``left``, ``right`` and ``bank`` are whole tiles; columns that ``right`` does not have are not computed.
-    """
-    products = np.zeros(summed, dtype=np.float32)
-    for row in range(left.shape[0]):
-        for first in range(0, left.shape[1], summed):
-            for column in range(right.shape[1]):
-                for place in range(summed):
-                    value, factor = left[row, first + place], right[first + place, column]
-                    both = _is_normal(value) and _is_normal(factor)
-                    products[place] = _flushed(value * factor) if both else np.float32(0.0)
-                count = summed
-                while count > 1:
-                    count //= 2
-                    for place in range(count):
-                        products[place] = _flushed(products[2 * place] + products[2 * place + 1])
-                bank[row, column] = _flushed(bank[row, column] + products[0])
 
 
 @compiled
