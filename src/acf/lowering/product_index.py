@@ -11,7 +11,7 @@
 | mask | row tiles x column tiles / 32 | output tiles that are kept; absent if all are |
 
 The batches of a k_tile begin with a bit for every mesh row that has a tile with data, 32 rows a word, by group of mesh
-columns; absent with a mask. Then every part of the mesh has its first flit, counts, and sizes of row tiles, 4 a word.
+columns. Then every part of the mesh has its first flit, counts, and sizes of row tiles, 4 a word.
 Counts of a batch are its row tiles (bits 7:0) and the last of them with data, from 1 (15:8). A size byte is a tile's
 flits (bits 6:0) and whether it is packed (bit 7); 0: the tile holds no non-zero. Tiles of the stationary operand lie in
 order of slots, those of the streamed one in order of batches, so a prefix sum over sizes gives addresses; with
@@ -209,7 +209,7 @@ class _OutputStationaryBuilder(_Builder):
             "row_tiles": mapping.row_tiles_per_round,
             "group_columns": mapping.group_columns,
             "columns_per_round": columns_per_round,
-            "batch_stride": live_words(product, mapping, shape)
+            "batch_stride": live_words(mapping, shape)
             + mapping.row_parts(shape) * batch_words(mapping.row_tiles_per_round),
         }
         return self.finish(fields, (serial, parallel))
@@ -218,7 +218,7 @@ class _OutputStationaryBuilder(_Builder):
         dealt = deal_batches(self.product, mapping, self.shape)
         sizes = size_bytes(dealt.nonzeros, self.shape)
         batches = _batch_words(sizes, (dealt.numbers >= 0).sum(axis=2)[:, None, :])
-        live = _live_rows(sizes, self.shape.mesh_rows)[..., : live_words(self.product, mapping, self.shape)]
+        live = _live_rows(sizes, self.shape.mesh_rows)
         self.append("batches_at", np.concatenate((live, batches.reshape(*batches.shape[:2], -1)), axis=-1))
         return _addresses(sizes, np.broadcast_to(dealt.numbers[:, None], sizes.shape))
 
@@ -314,10 +314,9 @@ def batch_words(row_tiles: int) -> int:
     return 2 + -(-row_tiles // SIZES_PER_WORD)
 
 
-def live_words(product: TiledProduct, mapping: OutputStationaryMapping, shape: FabricShape) -> int:
-    """Words before the batches of a k_tile that tell the mesh rows with data, by group; none with a mask."""
-    groups = shape.mesh_columns // mapping.group_columns
-    return 0 if product.needed is not None else groups * row_bit_words(shape.mesh_rows)
+def live_words(mapping: OutputStationaryMapping, shape: FabricShape) -> int:
+    """Words before the batches of a k_tile that tell the mesh rows with data, by group."""
+    return shape.mesh_columns // mapping.group_columns * row_bit_words(shape.mesh_rows)
 
 
 def row_bit_words(mesh_rows: int) -> int:

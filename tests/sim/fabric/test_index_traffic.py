@@ -39,7 +39,7 @@ def test_fetched_bytes_are_those_of_the_index_beside_the_operands_own(mapped, ma
     blocks_and_sizes = at.owners_at + (at.mask_at - at.batches_at)
     if at.split_k:
         blocks_and_sizes -= 2 * at.k_tiles  # where the tiles of a k_tile begin is no part of a tensor
-    elif not masked:
+    else:
         blocks_and_sizes -= at.row_rounds * at.k_tiles  # mesh rows with data, a word for one group
     assert found.fetched_bytes == index.host_bytes + index.index_bytes - 4 * blocks_and_sizes
 

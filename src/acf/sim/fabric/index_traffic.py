@@ -65,7 +65,7 @@ def _(
     sharing, columns = sharing_controllers(shape, controllers), product.parallel.tiles
     walk = output_stationary_walk(mapping, product, shape)
     mask = 0 if product.needed is None else product.serial.tiles * -(-columns // 32)
-    live = walk.k_steps * live_words(product, mapping, shape)
+    live = walk.k_steps * live_words(mapping, shape)
     mapping_words = columns + mapping.column_rounds * (1 + product.k_tiles) + mask + live
     looked = walk.look_back_cycles(sharing)  # a word in each at most
     return IndexTraffic(

@@ -98,7 +98,7 @@ class _Walk:
         self.columns, self.blocks = product.parallel.tiles, int(product.present.sum())
         self.masked = product.needed is not None
         size_words = self.parts * -(-self.row_tiles // SIZES_PER_WORD)
-        self.scan_words = size_words if self.masked else live_words(product, mapping, shape)
+        self.scan_words = size_words if self.masked else live_words(mapping, shape)
 
     def count(self) -> OutputStationaryWalk:
         cleared = self.columns if self.masked else self.mapping.column_rounds

@@ -117,7 +117,8 @@ class BankTiles(ControllerUnits):
 
     def _begin_scan(self, m: Module) -> None:
         """Ask for the mesh rows with data of the first group, or with a mask for the first sizes of the first part."""
-        m.d.sync += [self._place.eq(Mux(self._field("masked"), 2, 0)), self._begun.eq(0), self._tile.eq(0)]
+        first = Mux(self._field("masked"), self._live_words() + 2, 0)
+        m.d.sync += [self._place.eq(first), self._begun.eq(0), self._tile.eq(0)]
         m.d.sync += [shift.eq(0) for shift in self._shift]
 
     def _scan(self, m: Module) -> None:

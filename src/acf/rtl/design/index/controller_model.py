@@ -86,8 +86,7 @@ class Index:
     @property
     def live_words(self) -> int:
         """Words before the batches of a k_tile that tell the mesh rows with data."""
-        groups = self.mesh.columns // self.descriptor.group_columns
-        return 0 if self.descriptor.masked else groups * row_bit_words(self.mesh.rows)
+        return self.mesh.columns // self.descriptor.group_columns * row_bit_words(self.mesh.rows)
 
     def batch(self, row_round: int, k_tile: int, part: int) -> "Batch":
         """The batch of serial tiles of a part."""

@@ -198,7 +198,7 @@ class ControllerUnits(Component):
 
     def _live_words(self) -> Value:
         """Words before the batches of a k_tile: mesh rows with data."""
-        return Mux(self._field("masked"), 0, self._of_groups(row_bit_words(self.sizes.fabric.shape.mesh_rows)))
+        return self._of_groups(row_bit_words(self.sizes.fabric.shape.mesh_rows))
 
     def _batch_words(self) -> Value:
         return ((self._field("row_tiles") + 3) >> 2) + 2

@@ -81,7 +81,7 @@ def _with_places(indexed: IndexedProgram, a: PlacedMatrix) -> tuple[NDArray[np.u
     program, tile = indexed.encoded.program, descriptor.tile
     groups = indexed.encoded.sizes.shape.mesh_columns // descriptor.group_columns
     mesh_rows = indexed.encoded.sizes.shape.mesh_rows
-    parts, live = mesh_rows * groups, 0 if descriptor.masked else groups * row_bit_words(mesh_rows)
+    parts, live = mesh_rows * groups, groups * row_bit_words(mesh_rows)
     row_tiles = (program.tile_first_row // tile).tolist()
     step = parts * (a.tiles[1, 0] - a.tiles[0, 0]) if (1, 0) in a.tiles else 0
     size = batch_words(descriptor.row_tiles)
