@@ -25,7 +25,6 @@ PARTS = {
     "without clock gates of units": {"clock_gating": "enables"},
     "with stall counters": {"stall_counters": "all"},
     "with one bank for each memory of a cluster": {"local_bank_bytes": 1 << 20},
-    "with a sum written for every MAC": {"summed_products": 1},
     "with 64 slots for parallel tiles": {"parallel_slots": 64},
 }
 MEGABYTES = {"lru": (24, 32, 48, 64, 128), "planned": (24, 32, 48, 64, 128)}

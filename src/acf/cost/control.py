@@ -167,7 +167,7 @@ CONTROL_UNITS: dict[str, ControlUnit] = {
     "port-serial": ControlUnit(20_213.0, 654.0, 0.0, 0.0, 700.0, _WIDE),
     # units of acf-512-wide: an SCU of 16 lanes that holds a block, without counters; its port, and what is around them
     "wide scu": ControlUnit(32_919.8, 4_661.0, 4_579.0, 0.11856, 1_971.5, _BLOCK),
-    "wide port": ControlUnit(19_298.2, 126.0, 71.0, 0.37185, 736.3, _BLOCK),
+    "wide port": ControlUnit(19_262.6, 122.0, 71.0, 0.3693, 659.1, _BLOCK),
     "wide cluster": ControlUnit(43_475.0, 959.0, 780.0, OTHERS_LOADED, 322.0, _HELD),
     "wide router": ControlUnit(0.0, 4_211.0, 4_115.0, 0.0, 0.0, _HELD),
     "wide row controller": ControlUnit(3_731.0, 472.0, 276.0, OTHERS_LOADED, 0.0, _HELD),
@@ -206,7 +206,7 @@ STALL_COUNTERS = ControlUnit(
 
 FULL_TILES: dict[str, UnitCycle] = {
     "wide scu": UnitCycle(0.11061, 1_415.0),
-    "wide port": UnitCycle(0.26097, 392.3),
+    "wide port": UnitCycle(0.25965, 263.5),
 }
 """The same units in a cycle of work on serial tiles without zeros, from the same record,
 docs/results/energy-synthesis.json; `CONTROL_UNITS` has a cycle on tiles of which half are zeros."""

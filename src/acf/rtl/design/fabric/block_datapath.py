@@ -26,7 +26,7 @@ class BlockDatapath(SumDatapath):
     def elaborate(self, platform: object) -> Module:
         """Load the row of the block (and read the sums of a row's first value); multiply, add and keep the sums."""
         m, sizes = Module(), self.sizes
-        loads = self._delayed(m, self.operation, sizes.datapath_delay - 1, "operation")
+        loads = self._delayed(m, self.operation, sizes.datapath_delay, "operation")
         adds = self._delayed(m, loads, 1, "adds")
         sums = place(m, "sums", RowSums(sizes), "row_sums")
         value, factors = self._factors(m, loads, adds)

@@ -231,9 +231,9 @@ class Cluster(Component):
         m.d.sync += bank.eq(bank ^ (result_ends | sum_ends))
         for scu, path in enumerate(paths):
             m.d.comb += [
-                path.drain.eq(results.read | sums.drains[scu]),
+                path.drain.eq(results.reads[scu] | sums.drains[scu]),
                 path.drain_bank.eq(bank),
-                path.drain_address.eq(Mux(results.read, results.address, sums.address)),
+                path.drain_address.eq(Mux(results.reads.any(), results.address, sums.address)),
             ]
         words = Signal(len(sums.words))
         rounded = [rounded_bf16(words[start : start + 32]) for start in range(0, len(words), 32)]

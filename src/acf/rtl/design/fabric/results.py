@@ -28,7 +28,7 @@ class FlitGatherer(Component):
             {
                 "start": In(1),
                 "flit": In(bits_for(self.flits - 1)),
-                "read": Out(1),
+                "reads": Out(shape.scus_per_cluster),
                 "address": Out(bits_for(sizes.sum_words - 1)),
                 "words": In(16 * self.cycle_values),
                 "valid": Out(1),
@@ -42,8 +42,10 @@ class FlitGatherer(Component):
         if self.cycles == 1:
             parts = self.cycle_values // self.values
             part = delayed(m, self.flit % parts, 1, "part")
+            for scu in range(len(self.reads)):  # words of other parts are not read yet: reading clears
+                is_here = self.flit % parts == scu * self.sizes.shape.lanes // self.values
+                m.d.comb += self.reads[scu].eq(self.start & is_here)
             m.d.comb += [
-                self.read.eq(self.start),
                 self.address.eq(self.flit // parts),
                 self.valid.eq(delayed(m, self.start, 1, "valid")),
                 self.data.eq(self.words.word_select(part, self.sizes.flit_bits)),
@@ -51,7 +53,7 @@ class FlitGatherer(Component):
             return m
         flit, word, busy = Signal.like(self.flit), Signal(range(self.cycles)), Signal()
         m.d.comb += [
-            self.read.eq(self.start | busy),
+            self.reads.eq((self.start | busy).replicate(len(self.reads))),
             self.address.eq(Mux(self.start, self.flit * self.cycles, flit * self.cycles + word)),
         ]
         with m.If(self.start):

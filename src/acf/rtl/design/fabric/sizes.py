@@ -145,15 +145,14 @@ class FabricSizes:
 
     @property
     def datapath_delay(self) -> int:
-        """Cycles from the walker to the multiplier: a turn at the port, the fetch, the load of value and row.
+        """Cycles from the walker to the read of its sums: a turn at the port, the fetch, the load of value and row.
 
-        An SCU that holds a block loads the row alone, and a cycle earlier; it takes the value from the port or, where
-        several SCUs share that, from a buffer.
+        An SCU that holds a block reads them while it loads the row, which comes a cycle before the value.
         """
         shared = self.shape.scus_per_port
         if not self.holds_sums:
             return shared + FETCH_CYCLES + 1
-        return FETCH_CYCLES if shared == 1 else shared + FETCH_CYCLES
+        return FETCH_CYCLES - 1 + (shared if shared > 1 else 0)
 
     # Layouts.
     @property

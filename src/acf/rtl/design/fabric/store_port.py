@@ -90,8 +90,9 @@ class StorePort(Component):
             self.fetched.mask.eq(mask),
             self.fetched.packed.eq(row_is_packed),
             self.fetched.value.eq(self._value(m, located, serial_at)),
-            self.fetched_valid.eq(delayed(m, self._served(chosen), 4, "scu")),
         ]
+        if not sizes.holds_sums or shape.scus_per_port > 1:  # an SCU with its own port needs no word that it is served
+            m.d.comb += self.fetched_valid.eq(delayed(m, self._served(chosen), 4, "scu"))
         if sizes.holds_sums:
             m.d.comb += self.fetched_fresh.eq(delayed(m, masked(self.turns, fresh[0]), 3, "fetched_fresh"))
         return m
@@ -140,7 +141,7 @@ class StorePort(Component):
         sizes, tile = self.sizes, self.sizes.shape.tile
         row_bitmap = Signal(tile)
         if sizes.holds_sums:
-            m.d.comb += row_bitmap.eq(word_of(kept[0], row_k, tile))
+            m.d.comb += row_bitmap.eq(word_of(kept[0], masked(row_k, kept[1]), tile))
             return delayed_when(m, Mux(kept[1], row_bitmap, ~0), fresh[1:3], "mask")
         m.d.comb += row_bitmap.eq(word_of(read[0], chosen.k, tile))
         count, least = count_ones(row_bitmap), sizes.shape.scus_per_port
@@ -177,13 +178,13 @@ class StorePort(Component):
         """
         sizes, tile = self.sizes, self.sizes.shape.tile
         counter = CountOnes(m, name)
-        rows_before = below(row, tile)
-        if sizes.holds_sums:
-            rows_before = masked(rows_before, packed)  # else the count, which is not used, would switch with every row
+        # A count that is not used does not switch.
+        counted = [masked(each, packed) if sizes.holds_sums else each for each in (row, Const(0) if k is None else k)]
+        rows_before = below(counted[0], tile)
         for index in range(tile - 1):
             counter.add(bitmap[index * tile : (index + 1) * tile], rows_before[index])
         if k is not None:
-            counter.add(word_of(bitmap, row, tile) & below(k, tile))
+            counter.add(word_of(bitmap, counted[0], tile) & below(counted[1], tile))
         start = Signal(range(sizes.tile_values + sizes.bitmap_values), name=f"{name}_start")
         index = Cat(Const(0, bits_for(tile - 1)) if k is None else k, row)
         m.d.comb += start.eq(Mux(packed, sizes.bitmap_values + counter.total(), index))
