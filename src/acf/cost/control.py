@@ -183,7 +183,7 @@ CONTROL_UNITS: dict[str, ControlUnit] = {
     "device": ControlUnit(9_628.0, 1_399.0, 1_238.0, OTHERS_LOADED, 0.0, _NARROW),
     # stream of blocks, prefix sum, owner planner, split-K part; `acf.sim.fabric.control` says how it grows with a mesh
     "index controller": ControlUnit(
-        133_736.0, 10_537.0, 9_182.0, OTHERS_LOADED, 0.0, _RECORD + ", measure_area(IndexController) of acf-512, gated"
+        133_757.0, 10_537.0, 9_182.0, OTHERS_LOADED, 0.0, _RECORD + ", measure_area(IndexController) of acf-512, gated"
     ),
     "index walker": ControlUnit(1_376.0, 98.0, 88.0, OTHERS_LOADED, 0.0, _UNIT + ": block-walker"),
     # used at topology updates alone, stopped else

@@ -14,6 +14,8 @@ from acf.lowering.packing import lower_product
 from acf.lowering.product_index import build_index
 from acf.lowering.split_k import SplitKMapping
 from acf.lowering.tiled_product import tile_product
+from acf.sim.fabric.activity import Activity
+from acf.sim.fabric.control import control_j, control_units, index_controller_bytes
 from acf.sim.fabric.index_traffic import IndexTraffic, index_traffic
 from acf.sim.fabric.runner import run_product
 from acf.sim.memory import DramTraffic
@@ -46,7 +48,8 @@ def test_fetched_bytes_are_those_of_the_index_beside_the_operands_own(mapped, ma
 
 @pytest.mark.parametrize("masked", [False, True], ids=["all outputs", "some outputs"])
 @pytest.mark.parametrize("mapped", [OutputStationaryMapping, SplitKMapping])
-def test_cycles_are_those_of_the_controllers_in_gates(mapped, masked: bool) -> None:
+@pytest.mark.parametrize("side", [2, 4])
+def test_cycles_are_those_of_the_controllers_in_gates(mapped, masked: bool, side: int) -> None:
     pytest.importorskip("amaranth")
     from acf.rtl.design.fabric.sizes import FabricSizes
     from acf.rtl.design.index.controller_cycles import controller_cycles
@@ -54,21 +57,22 @@ def test_cycles_are_those_of_the_controllers_in_gates(mapped, masked: bool) -> N
     from acf.rtl.design.index.offers import played_against
 
     def is_packet(offer) -> bool:
-        return mapped is OutputStationaryMapping or offer.line < SPEC.mesh_rows
+        return mapped is OutputStationaryMapping or offer.line < side
 
-    product = tile_product(sparse_gemm(masked), SPEC)
-    is_direct = mapped is SplitKMapping
+    spec = replace(SPEC, mesh_rows=side, mesh_columns=side)
+    product = tile_product(sparse_gemm(masked), spec)
+    all_ready = np.ones((10_000, 2 * side), dtype=bool)
     for groups_or_columns in (1, 2):
-        mapping = mapped.balanced(product, SPEC, groups_or_columns)
-        memory = build_index(product, mapping, SPEC, direct=is_direct).memory()
-        for sharing in (1, 2):
-            found = index_traffic(mapping, product, SPEC, sharing)
-            limits = IndexSizes(FabricSizes(SPEC), sharing=sharing)
-            walks = [controller_cycles(memory, limits, number) for number in range(sharing)]
-            gates = played_against(walks, np.ones((10_000, 2 * SPEC.mesh_rows), dtype=bool))
+        mapping = mapped.balanced(product, spec, groups_or_columns)
+        memory = build_index(product, mapping, spec, direct=mapped is SplitKMapping).memory()
+        for sharing in range(1, side + 1):
+            found = index_traffic(mapping, product, spec, sharing)
+            limits = IndexSizes(FabricSizes(spec), sharing=sharing)
+            gates = played_against([controller_cycles(memory, limits, number) for number in range(sharing)], all_ready)
             assert found.walk_cycles == max(map(len, gates))
             packets = [cycle for each in gates for cycle, offer in enumerate(each) if offer and is_packet(offer)]
-            assert 0 <= min(packets) - found.set_up_cycles <= (8 if masked else 0)  # blocks that no cluster uses
+            if side == 2:  # on a larger mesh the first block may be of a controller that has looked back for longer
+                assert 0 <= min(packets) - found.set_up_cycles <= (8 if masked else 0)  # blocks that no cluster uses
 
 
 def test_the_index_takes_time_and_energy_and_crosses_the_pins() -> None:
@@ -162,3 +166,13 @@ def test_more_index_controllers_take_more_area_and_leak_more() -> None:
     assert four.area_mm2["sram"] > one.area_mm2["sram"]
     assert four.area_mm2["control"] > one.area_mm2["control"]
     assert four.leakage_w > one.leakage_w
+
+
+def test_index_controllers_of_a_wider_mesh_take_more_area_and_energy() -> None:
+    small = acf.sim.spec("acf-512", index_controllers=16, clock_gating="units")
+    wide = replace(small, mesh_rows=16, mesh_columns=16, index_controllers=32)
+    assert control_units(wide)["index controller"] == 2 * 2 * control_units(small)["index controller"]
+    walking, idle = Activity(1000, walk_cycles=1000), Activity(1000)
+    walk_j = [control_j(spec, walking)["clock"] - control_j(spec, idle)["clock"] for spec in (small, wide)]
+    assert walk_j[1] > 1.9 * walk_j[0] > 0
+    assert index_controller_bytes(wide) == index_controller_bytes(small) + 1_280 + 5_376  # tables by mesh column
