@@ -6,12 +6,17 @@ import shutil
 import tempfile
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from tests.faults.disk import load_faulty_disk
 
 if TYPE_CHECKING:
     from tests.faults.campaign import Findings
+
+
+COUNTS = ("kills", "full_disks", "one_line", "went_on", "resumed_runs")
+"""What is counted of every workload."""
 
 
 def main() -> int:
@@ -49,14 +54,12 @@ def _play(options: argparse.Namespace, folder: Path) -> int:
         campaign.fill_disk(_share(options.full, place, len(names)))
         rows.append(_row(name, found, time.monotonic() - started))
         print(f"{name}: {campaign.case} runs in {rows[-1]['seconds']:.0f} s", flush=True)
-    total = {
-        key: sum(row[key] for row in rows) for key in ("kills", "full_disks", "one_line", "went_on", "resumed_runs")
-    }
+    total = SimpleNamespace(**{key: sum(row[key] for row in rows) for key in COUNTS})
     wrong = [each for row in rows for each in row["wrong"]]
     print(*(f"WRONG {each}" for each in wrong), sep="\n", end="\n" if wrong else "")
     print(
-        f"{total['kills']} kills and {total['full_disks']} full disks over {', '.join(names)}: "
-        f"{total['one_line']} ended with one line, {total['went_on']} went on; {total['resumed_runs']} runs gone on with, {len(wrong)} wrong"
+        f"{total.kills} kills and {total.full_disks} full disks over {', '.join(names)}: {total.one_line} ended with one "
+        f"line, {total.went_on} went on; {total.resumed_runs} runs gone on with, {len(wrong)} wrong"
     )
     if options.out is not None:
         command = f"python -m tests.faults --kills {options.kills} --full {options.full} --seed {options.seed}"
