@@ -58,8 +58,8 @@ def _play(options: argparse.Namespace, folder: Path) -> int:
     wrong = [each for row in rows for each in row["wrong"]]
     print(*(f"WRONG {each}" for each in wrong), sep="\n", end="\n" if wrong else "")
     print(
-        f"{total.kills} kills and {total.full_disks} full disks over {', '.join(names)}: {total.one_line} ended with one "
-        f"line, {total.went_on} went on; {total.resumed_runs} runs gone on with, {len(wrong)} wrong"
+        f"{total.kills} kills and {total.full_disks} full disks over {', '.join(names)}: {total.one_line} ended with "
+        f"one line, {total.went_on} went on; {total.resumed_runs} runs gone on with, {len(wrong)} wrong"
     )
     if options.out is not None:
         command = f"python -m tests.faults --kills {options.kills} --full {options.full} --seed {options.seed}"
