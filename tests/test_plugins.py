@@ -148,3 +148,9 @@ def test_two_distributions_that_register_one_name_are_both_named(monkeypatch: py
     monkeypatch.setattr(plugins, "_points", lambda group: twice)
     with pytest.raises(PluginError, match=r"one:Own of .*two:Own of .*registered more than once"):
         plugins.load_plugin(plugins.ARCHITECTURES, "own")
+
+
+@pytest.mark.parametrize("reference", ["math", ":tau", "math:", "a b:c"])
+def test_what_names_no_object_of_a_module_is_refused(reference: str) -> None:
+    with pytest.raises(PluginError, match="is not module:name; name a module and what is in it"):
+        plugins.import_object(reference)

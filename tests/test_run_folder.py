@@ -164,3 +164,17 @@ def test_a_lock_file_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
     with pytest.raises(FileError, match="cannot be written"), only_process_in(folder):
         pass
     assert (tmp_path / "mine.txt").read_text() == "mine"
+
+
+def test_a_holder_that_wrote_no_id_is_another_process(tmp_path: Path) -> None:
+    with held_elsewhere(tmp_path):
+        (tmp_path / LOCK_NAME).write_text("")
+        with pytest.raises(FileError, match="is in use by another process"), only_process_in(tmp_path):
+            pass
+
+
+def test_a_holder_on_another_machine_is_named_with_it(tmp_path: Path) -> None:
+    with held_elsewhere(tmp_path):
+        (tmp_path / LOCK_NAME).write_text("7 elsewhere")
+        with pytest.raises(FileError, match="is in use by process 7 of elsewhere"), only_process_in(tmp_path):
+            pass

@@ -6,9 +6,17 @@ import shutil
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 from tests.faults.disk import load_faulty_disk
+
+if TYPE_CHECKING:
+    from tests.faults.campaign import Findings
+
+
+COUNTS = ("kills", "full_disks", "one_line", "went_on", "resumed_runs")
+"""What is counted of every workload."""
 
 
 def main() -> int:
@@ -34,29 +42,36 @@ def _play(options: argparse.Namespace, folder: Path) -> int:
     import_everything()
     known = workloads()
     names = options.workloads.split(",") if options.workloads else list(known)
-    findings = Findings()
     rows: list[dict[str, Any]] = []
     for place, name in enumerate(names):
         started = time.monotonic()
         own = folder.resolve() / name
         shutil.rmtree(own, ignore_errors=True)
         write_data(own / "data")
-        campaign = Campaign(name, (known | BROKEN)[name], own, options.seed, findings)
+        found = Findings()
+        campaign = Campaign(name, (known | BROKEN)[name], own, options.seed, found)
         campaign.kill(_share(options.kills, place, len(names)))
         campaign.fill_disk(_share(options.full, place, len(names)))
-        rows.append({"workload": name, "runs": campaign.case, "seconds": time.monotonic() - started})
+        rows.append(_row(name, found, time.monotonic() - started))
         print(f"{name}: {campaign.case} runs in {rows[-1]['seconds']:.0f} s", flush=True)
-    for wrong in findings.wrong:
-        print("WRONG", wrong)
-    told = ", ".join(f"{count} {what}" for what, count in sorted(findings.outcomes.items()))
+    total = SimpleNamespace(**{key: sum(row[key] for row in rows) for key in COUNTS})
+    wrong = [each for row in rows for each in row["wrong"]]
+    print(*(f"WRONG {each}" for each in wrong), sep="\n", end="\n" if wrong else "")
     print(
-        f"{findings.kills} kills and {findings.full_disks} full disks over {', '.join(names)}: {told}; "
-        f"{findings.resumed_runs} runs gone on with, {len(findings.wrong)} wrong"
+        f"{total.kills} kills and {total.full_disks} full disks over {', '.join(names)}: {total.one_line} ended with "
+        f"one line, {total.went_on} went on; {total.resumed_runs} runs gone on with, {len(wrong)} wrong"
     )
     if options.out is not None:
         command = f"python -m tests.faults --kills {options.kills} --full {options.full} --seed {options.seed}"
-        options.out.write_text(json.dumps(origin(command) | vars(findings) | {"rows": rows}, indent=1) + "\n")
-    return 1 if findings.wrong else 0
+        options.out.write_text(json.dumps(origin(command) | {"rows": rows}, indent=1) + "\n")
+    return 1 if wrong else 0
+
+
+def _row(name: str, found: "Findings", seconds: float) -> dict[str, Any]:
+    """What the record says of one workload."""
+    outcomes = {"one_line": found.outcomes["ended with one line"], "went_on": found.outcomes["went on"]}
+    counts = {"kills": found.kills, "full_disks": found.full_disks, "resumed_runs": found.resumed_runs}
+    return {"workload": name, **counts, **outcomes, "wrong": found.wrong, "seconds": seconds}
 
 
 def _share(total: int, place: int, count: int) -> int:

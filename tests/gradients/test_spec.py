@@ -34,3 +34,8 @@ def test_a_threshold_that_drops_nothing_or_everything_is_refused(threshold):
 def test_a_seed_that_is_no_natural_number_is_refused(seed):
     with pytest.raises(SparsityError, match="is not an integer from 0; pass such as 0"):
         GradientSparsity(method="random", seed=seed)
+
+
+def test_an_unknown_place_is_refused_with_the_known_ones():
+    with pytest.raises(SparsityError, match=r"at 'weight' is not one of .*input.*; use one of these names"):
+        GradientSparsity(target=0.5, at="weight")

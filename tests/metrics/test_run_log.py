@@ -90,6 +90,17 @@ def test_an_error_is_written_down_and_goes_on_its_way(tmp_path: Path) -> None:
     assert RunReader(tmp_path).update().state == "failed at step 3: ZeroDivisionError: division by zero"
 
 
+def test_ctrl_c_is_written_down_as_an_interruption(tmp_path: Path) -> None:
+    def interrupted() -> None:
+        with acf.RunLog(tmp_path, total_steps=10, every=1) as log:
+            log.step(3, 0.5)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert RunReader(tmp_path).update().state == "interrupted at step 3"
+
+
 def test_a_second_writer_is_refused_while_the_first_lives(tmp_path: Path) -> None:
     with acf.RunLog(tmp_path), pytest.raises(FileError, match="is being written by another process"):
         acf.RunLog(tmp_path)

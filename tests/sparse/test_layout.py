@@ -116,3 +116,8 @@ def test_the_columns_of_a_convolution_matrix_are_the_channels_of_one_tap_after_a
     assert torch.equal(matrix[:, 0:3], weight[:, :, 0, 0])
     assert torch.equal(matrix[:, 3:6], weight[:, :, 0, 1])
     assert torch.equal(matrix[:, 6:9], weight[:, :, 1, 0])
+
+
+def test_matrices_of_unequal_height_are_no_stack():
+    with pytest.raises(SparsityError, match="64 rows are not 3 matrices of one shape; give equal ones"):
+        BlockLayout(64, 64, 16, 16, stacked=3)

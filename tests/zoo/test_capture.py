@@ -63,3 +63,17 @@ def test_a_network_without_data_is_refused_with_those_that_have_some() -> None:
 def test_a_learning_rate_that_is_not_above_0_and_finite_is_refused(rate: float) -> None:
     with pytest.raises(DataError, match="is not above 0 and finite"):
         CaptureSpec("squeezenet", learning_rate=rate)
+
+
+@pytest.mark.parametrize(
+    ("model", "settings", "message"),
+    [
+        ("squeezenet", {"captured": 1}, "captured 1: normalisation needs a second example"),
+        ("squeezenet", {"batch": 1}, "batch 1 is below 2; use 2 or more"),
+        ("squeezenet", {"image_size": 1}, "image size 1 is below"),
+        ("vit-s16", {"image_size": 65}, "image size 65 does not divide into patches of"),
+    ],
+)
+def test_a_step_that_a_network_cannot_run_is_refused_by_value(model: str, settings: dict, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        CaptureSpec(model, **settings)

@@ -81,3 +81,11 @@ def test_the_real_colour_images_are_those_of_the_data_set() -> None:
     assert data.name == "CIFAR-10 (JPEG quality 80, 4:4:4)"
     assert data.inputs.shape == (50_000, 3, 32, 32)
     assert torch.bincount(data.labels).tolist() == [5_000] * 10
+
+
+def test_a_data_set_for_other_networks_or_without_its_folder_is_refused() -> None:
+    other = next(name for name, data_set in DATA_SETS.items() if data_set.kind != "image")
+    with pytest.raises(DataError, match=f"data set '{other}' does not fit a network that reads images; use"):
+        load_training_data("image", None, other)
+    with pytest.raises(DataError, match="needs a folder; name the folder that holds it with --data"):
+        load_training_data("image", None, "fashion-mnist")

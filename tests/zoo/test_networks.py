@@ -12,8 +12,10 @@ from acf.errors import SparsityError
 from acf.zoo.capture import CAPTURED
 from acf.zoo.networks import NETWORKS
 from acf.zoo.networks.alexnet import AlexNet
+from acf.zoo.networks.gpt import GptSpec
 from acf.zoo.networks.mixer import MixerS16
 from acf.zoo.networks.transformer import TransformerBase, TransformerSpec
+from acf.zoo.networks.wide_resnet import wide_resnet
 
 PARAMETERS = {
     "alexnet": 61_100_840,
@@ -151,3 +153,10 @@ def test_resnet50_for_small_images_differs_in_its_stem_alone() -> None:
 def test_a_width_that_heads_cannot_share_is_refused() -> None:
     with pytest.raises(SparsityError, match="width 20 is no multiple of twice the 8 heads"):
         TransformerSpec(width=20)
+
+
+def test_widths_and_depths_that_a_network_cannot_have_are_refused() -> None:
+    with pytest.raises(SparsityError, match=r"width 65 is no multiple of 128, a head's width; use one"):
+        GptSpec(width=65)
+    with pytest.raises(SparsityError, match=r"depth 27 is not 6 n \+ 4, .*; use 28"):
+        wide_resnet(depth=27)

@@ -29,6 +29,9 @@ def only_a_model():
 def no_scalar():
     x = torch.randn(2, 8)
     return nn.Linear(8, 4), lambda model: model(x)
+
+def a_number_for_a_loss():
+    return nn.Linear(8, 4), 1
 """
 
 
@@ -50,6 +53,10 @@ def test_a_function_that_builds_model_and_batch_is_captured(function: str) -> No
 def test_other_functions_are_refused_with_what_is_expected() -> None:
     with pytest.raises(DataError, match=r"returned a Linear; return \(model, inputs, labels\)"):
         capture_own("own_model_of_a_test:only_a_model")
+    with pytest.raises(DataError, match="'math:tau' is no function; name one that returns"):
+        capture_own("math:tau")
+    with pytest.raises(DataError, match="returned a int beside the model; return"):
+        capture_own("own_model_of_a_test:a_number_for_a_loss")
     with pytest.raises(DataError, match="the loss is no scalar"):
         capture_own("own_model_of_a_test:no_scalar")
 

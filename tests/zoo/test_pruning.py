@@ -87,3 +87,17 @@ def test_masks_are_saved_and_loaded() -> None:
     pruning.update(optimizer)
     pruning.load_state_dict(saved)
     assert all(mask.equal(kept) for mask, kept in zip(pruning.masks.values(), saved["masks"], strict=True))
+
+
+def test_masks_of_another_model_are_refused() -> None:
+    pruning, _ = pruned("rigl")
+    other = PRUNINGS["rigl"](nn.Linear(8, 4), 0.5)
+    with pytest.raises(SparsityError, match="the saved masks are those of another model; load them into"):
+        pruning.load_state_dict(other.state_dict())
+
+
+def test_rigl_without_gradients_says_when_to_update() -> None:
+    pruning, optimizer = pruned("rigl")
+    optimizer.zero_grad()
+    with pytest.raises(SparsityError, match="a weight has none; call update after a backward pass"):
+        pruning.update(optimizer)

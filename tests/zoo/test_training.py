@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from acf.zoo.training import count_correct, shuffled_batches, training_loss
+from acf.errors import DataError
+from acf.zoo.training import check_device, count_correct, shuffled_batches, training_loss
 
 
 def test_an_epoch_has_every_example_at_most_once_and_full_batches_only() -> None:
@@ -28,3 +29,12 @@ def test_correct_predictions_are_counted_in_evaluation_mode_and_the_mode_is_rest
     batches = [(torch.eye(3), torch.tensor([0, 1, 1])), (torch.eye(3)[:1], torch.tensor([0]))]
     assert count_correct(model, batches) == 3
     assert model.training
+
+
+def test_a_device_that_is_not_there_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(DataError, match="device 'tpu' is not one of cpu, cuda; use one of these names"):
+        check_device("tpu")
+    with pytest.raises(DataError, match="device 'cuda': torch finds no GPU here; use cpu"):
+        check_device("cuda")
+    check_device("cpu")

@@ -52,8 +52,9 @@ SMALL: dict[str, tuple[str, ...]] = {
     ),
     "bench training": ("--task", "small", "--variants", "dense", "--steps", "1", "--seeds", "1", "--device", "cpu"),
     "bench pong": (
-        "--device",
-        "cpu",
+        *("--variants", "dense", "--seeds", "1", "--frames", "320", "--games", "4", "--update-every", "4"),
+        *("--batch", "4", "--capacity", "64", "--warm-up", "40", "--points", "1", "--captured", "2"),
+        *("--systems", "tensorcore", "--no-evaluation", "--threads", "1", "--device", "cpu"),
     ),
     "bench resnet50": ("--size", "small", "--steps", "1", "--seeds", "1", "--systems", "dense", "--device", "cpu"),
     "bench transformer": ("--size", "small", "--steps", "1", "--seeds", "1", "--systems", "dense", "--device", "cpu"),
