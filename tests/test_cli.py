@@ -51,6 +51,15 @@ def test_simulate_prints_json_that_programs_can_read(trace_path: Path) -> None:
     assert values["cycles"] == acf.simulate(acf.Trace.load(trace_path), "tensordash").cycles
 
 
+def test_a_name_that_is_no_text_is_printed_with_escapes(trace_path: Path, tmp_path: Path) -> None:
+    record, page = tmp_path / "result.json", tmp_path / "\udcff.html"
+    assert RUNNER.invoke(app, ["simulate", str(trace_path), "--on", "tensordash", "--out", str(record)]).exit_code == 0
+    done = RUNNER.invoke(app, ["report", str(record), "--out", str(page)])
+    assert done.exception is None
+    assert "\\udcff.html" in done.output
+    assert page.exists()
+
+
 def test_simulate_prints_a_table_for_people(trace_path: Path) -> None:
     text = RUNNER.invoke(app, ["simulate", str(trace_path), "--on", "acf-512"]).output
     assert "half on acf-512" in text

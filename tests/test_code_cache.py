@@ -176,6 +176,6 @@ def test_where_the_file_system_has_no_locks_the_file_is_built_all_the_same(
 
     with monkeypatch.context() as without_locks:
         without_locks.setattr(code_cache.os, "open", refuse)
-        with code_cache._locked(tmp_path / ".library.lock"):
+        with code_cache.locked(tmp_path / ".library.lock"):
             pass
     assert not (tmp_path / ".library.lock").exists()

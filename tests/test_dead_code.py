@@ -31,7 +31,7 @@ FOLDERS_OF_EVIDENCE = ("rtl/verify/formal",)
 
 EVIDENCE = {
     "what a component of the RTL must do, value by value and cycle by cycle": {
-        *("ThresholdModel", "csc_memory", "fills_of", "commands_of", "played_against", "transposed_commands"),
+        *("ThresholdModel", "csc_memory", "fills_of", "commands_of", "transposed_commands"),
     },
     "the tables of the documentation, which a test compares with it": {"descriptor_table"},
     "the DRAM model in closed form, which golden figures are given for": {"sustained_bandwidth", "energy_per_bit"},

@@ -330,3 +330,33 @@ def test_no_file_of_the_project_names_a_path_of_one_machine() -> None:
     tracked = [*SOURCE.rglob("*.py"), *(ROOT / "docs").rglob("*.md"), ROOT / "README.md", ROOT / "Makefile"]
     offending = [path.name for path in tracked if any(f"{root}/" in path.read_text() for root in ("/root", "/home"))]
     assert offending == []
+
+
+def calls(path: Path) -> list[ast.Call]:
+    return [node for node in ast.walk(parsed(path)) if isinstance(node, ast.Call)]
+
+
+def test_nothing_is_unpickled_but_by_readers_that_refuse_all_names_except_their_own() -> None:
+    loaders = {"load", "loads"}
+    for path in SOURCE.rglob("*.py"):
+        for call in calls(path):
+            name = ast.unparse(call.func)
+            module, _, function = name.rpartition(".")
+            assert not (module in ("pickle", "marshal", "dill", "shelve", "joblib") and function in loaders), path
+            if name == "torch.load":
+                options = {each.arg: ast.unparse(each.value) for each in call.keywords}
+                assert options.get("weights_only") == "True", f"{path}:{call.lineno}"
+        for node in ast.walk(parsed(path)):
+            if isinstance(node, ast.ClassDef) and any("Unpickler" in ast.unparse(base) for base in node.bases):
+                assert "find_class" in {each.name for each in node.body if isinstance(each, ast.FunctionDef)}, path
+
+
+def test_nothing_but_the_live_view_listens_on_a_network() -> None:
+    servers = ("ThreadingHTTPServer", "HTTPServer", "TCPServer", "create_server", "start_server", "listen", "serve")
+    listening = {
+        path.relative_to(SOURCE).as_posix()
+        for path in SOURCE.rglob("*.py")
+        for call in calls(path)
+        if ast.unparse(call.func).split(".")[-1] in servers
+    }
+    assert listening == {"report/watch/page.py"}

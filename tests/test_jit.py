@@ -1,5 +1,9 @@
 """Compiling inner loops with numba."""
 
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import pytest
@@ -35,6 +39,68 @@ def test_a_cache_that_cannot_be_written_costs_a_warning_and_not_the_result(monke
     doubled = jit.compiled(_double)
     with pytest.warns(jit.CompilerCacheWarning, match="cannot be kept .No space left on device."):
         assert doubled(21) == 42
+
+
+def test_without_a_place_beside_the_source_and_without_a_home_loops_are_kept_in_the_cache_of_the_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    homeless(monkeypatch)
+    monkeypatch.setenv("ACF_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(jit.numba.config, "CACHE_DIR", "")
+    assert jit.compiled(_double)(21) == 42
+    assert list((tmp_path / "numba").rglob("*.nbi"))
+
+
+def test_where_no_folder_can_be_written_loops_are_compiled_and_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nowhere(*_: object) -> None:
+        raise RuntimeError("no locator available")
+
+    monkeypatch.setattr(jit, "_ForgivingCache", nowhere)
+    monkeypatch.setattr(jit.numba.config, "CACHE_DIR", "")
+    assert jit.compiled(_double)(21) == 42
+
+
+def test_code_of_another_signature_is_compiled_anew_and_not_called(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    homeless(monkeypatch)
+    monkeypatch.setenv("ACF_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(jit.numba.config, "CACHE_DIR", "")
+    first = jit.compiled(_double)
+    assert (first(21), first(0.5)) == (42, 1.0)
+    integer, real = sorted((tmp_path / "numba").rglob("*.nbc"))  # as two processes leave them that save at once
+    kept = integer.read_bytes()
+    integer.write_bytes(real.read_bytes())
+    real.write_bytes(kept)
+    for _ in range(2):
+        again = jit.compiled(_double)
+        assert (again(21), again(0.5)) == (42, 1.0)
+    assert again.stats.cache_hits, "the second time, what was compiled anew is found"  # type: ignore[attr-defined]
+
+
+def test_one_process_at_a_time_numbers_the_files_of_signatures(monkeypatch: pytest.MonkeyPatch) -> None:
+    inside, together = Lock(), []
+
+    def save(*_: object) -> None:
+        together.append(not inside.acquire(blocking=False))
+        time.sleep(0.05)
+        inside.release()
+
+    monkeypatch.setattr(jit.FunctionCache, "save_overload", save)
+    caches = [jit._ForgivingCache(_double) for _ in range(4)]
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(lambda cache: cache.save_overload((), None), caches))
+    assert together == [False] * 4
+
+
+def homeless(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let numba find no place of its own, neither beside the source nor in the user's cache."""
+    from numba.core import caching
+
+    names = [name for name in vars(caching) if "InTree" in name or "UserWide" in name]
+    assert len(names) >= 2
+    for name in names:
+        monkeypatch.setattr(getattr(caching, name), "from_function", classmethod(lambda *_: None))
 
 
 def _double(value: int) -> int:

@@ -11,8 +11,10 @@ import pytest
 
 from acf import run_folder
 from acf.errors import FileError
-from acf.files import replacing
+from acf.files import replacing, write_whole
 from acf.locks import NoLocksError
+from acf.metrics.run_log import LOG_FILE, RunLog
+from acf.records.database import connect
 from acf.run_folder import LOCK_NAME, NoLocksWarning, only_process_in, only_process_writing
 
 HOLD = """
@@ -110,3 +112,55 @@ def test_a_file_system_without_locks_costs_a_warning(tmp_path: Path, monkeypatch
     monkeypatch.setattr(run_folder, "lock", unsupported)
     with pytest.warns(NoLocksWarning, match="without locks"), only_process_in(tmp_path):
         pass
+
+
+@pytest.mark.parametrize("function", [only_process_in, only_process_writing])
+def test_a_name_that_no_file_system_takes_is_refused_in_one_line(function, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    expected = r"cannot be written \(File name too long\); pass a path"
+    with pytest.raises(FileError, match=expected), function(tmp_path / ("a" * 300)):
+        pass
+
+
+def test_a_link_in_a_run_folder_that_leads_out_of_it_is_not_written_through(tmp_path: Path) -> None:
+    folder, outside = tmp_path / "run", tmp_path / "outside"
+    folder.mkdir()
+    outside.mkdir()
+    (outside / "mine.txt").write_text("mine")
+    (folder / "record.json").symlink_to(outside / "mine.txt")
+    (folder / "traces").symlink_to(outside)
+    with only_process_in(folder):
+        for name in ("record.json", "traces/new.json"):
+            with pytest.raises(FileError, match=r"leads to .*, out of the run folder .*; remove the link"):
+                write_whole(folder / name, b"x")
+        with pytest.raises(FileError, match="out of the run folder"):
+            connect(folder / "record.json", owner=test_a_folder_that_is_a_file_is_refused)
+    with pytest.raises(FileError, match="out of the run folder"):
+        write_log(folder, outside)
+    assert {path.name: path.read_text() for path in outside.iterdir()} == {"mine.txt": "mine"}
+    write_whole(folder / "record.json", b"a path that the user names goes where its links lead")
+    assert (outside / "mine.txt").read_text().startswith("a path that the user names")
+
+
+def write_log(folder: Path, outside: Path) -> None:
+    (folder / LOG_FILE).symlink_to(outside / "log")
+    RunLog(folder)
+
+
+def test_a_run_folder_that_is_a_link_and_links_within_it_are_written_through(tmp_path: Path) -> None:
+    (tmp_path / "large disk").mkdir()
+    folder = tmp_path / "run"
+    folder.symlink_to(tmp_path / "large disk")
+    (folder / "latest.json").symlink_to("first.json")
+    with only_process_in(folder):
+        write_whole(folder / "latest.json", b"x")
+    assert (tmp_path / "large disk" / "first.json").read_bytes() == b"x"
+
+
+def test_a_lock_file_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (tmp_path / "mine.txt").write_text("mine")
+    (folder / LOCK_NAME).symlink_to(tmp_path / "mine.txt")
+    with pytest.raises(FileError, match="cannot be written"), only_process_in(folder):
+        pass
+    assert (tmp_path / "mine.txt").read_text() == "mine"

@@ -1,5 +1,6 @@
 """Compiled code that is kept between processes, and loaded only from where no other user can have planted it."""
 
+import errno
 import hashlib
 import os
 import shutil
@@ -41,7 +42,7 @@ def kept(path: Path, build: Callable[[Path], Path]) -> Path:
     if is_whole(path) and is_private(path):
         return path
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with _locked(path.with_name(f".{path.name}.lock")):
+    with locked(path.with_name(f".{path.name}.lock")):
         if not (is_whole(path) and is_private(path)):
             _sweep_builds(path.parent)
             with tempfile.TemporaryDirectory(dir=path.parent, prefix="build-") as scratch:
@@ -51,6 +52,17 @@ def kept(path: Path, build: Callable[[Path], Path]) -> Path:
                 made.chmod(0o700)
                 os.replace(made, path)
     return path
+
+
+def build_remedy(error: Exception) -> str:
+    """What to do about a build that failed: a disk that is full or closed is told from a compiler that is missing.
+
+    >>> build_remedy(OSError(28, "No space left on device"))
+    'free some space, or name a folder you may write to in $ACF_CACHE_DIR'
+    """
+    if isinstance(error, OSError) or os.strerror(errno.ENOSPC) in str(error):
+        return "free some space, or name a folder you may write to in $ACF_CACHE_DIR"
+    return "install a C++ compiler (for example g++) or name one in $CXX"
 
 
 def _sweep_builds(folder: Path) -> None:
@@ -118,7 +130,7 @@ def _code_directory(wanted: Path) -> Path:
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def locked(path: Path) -> Iterator[None]:
     """Hold the lock file for the time of the block; go on without where the system or the file system has no locks."""
     try:
         import fcntl

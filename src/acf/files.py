@@ -131,6 +131,32 @@ def as_file_errors(path: Path) -> Iterator[None]:
         raise FileError(f"{path} cannot be written ({error.strerror or error}); {remedy}") from error
 
 
+_run_folders: list[Path] = []
+"""Folders in which a command names files itself, by their absolute paths."""
+
+
+@contextmanager
+def kept_inside(folder: Path) -> Iterator[None]:
+    """Refuse, within the ``with`` block, files below ``folder`` that a link in it leads out of it.
+
+    The user names the folder, which may be a link itself; what lies in it may come from somebody else.
+    """
+    absolute = Path(os.path.abspath(folder))
+    _run_folders.append(absolute)
+    try:
+        yield
+    finally:
+        _run_folders.remove(absolute)
+
+
+def check_inside(path: Path) -> None:
+    """Refuse a file of a run folder (`kept_inside`) that is, or lies below, a link that leads out of the folder."""
+    absolute, target = Path(os.path.abspath(path)), Path(os.path.realpath(path))
+    for folder in _run_folders:
+        if absolute.is_relative_to(folder) and not target.is_relative_to(os.path.realpath(folder)):
+            raise FileError(f"{path} leads to {target}, out of the run folder {folder}; remove the link")
+
+
 def _target(path: Path) -> Path:
     """The file that ``path`` names, through links; refuses what cannot be one."""
     whole = len(os.fsencode(path))
@@ -144,6 +170,7 @@ def _target(path: Path) -> Path:
         raise FileError(
             f"{path.name[:40]}... has {length} bytes, a file name at most {LONGEST_NAME}; pass a shorter one"
         )
+    check_inside(path)
     target = Path(os.path.realpath(path))
     if target.is_dir():
         raise FileError(f"{path} is a folder; pass the path of a file in it")

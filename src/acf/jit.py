@@ -2,14 +2,16 @@
 
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, cast
 
 import numba
 import numpy as np
 from numba.core.caching import FunctionCache
 from numba.core.options import DefaultOptions
+from numba.core.sigutils import normalize_signature
 
-from acf.code_cache import code_directory
+from acf.code_cache import code_directory, locked
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -36,17 +38,25 @@ class CompilerCacheWarning(UserWarning):
 
 
 class _ForgivingCache(FunctionCache):
-    """numba's cache; what it cannot read or write, damaged files or a full disk, is compiled anew and not kept."""
+    """numba's cache; what it cannot read or write, damaged files or a full disk, is compiled anew and not kept.
+
+    numba numbers the files of a function's signatures by its index. Of two processes that save at once, each may take
+    the same number for another signature, and later ones would call the code of the wrong one: here one saves at a
+    time, and code of another signature is not loaded.
+    """
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         try:
-            return super().load_overload(sig, target_context)  # type: ignore[no-untyped-call]
+            found: Any = super().load_overload(sig, target_context)  # type: ignore[no-untyped-call]
+            types, _ = normalize_signature(sig)  # type: ignore[no-untyped-call]
+            return found if found is None or tuple(found.signature.args) == tuple(types) else None
         except Exception:
             return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
         try:
-            super().save_overload(sig, data)  # type: ignore[no-untyped-call]
+            with locked(Path(self.cache_path) / ".acf.lock"):
+                super().save_overload(sig, data)  # type: ignore[no-untyped-call]
         except Exception as error:
             warnings.warn(
                 f"acf: compiled loops cannot be kept ({error}), so every process compiles them again; make room, or "

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from acf.errors import FileError
-from acf.files import as_file_errors, sweep_temporaries
+from acf.files import as_file_errors, kept_inside, sweep_temporaries
 from acf.locks import NoLocksError, lock
 
 LOCK_NAME = ".acf.lock"
@@ -24,12 +24,13 @@ def only_process_in(folder: Path | None) -> Iterator[None]:
 
     A lock file in the folder holds the process's id. Its lock ends with the process, so that nothing is in the way of
     the next one after a kill. Temporary files of killed processes are removed at the start, and at the end folders
-    that were made here and are still empty. Nothing is locked for None, where nothing is written.
+    that were made here and are still empty. Links in the folder that lead out of it are not written through
+    (`acf.files.kept_inside`). Nothing is locked for None, where nothing is written.
     """
     if folder is None:
         yield
         return
-    with _made(folder), _held(folder / LOCK_NAME, folder):
+    with _made(folder), _held(folder / LOCK_NAME, folder), kept_inside(folder):
         _sweep(folder, *_folders_in(folder))
         yield
 
@@ -40,8 +41,13 @@ def only_process_writing(path: Path | None) -> Iterator[None]:
 
     Nothing is locked for None, where no record is written, nor for a device or a pipe.
     """
-    target = None if path is None else Path(os.path.realpath(path))
-    if path is None or target is None or (target.exists() and not target.is_file()):
+    if path is None:
+        yield
+        return
+    with as_file_errors(path):
+        target = Path(os.path.realpath(path))
+        is_stream = target.exists() and not target.is_file()
+    if is_stream:
         yield
         return
     beginning = os.fsencode(target.name)[:200].decode(errors="ignore")
@@ -53,8 +59,8 @@ def only_process_writing(path: Path | None) -> Iterator[None]:
 @contextmanager
 def _made(folder: Path) -> Iterator[None]:
     """Make ``folder`` and those above it; on the way out, remove the new ones that hold nothing."""
-    missing = [each for each in (folder, *folder.parents) if not each.exists()]
     with as_file_errors(folder):
+        missing = [each for each in (folder, *folder.parents) if not each.exists()]
         folder.mkdir(parents=True, exist_ok=True)
     try:
         yield
@@ -79,7 +85,7 @@ def _held(lock_path: Path, what: Path) -> Iterator[None]:
 
 def _open_lock(lock_path: Path, what: Path) -> int:
     while True:
-        file = os.open(lock_path, os.O_RDWR | os.O_CREAT, 0o644)
+        file = os.open(lock_path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
         try:
             free = lock(file)
         except NoLocksError as error:

@@ -67,11 +67,15 @@ def test_a_baseline_on_another_trace_than_the_first_is_refused(
     assert capsys.readouterr().err == "acf: baseline 'sat@last' names no trace; write sat or sat@first\n"
 
 
-def test_a_timeline_and_a_heat_map_are_written_beside_the_result(traces: dict[str, Path], tmp_path: Path):
+def test_a_timeline_and_a_heat_map_are_written_beside_the_result(
+    traces: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
     timeline, heat_map = tmp_path / "step.json", tmp_path / "step.svg"
-    answer = runner.invoke(app, ["simulate", str(traces["half"]), "--timeline", str(timeline), "--json"])
-    assert answer.exit_code == 0, answer.output
-    assert json.loads(answer.stdout)["data"][0]["workload"] == "half"
-    assert f"timeline: {timeline} (" in answer.stderr
+    monkeypatch.setattr("sys.argv", ["acf", "simulate", str(traces["half"]), "--timeline", str(timeline), "--json"])
+    with pytest.raises(SystemExit, match="0"):
+        main()
+    output, errors = capsys.readouterr()
+    assert json.loads(output)["data"][0]["workload"] == "half"
+    assert f"timeline: {timeline} (" in errors
     assert json.loads(timeline.read_text())["otherData"]["workload"] == "half"
     assert heat_map.read_text().startswith("<svg")

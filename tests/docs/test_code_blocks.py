@@ -2,7 +2,8 @@
 
 The blocks of a page run in order, in one namespace, in an empty folder. A ``text`` block that directly follows a Python
 block is its output: words must be equal, numbers may differ by a twentieth. What stands behind ``python`` says what a
-block needs: ``needs: transformers`` is skipped where that cannot be imported, ``no-run: needs a GPU`` is only compiled.
+block needs: ``needs: transformers`` is skipped where that cannot be imported, ``needs: torch>=2.9`` with an older one,
+and ``no-run: needs a GPU`` is only compiled.
 """
 
 import contextlib
@@ -11,6 +12,7 @@ import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -51,8 +53,18 @@ def blocks_of(page: Path) -> list[Block]:
 
 
 def missing_packages(mark: str) -> list[str]:
-    names = mark.removeprefix("needs:").replace(",", " ").split() if mark.startswith("needs:") else []
-    return [name for name in names if find_spec(name) is None]
+    needed = mark.removeprefix("needs:").replace(",", " ").split() if mark.startswith("needs:") else []
+    return [each for each in needed if not is_installed(*each.split(">="))]
+
+
+def is_installed(name: str, least: str = "0") -> bool:
+    """Whether the package can be imported, in version ``least`` or a later one."""
+    return find_spec(name) is not None and release(version(name)) >= release(least)
+
+
+def release(text: str) -> list[int]:
+    """The numbers of a version, without what stands behind them: 2.13.0+cpu is 2, 13, 0."""
+    return [int(number) for number in re.findall(r"\d+", text.partition("+")[0])]
 
 
 def agree(printed: str, expected: str) -> bool:
@@ -116,3 +128,8 @@ def test_every_mark_says_what_a_block_needs() -> None:
 )
 def test_output_agrees_in_words_and_nearly_in_numbers(printed: str, expected: str, same: bool) -> None:
     assert agree(printed, expected) is same
+
+
+def test_a_block_for_a_newer_version_or_another_package_is_skipped() -> None:
+    assert missing_packages("needs: torch>=2.8, numpy") == []
+    assert missing_packages("needs: torch>=99.0, no_such_package") == ["torch>=99.0", "no_such_package"]

@@ -1,10 +1,12 @@
 """``python -m tests.faults --kills 200 --full 200``: kill runs and fill their disk at seeded moments, and go on."""
 
 import argparse
+import json
 import shutil
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 from tests.faults.disk import load_faulty_disk
 
@@ -16,6 +18,7 @@ def main() -> int:
     parser.add_argument("--full", type=int, default=200, help="runs on a disk that is full at one of their writes")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--workloads", default="", help="names, separated by commas; default: all")
+    parser.add_argument("--out", type=Path, help="JSON to write")
     parser.add_argument("--keep", type=Path, help="folder for the runs; those that went wrong stay in it")
     options = parser.parse_args()
     load_faulty_disk()
@@ -26,11 +29,13 @@ def main() -> int:
 def _play(options: argparse.Namespace, folder: Path) -> int:
     from tests.faults.campaign import Campaign, Findings
     from tests.faults.workloads import BROKEN, import_everything, workloads, write_data
+    from tests.origin import origin
 
     import_everything()
     known = workloads()
     names = options.workloads.split(",") if options.workloads else list(known)
     findings = Findings()
+    rows: list[dict[str, Any]] = []
     for place, name in enumerate(names):
         started = time.monotonic()
         own = folder.resolve() / name
@@ -39,7 +44,8 @@ def _play(options: argparse.Namespace, folder: Path) -> int:
         campaign = Campaign(name, (known | BROKEN)[name], own, options.seed, findings)
         campaign.kill(_share(options.kills, place, len(names)))
         campaign.fill_disk(_share(options.full, place, len(names)))
-        print(f"{name}: {campaign.case} runs in {time.monotonic() - started:.0f} s", flush=True)
+        rows.append({"workload": name, "runs": campaign.case, "seconds": time.monotonic() - started})
+        print(f"{name}: {campaign.case} runs in {rows[-1]['seconds']:.0f} s", flush=True)
     for wrong in findings.wrong:
         print("WRONG", wrong)
     told = ", ".join(f"{count} {what}" for what, count in sorted(findings.outcomes.items()))
@@ -47,6 +53,9 @@ def _play(options: argparse.Namespace, folder: Path) -> int:
         f"{findings.kills} kills and {findings.full_disks} full disks over {', '.join(names)}: {told}; "
         f"{findings.resumed_runs} runs gone on with, {len(findings.wrong)} wrong"
     )
+    if options.out is not None:
+        command = f"python -m tests.faults --kills {options.kills} --full {options.full} --seed {options.seed}"
+        options.out.write_text(json.dumps(origin(command) | vars(findings) | {"rows": rows}, indent=1) + "\n")
     return 1 if findings.wrong else 0
 
 

@@ -34,6 +34,7 @@ COMMANDS = {
     "cnn": f"bench cnn --systems dense,dts-0.5 --batch 8 --captured 8 --examples 64 {EVALUATION}",
     "sweep": "sweep ../data/step.safetensors --base tensordash --set cores=64,128,256 --set rows=2,4 --set columns=2,4"
     " --jobs 1 --name run --csv points.csv",
+    "ablation": "bench ablation --what memory --sparsity 0.9 --seeds 1 --examples 16 --out runs",
 }
 PONG = (
     "bench pong --variants dense,rigl-75/block=16 --seeds 1 --frames 320 --games 4 --update-every 4 --batch 4"
@@ -126,6 +127,7 @@ def import_everything() -> None:
     import acf.bench.accuracy.bench
     import acf.bench.evaluation.bench
     import acf.bench.evaluation.plot
+    import acf.bench.fabric.ablation_runs
     import acf.bench.pong.bench
     import acf.bench.training.bench
     import acf.cli
@@ -136,5 +138,5 @@ def import_everything() -> None:
     torch.set_num_threads(1)
     load_library()
     trace = acf.Trace.from_matmuls([acf.Matmul("fc", "forward", np.eye(16), np.ones((16, 32)))])
-    for machine in ("tensorcore-512", "tensorcore", "tensordash"):
+    for machine in ("tensorcore-512", "tensorcore", "tensordash", "acf-512"):
         acf.simulate(trace, machine)

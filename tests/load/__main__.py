@@ -3,17 +3,16 @@
 import argparse
 import json
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from acf.records.provenance import commit_of, machine
 from tests.load.footprint import Load
 from tests.load.launches import load_launches
 from tests.load.moves import load_moves
 from tests.load.packets import load_packets
+from tests.origin import origin
 
 LOADS: dict[str, tuple[Callable[[int], Load], int]] = {
     "moves": (load_moves, 1_000_000),
@@ -51,9 +50,7 @@ def _line(load: Load) -> str:
 
 
 def _record(loads: list[Load], wrong: list[str], command: str) -> dict[str, Any]:
-    source = Path(__file__).parents[2] / "src" / "acf"
-    origin = {"command": command, "date": datetime.now(UTC).date().isoformat(), "commit": commit_of(source)}
-    return origin | {"machine": machine(), "wrong": wrong, "rows": [each.to_dict() for each in loads]}
+    return {**origin(command), "wrong": wrong, "rows": [each.to_dict() for each in loads]}
 
 
 def main() -> int:

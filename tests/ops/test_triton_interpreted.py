@@ -8,6 +8,7 @@ import importlib.util
 import os
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,13 @@ import pytest
 if importlib.util.find_spec("triton") is None:
     pytest.skip("triton is not installed (it comes with CUDA builds of torch)", allow_module_level=True)
 
-FILES = sorted(str(path) for path in (Path(__file__).parent / "triton").glob("test_*_interpreted.py"))
+GLUON = "test_warp_specialised_kernels_interpreted.py"
+"""The kernels in Gluon are for Triton 3.6 alone."""
+FILES = [
+    str(path)
+    for path in sorted((Path(__file__).parent / "triton").glob("test_*_interpreted.py"))
+    if path.name != GLUON or version("triton").startswith("3.6.")
+]
 
 
 def test_kernels_agree_with_the_reference_in_the_interpreter() -> None:

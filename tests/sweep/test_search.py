@@ -23,6 +23,7 @@ def test_optuna_evaluates_each_point_once_and_resumes(step: Path, tmp_path: Path
         OptunaSearch(0)
 
 
+@pytest.mark.filterwarnings("ignore::ResourceWarning")  # Ray leaves files and processes to the garbage collector
 def test_a_local_ray_evaluates_the_grid(step: Path, tmp_path: Path) -> None:
     pytest.importorskip("ray")
     cluster = RayCluster("local")

@@ -85,3 +85,12 @@ def test_a_rehearsal_changes_neither_weights_nor_topology_nor_scores() -> None:
             optimizer.step()
     for name, value in plain.state_dict().items():
         assert torch.equal(value, rehearsed.state_dict()[name]), name
+
+
+def test_a_recorded_move_keeps_its_index_tensors_when_the_controller_drops_them() -> None:
+    topology = acf.attach(*model_and_optimizer(), BlockDST(total_steps=40, every=4))
+    move = topology.captured_move()
+    assert move is not None
+    prepared = move.moves.prepare()
+    move.moves._batches.clear()
+    assert [id(batch) for batch in move._batches] == [id(batch) for batch in prepared]

@@ -1,5 +1,7 @@
 """Moves with gradients and weights at the edge of the number format: Inf under loss scaling, denormals, zeros."""
 
+from pathlib import Path
+
 import pytest
 import torch
 from torch import nn
@@ -122,3 +124,45 @@ def test_a_layer_of_one_block_trains_and_never_loses_it(sparsity: float) -> None
         optimizer.step()
     assert all(int(mask.sum()) == 1 for mask in masks(model).values())
     assert all_finite(model, optimizer)
+
+
+@pytest.mark.parametrize("policy", [acf.BlockDST, acf.SET])
+@pytest.mark.parametrize("kind", ["linear", "convolution"])
+def test_a_layer_that_lost_all_blocks_gives_its_bias_and_the_others_move_on(policy: type, kind: str) -> None:
+    torch.manual_seed(0)
+    layers = [nn.Linear(32, 32) if kind == "linear" else nn.Conv2d(32, 32, 3, padding=1) for _ in range(2)]
+    model = nn.Sequential(layers[0], nn.ReLU(), layers[1])
+    acf.sparsify_(model, acf.BlockSparsity(0.5, block=8))
+    empty = block_sparse_layers(model)["0"]
+    empty.keep_blocks(torch.empty(0, dtype=torch.int64))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    topology = acf.attach(model, optimizer, policy(total_steps=12, every=2))
+    before, bias = masks(model), empty.bias.detach().clone()
+    for _ in range(12):
+        x = torch.randn(4, 32) if kind == "linear" else torch.randn(2, 32, 4, 4)
+        x.requires_grad_()
+        assert torch.equal(empty(x), empty.bias.reshape(-1, *(1,) * (x.dim() - 2)).expand_as(x))
+        optimizer.zero_grad()
+        model(x).square().mean().backward()
+        assert not x.grad.any(), "nothing flows back through a layer without weights"
+        optimizer.step()
+    assert topology.step == 12
+    assert empty.present_blocks == 0
+    assert not torch.equal(empty.bias, bias)
+    assert not torch.equal(masks(model)["2"], before["2"])
+    assert all_finite(model, optimizer)
+
+
+def test_a_layer_that_lost_all_blocks_is_saved_captured_and_made_dense(tmp_path: Path) -> None:
+    model = sparse_model()
+    block_sparse_layers(model)["0"].keep_blocks(torch.empty(0, dtype=torch.int64))
+    x = torch.randn(8, 32)
+    expected = model(x)
+    acf.save_sparse(model, tmp_path / "model.safetensors")
+    assert torch.equal(acf.load_sparse(tmp_path / "model.safetensors")(x), expected)
+    with acf.capture(model) as trace:
+        model(x).square().mean().backward()
+    assert acf.simulate(trace, "acf-512").cycles > 0
+    acf.densify_(model)
+    assert not model[0].weight.any()
+    assert torch.allclose(model(x), expected, atol=1e-6)

@@ -87,10 +87,31 @@ def test_a_paused_controller_does_not_count() -> None:
     assert topology.step == 1
 
 
+def test_a_capture_while_the_controller_is_suspended_leaves_it_suspended() -> None:
+    model = sparse_model()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    topology = acf.attach(model, optimizer, acf.BlockDST(total_steps=10, every=1))
+    before = topology.state_dict()["layers"]
+    with topology.suspended():
+        with topology.scoring(), topology.paused():  # as a warm-up captures the step that moves
+            pass
+        _train(model, optimizer)  # the capture of a plain step follows, and must not score for the first move
+    after = topology.state_dict()["layers"]
+    assert topology.step == 0
+    assert [each["growth_squares"] for each in before.values()] == [each["growth_squares"] for each in after.values()]
+
+
 def test_a_number_as_learning_rate_is_refused_before_the_capture() -> None:
     model = sparse_model()
     step = GraphedStep(lambda x: model(x).sum(), torch.optim.SGD(model.parameters(), lr=0.1))
     with pytest.raises(acf.AcfError, match=r"lr=torch\.tensor"):
+        step._capture((torch.randn(4, 32),), None)
+
+
+def test_an_optimizer_that_counts_on_the_host_is_refused_before_the_capture() -> None:
+    model = sparse_model()
+    step = GraphedStep(lambda x: model(x).sum(), torch.optim.Adam(model.parameters(), lr=torch.tensor(0.1)))
+    with pytest.raises(acf.AcfError, match=r"Adam counts its steps on the host.*capturable=True"):
         step._capture((torch.randn(4, 32),), None)
 
 

@@ -5,6 +5,7 @@ Torch and the simulator are imported when a command needs them, so that ``acf --
 
 import sys
 import warnings
+from io import TextIOWrapper
 from typing import Annotated
 
 import typer
@@ -51,6 +52,8 @@ def one_line(
 
 @app.callback(invoke_without_command=True)
 def _root(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # names of files need not be text of any encoding
     if version:
         typer.echo(__version__)
         raise typer.Exit

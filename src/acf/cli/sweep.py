@@ -89,6 +89,7 @@ def _described(inputs: list[Path], options: SweepOptions, settings: list[str]) -
 
 
 def _run(file: "SweepFile", options: SweepOptions, visible: bool) -> "tuple[Path, SweepRecord]":
+    from acf.files import kept_inside
     from acf.sweep import Grid, OptunaSearch, RayCluster, Sweep, local_workers, run_sweep
     from acf.terminal import progress
 
@@ -96,7 +97,7 @@ def _run(file: "SweepFile", options: SweepOptions, visible: bool) -> "tuple[Path
     path = Path("runs") / file.label / "sweep.sqlite"
     planned = Sweep(file.label, file.axes, file.evaluation, path, search)
     held: Any = closing(RayCluster(options.ray)) if options.ray else nullcontext(local_workers(options.jobs))
-    with held as workers, progress(visible) as on_progress:
+    with held as workers, kept_inside(path.parent), progress(visible) as on_progress:
         return path, run_sweep(planned, workers, on_progress)
 
 

@@ -181,9 +181,9 @@ CONTROL_UNITS: dict[str, ControlUnit] = {
     "column controller": ControlUnit(3_436.0, 321.0, 95.0, OTHERS_LOADED, 0.0, _NARROW),
     # fetcher, collectors, writer and registers of the device, one line's share
     "device": ControlUnit(9_628.0, 1_399.0, 1_238.0, OTHERS_LOADED, 0.0, _NARROW),
-    # block walker, prefix sums, owner planner, split-K part; its registers grow with the clusters of the mesh
+    # stream of blocks, prefix sum, owner planner, split-K part; `acf.sim.fabric.control` says how it grows with a mesh
     "index controller": ControlUnit(
-        139_310.0, 10_738.0, 9_410.0, OTHERS_LOADED, 0.0, _RECORD + ", measure_area(IndexController) of acf-512, gated"
+        133_736.0, 10_537.0, 9_182.0, OTHERS_LOADED, 0.0, _RECORD + ", measure_area(IndexController) of acf-512, gated"
     ),
     "index walker": ControlUnit(1_376.0, 98.0, 88.0, OTHERS_LOADED, 0.0, _UNIT + ": block-walker"),
     # used at topology updates alone, stopped else

@@ -7,9 +7,11 @@
 | entries | blocks | by slot: output column (bits 15:0), size byte (bits 23:16) |
 | owners | column tiles | mesh column (7:0), place in its bank (15:8), round (31:16; 0xffff: empty); absent if planned |
 | orders | column rounds x (1 + k_tiles) | how many k_tiles are sent, then all in the order of sending |
-| batches | row rounds x k_tiles x parts x (2 + row tiles / 4) | first flit; counts; sizes of row tiles, 4 a word |
+| batches | row rounds x k_tiles x (rows with data + parts x (2 + row tiles / 4)) | see below |
 | mask | row tiles x column tiles / 32 | output tiles that are kept; absent if all are |
 
+The batches of a k_tile begin with a bit for every mesh row that has a tile with data, 32 rows a word, by group of mesh
+columns. Then every part of the mesh has its first flit, counts, and sizes of row tiles, 4 a word.
 Counts of a batch are its row tiles (bits 7:0) and the last of them with data, from 1 (15:8). A size byte is a tile's
 flits (bits 6:0) and whether it is packed (bit 7); 0: the tile holds no non-zero. Tiles of the stationary operand lie in
 order of slots, those of the streamed one in order of batches, so a prefix sum over sizes gives addresses; with
@@ -51,6 +53,8 @@ Sizes = NDArray[np.int64]
 EMPTY_ROUND = 0xFFFF
 PACKED = 0x80
 SIZES_PER_WORD = 4
+ROWS_PER_WORD = 32
+"""Mesh rows of a word that has a bit for each."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,14 +209,17 @@ class _OutputStationaryBuilder(_Builder):
             "row_tiles": mapping.row_tiles_per_round,
             "group_columns": mapping.group_columns,
             "columns_per_round": columns_per_round,
-            "batch_stride": mapping.row_parts(shape) * batch_words(mapping.row_tiles_per_round),
+            "batch_stride": live_words(mapping, shape)
+            + mapping.row_parts(shape) * batch_words(mapping.row_tiles_per_round),
         }
         return self.finish(fields, (serial, parallel))
 
     def _append_batches(self, mapping: OutputStationaryMapping) -> dict[tuple[int, int], int]:
         dealt = deal_batches(self.product, mapping, self.shape)
         sizes = size_bytes(dealt.nonzeros, self.shape)
-        self.append("batches_at", _batch_words(sizes, (dealt.numbers >= 0).sum(axis=2)[:, None, :]))
+        batches = _batch_words(sizes, (dealt.numbers >= 0).sum(axis=2)[:, None, :])
+        live = _live_rows(sizes, self.shape.mesh_rows)
+        self.append("batches_at", np.concatenate((live, batches.reshape(*batches.shape[:2], -1)), axis=-1))
         return _addresses(sizes, np.broadcast_to(dealt.numbers[:, None], sizes.shape))
 
 
@@ -307,6 +314,16 @@ def batch_words(row_tiles: int) -> int:
     return 2 + -(-row_tiles // SIZES_PER_WORD)
 
 
+def live_words(mapping: OutputStationaryMapping, shape: FabricShape) -> int:
+    """Words before the batches of a k_tile that tell the mesh rows with data, by group."""
+    return shape.mesh_columns // mapping.group_columns * row_bit_words(shape.mesh_rows)
+
+
+def row_bit_words(mesh_rows: int) -> int:
+    """Words of a bit for every mesh row."""
+    return -(-mesh_rows // ROWS_PER_WORD)
+
+
 def split_k_batch_words(column_tiles: int, row_tiles: int) -> int:
     """Words of a k_tile of a split-K product."""
     return 2 + -(-column_tiles // SIZES_PER_WORD) + -(-row_tiles // SIZES_PER_WORD)
@@ -364,6 +381,17 @@ def _batch_words(sizes: Sizes, tiles: NDArray[np.int64]) -> NDArray[np.int64]:
     last = ((sizes > 0) * np.arange(1, sizes.shape[-1] + 1)).max(axis=-1, initial=0)
     counts = np.broadcast_to(tiles, flits.shape) | np.minimum(last, 255) << 8
     return np.concatenate((first[..., None], counts[..., None], _four_a_word(sizes)), axis=-1)
+
+
+def _live_rows(sizes: Sizes, mesh_rows: int) -> NDArray[np.int64]:
+    """Of ``sizes [row rounds, k_tiles, parts, row tiles]`` the mesh rows with data: bits by group, 32 rows a word."""
+    rounds, k_tiles, parts, _ = sizes.shape
+    words = row_bit_words(mesh_rows)
+    live = (sizes > 0).any(axis=-1).reshape(rounds, k_tiles, mesh_rows, parts // mesh_rows).swapaxes(2, 3)
+    padded = np.pad(live, ((0, 0), (0, 0), (0, 0), (0, words * ROWS_PER_WORD - mesh_rows)))
+    bits = padded.reshape(rounds, k_tiles, -1, ROWS_PER_WORD).astype(np.int64)
+    found: NDArray[np.int64] = (bits << np.arange(ROWS_PER_WORD)).sum(axis=-1)
+    return found
 
 
 def _four_a_word(sizes: Sizes) -> NDArray[np.int64]:

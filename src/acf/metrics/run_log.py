@@ -29,6 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from acf.errors import FileError
+from acf.files import check_inside, kept_inside
 from acf.locks import try_lock
 from acf.metrics.meters import EnergyMeter
 
@@ -179,6 +180,8 @@ def _device_of(model: "nn.Module | None") -> str:
 
 def _open_locked(path: Path) -> int:
     """The log, opened for appending and locked; it starts on a new line, whatever a crash has left."""
+    with kept_inside(path.parent):
+        check_inside(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)

@@ -5,6 +5,8 @@ import weakref
 from contextlib import suppress
 from pathlib import Path
 
+from acf.files import check_inside
+
 
 def connect(path: str | Path, owner: object, wait_seconds: float = 5.0) -> sqlite3.Connection:
     """A connection to ``path``, closed when ``owner`` is collected if nobody closed it before.
@@ -12,6 +14,7 @@ def connect(path: str | Path, owner: object, wait_seconds: float = 5.0) -> sqlit
     So a store whose tables cannot be made, or that a user's training loop never closes, leaves no open file behind.
     A statement waits up to ``wait_seconds`` for a file that another process holds.
     """
+    check_inside(Path(path))
     connection = sqlite3.connect(path, timeout=wait_seconds)
     weakref.finalize(owner, _close, connection)
     return connection

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch.utils import cpp_extension
 
-from acf.code_cache import BUILD_SECONDS, code_directory, kept
+from acf.code_cache import BUILD_SECONDS, build_remedy, code_directory, kept
 from acf.ops.cpu.build import Compiler, KernelBuildError, find_compiler
 from acf.torch_device.streams import ANSWERS
 
@@ -57,8 +57,8 @@ def connect_streams() -> bool:
     except (KernelBuildError, OSError) as error:
         warnings.warn(
             f"acf: streams and events of torch are not connected to the device ({error}): torch.Stream and torch.Event "
-            "do nothing, torch.accelerator.synchronize() raises; install a C++ compiler (for example g++) or name one "
-            "in $CXX; torch.acf.synchronize() waits for the device",
+            f"do nothing, torch.accelerator.synchronize() raises; {build_remedy(error)}; torch.acf.synchronize() waits "
+            "for the device",
             TorchDeviceWarning,
             stacklevel=4,
         )

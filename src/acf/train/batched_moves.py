@@ -73,13 +73,15 @@ class BatchedMoves:
         changes |= self._move_together(together, state, counts, step)
         return {name: made for name in self.controlled if (made := changes.get(name)) is not None}
 
-    def prepare(self) -> None:
-        """Make the index tensors for moves whose candidates are all absent blocks: a CUDA graph cannot capture that."""
+    def prepare(self) -> list[LayerBatch]:
+        """Make the index tensors for moves whose candidates are all absent blocks: a CUDA graph cannot capture that.
+
+        Who captures a graph keeps them, since the graph reads them wherever they lie.
+        """
         layers = [each for each in self.controlled.values() if _fits(each)]
         for each in self.controlled.values():
             each.follow_device()
-        for part in _parts(layers):
-            self._batch(layers[part], [_absent(each) for each in layers[part]])
+        return [self._batch(layers[part], [_absent(each) for each in layers[part]]) for part in _parts(layers)]
 
     @torch.no_grad()
     def list_absent(self) -> None:

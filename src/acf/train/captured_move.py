@@ -19,7 +19,7 @@ class CapturedMove:
         self.moves = moves
         self.policy = policy
         self.state = state
-        moves.prepare()
+        self._batches = moves.prepare()  # kept as long as the graph that reads them
         device = next(iter(moves.controlled.values())).layer.block_rows.device
         self._step = torch.zeros((), dtype=torch.int32, device=device)
         self._counts = torch.zeros(len(moves.controlled), dtype=torch.int64, device=device)

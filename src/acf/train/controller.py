@@ -203,12 +203,12 @@ class TopologyController:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Let optimizer steps pass uncounted, while a CUDA graph is captured."""
-        self._paused = True
+        """Let optimizer steps pass uncounted, while a CUDA graph is captured; may be nested."""
+        was_paused, self._paused = self._paused, True
         try:
             yield
         finally:
-            self._paused = False
+            self._paused = was_paused
 
     @contextmanager
     def suspended(self) -> Iterator[None]:

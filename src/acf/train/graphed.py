@@ -174,7 +174,7 @@ class GraphedStep:
 
     def _capture(self, batch: tuple[Tensor, ...], move: CapturedMove | None) -> "_Capture":
         for optimizer in self.optimizers:
-            _require_tensor_rates(optimizer)
+            _require_capturable(optimizer)
         static = tuple(tensor.clone() for tensor in batch)
         self._zero_grad()
         torch.cuda.synchronize()
@@ -296,10 +296,16 @@ def _forms(entries: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _require_tensor_rates(optimizer: Optimizer) -> None:
+def _require_capturable(optimizer: Optimizer) -> None:
+    """Refuse an optimizer whose step a graph would keep as it is, or that torch does not let into one."""
     for group in optimizer.param_groups:
         if not isinstance(group["lr"], Tensor):
             raise TopologyError(
                 f"the learning rate {group['lr']} is a number, which a CUDA graph would keep for good; build the "
                 "optimizer with lr=torch.tensor(...) on the GPU and fused=True or capturable=True"
+            )
+        if group.get("capturable") is False:
+            raise TopologyError(
+                f"{type(optimizer).__name__} counts its steps on the host, which no CUDA graph can hold; build it with "
+                "capturable=True"
             )

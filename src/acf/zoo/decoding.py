@@ -31,7 +31,7 @@ class Decoding:
 def translate(model: Transformer, source: Tensor, decoding: Decoding) -> list[list[int]]:
     """The best hypothesis for every sentence of ``source [batch, tokens]``, without its begin and end tokens.
 
-    The model is in evaluation mode meanwhile. Every step computes the whole prefix again.
+    The model is in evaluation mode meanwhile.
     """
     was_training = model.training
     model.eval()
@@ -54,20 +54,22 @@ def _search(model: Transformer, source: Tensor, decoding: Decoding) -> _Beams:
     mask = model.source_mask(source)
     encoded = model.encode(source, mask).repeat_interleave(beams, dim=0)
     mask = None if mask is None else mask.repeat_interleave(beams, dim=0)
+    state = model.decoder_state(encoded, mask)
     tokens = source.new_full((batch * beams, 1), decoding.begin)
     scores = encoded.new_full((batch, beams), -torch.inf, dtype=torch.float32)
     scores[:, 0] = 0.0  # all beams are alike at first: one of them is continued
     finished = torch.zeros(batch * beams, dtype=torch.bool, device=source.device)
     first = torch.arange(batch, device=source.device)[:, None] * beams
     for _ in range(decoding.most):
-        following = model.decode(tokens, encoded, mask)[:, -1].float().log_softmax(-1)
-        following[finished] = -torch.inf
-        following[finished, decoding.end] = 0.0  # a finished hypothesis stays what it is
+        following = model.decode_next(tokens[:, -1], state).float().log_softmax(-1)
+        following.masked_fill_(finished[:, None], -torch.inf)
+        following[:, decoding.end].masked_fill_(finished, 0.0)  # a finished hypothesis stays what it is
         vocabulary = following.shape[1]
         scores, places = (scores.view(-1, 1) + following).view(batch, -1).topk(beams)
         origin = (first + places // vocabulary).flatten()
         chosen = (places % vocabulary).flatten()
         tokens = torch.cat([tokens[origin], chosen[:, None]], dim=1)
+        state.reorder(origin)
         finished = finished[origin] | (chosen == decoding.end)
         if bool(finished.all()):
             break

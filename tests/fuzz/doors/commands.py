@@ -1,13 +1,16 @@
 """Every command of `acf` with words that mean little, and outputs that cannot be written."""
 
 import os
+import tempfile
 from collections.abc import Iterator
+from contextlib import chdir, contextmanager
 from functools import cache
 from pathlib import Path
 from random import Random
 from typing import Any
 from unittest.mock import patch
 
+from acf.files import cache_directory
 from tests.fuzz.case import LongWork, stopped_after
 from tests.fuzz.doors.command import run_command
 from tests.fuzz.doors.traces import compile_loops, tiny_trace
@@ -26,6 +29,9 @@ WORDS = (
     "folder/", "link",
 )  # fmt: skip
 
+CACHE = cache_directory() / "fuzz"
+"""Compiled code of all cases, kept between campaigns: the time of a case would not be enough to compile it."""
+
 SMALL: dict[str, tuple[str, ...]] = {
     "simulate": ("TRACE", "--on", "tensordash"),
     "compare": ("TRACE", "--on", "tensordash", "--baseline", "tensorcore"),
@@ -40,7 +46,10 @@ SMALL: dict[str, tuple[str, ...]] = {
     "capture": ("squeezenet", "--steps", "1", "--batch", "2"),
     "epochs": ("vgg8", "--epochs", "1", "--examples", "4", "--held-out", "2"),
     "bench kernels": ("--device", "cpu", "--sizes", "64"),
-    "bench accuracy": ("--methods", "dense", "--data-set", "digits", "--seeds", "1", "--device", "cpu"),
+    "bench accuracy": (
+        *("--methods", "dense", "--network", "small", "--data-set", "digits", "--width", "8", "--epochs", "1"),
+        *("--examples", "64", "--batch", "32", "--seeds", "1", "--device", "cpu"),
+    ),
     "bench training": ("--task", "small", "--variants", "dense", "--steps", "1", "--seeds", "1", "--device", "cpu"),
     "bench pong": (
         "--device",
@@ -80,6 +89,15 @@ def small_model() -> tuple[Any, Any]:
 
 
 @cache
+def build_native_code() -> None:
+    """Let the commands that compile on first use do so: CPU kernels, the streams of the torch device, loops."""
+    compile_loops()
+    with tempfile.TemporaryDirectory() as folder, chdir(folder), _environment():
+        for command in ("doctor", "bench offload"):
+            run_command(*command.split(), *SMALL[command])
+
+
+@cache
 def flags_of(command: str) -> tuple[str, ...]:
     """The options of a command; none that starts other processes or waits for somebody."""
     import typer
@@ -108,7 +126,7 @@ def all_commands() -> Iterator[str]:
 
 def command_line(rng: Random, folder: Path) -> None:
     """A command with an option more or less, or a word that means little in its place."""
-    compile_loops()
+    build_native_code()
     command = rng.choice(sorted(SMALL))
     words = [_file(folder, word) for word in SMALL[command]]
     for _ in range(rng.choice((1, 1, 1, 2))):
@@ -129,7 +147,7 @@ def _changed(rng: Random, words: list[str], flags: tuple[str, ...]) -> list[str]
 
 def output_place(rng: Random, folder: Path) -> None:
     """An output that is a folder, cannot be made, is a link, or has a name that no file system takes."""
-    compile_loops()
+    build_native_code()
     command, flag = rng.choice((
         ("simulate", "--out"), ("simulate", "--timeline"), ("compare", "--csv"), ("compare", "--out"),
         ("demo", "--out"),
@@ -174,7 +192,12 @@ def _run(folder: Path, words: list[str]) -> None:
     for name, target in (("link", "nowhere"), ("loop", "loop")):
         if not os.path.lexists(folder / name):
             os.symlink(target, folder / name)
-    with patch.dict(os.environ, {"ACF_CACHE_DIR": str(folder / "cache"), "COLUMNS": "120"}):
+    with _environment(), stopped_after(WORK_SECONDS, LongWork), stopped_after(WAITING_SECONDS, LongWork, wall=True):
+        run_command(*words)
+
+
+@contextmanager
+def _environment() -> Iterator[None]:
+    with patch.dict(os.environ, {"ACF_CACHE_DIR": str(CACHE), "COLUMNS": "120"}):
         os.environ.pop("ACF_DATA", None)
-        with stopped_after(WORK_SECONDS, LongWork), stopped_after(WAITING_SECONDS, LongWork, wall=True):
-            run_command(*words)
+        yield

@@ -1,6 +1,8 @@
 """Trace files, well-formed and damaged, and the operands that a trace is made of."""
 
 import json
+import tempfile
+from contextlib import chdir, suppress
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
@@ -14,12 +16,24 @@ from torch import nn
 
 import acf
 from acf.checksums import CHECKSUMS_KEY, checksums
+from acf.errors import AcfError
 from acf.trace.file import FORMAT
 from tests.fuzz.doors.command import run_command
 from tests.fuzz.values import damaged, mutated
 
 MACHINES = ("tensorcore", "tensordash", "sat", "spartann", "acf-1", "gpu-v100")
 """One of every kind, none of them large."""
+
+
+COMMANDS = (
+    ("traces",),
+    ("simulate", "--on", "acf-1", "--dump", "products"),
+    ("simulate", "--on", "acf-1", "--dump", "program"),
+    ("simulate", "--on", "acf-1", "--dump", "x"),
+    ("simulate", "--on", "acf-1", "--timeline", "t.json", "--json"),
+    ("compare", "--on", "tensordash,sat", "--baseline", "tensorcore", "--csv", "t.csv"),
+)
+"""What is done with a trace, whose path follows the name of the command."""
 
 
 @cache
@@ -54,9 +68,14 @@ def _parts() -> tuple[dict[str, Any], dict[str, Any]]:
 
 @cache
 def compile_loops() -> None:
-    """Play the step on every machine once: compiling loops is not part of any case's time."""
+    """Play the step on every machine and by every command once: compiling loops is not part of any case's time."""
     for name in MACHINES:
         acf.simulate(small_step(), name)
+    with tempfile.TemporaryDirectory() as folder, chdir(folder):
+        small_step().save(path := Path("step.safetensors"))
+        for words in COMMANDS:
+            with suppress(AcfError):
+                run_command(words[0], str(path), *words[1:])
 
 
 def _write_changed(rng: Random, path: Path) -> Path:
@@ -79,13 +98,9 @@ def trace_header(rng: Random, folder: Path) -> None:
 def trace_command(rng: Random, folder: Path) -> None:
     """The same, given to a command that shows, lowers, compares or records it."""
     compile_loops()
-    path = str(_write_changed(rng, folder / "step.safetensors"))
-    rng.choice((
-        lambda: run_command("traces", path),
-        lambda: run_command("simulate", path, "--on", "acf-1", "--dump", rng.choice(("products", "program", "x"))),
-        lambda: run_command("simulate", path, "--on", "acf-1", "--timeline", "t.json", "--json"),
-        lambda: run_command("compare", path, "--on", "tensordash,sat", "--baseline", "tensorcore", "--csv", "t.csv"),
-    ))()  # fmt: skip
+    path = _write_changed(rng, folder / "step.safetensors")
+    words = rng.choice(COMMANDS)
+    run_command(words[0], str(path), *words[1:])
 
 
 def trace_bytes(rng: Random, folder: Path) -> None:

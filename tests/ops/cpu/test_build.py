@@ -1,6 +1,7 @@
 """How the native CPU kernels are built, cached, and done without."""
 
 import ctypes
+import errno
 import os
 import shutil
 import stat
@@ -138,6 +139,40 @@ def test_a_compiler_that_hangs_or_speaks_no_utf8_is_named_in_the_warning(
         monkeypatch.setattr(cpu_build, "_loaded", [])
         with pytest.warns(cpu_build.CpuKernelWarning, match=f"fake-cxx failed: {message}"):
             assert cpu_build.load_library() is None
+
+
+def test_a_disk_that_is_full_while_the_kernels_are_built_costs_one_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    complaint = "cc1plus: fatal error: error writing to passes.s: No space left on device"
+    fake = tmp_path / "fake-cxx"
+    fake.write_text(f'#!/bin/sh\n[ "$1" = --version ] && echo 1.0 && exit 0\necho "{complaint}" >&2\nexit 1\n')
+    fake.chmod(fake.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("CXX", str(fake))
+    monkeypatch.setenv("ACF_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr(cpu_build, "_loaded", [])
+    with pytest.warns(cpu_build.CpuKernelWarning, match=r"No space left on device.*; free some space, or") as caught:
+        assert cpu_build.load_library() is None
+    assert len(caught) == 1
+
+
+def test_a_disk_that_is_full_when_the_kernels_are_kept_costs_one_warning_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def built(compiler: cpu_build.Compiler, scratch: Path) -> Path:
+        (scratch / "library.so").write_bytes(b"code")
+        monkeypatch.setattr(Path, "write_bytes", full)
+        return scratch / "library.so"
+
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setenv("ACF_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr(cpu_build, "build", built)
+    monkeypatch.setattr(cpu_build, "_loaded", [])
+    with pytest.warns(cpu_build.CpuKernelWarning, match=r"No space left on device.*; free some space, or"):
+        assert cpu_build.load_library() is None
+    assert [path for path in (tmp_path / "cache").iterdir() if path.suffix != ".lock"] == []
 
 
 def test_a_compiler_without_bfloat16_instructions_builds_the_rest(

@@ -145,10 +145,15 @@ def rise_and_fall(step: int, total_steps: int) -> float:
     >>> [round(rise_and_fall(step, 10), 3) for step in (0, 1, 2, 9)]
     [0.5, 1.0, 0.889, 0.111]
     """
-    peak = max(1, round(_WARM_UP * total_steps))
+    peak = rising_steps(total_steps)
     if step < peak:
         return (step + 1) / peak
     return (total_steps - step) / (total_steps - peak + 1)
+
+
+def rising_steps(total_steps: int) -> int:
+    """Steps in which the learning rate of a run rises."""
+    return max(1, round(_WARM_UP * total_steps))
 
 
 def autocast(device: torch.device) -> torch.autocast:

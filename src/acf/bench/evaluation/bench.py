@@ -19,7 +19,7 @@ from acf.bench.evaluation.ranks import current_ranks, is_first_process, joined
 from acf.bench.evaluation.rows import NOT_MEASURABLE, EvaluationTable, evaluation_table
 from acf.bench.evaluation.skipping import measure_skipping
 from acf.bench.evaluation.store import EvaluationStore
-from acf.bench.evaluation.systems import System, systems_of
+from acf.bench.evaluation.systems import System, kind_of, systems_of
 from acf.bench.evaluation.task import EvaluationTask
 from acf.bench.evaluation.training import RunPlan, train_system
 from acf.bench.machine import choose_device
@@ -45,7 +45,10 @@ NOT_IN_COMMAND = ("data", "out", "name", "simulate", "skipping", "render")
 class EvaluationOptions(ABC):
     """Systems, sparsities and seeds of one benchmark, how long a run is, and where the runs are kept."""
 
-    systems: str = option("dense,masked,rigl,static,2:4", "Systems, separated by commas; the first is the baseline.")
+    systems: str = option(
+        "dense,masked,rigl,static,2:4",
+        "Systems, separated by commas, such as rigl or dense/rate=2e-4; the first is the baseline.",
+    )
     sparsities: tuple[float, ...] = option(
         (0.5, 0.75, 0.9), "Shares of weights to train without.", flags=("--sparsity",)
     )
@@ -102,7 +105,7 @@ class EvaluationOptions(ABC):
     def traced_systems(self) -> list[str]:
         """Names of the systems that are traced: all of a kind that is named, single ones by their whole names."""
         wanted, chosen = _names(self.traced), [system.name for system in self.chosen_systems]
-        kinds = [kind for kind in wanted if kind in _names(self.systems)]
+        kinds = [kind for kind in _names(self.systems) if kind_of(kind) in wanted]
         named = [system.name for system in systems_of(kinds, self.sparsities, self.block)] if kinds else []
         varied = [point.system for point in self.points]
         return [name for name in chosen if name in (*named, *wanted, *varied)]
@@ -184,7 +187,10 @@ class TransformerOptions(EvaluationOptions):
         """Transformer-Base."""
         text = transformer.read_pairs(self.data_set, self.data, self.direction)
         lengths = transformer.TextLengths(self.tokens, self.vocabulary, self.test_sentences, self.beams)
-        return transformer.load_transformer(text, lengths, transformer.default_spec(self.size, self.batch), device)
+        task = transformer.load_transformer(text, lengths, transformer.default_spec(self.size, self.batch), device)
+        rate = transformer.peak_rate(self.size, self.steps or task.steps(self.epochs, self.batch))
+        task.spec = replace(task.spec, rate=rate)
+        return task
 
 
 @dataclass(frozen=True)

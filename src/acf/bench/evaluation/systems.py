@@ -1,4 +1,7 @@
-"""The systems that are trained: dense, dense weights under RigL masks, block-sparse kernels, 2:4, and full names."""
+"""The systems that are trained: dense, dense weights under RigL masks, block-sparse kernels, 2:4, and full names.
+
+A kind may have a learning rate and a weight decay of its own, as in ``dense/rate=2e-4``.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -51,16 +54,18 @@ rigl and static: block-sparse weights on our kernels, with a topology that moves
 """
 
 WITHOUT_SPARSITY = ("dense", "2:4")
+SETTINGS = ("rate", "decay")
+"""What a kind may set after slashes; whole methods take all settings of a `Variant`."""
 
 
 def systems_of(kinds: Sequence[str], sparsities: Sequence[float], block: int) -> list[System]:
     """Every kind at every sparsity; those that have no choice of sparsity once, and so a method by its full name.
 
-    >>> [system.name for system in systems_of(["dense", "rigl", "dts-0.5"], [0.5, 0.9], 64)]
-    ['dense', 'rigl-50/block=64', 'rigl-90/block=64', 'dts-0.5']
+    >>> [system.name for system in systems_of(["dense/rate=2e-4", "rigl", "dts-0.5"], [0.5, 0.9], 64)]
+    ['dense/rate=2e-4', 'rigl-50/block=64', 'rigl-90/block=64', 'dts-0.5']
     """
     for kind in kinds:
-        if kind not in SYSTEMS and not _is_method(kind):
+        if kind_of(kind) not in SYSTEMS and not _is_method(kind):
             raise SparsityError(
                 f"system {kind!r} is not one of {', '.join(SYSTEMS)}; use one of these names, or a whole method such "
                 "as rigl-90/block=32/fraction=0.1 or dts-0.5"
@@ -73,10 +78,30 @@ def systems_of(kinds: Sequence[str], sparsities: Sequence[float], block: int) ->
     return [system for kind in dict.fromkeys(kinds) for system in _systems(kind, sparsities, block)]
 
 
-def _systems(kind: str, sparsities: Sequence[float], block: int) -> list[System]:
+def kind_of(name: str) -> str:
+    """The kind without its settings: ``dense`` of ``dense/rate=2e-4``."""
+    return name.partition("/")[0]
+
+
+def _systems(name: str, sparsities: Sequence[float], block: int) -> list[System]:
+    kind, _, settings = name.partition("/")
     if kind not in SYSTEMS:
-        return [System(kind, Variant.parse(kind))]
-    return [SYSTEMS[kind](sparsity, block) for sparsity in ((0.0,) if kind in WITHOUT_SPARSITY else sparsities)]
+        return [System(name, Variant.parse(name))]
+    found = [SYSTEMS[kind](sparsity, block) for sparsity in ((0.0,) if kind in WITHOUT_SPARSITY else sparsities)]
+    return [_with_settings(system, name, settings) for system in found] if settings else found
+
+
+def _with_settings(system: System, given: str, settings: str) -> System:
+    """``system`` with the rate and decay in ``settings``, which are part of its name."""
+    for setting in settings.split("/"):
+        if setting.partition("=")[0] not in SETTINGS:
+            raise SparsityError(
+                f"setting {setting!r} in system {given!r} is not one of {', '.join(SETTINGS)}; write such as "
+                "dense/rate=2e-4, or a whole method such as rigl-90/block=32/fraction=0.1"
+            )
+    parsed, name = Variant.parse(f"dense/{settings}"), f"{system.name}/{settings}"
+    variant = replace(system.variant, name=name, rate=parsed.rate, decay=parsed.decay)
+    return replace(system, name=name, variant=variant)
 
 
 def _is_method(name: str) -> bool:

@@ -55,7 +55,9 @@ class DqnAgent:
         self.model = _network(variant, actions, device)
         self.target = copy.deepcopy(self.model).requires_grad_(False)
         rate = torch.tensor(settings.rate, device=device)
-        self.optimizer = torch.optim.Adam(self.model.parameters(), lr=rate, eps=ADAM_EPSILON, fused=True)
+        self.optimizer = torch.optim.Adam(
+            self.model.parameters(), lr=rate, eps=ADAM_EPSILON, fused=True, capturable=device.type == "cuda"
+        )
         policy = variant.recipe.policy
         self.topology = policy and acf.attach(self.model, self.optimizer, policy(settings.steps, seed))
         self.step_fn = GraphedStep(self._loss, self.optimizer, self.topology)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 
-from acf.code_cache import BUILD_SECONDS, code_directory, kept
+from acf.code_cache import BUILD_SECONDS, build_remedy, code_directory, kept
 
 NATIVE_DIRECTORY = Path(__file__).parents[1] / "native"
 COMMON_FLAGS = ("-std=c++17", "-O3", "-fPIC", "-fno-math-errno", "-fvisibility=hidden", "-w")
@@ -100,8 +100,7 @@ def _load_or_warn() -> ctypes.CDLL | None:
         return _load()
     except (KernelBuildError, OSError) as error:
         warnings.warn(
-            f"acf: native CPU kernels are off ({error}), sparse layers run as dense torch; "
-            "install a C++ compiler (for example g++) or name one in $CXX",
+            f"acf: native CPU kernels are off ({error}), sparse layers run as dense torch; {build_remedy(error)}",
             CpuKernelWarning,
             stacklevel=2,
         )

@@ -7,8 +7,8 @@ from amaranth.lib.wiring import Component, In, Out
 from acf.lowering.descriptor import DESCRIPTOR_WORDS
 from acf.rtl.design.axi.signatures import axi4_read
 from acf.rtl.design.axi.spec import AxiSpec
-from acf.rtl.design.index.index_controller import IndexController, IndexSizes
-from acf.rtl.design.primitives.bits import any_of
+from acf.rtl.design.index.index_controller import IndexSizes
+from acf.rtl.design.index.sharing_controllers import SharingControllers
 from acf.rtl.design.primitives.wires import forward
 from acf.rtl.device.index_memory import WORD_BITS, IndexMemory
 
@@ -50,25 +50,16 @@ class ProductWalker(Component):
     def elaborate(self, platform: object) -> Module:
         """Free, loading, walking, then finished or bad."""
         m, memory = Module(), IndexMemory(self.axi, self.index_words, self.sizes.sharing)
-        controllers = [IndexController(self.sizes, number) for number in range(self.sizes.sharing)]
-        abandons, starts = Signal(), Signal()
-        m.submodules.memory = memory
+        controllers, abandons = SharingControllers(self.sizes), Signal()
+        m.submodules.memory, m.submodules.controllers = memory, ResetInserter(abandons)(controllers)
         forward(m, self, memory, ["bus", "descriptor", "beat_valid"])
+        forward(m, self, controllers, ["ready", "valid", "gaps", "words"])
         page, unread, leaves = Signal.like(self.page), Signal(), Signal()
-        m.d.comb += memory.page.eq(page)
-        for number, controller in enumerate(controllers):
-            m.submodules[f"controller_{number}"] = ResetInserter(abandons)(controller)
-            m.d.comb += [
-                memory.read_address[number].eq(controller.memory_address),
-                controller.memory_data.eq(memory.read_data[number]),
-                controller.ready.eq(self.ready),
-                controller.start.eq(starts),
-                self.words[number].eq(controller.word),
-            ]
-        for line in range(len(self.valid)):
-            controller = controllers[self.sizes.share_of(line)]
-            m.d.comb += self.valid[line].eq(controller.valid & (controller.line == line))
-            m.d.comb += self.gaps[line].eq(controller.is_gap)
+        m.d.comb += [
+            memory.page.eq(page),
+            memory.read_address.eq(controllers.memory_address),
+            controllers.memory_data.eq(memory.read_data),
+        ]
         with m.FSM() as state:
             with m.State("FREE"):
                 m.d.sync += [page.eq(self.page), unread.eq(0), leaves.eq(0)]
@@ -82,12 +73,12 @@ class ProductWalker(Component):
                     with m.If(leaves | self.release):
                         m.next = "FREE"
                     with m.Elif(~unread & ~memory.is_refused):
-                        m.d.comb += starts.eq(1)
+                        m.d.comb += controllers.start.eq(1)
                         m.next = "WALKING"
             with m.State("WALKING"):
-                with m.If(~any_of([each.busy for each in controllers])):
+                with m.If(~controllers.busy):
                     m.next = "FINISHED"
-                    with m.If(controllers[0].is_refused):  # all refuse alike
+                    with m.If(controllers.is_refused):
                         m.next = "BAD"
                 with m.If(self.release):
                     m.next = "FREE"

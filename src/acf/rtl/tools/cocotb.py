@@ -8,10 +8,10 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from acf.code_cache import code_directory, kept
+from acf.code_cache import kept
 from acf.errors import RtlError
 from acf.extras import import_optional, install_line, require
-from acf.rtl.tools.verilator import FLAGS, RUNTIME_SOURCES, compile_program, find_verilator
+from acf.rtl.tools.verilator import FLAGS, RUNTIME_SOURCES, compile_program, find_verilator, model_folder
 
 FIRST_VERILATOR = (5, 36)
 VPI_SOURCES = ("verilated_vpi.cpp",)
@@ -45,7 +45,8 @@ def build(verilog: str, top: str) -> Path:
             link=[f"-L{libraries}", f"-Wl,-rpath,{libraries}", "-lcocotbvpi_verilator"],
         )
 
-    return kept(code_directory("rtl") / f"cocotb-{hashlib.sha256(key.encode()).hexdigest()[:24]}", build_program)
+    with model_folder() as folder:
+        return kept(folder / f"cocotb-{hashlib.sha256(key.encode()).hexdigest()[:24]}", build_program)
 
 
 def run(program: Path, top: str, module: str, folder: Path, environment: Mapping[str, str] | None = None) -> list[str]:

@@ -1,18 +1,20 @@
 """Finding Verilator, and compiling Verilog with it into a library that is kept in the cache."""
 
 import ctypes
+import errno
 import functools
 import hashlib
 import os
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from acf.code_cache import BUILD_SECONDS, code_directory, kept
+from acf.code_cache import BUILD_SECONDS, build_remedy, code_directory, kept
 from acf.errors import RtlError
 from acf.extras import install_line
 from acf.rtl.tools.hierarchy import cut_verilog
@@ -104,12 +106,19 @@ def load_model(
             return _build_blocks(verilog, top, optimise, tuple(blocks), folder)
         return _build(verilog, top, optimise, saif, folder)
 
+    with model_folder() as folder:
+        return ctypes.CDLL(str(kept(folder / name, build)))
+
+
+@contextmanager
+def model_folder() -> Iterator[Path]:
+    """The folder of compiled models; one that is full, closed or may hold no programs is told in one line."""
     folder = code_directory("rtl")
     try:
-        return ctypes.CDLL(str(kept(folder / name, build)))
+        yield folder
     except OSError as error:
         raise VerilatorUnavailableError(
-            f"{folder} cannot hold a compiled model ({error}); name a folder in $ACF_CACHE_DIR"
+            f"{folder} cannot hold a compiled model ({error}); {build_remedy(error)}"
         ) from error
 
 
@@ -208,4 +217,6 @@ def _run(command: Sequence[str], folder: Path, environment: dict[str, str] | Non
     if done.returncode != 0:
         lines = (done.stderr or done.stdout).decode(errors="replace").strip().splitlines() or ["no message"]
         named = next((line for line in lines if "rror" in line), lines[0])
-        raise VerilatorUnavailableError(f"{Path(command[0]).name} failed: {named}; check its installation")
+        full = os.strerror(errno.ENOSPC) in named
+        remedy = "free some space, or name another folder in $ACF_CACHE_DIR" if full else "check its installation"
+        raise VerilatorUnavailableError(f"{Path(command[0]).name} failed: {named}; {remedy}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from acf.cost import MAC_65NM_MM2, sram_leakage_mw, sram_mm2
 from acf.cost.mesh import router_mm2
-from acf.sim.fabric.control import INDEX_CONTROLLER_BYTES, control_mm2
+from acf.sim.fabric.control import control_mm2, index_controller_bytes
 
 if TYPE_CHECKING:
     from acf.sim.fabric.spec import AdaptiveFabric
@@ -18,7 +18,7 @@ def area_mm2(spec: "AdaptiveFabric") -> dict[str, float]:
     """Square millimetres by component."""
     accumulators = local_memory_mm2(spec, spec.accumulator_bytes) * spec.scus
     on_chip = sram_mm2(spec.technology_nm, spec.bank_bytes) * spec.on_chip_bytes / spec.bank_bytes
-    index = sram_mm2(spec.technology_nm, INDEX_CONTROLLER_BYTES) * spec.index_controllers
+    index = sram_mm2(spec.technology_nm, index_controller_bytes(spec)) * spec.index_controllers
     routers = router_mm2(spec.link_bytes, virtual_channels=1, queue_flits=spec.hop_cycles, groups=0)
     control = {} if spec.control_energy == "none" else {"control": control_mm2(spec)}
     return {
@@ -41,7 +41,7 @@ def leakage_w(spec: "AdaptiveFabric") -> float:
     cluster += sram_leakage_mw(spec.technology_nm, spec.store_bytes)
     accumulators = sram_leakage_mw(spec.technology_nm, spec.accumulator_bytes) * spec.scus
     on_chip = sram_leakage_mw(spec.technology_nm, spec.bank_bytes) * spec.on_chip_bytes / spec.bank_bytes
-    index = sram_leakage_mw(spec.technology_nm, INDEX_CONTROLLER_BYTES) * spec.index_controllers
+    index = sram_leakage_mw(spec.technology_nm, index_controller_bytes(spec)) * spec.index_controllers
     return (cluster * spec.clusters + accumulators + on_chip + index) * 1e-3
 
 

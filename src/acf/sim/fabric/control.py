@@ -1,5 +1,6 @@
 """Control logic and clock of the fabric: how many of each unit it has, and what they take in energy and area."""
 
+from math import ceil
 from typing import TYPE_CHECKING
 
 from acf.cost.control import (
@@ -14,6 +15,7 @@ from acf.cost.control import (
     pins_pj,
 )
 from acf.sim.fabric.activity import Activity
+from acf.sim.fabric.index_traffic import sharing_controllers
 
 if TYPE_CHECKING:
     from acf.sim.fabric.spec import AdaptiveFabric
@@ -33,12 +35,31 @@ LOADED_IN_PART = ("scu", "lane", "router", "index controller", "index walker")
 COUNTING_UNITS = ("scu", "scu-serial")
 """Units that were synthesised with performance counters; "wide scu" was without them."""
 
-SYNTHESISED_CLUSTERS = 64
-"""Clusters that the index controller was synthesised for; it has registers for each cluster of its mesh rows."""
+SYNTHESISED_SIDE, SYNTHESISED_CLUSTERS = 8, 64
+"""Mesh rows, mesh columns and clusters that the index controller was synthesised for."""
 
-INDEX_CONTROLLER_BYTES = 65_536 + 23_072 + 5_376
-"""Memories of an index controller in gates: an index buffer of 16,384 words (`acf.rtl.device.WalkerOption`), its tables
-of addresses and owners, and those of a split-K round: 64 words of four rows, 512 bits, and of four columns, 160."""
+
+def index_controller_size(spec: "AdaptiveFabric") -> float:
+    """An index controller over the one that was synthesised.
+
+    It has registers for the clusters of its own mesh rows and mesh columns, makes a header for every mesh column, and
+    has a bit for every mesh row: it grows at most as fast as the one of these that grows most.
+    """
+    sharing = sharing_controllers(spec, spec.walking_controllers)
+    rows, columns = -(-spec.mesh_rows // sharing), -(-spec.mesh_columns // sharing)
+    reached = rows * spec.mesh_columns + columns * spec.mesh_rows - rows * columns
+    side = max(spec.mesh_rows, spec.mesh_columns)
+    return max(1.0, side / SYNTHESISED_SIDE, reached / SYNTHESISED_CLUSTERS)
+
+
+def index_controller_bytes(spec: "AdaptiveFabric") -> int:
+    """Memories of an index controller in gates.
+
+    An index buffer of 16,384 words (`acf.rtl.device.WalkerOption`), tables of addresses and owners, and with an entry
+    for every mesh column those of owned tiles and of a split-K round: for 8 columns 1,280 bytes, and 64 words of four
+    rows, 512 bits, and of four columns, 160.
+    """
+    return 65_536 + 21_792 + ceil((1_280 + 5_376) * max(1.0, spec.mesh_columns / SYNTHESISED_SIDE))
 
 
 def control_units(spec: "AdaptiveFabric") -> dict[str, float]:
@@ -50,8 +71,7 @@ def control_units(spec: "AdaptiveFabric") -> dict[str, float]:
     """
     lines = spec.mesh_rows + spec.mesh_columns
     units = _wide_units(spec, lines) if _is_wide(spec) else _narrow_units(spec, lines)
-    share = spec.clusters / spec.walking_controllers / SYNTHESISED_CLUSTERS
-    controllers = {"index controller": spec.index_controllers * max(1.0, share)}
+    controllers = {"index controller": spec.index_controllers * index_controller_size(spec)}
     return units | controllers | {"index walker": lines, "prefix sum": lines, "route planner": 1, "sorter": 1}
 
 
@@ -130,6 +150,7 @@ def _by_unit_pj(spec: "AdaptiveFabric", activity: Activity) -> tuple[float, floa
         unit = _unit(spec, name, activity.full_share)
         kind = name.removeprefix("wide ").removesuffix("-serial")
         cycles = activity.work_cycles if name in FULL_TILES else busy.get(kind, 0.0)
+        cycles *= index_controller_size(spec) if name == "index controller" else 1.0
         in_part = kind in LOADED_IN_PART or name in FULL_TILES
         clock_pj += unit.clock_pj(gated=in_part) * cycles + pins_pj(count) * activity.cycles
         switching_pj += unit.switching_pj * cycles

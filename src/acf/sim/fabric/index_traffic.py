@@ -12,7 +12,7 @@ from acf.lowering import FabricShape
 from acf.lowering.descriptor import DESCRIPTOR_BYTES, DESCRIPTOR_WORDS, WORD_BYTES
 from acf.lowering.mapping import Mapping
 from acf.lowering.output_stationary import OutputStationaryMapping
-from acf.lowering.product_index import split_k_batch_words
+from acf.lowering.product_index import live_words, split_k_batch_words
 from acf.lowering.split_k import SplitKMapping
 from acf.lowering.tiled_product import TiledProduct
 from acf.sim.fabric.output_stationary_walk import output_stationary_walk
@@ -65,11 +65,13 @@ def _(
     sharing, columns = sharing_controllers(shape, controllers), product.parallel.tiles
     walk = output_stationary_walk(mapping, product, shape)
     mask = 0 if product.needed is None else product.serial.tiles * -(-columns // 32)
-    mapping_words = columns + mapping.column_rounds * (1 + product.k_tiles) + mask
+    live = walk.k_steps * live_words(mapping, shape)
+    mapping_words = columns + mapping.column_rounds * (1 + product.k_tiles) + mask + live
+    looked = walk.look_back_cycles(sharing)  # a word in each at most
     return IndexTraffic(
         fetched_bytes=DESCRIPTOR_BYTES + WORD_BYTES * mapping_words,
-        walked_bytes=WORD_BYTES * (sharing * walk.read_words + walk.part_words),
-        set_up_cycles=walk.set_up,
+        walked_bytes=WORD_BYTES * (sharing * walk.read_words + looked + walk.part_words),
+        set_up_cycles=walk.set_up_cycles(sharing),
         walk_cycles=max(walk.cycles(number, sharing, shape) for number in range(sharing)),
     )
 
@@ -79,11 +81,11 @@ def _(mapping: SplitKMapping, product: TiledProduct, shape: FabricShape, control
     sharing, outputs = sharing_controllers(shape, controllers), mapping.output_rows.size
     walk = split_k_walk(mapping, product, shape)
     batch = split_k_batch_words(product.parallel.tiles, product.serial.tiles)
-    read_by_each = DESCRIPTOR_WORDS + 1 + 2 * (mapping.rounds + outputs) + int(walk.looked_back.sum()) * (batch - 2)
-    made = batch * walk.works.size + (batch - 2) * int(walk.works.sum())
+    read_by_each = DESCRIPTOR_WORDS + 1 + 2 * (mapping.rounds + outputs)
+    made = batch * walk.works.size + (batch - 2) * int(walk.works.sum() + walk.scans)
     return IndexTraffic(
         fetched_bytes=DESCRIPTOR_BYTES + WORD_BYTES * (2 * outputs + mapping.rounds + 2 + 2 * product.k_tiles),
         walked_bytes=WORD_BYTES * (sharing * read_by_each + made),
         set_up_cycles=walk.set_up_cycles(sharing, shape),
-        walk_cycles=max(walk.cycles(number, sharing, shape) for number in range(sharing)),
+        walk_cycles=walk.cycles(sharing, shape),
     )

@@ -77,10 +77,17 @@ class Attention(nn.Module):
 
         ``mask [batch, 1, 1, keys]`` is True where a key may be read.
         """
-        query, key, value = (
-            self._split(layer(tokens))
-            for layer, tokens in ((self.query, queries), (self.key, keys), (self.value, keys))
-        )
+        return self.attend(queries, *self.keys_and_values(keys), causal, mask)
+
+    def keys_and_values(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
+        """What ``tokens [batch, keys, width]`` offer to queries, ``[batch, heads, keys, width / heads]`` each."""
+        return self._split(self.key(tokens)), self._split(self.value(tokens))
+
+    def attend(
+        self, queries: Tensor, key: Tensor, value: Tensor, causal: bool = False, mask: Tensor | None = None
+    ) -> Tensor:
+        """``[batch, queries, width]`` from what `keys_and_values` gave."""
+        query = self._split(self.query(queries))
         context = F.scaled_dot_product_attention(query, key, value, attn_mask=mask, is_causal=causal)
         return self.output(context.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
 
@@ -134,6 +141,36 @@ class DecoderLayer(EncoderLayer):
         attended = self.cross_attention(tokens, encoded, False, mask)
         return self.feed_forward(self.cross_norm(tokens + self.dropout(attended)))
 
+    def forward_next(self, token: Tensor, state: "DecoderState", index: int) -> Tensor:
+        """``[batch, 1, width]`` of the newest ``token``; those before it are in ``state``, for layer ``index``."""
+        past = state.take_in(index, self.self_attention.keys_and_values(token))
+        token = self.self_norm(token + self.dropout(self.self_attention.attend(token, *past)))
+        attended = self.cross_attention.attend(token, *state.source[index], mask=state.mask)
+        return self.feed_forward(self.cross_norm(token + self.dropout(attended)))
+
+
+KeysAndValues = tuple[Tensor, Tensor]
+"""``[batch, heads, tokens, width / heads]`` each."""
+
+
+class DecoderState:
+    """What decoding token by token keeps: keys and values of the source and of the ``length`` tokens so far."""
+
+    def __init__(self, source: list[KeysAndValues], mask: Tensor | None) -> None:
+        self.source, self.mask, self.length = source, mask, 0
+        self._past: list[KeysAndValues | None] = [None] * len(source)
+
+    def take_in(self, index: int, newest: KeysAndValues) -> KeysAndValues:
+        """Keys and values of all tokens in layer ``index``, the newest included."""
+        before = self._past[index]
+        pairs = newest if before is None else tuple(torch.cat(pair, dim=2) for pair in zip(before, newest, strict=True))
+        self._past[index] = pairs[0], pairs[1]
+        return pairs[0], pairs[1]
+
+    def reorder(self, origin: Tensor) -> None:
+        """Let row i go on from row ``origin[i]``, whose source is the same: beams that were chosen and dropped."""
+        self._past = [past and (past[0][origin], past[1][origin]) for past in self._past]
+
 
 class Transformer(nn.Module):
     """An encoder and a decoder of ``spec``; embeddings and output projection share one matrix."""
@@ -175,9 +212,29 @@ class Transformer(nn.Module):
             decoded = layer(decoded, encoded, mask)
         return F.linear(decoded, self.embedding.weight)
 
-    def _embed(self, tokens: Tensor) -> Tensor:
+    def decoder_state(self, encoded: Tensor, mask: Tensor | None) -> "DecoderState":
+        """Where decoding token by token begins; ``encoded`` and ``mask`` are the source's."""
+        return DecoderState([layer.cross_attention.keys_and_values(encoded) for layer in self._decoder_layers], mask)
+
+    def decode_next(self, tokens: Tensor, state: "DecoderState") -> Tensor:
+        """Scores ``[batch, vocabulary]`` of the tokens after ``tokens [batch]``, which ``state`` takes in.
+
+        The last row of what `decode` gives for the whole prefix, without computing the prefix again.
+        """
+        decoded = self._embed(tokens[:, None], first=state.length)
+        for index, layer in enumerate(self._decoder_layers):
+            decoded = layer.forward_next(decoded, state, index)
+        state.length += 1
+        return F.linear(decoded[:, 0], self.embedding.weight)
+
+    @property
+    def _decoder_layers(self) -> list[DecoderLayer]:
+        return list(self.decoder)  # type: ignore[arg-type]
+
+    def _embed(self, tokens: Tensor, first: int = 0) -> Tensor:
+        """Embeddings of ``tokens [batch, count]``, the first of which has the position ``first``."""
         embedded = self.embedding(tokens) * math.sqrt(self.spec.width)
-        return self.dropout(embedded + _positions(tokens.shape[1], embedded))  # type: ignore[no-any-return]
+        return self.dropout(embedded + _positions(first + tokens.shape[1], embedded)[first:])  # type: ignore[no-any-return]
 
 
 class TransformerBase(Transformer):

@@ -8,7 +8,9 @@ bank.
 from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value
 from amaranth.utils import bits_for
 
-from acf.rtl.design.index.controller_units import WORD_BITS, ControllerUnits
+from acf.lowering.product_index import ROWS_PER_WORD, row_bit_words
+from acf.rtl.design.index.block_stream import WORD_BITS
+from acf.rtl.design.index.controller_units import ControllerUnits
 from acf.rtl.design.primitives.bits import any_of, masked
 
 LANES = 4
@@ -33,7 +35,9 @@ class BankTiles(ControllerUnits):
         self._bank_place = self._owner_place[: bits_for(shape.accumulator_tiles - 1)]
         self._spots = [self._spots_of_block(m, place) for place in range(shape.mesh_columns)]
         self._users = [
-            Cat(*((self._live[row, place] & spots).any() for row in range(shape.mesh_rows)))
+            Cat(*((self._live[row, place] & spots).any() for row in self._all_rows))
+            if place in self._own_columns
+            else Const(0)
             for place, spots in enumerate(self._spots)
         ]
 
@@ -56,8 +60,8 @@ class BankTiles(ControllerUnits):
         return self._table([((1 << owned) - 1) << lane * owned for owned in range(tiles + 1)], self._owned[place])
 
     def _note_block(self, m: Module, places: Value) -> None:
-        """Note the current block for the clusters of the mesh columns ``places`` that use it."""
-        edge = self._walker.index[:16] == self._field("column_tiles") - 1
+        """Note the current block for this controller's clusters of the mesh columns ``places`` that use it."""
+        edge = self._blocks.entry[:16] == self._field("column_tiles") - 1
         for (row, place), work in self._work.items():
             found = self._live[row, place] & self._spots[place]
             with m.If(places[place] & (found != 0)):
@@ -86,7 +90,7 @@ class BankTiles(ControllerUnits):
             m.d.sync += [self._begun.eq(1), at.eq(at + words)]
             with m.If(self._begun):
                 self._keep(m, self.memory_data.bit_select(column[:5], 1), spot)
-                with m.If(self._to_next_part(m)):
+                with m.If(self._to_next_part(m, self._all_rows)):
                     m.d.sync += [self._tile.eq(self._tile + 1), spot.eq(spot + owned)]
                     with m.If(self._tile + 1 == self._field("row_tiles")):
                         m.d.sync += self._mask_next.eq(at - column[5:])
@@ -107,52 +111,57 @@ class BankTiles(ControllerUnits):
                 m.d.sync += kept.eq(kept | (bit << spot[: bits_for(len(kept) - 1)]))
 
     # Row tiles with data.
+    @property
+    def _all_rows(self) -> range:
+        return range(self.sizes.fabric.shape.mesh_rows)
+
     def _begin_scan(self, m: Module) -> None:
-        """Ask for the counts of the first part, or with a mask for its first sizes."""
-        m.d.sync += [self._place.eq(Mux(self._field("masked"), 2, 1)), self._begun.eq(0), self._tile.eq(0)]
+        """Ask for the mesh rows with data of the first group, or with a mask for the first sizes of the first part."""
+        first = Mux(self._field("masked"), self._live_words() + 2, 0)
+        m.d.sync += [self._place.eq(first), self._begun.eq(0), self._tile.eq(0)]
         m.d.sync += [shift.eq(0) for shift in self._shift]
 
     def _scan(self, m: Module) -> None:
-        """Read which row tiles of every part have data: from the counts all up to the last, with a mask from sizes.
+        """Read which mesh rows of every group have data, or with a mask which row tiles of every part; then WALK.
 
         Holes between tiles matter only with a mask: they may leave a cluster without a tile that it keeps.
         """
-        masks, asked = self._field("masked"), Signal(8)
-        words, word = (self._field("row_tiles") + LANES - 1) >> 2, Signal(8)
-        ends_part = ~masks | (asked + 1 == words)
+        masks, asked, word = self._field("masked"), Signal(8), Signal(8)
+        words = Mux(masks, (self._field("row_tiles") + LANES - 1) >> 2, row_bit_words(len(self._all_rows)))
+        ends_part = asked + 1 == words
         m.d.comb += self.memory_address.eq(self._batch + self._place)
         m.d.sync += [
             self._begun.eq(1),
             word.eq(asked),
             asked.eq(Mux(ends_part, 0, asked + 1)),
-            self._place.eq(self._place + Mux(masks, Mux(ends_part, 3, 1), self._batch_words())),
+            self._place.eq(self._place + Mux(masks & ends_part, 3, 1)),
         ]
         with m.If(self._begun):
-            self._mark_live(m)
+            self._mark_live(m, word)
             m.d.sync += [shift.eq((shift + (owned << 2))[: len(shift)]) for shift, owned in self._shifts()]
-            with m.If(~masks | (word + 1 == words)):
+            with m.If(word + 1 == words):
                 m.d.sync += [shift.eq(0) for shift in self._shift]
-                with m.If(self._to_next_part(m)):
+                with m.If(self._to_next_part(m, self._all_rows, ~masks)):
                     m.d.sync += [self._place.eq(0), asked.eq(0)]
+                    m.d.comb += [self._blocks.start.eq(1), self.memory_address.eq(self._blocks.memory_address)]
                     m.next = "WALK"
 
     def _shifts(self) -> list[tuple[Signal, Signal]]:
         return list(zip(self._shift, self._owned, strict=True))
 
-    def _mark_live(self, m: Module) -> None:
-        """Mark the kept tiles of the banks of this part whose row tile has data, by the word that has arrived."""
-        tiles = self.sizes.fabric.shape.accumulator_tiles
+    def _mark_live(self, m: Module, word: Signal) -> None:
+        """Mark the kept tiles of the banks whose row tiles have data, by the word that has arrived.
+
+        Without a mask all tiles of a mesh row with data are marked: none is sent behind the last one with data.
+        """
+        tiles, masks = self.sizes.fabric.shape.accumulator_tiles, self._field("masked")
         has = [self.memory_data[8 * lane : 8 * lane + 8] != 0 for lane in range(LANES)]
         for place in range(self.sizes.fabric.shape.mesh_columns):
-            up_to, found = Signal(16, name=f"up_to_{place}"), Signal(tiles, name=f"found_{place}")
+            found = Signal(tiles, name=f"found_{place}")
             lanes = any_of([masked(self._ones(place, lane), has[lane]) for lane in range(LANES)])
-            below = Cat(*(up_to > tile for tile in range(tiles)))
-            m.d.comb += [
-                up_to.eq(self.memory_data[8:16] * self._owned[place]),
-                found.eq(Mux(self._field("masked"), lanes << self._shift[place], below)),
-            ]
+            m.d.comb += found.eq(Mux(masks, lanes << self._shift[place], -1))
             with m.If(self._group_mask()[place]):
-                for row in range(self.sizes.fabric.shape.mesh_rows):
-                    live = self._live[row, place]
-                    with m.If(self._row == row):
+                for row in self._all_rows if place in self._own_columns else self._own_rows:
+                    live, (of_word, bit) = self._live[row, place], divmod(row, ROWS_PER_WORD)
+                    with m.If(Mux(masks, self._row == row, self.memory_data[bit] & (word == of_word))):
                         m.d.sync += live.eq(live | (found & self._kept[row, place]))

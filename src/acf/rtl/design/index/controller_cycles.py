@@ -40,7 +40,9 @@ def commands_of(memory: Words, sizes: IndexSizes) -> list[list[int]]:
     lines: list[list[int]] = [[] for _ in range(shape.mesh_rows + shape.mesh_columns)]
     gaps = [0] * len(lines)
     for number in range(sizes.sharing):
-        for offer in filter(None, controller_cycles(memory, sizes, number)):
+        for offer in controller_cycles(memory, sizes, number):
+            if not isinstance(offer, Offer):
+                continue
             if offer.is_gap:
                 gaps[offer.line] += offer.word
             else:
@@ -59,9 +61,10 @@ class _Controller:
         self.parts = [
             (row, group) for row in range(self.mesh.rows) for group in range(0, self.mesh.columns, self.group_columns)
         ]
-        self.rounds = dict.fromkeys(
-            ((row, place) for row in range(self.mesh.rows) for place in range(self.mesh.columns)), 0
-        )
+        self.own_parts = [part for part in self.parts if sizes.share_of(part[0]) == number]
+        own_rows = range(number, self.mesh.rows, sizes.sharing)
+        self.rounds = dict.fromkeys(((row, place) for row in own_rows for place in range(self.mesh.columns)), 0)
+        self.visit_cycles = 1 if self.described.direct else 2
 
     def cycles(self) -> Iterator[Cycle]:
         """Set-up, then every round twice."""
@@ -71,7 +74,7 @@ class _Controller:
         yield from [None] * (set_up + self._owner_cycles() + 1)
         for column_round in range(described.column_rounds):
             for row_round in range(described.row_rounds):
-                yield from [None] * (2 + self._mask_cycles(column_round))  # ROUND, STEPS
+                yield from [None] * (3 + self._mask_cycles(column_round))  # ROUND, STEPS, ORDER
                 yield from self._round(column_round, row_round)
 
     def _mask_cycles(self, column_round: int) -> int:
@@ -91,7 +94,9 @@ class _Controller:
             present[[block.column for block in self.index.blocks(k_tile)], k_tile] = True
         filled = present[present.any(axis=1)]
         spec = PlannerSpec(self.mesh.columns, 1, self.sizes.column_tiles, self.sizes.depths, 0, self.sizes.column_tiles)
-        walk = 2 + 2 * described.k_tiles + 3 * described.blocks  # LINE and FETCH, but for the first line
+        walk = (
+            2 + 2 * described.k_tiles + self.visit_cycles * described.blocks
+        )  # LINE and FETCH, but for the first line
         planned = len(planner_cycles(spec, filled, described.policy))
         return 1 + described.column_tiles + walk + described.column_tiles + planned + max(1, len(filled))
 
@@ -102,7 +107,7 @@ class _Controller:
         owners = {owner.mesh_column for owner in self.owners.values() if owner.round == column_round}
         missing = {cluster for cluster in self.rounds if cluster[1] % self.group_columns in owners}
         for place, step in reversed(list(enumerate(steps))):
-            yield from [None] * (self._scan_cycles() + 3 + 3 * step.visited + 1 + 1)
+            yield from [None] * (self._scan_cycles() + self.visit_cycles * step.visited + 1)
             last |= dict.fromkeys((cluster for cluster in missing if step.met(cluster)), place)
             missing -= set(last)
             if not missing:
@@ -112,9 +117,6 @@ class _Controller:
             yield from self._emit(step, closing)
         for cluster in last:
             self.rounds[cluster] += 1
-
-    def _is_mine(self, line: int) -> bool:
-        return self.sizes.share_of(line) == self.number
 
     def _k_step(self, column_round: int, row_round: int, k_tile: int) -> "_KStep":
         batches = {part: self.index.batch(row_round, k_tile, number) for number, part in enumerate(self.parts)}
@@ -136,33 +138,42 @@ class _Controller:
         return _KStep(column_round, batches, mine, kept)
 
     def _scan_cycles(self) -> int:
-        """Order, k_tile, then counts of all parts, or with a mask all their sizes."""
-        words = -(-self.described.row_tiles // SIZES_PER_WORD) if self.described.masked else 1
-        return 2 + len(self.parts) * words + 1
+        """The k_tile, its mesh rows with data (with a mask all sizes of all parts), and its two offsets."""
+        words = self.index.live_words
+        if self.described.masked:
+            words = len(self.parts) * -(-self.described.row_tiles // SIZES_PER_WORD)
+        return 1 + 1 + words + 2
 
     def _emit(self, step: "_KStep", closing: set[Cluster]) -> Iterator[Cycle]:
         """Blocks, then serial tiles part by part; ``closing``: clusters whose round ends in this k_step."""
-        yield from [None] * (self._scan_cycles() + 3)
+        yield from [None] * self._scan_cycles()
         for block in step.blocks:
-            yield from [None, None]
-            if block is None:
-                yield None
-                continue
-            for group in range(0, self.mesh.columns, self.group_columns):
-                yield self._block_offer(step, block, group + self.owners[block.column].mesh_column)
-        yield None
-        for row, group in self.parts:
+            yield from [None] * (self.visit_cycles - 1)
+            yield from self._block_offers(step, block) or [None]
+        for row, group in self.own_parts:
             yield None  # PART
             clusters = [(row, group + column) for column in range(self.group_columns)]
-            if self._is_mine(row) and any(step.met(cluster) for cluster in clusters):
-                yield from [None, None]
+            if any(step.met(cluster) for cluster in clusters):
+                yield None  # SIZES
                 yield from self._part(step, step.batches[row, group], clusters, closing)
         yield None  # NEXT
+
+    def _block_offers(self, step: "_KStep", block: Block | None) -> list[Cycle]:
+        """A cycle for every own mesh column that stores the block, with a command if a mesh row uses it there."""
+        if block is None:
+            return []
+        first = self.owners[block.column].mesh_column
+        places = range(first, self.mesh.columns, self.group_columns)
+        return [
+            self._block_offer(step, block, place)
+            for place in places
+            if self.sizes.share_of(self.mesh.rows + place) == self.number
+        ]
 
     def _block_offer(self, step: "_KStep", block: Block, place: int) -> Cycle:
         rows = range(self.mesh.rows)
         users = sum(1 << row for row in rows if any(each is block for each, _ in step.met((row, place))))
-        if not users or not self._is_mine(self.mesh.rows + place):
+        if not users:
             return None
         fields = {"parallel": 1, **payload_fields(block.size, block.address), "destinations": users}
         fields["transposed"] = int(self.described.parallel_transposed)
@@ -171,8 +182,6 @@ class _Controller:
     def _part(self, step: "_KStep", batch: Batch, clusters: list[Cluster], closing: set[Cluster]) -> Iterator[Cycle]:
         layout, size = self.fabric.command(self.mesh.columns, serial=True), self.fabric.header.size
         for tile in range(batch.last):
-            if tile % SIZES_PER_WORD == 0:
-                yield None  # SUM
             headers, destinations = 0, 0
             for cluster in clusters:
                 if any(tile in tiles for _, tiles in step.met(cluster)):

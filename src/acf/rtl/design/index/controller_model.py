@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from acf.lowering import PARALLEL, SERIAL
 from acf.lowering.descriptor import DESCRIPTOR_WORDS, ProductDescriptor
-from acf.lowering.product_index import EMPTY_ROUND, SIZES_PER_WORD, batch_words, flits_of
+from acf.lowering.product_index import EMPTY_ROUND, SIZES_PER_WORD, batch_words, flits_of, row_bit_words
 from acf.rtl.design.index.block_walker import WalkerSpec, walk_blocks
 from acf.rtl.design.index.controller_packet import ControllerPacket, Mesh, Words
 from acf.rtl.design.index.prefix_sum import prefix_sums
@@ -83,12 +83,18 @@ class Index:
         found = walk_blocks(offsets, self.slots, self.entries, WHOLE_BLOCKS, not self.descriptor.direct)
         return [Block(each.index & 0xFFFF, each.index >> 16, self.addresses[each.address]) for each in found]
 
+    @property
+    def live_words(self) -> int:
+        """Words before the batches of a k_tile that tell the mesh rows with data."""
+        return self.mesh.columns // self.descriptor.group_columns * row_bit_words(self.mesh.rows)
+
     def batch(self, row_round: int, k_tile: int, part: int) -> "Batch":
         """The batch of serial tiles of a part."""
         described = self.descriptor
         tiles = described.row_tiles or -(-described.rows // described.tile)
         size = batch_words(tiles)
-        at = described.batches_at + (row_round * described.k_tiles + k_tile) * described.batch_stride + part * size
+        k_step = row_round * described.k_tiles + k_tile
+        at = described.batches_at + k_step * described.batch_stride + self.live_words + part * size
         first, counts, *packed = self.part(at, size).tolist()
         sizes = [packed[tile // SIZES_PER_WORD] >> 8 * (tile % SIZES_PER_WORD) & 0xFF for tile in range(tiles)]
         addresses = first + prefix_sums(flits_of(np.array(sizes)), width=32)

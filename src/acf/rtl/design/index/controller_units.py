@@ -1,22 +1,19 @@
-"""Ports, registers and units of the index-walking controller: block walker, prefix sums, tables, owner planner."""
+"""Ports, registers and units of the index-walking controller: stream of blocks, prefix sum, tables, owner planner."""
 
 from dataclasses import dataclass
 
-from amaranth.hdl import Const, Module, Mux, Signal, Value
+from amaranth.hdl import Array, Const, Module, Mux, Signal, Value
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import Component, In, Member, Out
 from amaranth.utils import bits_for
 
 from acf.errors import RtlError
 from acf.lowering.descriptor import DESCRIPTOR_WORDS, FIELDS
+from acf.lowering.product_index import row_bit_words
 from acf.rtl.design.fabric.sizes import ROUND_BITS, FabricSizes
-from acf.rtl.design.index.block_walker import BlockWalker, WalkerSpec
+from acf.rtl.design.index.block_stream import WORD_BITS, BlockStream
 from acf.rtl.design.index.owner_planner import OwnerPlanner
 from acf.rtl.design.index.prefix_sum import PrefixSum
-
-WORD_BITS = 32
-POSITIONS = 1 << (WORD_BITS - 1)
-"""Addresses from here on are answered with their own lower bits: the slots of blocks that are stored by k_tile."""
 
 ORDER_BITS = 16
 
@@ -81,6 +78,16 @@ def walking_ports(sizes: IndexSizes) -> dict[str, Member]:
     }
 
 
+def meeting_ports(sizes: IndexSizes) -> dict[str, Member]:
+    """Ports between controllers that share a product: by mesh row and mesh column, clusters that have joined a round.
+
+    ``joined`` are those that a controller knows; in a cycle of ``all_wait``, when every one of them ``waits``, it takes
+    over ``others_joined``.
+    """
+    clusters = sizes.fabric.shape.mesh_rows * sizes.fabric.shape.mesh_columns
+    return {"joined": Out(clusters), "others_joined": In(clusters), "waits": Out(1), "all_wait": In(1)}
+
+
 class ControllerUnits(Component):
     """Ports, registers and units of an `IndexController`, and what several of its states compute.
 
@@ -89,7 +96,7 @@ class ControllerUnits(Component):
 
     def __init__(self, sizes: IndexSizes, number: int = 0) -> None:
         self.sizes, self.number = sizes, number
-        super().__init__(walking_ports(sizes) | {"busy": Out(1), "is_refused": Out(1)})
+        super().__init__(walking_ports(sizes) | meeting_ports(sizes) | {"busy": Out(1), "is_refused": Out(1)})
 
     def _make_state(self, m: Module) -> None:
         shape = self.sizes.fabric.shape
@@ -106,18 +113,36 @@ class ControllerUnits(Component):
         tiles = shape.accumulator_tiles
         self._owned = [Signal(bits_for(tiles), name=f"owned_{place}") for place in columns]
         clusters = [(row, place) for row in range(shape.mesh_rows) for place in columns]
+        self._row_words = Signal(WORD_BITS)  # of the batches of a mesh row
+        # A bit for every tile of a cluster's bank, row tile by row tile: those that the product keeps, and those of
+        # them whose serial tile has data in this k_step. Only clusters that this controller sends something to count.
+        reached = [each for each in clusters if each[0] in self._own_rows or each[1] in self._own_columns]
+        self._kept, self._live = (
+            {each: Signal(tiles, name=f"{name}_{each[0]}_{each[1]}") for each in reached} for name in ("kept", "live")
+        )
+        # The rest of clusters whose serial tiles this controller sends: of their tiles with data those that a block of
+        # this k_step adds to, and by place in the bank the output columns whose block they store in it.
+        clusters = [each for each in clusters if each[0] in self._own_rows]
+        self._work, self._stored = (
+            {each: Signal(tiles, name=f"{name}_{each[0]}_{each[1]}") for each in clusters}
+            for name in ("work", "stored")
+        )
         self._last = {each: Signal(ORDER_BITS, name=f"last_{each[0]}_{each[1]}") for each in clusters}
         self._joined = {each: Signal(name=f"joined_{each[0]}_{each[1]}") for each in clusters}
         self._rounds = {each: Signal(ROUND_BITS, name=f"rounds_{each[0]}_{each[1]}") for each in clusters}
-        # A bit for every tile of a cluster's bank, row tile by row tile: those that the product keeps, those of them
-        # whose serial tile has data in this k_step, and those of them that a block of this k_step adds to.
-        self._kept, self._live, self._work = (
-            {each: Signal(tiles, name=f"{name}_{each[0]}_{each[1]}") for each in clusters}
-            for name in ("kept", "live", "work")
-        )
-        # By place in the bank: output columns whose block the cluster stores in this k_step.
-        self._stored = {each: Signal(tiles, name=f"stored_{each[0]}_{each[1]}") for each in clusters}
         self._edge_valid = {each: Signal(name=f"edge_valid_{each[0]}_{each[1]}") for each in clusters}
+
+    @property
+    def _own_rows(self) -> range:
+        """The mesh rows whose commands this controller makes."""
+        return range(self.number, self.sizes.fabric.shape.mesh_rows, self.sizes.sharing)
+
+    def _of_row(self, table: dict[tuple[int, int], Signal], place: int) -> Value:
+        """The entry of a mesh column in the current mesh row, which is one of this controller's."""
+        if len(self._own_rows) == 1:
+            return table[self.number, place]
+        rows, absent = range(self.sizes.fabric.shape.mesh_rows), Const(0, len(table[self.number, place]))
+        return Array([table.get((row, place), absent) for row in rows])[self._row]
 
     def _field(self, name: str) -> Value:
         """A field of the descriptor."""
@@ -130,10 +155,8 @@ class ControllerUnits(Component):
 
     def _make_units(self, m: Module) -> None:
         sizes, shape = self.sizes, self.sizes.fabric.shape
-        spec = WalkerSpec(block_height=1, block_width=1, index_bits=WORD_BITS)
-        m.submodules.walker = self._walker = walker = BlockWalker(spec)
+        m.submodules.blocks = self._blocks = blocks = BlockStream()
         m.submodules.slot_sums = self._slot_sums = PrefixSum(1, 7, WORD_BITS)
-        m.submodules.tile_sums = self._tile_sums = PrefixSum(4, 7, WORD_BITS)
         m.submodules.addresses = addresses = Memory(shape=WORD_BITS, depth=sizes.blocks, init=[])
         m.submodules.owners = owners = Memory(shape=WORD_BITS, depth=sizes.column_tiles, init=[])
         width = bits_for(shape.accumulator_tiles)
@@ -148,40 +171,52 @@ class ControllerUnits(Component):
         owner = self._owner_out.data
         self._owner_place, self._owner_round = owner[8:16], owner[16:32]
         self._owner_column = owner[: bits_for(shape.mesh_columns - 1)]
-        was_position, position = Signal(), Signal(WORD_BITS)
-        m.d.sync += [was_position.eq(walker.memory_address[-1]), position.eq(walker.memory_address[:-1])]
         m.d.comb += [
-            walker.memory_data.eq(Mux(was_position, position, self.memory_data)),
-            walker.transposed.eq(~self._field("direct")),
-            walker.slots_base.eq(Mux(self._field("direct"), POSITIONS, self._at("slots_at"))),
-            walker.indices_base.eq(self._at("entries_at")),
-            walker.lines.eq(Mux(plans, self._field("k_tiles"), 1)),
-            walker.offsets_base.eq(Mux(plans, 0, self._k_tile) + DESCRIPTOR_WORDS),
-            self._owner_out.addr.eq(walker.index[:16]),
-            self._address_out.addr.eq(walker.address),
+            blocks.memory_data.eq(self.memory_data),
+            blocks.direct.eq(self._field("direct")),
+            blocks.slots_base.eq(self._at("slots_at")),
+            blocks.entries_base.eq(self._at("entries_at")),
+            blocks.lines.eq(Mux(plans, self._field("k_tiles"), 1)),
+            blocks.offsets_base.eq(Mux(plans, 0, self._k_tile) + DESCRIPTOR_WORDS),
+            self._owner_out.addr.eq(blocks.entry[:16]),
+            self._address_out.addr.eq(blocks.slot),
         ]
 
-    def _is_mine(self, line: Value) -> Value:
-        """Whether this controller makes the commands of a mesh row or mesh column of that number."""
-        shape = self.sizes.fabric.shape
-        lines = range(max(shape.mesh_rows, shape.mesh_columns))
-        mine = sum(1 << each for each in lines if each % self.sizes.sharing == self.number)
-        return Const(mine, len(lines)).bit_select(line, 1)
+    @property
+    def _own_columns(self) -> range:
+        """The mesh columns whose commands this controller makes."""
+        return range(self.number, self.sizes.fabric.shape.mesh_columns, self.sizes.sharing)
+
+    def _of_groups(self, value: Value | int) -> Value:
+        """So much for every group of mesh columns."""
+        columns = self.sizes.fabric.shape.mesh_columns
+        total: Value = Const(0)
+        for size in range(1, columns + 1):
+            if columns % size == 0:
+                total = Mux(self._field("group_columns") == size, value * (columns // size), total)
+        return total
+
+    def _live_words(self) -> Value:
+        """Words before the batches of a k_tile: mesh rows with data."""
+        return self._of_groups(row_bit_words(self.sizes.fabric.shape.mesh_rows))
 
     def _batch_words(self) -> Value:
         return ((self._field("row_tiles") + 3) >> 2) + 2
 
-    def _to_next_part(self, m: Module) -> Value:
-        """Go on to the next group of mesh columns, or to the first of the next mesh row; whether this was the last."""
-        shape = self.sizes.fabric.shape
-        following, is_last = Signal(range(2 * shape.mesh_columns + 1)), Signal()
+    def _to_next_part(self, m: Module, rows: range, groups_alone: Value | int = 0) -> Value:
+        """Go on to the next group of mesh columns, or to the first of the next of ``rows``; whether this was the last.
+
+        ``groups_alone``: there is one row.
+        """
+        columns = self.sizes.fabric.shape.mesh_columns
+        following, is_last = Signal(range(2 * columns + 1)), Signal()
         m.d.comb += [
             following.eq(self._group + self._field("group_columns")),
-            is_last.eq((self._row == shape.mesh_rows - 1) & (following == shape.mesh_columns)),
+            is_last.eq(((self._row == rows[-1]) | groups_alone) & (following == columns)),
         ]
         m.d.sync += self._group.eq(following)
-        with m.If(following == shape.mesh_columns):
-            m.d.sync += [self._group.eq(0), self._row.eq(Mux(is_last, 0, self._row + 1))]
+        with m.If(following == columns):
+            m.d.sync += [self._group.eq(0), self._row.eq(Mux(is_last, rows[0], self._row + rows.step))]
         return is_last
 
     def _group_mask(self) -> Value:

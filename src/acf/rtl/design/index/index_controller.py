@@ -6,7 +6,7 @@ cluster is known, which closes its bank, then to make commands. Blocks of a k_st
 they meet, so a full command memory never keeps back what another line waits for.
 """
 
-from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value
+from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value
 from amaranth.utils import bits_for
 
 from acf.lowering.descriptor import DESCRIPTOR_WORDS, VERSION
@@ -14,7 +14,8 @@ from acf.lowering.product_index import EMPTY_ROUND
 from acf.rtl.design.index.controller_units import ORDER_BITS, IndexSizes
 from acf.rtl.design.index.row_commands import RowCommands
 from acf.rtl.design.index.split_k_controller import SplitKController
-from acf.rtl.design.primitives.bits import all_of
+from acf.rtl.design.primitives.bits import all_of, search
+from acf.rtl.design.primitives.wires import forward
 
 __all__ = ["IndexController", "IndexSizes"]
 
@@ -105,6 +106,7 @@ class IndexController(RowCommands):
             split_k.ready.eq(self.ready),
             split_k.start.eq(self._split_k_start),
         ]
+        forward(m, self, split_k, ["joined", "others_joined", "waits", "all_wait"])
         with m.State("SPLIT_K"):
             m.d.comb += [
                 self.memory_address.eq(split_k.memory_address),
@@ -151,6 +153,7 @@ class IndexController(RowCommands):
                 self._round_base.eq(self._at("batches_at")),
                 self._order_base.eq(self._at("orders_at")),
                 self._mask_base.eq(self._at("mask_at")),
+                self._row_words.eq(self._of_groups(self._batch_words())),
             ]
             m.next = "ROUND"
 
@@ -177,27 +180,27 @@ class IndexController(RowCommands):
         return (groups << column[: bits_for(columns - 1)])[:columns]
 
     def _plan_owners(self, m: Module) -> None:
-        planner, walker = self._planner, self._walker
+        planner, blocks = self._planner, self._blocks
         m.d.comb += [
             planner.column_tiles.eq(self._field("column_tiles")),
             planner.columns_per_round.eq(self._field("columns_per_round")),
             planner.policy.eq(self._field("policy") - 1),
-            planner.block_column.eq(walker.index),
-            planner.block_depth.eq(walker.line),
+            planner.block_column.eq(blocks.entry),
+            planner.block_depth.eq(blocks.line),
         ]
         with m.State("PLAN"):
             m.d.comb += planner.clear.eq(1)
             m.next = "CLEARED"
         with m.State("CLEARED"), m.If(planner.is_ready):
-            m.d.comb += [walker.start.eq(1), self.memory_address.eq(walker.memory_address)]
+            m.d.comb += [blocks.start.eq(1), self.memory_address.eq(blocks.memory_address)]
             m.next = "COLLECT"
         with m.State("COLLECT"):
             m.d.comb += [
-                self.memory_address.eq(walker.memory_address),
-                walker.ready.eq(1),
-                planner.block.eq(walker.valid),
+                self.memory_address.eq(blocks.memory_address),
+                blocks.ready.eq(1),
+                planner.block.eq(blocks.valid),
             ]
-            with m.If(~walker.busy):
+            with m.If(~blocks.busy):
                 m.d.comb += planner.plan.eq(1)
                 m.next = "SHARE"
         with m.State("SHARE"):
@@ -221,10 +224,7 @@ class IndexController(RowCommands):
                 m.next = "COLUMN"
         self._read_mask(m)
         with m.State("ORDER"):
-            m.d.comb += self.memory_address.eq(self._order_base + self._order + 1)
-            for table in (self._live, self._work, self._stored, self._edge_valid):
-                m.d.sync += [signal.eq(0) for signal in table.values()]
-            m.next = "K_TILE"
+            self._ask_k_tile(m, self._order)
         with m.State("K_TILE"):
             m.d.sync += [
                 self._k_tile.eq(self.memory_data),
@@ -241,93 +241,93 @@ class IndexController(RowCommands):
         with m.State("NEXT"):
             self._next(m)
 
+    def _ask_k_tile(self, m: Module, order: Value) -> None:
+        """Read the k_tile of a place in the order of sending, and forget the one before."""
+        m.d.comb += self.memory_address.eq(self._order_base + order + 1)
+        for table in (self._live, self._work, self._stored, self._edge_valid):
+            m.d.sync += [signal.eq(0) for signal in table.values()]
+        m.next = "K_TILE"
+
     def _walk(self, m: Module) -> None:
         """Visit the blocks of the k_tile; those of this round are noted, and in the second pass sent."""
-        walker, mine, taken = self._walker, Signal(), Signal()
-        begun = Signal()
+        blocks, mine, taken = self._blocks, Signal(), Signal()
         m.d.comb += [
-            self.memory_address.eq(walker.memory_address),
-            walker.start.eq(~begun),
-            mine.eq(walker.valid & (self._owner_round == self._column_round)),
+            self.memory_address.eq(blocks.memory_address),
+            mine.eq(blocks.valid & (self._owner_round == self._column_round)),
             taken.eq(1),
-            walker.ready.eq(taken),
+            blocks.ready.eq(taken),
         ]
-        m.d.sync += begun.eq(1)
-        with m.If(mine & ~self._emits):
-            self._note_block(m, self._repeated(self._owner_column))
         with m.If(mine & self._emits):
             self._send_block(m, taken)
-        with m.If(begun & ~walker.busy):
-            m.d.sync += [begun.eq(0), self._group.eq(0)]
+        with m.If(mine & taken):
+            self._note_block(m, self._repeated(self._owner_column))
+        with m.If(blocks.ends):
             m.next = "NEXT"
             with m.If(self._emits):
-                m.next = "PART"
-            with m.Else():
-                self._mark_last(m)
+                self._begin_parts(m)
 
     def _send_block(self, m: Module, taken: Signal) -> None:
-        """One command for every group with a row that uses the block; the group is in ``_group``."""
+        """A command for every own mesh column that stores the block, if a row there uses it; the last is ``taken``."""
         sizes, shape = self.sizes.fabric, self.sizes.fabric.shape
-        place, users, sent, following = (
-            Signal(range(2 * shape.mesh_columns)),
+        pending, users, sent, moves = (
+            Signal(shape.mesh_columns),
             Signal(shape.mesh_rows),
+            Signal(shape.mesh_columns),
             Signal(),
-            Signal(range(2 * shape.mesh_columns + 1)),
         )
+        own = Const(sum(1 << place for place in self._own_columns), shape.mesh_columns)
+        m.d.comb += pending.eq(self._repeated(self._owner_column) & own & ~sent)
+        found = search(pending)
         command = Signal(sizes.command(shape.mesh_rows, serial=False))
-        entry, line = self._walker.index, Signal.like(self.line)
+        entry, line = self._blocks.entry, Signal.like(self.line)
         m.d.comb += [
-            place.eq(self._group + self._owner_column),
-            users.eq(Array(self._users)[place]),
-            line.eq(place + shape.mesh_rows),
-            following.eq(self._group + self._field("group_columns")),
+            users.eq(Array(self._users)[found.lowest]),
+            line.eq(found.lowest + shape.mesh_rows),
             command.parallel.eq(1),
             command.packed.eq(entry[23]),
             command.flits.eq(entry[16:23]),
             command.address.eq(self._address_out.data),
             command.destinations.eq(users),
             command.transposed.eq(self._field("parallel_transposed")),
-            self.valid.eq((users != 0) & self._is_mine(place)),
+            self.valid.eq(found.any & (users != 0)),
             self.line.eq(line),
             self.word.eq(command),
-            sent.eq(~self.valid | self.ready.bit_select(line, 1)),
-            taken.eq(sent & (following == shape.mesh_columns)),
+            moves.eq(~self.valid | self.ready.bit_select(line, 1)),
+            taken.eq(moves & ~found.several),
         ]
-        with m.If(sent):
-            m.d.sync += self._group.eq(Mux(taken, 0, following))
-            self._note_block(m, (1 << place)[: shape.mesh_columns])
-
-    def _mark_last(self, m: Module) -> None:
-        """Note for every cluster that has work in this k_step, and in none after it, that this is its last."""
-        for each, last in self._last.items():
-            with m.If((self._work[each] != 0) & ~self._joined[each]):
-                m.d.sync += [last.eq(self._order), self._joined[each].eq(1)]
+        with m.If(moves):
+            m.d.sync += sent.eq(Mux(taken, 0, sent | (1 << found.lowest)))
 
     def _next(self, m: Module) -> None:
         """The k_step before, until all clusters with an output have joined; then k_step, batch or round behind."""
-        joined = [each | (self._owned[place] == 0) for (_, place), each in self._joined.items()]
-        m.next = "ORDER"
+        following = Signal(ORDER_BITS)
+        m.d.comb += following.eq(self._order + 1)
+        self._ask_k_tile(m, following)
+        m.d.sync += self._order.eq(following)
         with m.If(~self._emits):
-            m.d.sync += self._order.eq(self._order - 1)
-            with m.If(all_of(joined) | (self._order == 0)):
-                m.d.sync += [self._order.eq(0), self._emits.eq(1)]
-        with m.Else():
-            m.d.sync += self._order.eq(self._order + 1)
-            with m.If(self._order + 1 == self._steps):
-                m.d.sync += [rounds.eq(rounds + self._joined[each]) for each, rounds in self._rounds.items()]
+            joins = {each: self._work[each].any() & ~joined for each, joined in self._joined.items()}
+            for each, found in joins.items():
+                with m.If(found):
+                    m.d.sync += [self._last[each].eq(self._order), self._joined[each].eq(1)]
+            joined = [each | joins[at] | (self._owned[at[1]] == 0) for at, each in self._joined.items()]
+            ends = all_of(joined) | (self._order == 0)
+            m.d.comb += following.eq(Mux(ends, 0, self._order - 1))
+            m.d.sync += self._emits.eq(ends)
+        with m.Else(), m.If(self._order + 1 == self._steps):
+            m.d.sync += [rounds.eq(rounds + self._joined[each]) for each, rounds in self._rounds.items()]
+            m.d.sync += [
+                self._mask_base.eq(self._mask_next),
+                self._row_round.eq(self._row_round + 1),
+                self._round_base.eq(self._round_base + self._field("k_tiles") * self._field("batch_stride")),
+            ]
+            m.next = "ROUND"
+            with m.If(self._row_round + 1 == self._field("row_rounds")):
                 m.d.sync += [
-                    self._mask_base.eq(self._mask_next),
-                    self._row_round.eq(self._row_round + 1),
-                    self._round_base.eq(self._round_base + self._field("k_tiles") * self._field("batch_stride")),
+                    self._row_round.eq(0),
+                    self._round_base.eq(self._at("batches_at")),
+                    self._mask_base.eq(self._at("mask_at")),
+                    self._column_round.eq(self._column_round + 1),
+                    self._order_base.eq(self._order_base + self._field("k_tiles") + 1),
                 ]
-                m.next = "ROUND"
-                with m.If(self._row_round + 1 == self._field("row_rounds")):
-                    m.d.sync += [
-                        self._row_round.eq(0),
-                        self._round_base.eq(self._at("batches_at")),
-                        self._mask_base.eq(self._at("mask_at")),
-                        self._column_round.eq(self._column_round + 1),
-                        self._order_base.eq(self._order_base + self._field("k_tiles") + 1),
-                    ]
-                    with m.If(self._column_round + 1 == self._field("column_rounds")):
-                        m.next = "IDLE"
+                with m.If(self._column_round + 1 == self._field("column_rounds")):
+                    m.next = "IDLE"

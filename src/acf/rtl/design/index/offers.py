@@ -1,6 +1,6 @@
 """What a controller offers to the lines of the fabric, cycle by cycle."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,17 +20,34 @@ class Offer:
     is_gap: bool = False
 
 
-Cycle = Offer | None
+@dataclass(frozen=True)
+class Meeting:
+    """A controller waits until all that share its product wait."""
 
 
-def played_against(cycles: Iterator[Cycle], ready: np.ndarray) -> list[Cycle]:
-    """The offers cycle by cycle where line n takes one in the cycles of ``ready [cycles, lines]``."""
-    seen: list[Cycle] = []
-    for offer in cycles:
-        while len(seen) < len(ready):
-            seen.append(offer)
-            if offer is None or ready[len(seen) - 1, offer.line]:
-                break
+Cycle = Offer | Meeting | None
+
+
+_END = Meeting()
+"""Behind the last cycle."""
+
+
+def played_against(controllers: Sequence[Iterator[Cycle]], ready: np.ndarray) -> list[list[Offer | None]]:
+    """The offers of controllers of one product, cycle by cycle, where line n takes one in the cycles of ``ready``.
+
+    ``ready [cycles, lines]``. None stands for a cycle without an offer.
+    """
+    current = {number: next(cycles, _END) for number, cycles in enumerate(controllers)}
+    seen: list[list[Offer | None]] = [[] for _ in controllers]
+    for lines in ready:
+        walking = [number for number, cycle in current.items() if cycle is not _END]
+        all_wait = all(isinstance(current[number], Meeting) for number in walking)
+        for number in walking:
+            cycle = current[number]
+            offer = cycle if isinstance(cycle, Offer) else None
+            seen[number].append(offer)
+            if lines[offer.line] if offer else all_wait or cycle is None:
+                current[number] = next(controllers[number], _END)
     return seen
 
 

@@ -1,7 +1,8 @@
 """Split-K products in the index controller: the reduction is dealt out to mesh rows and groups of mesh columns.
 
-Round by round: load the output tiles, find the last k_tile of every cluster, order the sums of the mesh columns, then
-make the packets of the k_tiles of the controller's own mesh rows. Sums are ordered before the packets that they add, so
+Round by round: load the output tiles, find the last k_tile of every cluster of the controller's own mesh rows, wait for
+the controllers that share the product, order the sums of the mesh columns, then make the packets of the k_tiles of its
+mesh rows. Sums are ordered before the packets that they add, so
 a full command memory never keeps back what another line waits for.
 """
 
@@ -13,7 +14,7 @@ from amaranth.utils import bits_for
 
 from acf.lowering.fabric_shape import SUM_BYTES
 from acf.rtl.design.axi.spec import PAGE_BYTES
-from acf.rtl.design.index.controller_units import WORD_BITS
+from acf.rtl.design.index.block_stream import WORD_BITS
 from acf.rtl.design.index.split_k_scan import SplitKScan
 from acf.rtl.design.index.split_k_tables import LANES
 from acf.rtl.design.primitives.bits import any_of, count_ones, gathered, masked, search
@@ -37,6 +38,7 @@ class SplitKController(SplitKScan):
                 m.next = "BEGIN"
             self._load_round(m)
             self._find_last(m)
+            self._meet_others(m)
             with m.State("SUMS"):
                 self._order_sums(m)
             self._step(m)

@@ -11,7 +11,7 @@ from acf.lowering.product_index import SIZES_PER_WORD
 from acf.rtl.design.fabric.encoding import pack_fields
 from acf.rtl.design.fabric.sizes import ROUND_BITS
 from acf.rtl.design.index.controller_units import IndexSizes
-from acf.rtl.design.index.offers import Cycle, Offer, payload_fields
+from acf.rtl.design.index.offers import Cycle, Meeting, Offer, payload_fields
 from acf.rtl.design.index.split_k_model import KTileWork, Output, SplitKIndex, Tiles
 
 Cluster = tuple[int, int]
@@ -40,8 +40,11 @@ class _SplitKController:
         for number in range(self.described.column_rounds):
             outputs = self.index.outputs(number)
             yield from [None] * (3 + max(self.column_words, self.row_words) + 2 * len(outputs) + 1)
-            last, cycles = self._look_back(outputs)
-            yield from [None] * cycles
+            found = [self._look_back(outputs, each) for each in range(self.sizes.sharing)]
+            yield from [None] * found[self.number][1]
+            if self.sizes.sharing > 1:
+                yield Meeting()
+            last = {cluster: k_tile for each, _ in found for cluster, k_tile in each.items()}
             owned = [sum(each.mesh_column == column for each in outputs) for column in range(self.group_columns)]
             for column in range(self.number, self.mesh.columns, self.sizes.sharing):
                 yield self._sums(column, last, owned[column % self.group_columns])
@@ -53,12 +56,12 @@ class _SplitKController:
             for column in {column for _, column in last}:
                 self.rounds[column] += 1
 
-    def _look_back(self, outputs: list[Output]) -> tuple[dict[Cluster, int], int]:
-        """The last k_tile of every cluster that has one, and the cycles of finding them from the last k_tile on."""
+    def _look_back(self, outputs: list[Output], number: int) -> tuple[dict[Cluster, int], int]:
+        """The last k_tile of every cluster of a controller's mesh rows that has one, and the cycles of finding them."""
         places = {output.mesh_column for output in outputs}
         missing = {
             (row, group + place)
-            for row in range(self.mesh.rows)
+            for row in range(number, self.mesh.rows, self.sizes.sharing)
             for group in range(0, self.mesh.columns, self.group_columns)
             for place in places
         }

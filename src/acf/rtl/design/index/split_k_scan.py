@@ -2,13 +2,16 @@
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 
-from acf.rtl.design.index.controller_units import ORDER_BITS, WORD_BITS
+from acf.rtl.design.index.block_stream import WORD_BITS
+from acf.rtl.design.index.controller_units import ORDER_BITS
 from acf.rtl.design.index.split_k_tables import LANES, SplitKTables
 from acf.rtl.design.primitives.bits import any_of, masked
 
 
 class SplitKScan(SplitKTables):
-    """The states FIND, SCAN and NOTE: from the last k_tile on until the last one of every cluster is known.
+    """The states FIND, SCAN, NOTE and MEET_OTHERS: from the last k_tile on until that of every cluster is known.
+
+    Controllers that share a product look for the clusters of their own mesh rows, then tell each other who has joined.
 
     SCAN reads the sizes of columns, then those of rows, four a cycle; the states that make packets use it as well.
     """
@@ -48,7 +51,7 @@ class SplitKScan(SplitKTables):
             m.d.sync += [self._k_tile.eq(left - 1), self._makes.eq(0)]
             with m.If(self._all_have_joined() | (left == 0)):
                 m.d.sync += self._place.eq(self.number)
-                m.next = "SUMS"
+                m.next = "SUMS" if self.sizes.sharing == 1 else "MEET_OTHERS"
             with m.Elif(self._part_has_joined()):
                 self._step_back(m)
             with m.Else():
@@ -56,14 +59,24 @@ class SplitKScan(SplitKTables):
         with m.State("SCAN"):
             self._scan(m)
         with m.State("NOTE"):
-            for (row, place), joined in self._joined.items():
+            for (row, place), last in self._last.items():
+                joined = self._joined[row, place]
                 found = (self._row == row) & self._group_bits()[place] & self._stored[place].any() & ~joined
                 with m.If(found):
-                    m.d.sync += joined.eq(1)
-                    if (row, place) in self._last:
-                        m.d.sync += self._last[row, place].eq(self._k_tile)
+                    m.d.sync += [joined.eq(1), last.eq(self._k_tile)]
             self._step_back(m)
             m.next = "FIND"
+
+    def _meet_others(self, m: Module) -> None:
+        """Wait until all controllers of the product know their clusters, then take over what the others have found."""
+        m.d.comb += self.joined.eq(Cat(*self._joined.values()))
+        if self.sizes.sharing == 1:
+            return
+        with m.State("MEET_OTHERS"):
+            m.d.comb += self.waits.eq(1)
+            with m.If(self.all_wait):
+                m.d.sync += Cat(*self._joined.values()).eq(self.joined | self.others_joined)
+                m.next = "SUMS"
 
     def _step_back(self, m: Module) -> None:
         """The k_tile before: the mesh row before, or the last one of the group before."""

@@ -13,7 +13,8 @@ from amaranth.utils import bits_for
 
 from acf.lowering.descriptor import DESCRIPTOR_WORDS, FIELDS
 from acf.rtl.design.fabric.sizes import ROUND_BITS
-from acf.rtl.design.index.controller_units import ORDER_BITS, WORD_BITS, IndexSizes, walking_ports
+from acf.rtl.design.index.block_stream import WORD_BITS
+from acf.rtl.design.index.controller_units import ORDER_BITS, IndexSizes, meeting_ports, walking_ports
 from acf.rtl.design.primitives.bits import all_of, any_of
 
 LANES = 4
@@ -26,7 +27,7 @@ class SplitKTables(Component):
     def __init__(self, sizes: IndexSizes, number: int = 0) -> None:
         self.sizes, self.number = sizes, number
         descriptor = data.ArrayLayout(WORD_BITS, DESCRIPTOR_WORDS)
-        super().__init__(walking_ports(sizes) | {"descriptor": In(descriptor), "ends": Out(1)})
+        super().__init__(walking_ports(sizes) | meeting_ports(sizes) | {"descriptor": In(descriptor), "ends": Out(1)})
 
     def _field(self, name: str) -> Value:
         """A field of the descriptor."""
@@ -111,9 +112,14 @@ class SplitKTables(Component):
         return self._joined[row, place] | (self._owned[place] == 0)
 
     def _part_has_joined(self) -> Value:
-        """The same of all clusters of the current mesh row and group."""
+        """The same of all clusters of the current mesh row and group; rows of other controllers need no look."""
         columns = range(self.sizes.fabric.shape.mesh_columns)
-        rows = [Cat(*(self._has_joined(row, place) for place in columns)) for row in range(self._rows)]
+        rows = [
+            Cat(*(self._has_joined(row, place) for place in columns))
+            if row in self._own_rows
+            else Const(-1, len(columns))
+            for row in range(self._rows)
+        ]
         return (Array(rows)[self._row] | ~self._group_bits()).all()
 
     @property
@@ -121,7 +127,8 @@ class SplitKTables(Component):
         return self.sizes.fabric.shape.mesh_rows
 
     def _all_have_joined(self) -> Value:
-        return all_of([self._has_joined(*each) for each in self._joined])
+        """The same of all clusters of this controller's mesh rows."""
+        return all_of([self._has_joined(*each) for each in self._last])
 
     def _column_joined(self, place: int) -> Value:
         """Whether a cluster of a mesh column has joined the round."""

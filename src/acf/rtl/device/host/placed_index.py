@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from acf.errors import RtlError
-from acf.lowering.product_index import ProductIndex, batch_words
+from acf.lowering.product_index import ProductIndex, batch_words, row_bit_words
 from acf.rtl.design.axi.spec import PAGE_BYTES, AxiSpec
 from acf.rtl.design.fabric.sizes import FabricSizes
 from acf.rtl.design.index.indexed_program import IndexedProgram, index_program
@@ -80,7 +80,8 @@ def _with_places(indexed: IndexedProgram, a: PlacedMatrix) -> tuple[NDArray[np.u
     descriptor, words = indexed.index.descriptor, indexed.index.words.copy()
     program, tile = indexed.encoded.program, descriptor.tile
     groups = indexed.encoded.sizes.shape.mesh_columns // descriptor.group_columns
-    parts = indexed.encoded.sizes.shape.mesh_rows * groups
+    mesh_rows = indexed.encoded.sizes.shape.mesh_rows
+    parts, live = mesh_rows * groups, groups * row_bit_words(mesh_rows)
     row_tiles = (program.tile_first_row // tile).tolist()
     step = parts * (a.tiles[1, 0] - a.tiles[0, 0]) if (1, 0) in a.tiles else 0
     size = batch_words(descriptor.row_tiles)
@@ -95,8 +96,8 @@ def _with_places(indexed: IndexedProgram, a: PlacedMatrix) -> tuple[NDArray[np.u
                 f"{first}; place row tiles equally far apart"
             )
         _check_reach([at], limit)
-        word = descriptor.batches_at + (batch * descriptor.k_tiles + k_tile) * descriptor.batch_stride + part * size
-        words[word] = first
+        k_step = batch * descriptor.k_tiles + k_tile
+        words[descriptor.batches_at + k_step * descriptor.batch_stride + live + part * size] = first
     if sorted(row_tiles) != list(range(len(row_tiles))):
         raise RtlError("the serial tiles of this product are not those of its operand; use whole tiles")
     return words, step
