@@ -11,6 +11,7 @@ from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
 
+import acf
 from acf.bench.fabric.workloads import StepSpec, layer_traces, step_traces
 from acf.bench.provenance import commit_of
 from acf.sim import simulate, simulate_parts, spec
@@ -59,7 +60,7 @@ def main() -> None:
     record = {
         "command": "python docs/figures/lean_parts.py",
         "date": datetime.now(UTC).date().isoformat(),
-        "commit": commit_of(Path(__file__).parent),
+        "commit": commit_of(Path(acf.__file__).parent),
         "parts": parts,
         "memory": memory,
     }
