@@ -2,15 +2,18 @@
 
 import os
 import pickle
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
+from torch.distributed.checkpoint import metadata
 
 import acf
 from acf.errors import FileError
+from acf.train.sharded_reader import _member
 
 
 class Payload:
@@ -71,3 +74,13 @@ def test_a_flipped_bit_of_a_weight_is_refused(tmp_path: Path) -> None:
     file.write_bytes(content)
     with pytest.raises(FileError, match="does not match its checksum"):
         acf.load_sharded(tmp_path / "run", model, optimizer)
+
+
+def test_a_member_of_an_enumeration_is_read_and_no_other_attribute() -> None:
+    formats = metadata.TensorProperties.__module__
+    kind = vars(sys.modules[formats])["_MEM_FORMAT_ENCODING"]
+    name = next(iter(kind.__members__))
+    assert _member(kind, name) is kind[name]
+    for owner, attribute in ((kind, "__class__"), (Path, "home"), (metadata.Metadata, "__init__")):
+        with pytest.raises(FileError, match=f"asks for {attribute} of"):
+            _member(owner, attribute)

@@ -7,6 +7,7 @@ classes of metadata alone, values are read as ``weights_only``, and the checksum
 import io
 import pickle
 import zipfile
+from enum import EnumMeta
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,8 @@ class _MetadataUnpickler(pickle.Unpickler):
     """Refuses metadata that names anything but its own classes, sizes and dtypes."""
 
     def find_class(self, module: str, name: str) -> Any:
+        if (module, name) == ("builtins", "getattr"):
+            return _member  # how Python up to 3.11.3 pickles the members of an enumeration
         allowed = (module, name) in _PLAIN
         if allowed or module in (metadata.__name__, "torch"):
             found = super().find_class(module, name)
@@ -71,3 +74,11 @@ class _MetadataUnpickler(pickle.Unpickler):
             if allowed or is_own or isinstance(found, torch.dtype):
                 return found
         raise FileError(f"the metadata names {module}.{name}, which no checkpoint needs; do not load this folder")
+
+
+def _member(kind: Any, name: str) -> Any:
+    """The member ``name`` of an enumeration of DCP's metadata; any other attribute is refused."""
+    is_own = isinstance(kind, EnumMeta) and kind.__module__ == metadata.__name__
+    if not is_own or name not in kind.__members__:
+        raise FileError(f"the metadata asks for {name} of {kind}, which no checkpoint needs; do not load this folder")
+    return kind[name]
