@@ -1,6 +1,7 @@
 """Choosing launch configurations: remembered per problem, on disk, and never while blocks move."""
 
 import importlib.util
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,7 @@ def _device_that_prefers_fast(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "Test GPU 1")
+    monkeypatch.setattr(tuning, "compile_together", lambda candidates, launch: None)
     monkeypatch.setattr(tuning, "time_launch", lambda config, launch: (launch(config), 2.0 - (config == FAST))[1])
 
 
@@ -86,3 +88,20 @@ def test_autotuning_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None
 def test_moving_blocks_does_not_change_the_key() -> None:
     assert tuning.density_bucket(819, 128, 64) == tuning.density_bucket(800, 128, 64)
     assert tuning.token_bucket(8192) == tuning.token_bucket(8000)
+
+
+def test_candidates_are_launched_once_each_without_gradients_before_they_are_timed_and_one_may_not_fit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.undo()
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda: "the caller's")
+    monkeypatch.setattr(torch.cuda, "stream", nullcontext)
+    launched: list[tuple[LaunchConfig, bool]] = []
+
+    def launch(config: LaunchConfig) -> None:
+        launched.append((config, torch.is_grad_enabled()))
+        if config == SLOW:
+            raise RuntimeError("out of shared memory")
+
+    tuning.compile_together((SLOW, FAST), launch)
+    assert sorted(launched, key=lambda each: each[0].tile) == [(SLOW, False), (FAST, False)]

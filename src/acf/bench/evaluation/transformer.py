@@ -33,6 +33,8 @@ LONG_RISE = 4_000
 """Steps in which the learning rate of Transformer-Base rises to its peak in Vaswani et al., 2017, section 5.3."""
 
 VOCABULARY_MULTIPLE = 64
+RESIDENT_BYTES = 2**30
+"""Up to this size the training pairs lie on the device, so that no step waits for a copy from the host."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +97,9 @@ class TransformerTask:
                 f"{len(source)} of {len(text.train)} training pairs have at most {lengths.tokens} tokens, fewer than a "
                 f"batch of {spec.batch}; pass a larger --tokens or a smaller --batch"
             )
-        self.source, self.inputs, self.labels = _tensors(source, target, lengths.tokens)
+        pairs = _tensors(source, target, lengths.tokens)
+        resident = sum(each.nbytes for each in pairs) <= RESIDENT_BYTES
+        self.source, self.inputs, self.labels = (each.to(device) for each in pairs) if resident else pairs
         self.target_tokens = sum(len(each) + 1 for each in target) / len(target)
         self.order = EpochOrder(len(source))
 
@@ -121,7 +125,7 @@ class TransformerTask:
 
     def batch(self, step: int, size: int, generator: torch.Generator) -> tuple[Tensor, ...]:
         """Source, decoder input and labels, ``[size, tokens]`` each."""
-        rows = self.order.indices(step, size, generator.initial_seed())
+        rows = self.order.indices(step, size, generator.initial_seed()).to(self.source.device)
         return tuple(each[rows].to(self.device) for each in (self.source, self.inputs, self.labels))
 
     def loss(self, model: nn.Module, *batch: Tensor) -> Tensor:

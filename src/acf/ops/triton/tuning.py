@@ -4,6 +4,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Hashable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from math import log2
@@ -25,6 +26,12 @@ CLOSE = 1.1
 """Configurations within this factor of the fastest are timed again, in turns."""
 
 TURNS = 3
+
+COMPILERS = 8
+"""Candidates compiled at the same time, where the machine has as many cores."""
+
+UNFIT = (triton.runtime.errors.OutOfResources, triton.compiler.errors.CompilationError, RuntimeError)
+"""What a launch raises that the device lacks the resources for."""
 
 HEAD_START_CYCLES = 1_000_000
 """About half a millisecond for which the device sleeps while the host enqueues the launch to be timed. Without it the
@@ -126,6 +133,7 @@ class Tuner:
         return signature in self._chosen
 
     def _fastest(self, candidates: Sequence[LaunchConfig], launch: Launch) -> LaunchConfig:
+        compile_together(candidates, launch)
         times = [time_launch(config, launch) for config in candidates]
         best = min(times)
         if best == float("inf"):
@@ -162,12 +170,27 @@ def _fastest_in_turns(candidates: Sequence[LaunchConfig], launch: Launch) -> Lau
     return min(candidates, key=lambda config: sorted(times[config])[TURNS // 2])
 
 
+def compile_together(candidates: Sequence[LaunchConfig], launch: Launch) -> None:
+    """Launch every candidate once, each in a thread: nearly all of that is compilation, which leaves Python's lock.
+
+    A thread starts with gradients on and on the default device and stream, so it takes over the caller's.
+    """
+    stream = torch.cuda.current_stream()
+
+    def launch_first(config: LaunchConfig) -> None:
+        with suppress(*UNFIT), torch.no_grad(), torch.cuda.stream(stream):  # time_launch meets the error again
+            launch(config)
+
+    with ThreadPoolExecutor(min(len(candidates), COMPILERS, os.cpu_count() or 1)) as threads:
+        list(threads.map(launch_first, candidates))
+
+
 def time_launch(config: LaunchConfig, launch: Launch) -> float:
     """Median milliseconds of ``launch(config)``; infinite where the device lacks the resources for it."""
     try:
         launch(config)
         torch.cuda.synchronize()
-    except (triton.runtime.errors.OutOfResources, triton.compiler.errors.CompilationError, RuntimeError):
+    except UNFIT:
         return float("inf")
     times: list[float] = []
     flush = _flush_buffer()
