@@ -16,7 +16,7 @@ from acf.errors import DataError
 from acf.zoo.data.image_folder import FolderImages
 from acf.zoo.data.images import DeviceImages, load_images
 from acf.zoo.networks import NETWORKS
-from acf.zoo.networks.resnet import BLOCKS
+from acf.zoo.networks.resnet import BLOCKS, Bottleneck
 
 TEST_BATCH = 500
 SMALL_IMAGE = 64
@@ -107,7 +107,11 @@ class ResNet50Task:
         return f"{self.source.name}: {len(self.images)} training, {len(self.images.test_labels)} test images"
 
     def model(self, sizes: TaskSpec) -> nn.Module:
-        """A fresh network in channels-last memory; convolutions start as in He et al. (2015)."""
+        """A fresh network in channels-last memory; convolutions start as in He et al. (2015).
+
+        The last batch norm of every bottleneck starts with a scale of 0, as in Goyal et al. (2017): a block is its
+        shortcut at first.
+        """
         blocks = SIZES[self.spec.name.removeprefix("resnet50-")][1]
         source = self.source
         network = NETWORKS["resnet50"].build(
@@ -116,6 +120,8 @@ class ResNet50Task:
         for layer in network.modules():
             if isinstance(layer, nn.Conv2d):
                 nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
+            if isinstance(layer, Bottleneck):
+                nn.init.zeros_(layer.norm3.weight)
         return network.to(self.device, memory_format=torch.channels_last)  # type: ignore[call-overload,no-any-return]
 
     def batch(self, step: int, size: int, generator: torch.Generator) -> tuple[Tensor, ...]:

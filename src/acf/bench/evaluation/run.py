@@ -7,7 +7,12 @@ from acf.bench.training.run import CurvePoint, without_nan
 from acf.records import Diverged, read_as
 
 STAGES = ("start", "middle", "end")
-"""When a step of a run is traced: before the first step, after half of them, and after the last."""
+"""When a step of a run is traced: after a twentieth of its steps, after half of them, and after the last.
+
+Before the first step gradients say little: those of a residual branch that starts with a scale of 0 are all zeros.
+"""
+
+START_SHARE = 20
 
 
 @dataclass(frozen=True)

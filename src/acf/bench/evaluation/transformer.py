@@ -16,7 +16,7 @@ from acf.errors import DataError
 from acf.zoo.data.parallel_text import Pairs, ParallelText, load_parallel_text
 from acf.zoo.data.subwords import BEGIN, END, PADDING, Codec, padded, train_codec
 from acf.zoo.decoding import Decoding, translate
-from acf.zoo.networks.transformer import Transformer, TransformerSpec
+from acf.zoo.networks.transformer import Attention, EncoderLayer, Transformer, TransformerSpec
 
 TEST_BATCH = 250
 EXTRA_TOKENS = 50
@@ -114,13 +114,22 @@ class TransformerTask:
         return self.text.test[: self.lengths.test_sentences or None]
 
     def model(self, sizes: TaskSpec) -> nn.Module:
-        """A fresh network; the vocabulary is rounded up to whole tiles."""
+        """A fresh network; the vocabulary is rounded up to whole tiles.
+
+        What a residual adds starts smaller by the root of their number, as in GPT-2 (Radford et al., 2019): with the
+        norm after each residual, as Transformer-Base has it, dense layers else hardly learn in a short run.
+        """
         vocabulary = ceil(self.codec.vocabulary / VOCABULARY_MULTIPLE) * VOCABULARY_MULTIPLE
         shape = SIZES[self.spec.name.removeprefix("transformer-")] | {"width": sizes.width}
         network = Transformer(TransformerSpec(vocabulary, padding=PADDING, **shape))
         for name, parameter in network.named_parameters():
             if parameter.dim() == 2 and "embedding" not in name:
                 nn.init.xavier_uniform_(parameter)
+        for residuals, layers in ((2, network.encoder), (3, network.decoder)):
+            for layer in layers.modules():
+                if isinstance(layer, Attention | EncoderLayer):
+                    last = layer.output if isinstance(layer, Attention) else layer.outer
+                    nn.init.xavier_uniform_(last.weight, gain=(residuals * len(layers)) ** -0.5)
         return network.to(self.device)
 
     def batch(self, step: int, size: int, generator: torch.Generator) -> tuple[Tensor, ...]:

@@ -20,15 +20,17 @@ from acf.ops.triton.statistics_kernels import (
     conv_statistics_kernel,
     tile_statistics_kernel,
 )
-from acf.ops.triton.support import ceil_div, dot_precision, readable, supports
+from acf.ops.triton.support import ceil_div, dot_precision, next_power_of_two, readable, supports
 from acf.ops.triton.tuning import TUNER, LaunchConfig
 from acf.sparse import BlockTopology
 
 PIXEL_TILE = 128
 """Pixels of a tile where statistics are taken of an output in memory."""
 
-COMBINED_ROWS, COMBINED_CHANNELS = 256, 8
-"""Boxes and channels that a program combines at a time: 8 channels are a sector of 32 bytes, the least that is read."""
+COMBINED_ROWS, COMBINED_CHANNELS = 1024, 8
+"""Boxes, at most, and channels that a program combines at a time.
+
+8 channels are a sector of 32 bytes, the least that is read."""
 
 Results = tuple[Tensor, Tensor, Tensor]
 """Output, mean and biased variance; the statistics are float32 ``[channels]``."""
@@ -182,7 +184,7 @@ def _combine(partials: Tensor, mean: Tensor, variance: Tensor, cover: Cover) -> 
         combine_statistics_kernel, channels // COMBINED_CHANNELS, (partials, mean, variance),
         (cover.boxes, channels, *cover.extent, rows, cols),
         images=cover.box[0], height=cover.box[1], width=cover.box[2],
-        rows=COMBINED_ROWS, channel_tile=COMBINED_CHANNELS, num_warps=8,
+        rows=min(COMBINED_ROWS, next_power_of_two(cover.boxes)), channel_tile=COMBINED_CHANNELS, num_warps=8,
     )  # fmt: skip
 
 

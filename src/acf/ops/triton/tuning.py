@@ -17,7 +17,7 @@ from torch import Tensor
 from acf.errors import AcfError, FileError
 from acf.files import cache_directory, write_whole
 
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 """Raised when the kernels change so much that remembered choices no longer fit."""
 
 TIMED_RUNS = 5

@@ -23,7 +23,9 @@ from acf.ops.triton.weight_grad_kernels import (
 )
 from acf.sparse import BlockTopology
 
-SUM_WIDTH = 1024
+SUMMED_VALUES, SUM_WIDTHS = 4096, (128, 1024)
+"""Values that a program sums, and the least and the most columns of them."""
+
 FILL_PROGRAMS = 264
 """Two programs on each of the 132 multiprocessors of a Hopper chip: fewer leave it idle."""
 
@@ -242,9 +244,11 @@ def pack_count(blocks: int, owners: int, pack: int) -> int:
 
 def add_splits(parts: Tensor, out: Tensor) -> PreparedLaunch | None:
     """``out`` is the sum of ``parts [splits, *out.shape]``."""
+    group = min(next_power_of_two(parts.shape[0]), SUMMED_VALUES // SUM_WIDTHS[0])
+    width = min(SUMMED_VALUES // group, SUM_WIDTHS[1])
     return launch(
-        sum_splits_kernel, ceil_div(out.numel(), SUM_WIDTH), (parts, out), (out.numel(), parts.shape[0]),
-        width=SUM_WIDTH, num_warps=4,
+        sum_splits_kernel, ceil_div(out.numel(), width), (parts, out), (out.numel(), parts.shape[0]),
+        width=width, group=group, num_warps=4,
     )  # fmt: skip
 
 

@@ -382,12 +382,23 @@ def block_product(
 
 @jit
 def sum_splits_kernel(
-    parts: tl.tensor, out: tl.tensor, elements: tl.tensor, splits: tl.tensor, width: tl.constexpr
+    parts: tl.tensor,
+    out: tl.tensor,
+    elements: tl.tensor,
+    splits: tl.tensor,
+    width: tl.constexpr,
+    group: tl.constexpr,
 ) -> None:
-    """``out [elements]`` is the sum of float32 ``parts [splits, elements]``, always in the same order."""
+    """``out [elements]`` is the sum of float32 ``parts [splits, elements]``, always in the same order.
+
+    ``group`` parts are loaded at a time: one after another, each would wait for its own turn in memory.
+    """
     lanes = tl.program_id(0).to(tl.int64) * width + tl.arange(0, width)
-    inside = lanes < elements
-    total = tl.zeros((width,), dtype=tl.float32)
-    for split in range(splits):
-        total += tl.load(parts + split * elements + lanes, mask=inside, other=0.0)
-    tl.store(out + lanes, total.to(out.dtype.element_ty), mask=inside)
+    inside = (lanes < elements)[None, :]
+    total = tl.zeros((group, width), dtype=tl.float32)
+    for first in range(0, splits, group):
+        split = (first + tl.arange(0, group))[:, None]
+        total += tl.load(
+            parts + split.to(tl.int64) * elements + lanes[None, :], mask=inside & (split < splits), other=0.0
+        )
+    tl.store(out + lanes, tl.sum(total, 0).to(out.dtype.element_ty), mask=lanes < elements)
