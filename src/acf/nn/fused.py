@@ -39,11 +39,10 @@ class FusedSequential(nn.Sequential):
 
     def forward(self, x: Tensor) -> Tensor:
         """``x`` through all layers in turn."""
-        if isinstance(x, fx.Proxy):  # whether three layers run as one is known when they run
-            return super().forward(x)
         layers, position = list(self), 0
+        is_traced = isinstance(x, fx.Proxy)  # whether three layers run as one is known when they run
         while position < len(layers):
-            mlp = _fused_mlp(layers[position : position + 3])
+            mlp = None if is_traced else _fused_mlp(layers[position : position + 3])
             if mlp is not None and _pays(x, mlp) and not _is_probed(mlp):
                 x = _through(mlp, x)
                 position += 3
