@@ -22,12 +22,12 @@ types: $(VENV)/.installed-dev
 units: $(VENV)/.installed-dev
 	$(BIN)/pytest -n 2 --dist worksteal
 
-# Environments of their own with every extra. `make test-newest PYTHON=python3.13` takes that Python, and
+# Environments of their own with every extra; `python -m tests.dependencies.suite_record` keeps what came of it. `make test-newest PYTHON=python3.13` takes that Python, and
 # `make test-oldest TESTS="tests/ops tests/nn"` runs a part.
 EXTRAS := test,adapters,data,ray,rl,sweep,text
 TESTS  ?=
 test-oldest test-newest: test-%: .venv-%/.installed
-	.venv-$*/bin/python -m pytest -n 2 --dist worksteal $(TESTS)
+	.venv-$*/bin/python -m pytest -n 2 --dist worksteal --junitxml build/suite-$*.xml $(TESTS)
 
 .venv-oldest/.installed: pyproject.toml
 	$(PYTHON) -m venv --clear $(@D)
@@ -46,6 +46,7 @@ coverage: $(VENV)/.installed-coverage
 	$(BIN)/pytest -n 2 --dist worksteal --cov --cov-report= --ignore tests/rtl $(TESTS)
 	$(BIN)/coverage report --skip-covered --show-missing
 	$(BIN)/coverage json -o build/coverage.json
+	$(BIN)/python -m tests.coverage_record build/coverage.json
 
 # Seeded cases over every door through which files and values come in; `make fuzz CASES=700` is a quick look.
 CASES ?= 10000
