@@ -22,8 +22,8 @@ types: $(VENV)/.installed-dev
 units: $(VENV)/.installed-dev
 	$(BIN)/pytest -n 2 --dist worksteal
 
-# Environments of their own with every extra; `python -m tests.dependencies.suite_record` keeps what came of it. `make test-newest PYTHON=python3.13` takes that Python, and
-# `make test-oldest TESTS="tests/ops tests/nn"` runs a part.
+# Environments of their own with every extra. `make test-newest PYTHON=python3.13` takes that Python, and
+# `make test-oldest TESTS="tests/ops tests/nn"` runs a part; `tests/dependencies/suite_record.py` keeps what came of it.
 EXTRAS := test,adapters,data,ray,rl,sweep,text
 TESTS  ?=
 test-oldest test-newest: test-%: .venv-%/.installed
