@@ -44,6 +44,7 @@ test-oldest test-newest: test-%: .venv-%/.installed
 # that compile the RTL with Verilator are left out: they run gates, and few lines of ours.
 coverage: $(VENV)/.installed-coverage
 	$(BIN)/pytest -n 2 --dist worksteal --cov --cov-report= --ignore tests/rtl $(TESTS)
+	TRITON_INTERPRET=1 ACF_AUTOTUNE=0 $(BIN)/pytest -n 2 --cov --cov-append --cov-report= tests/ops/triton/test_*_interpreted.py
 	$(BIN)/coverage report --skip-covered --show-missing
 	$(BIN)/coverage json -o build/coverage.json
 	$(BIN)/python -m tests.coverage_record build/coverage.json
