@@ -40,10 +40,9 @@ test-oldest test-newest: test-%: .venv-%/.installed
 	$(@D)/bin/python -m pip install --quiet --upgrade --upgrade-strategy eager --editable '.[$(EXTRAS)]'
 	@touch $@
 
-# Lines and branches that the suite runs in Python; `make coverage TESTS="tests/nn tests/train"` measures a part. The tests
-# that compile the RTL with Verilator are left out: they run gates, and few lines of ours.
+# Lines and branches that the suite runs in its own process; `make coverage TESTS="tests/nn tests/train"` measures a part.
 coverage: $(VENV)/.installed-coverage
-	$(BIN)/pytest -n 2 --dist worksteal --cov --cov-report= --ignore tests/rtl $(TESTS)
+	$(BIN)/pytest -n 2 --dist worksteal --cov --cov-report= $(TESTS)
 	TRITON_INTERPRET=1 ACF_AUTOTUNE=0 $(BIN)/pytest -n 2 --cov --cov-append --cov-report= tests/ops/triton/test_*_interpreted.py
 	$(BIN)/coverage report --skip-covered --show-missing
 	$(BIN)/coverage json -o build/coverage.json
