@@ -23,11 +23,11 @@ units: $(VENV)/.installed-dev
 	$(BIN)/pytest -n 2 --dist worksteal
 
 # Environments of their own with every extra. `make test-newest PYTHON=python3.13` takes that Python, and
-# `make test-oldest TESTS="tests/ops tests/nn"` runs a part.
+# `make test-oldest TESTS="tests/ops tests/nn"` runs a part; `tests/dependencies/suite_record.py` keeps what came of it.
 EXTRAS := test,adapters,data,ray,rl,sweep,text
 TESTS  ?=
 test-oldest test-newest: test-%: .venv-%/.installed
-	.venv-$*/bin/python -m pytest -n 2 --dist worksteal $(TESTS)
+	.venv-$*/bin/python -m pytest -n 2 --dist worksteal --junitxml build/suite-$*.xml $(TESTS)
 
 .venv-oldest/.installed: pyproject.toml
 	$(PYTHON) -m venv --clear $(@D)
@@ -40,12 +40,13 @@ test-oldest test-newest: test-%: .venv-%/.installed
 	$(@D)/bin/python -m pip install --quiet --upgrade --upgrade-strategy eager --editable '.[$(EXTRAS)]'
 	@touch $@
 
-# Lines and branches that the suite runs in Python; `make coverage TESTS="tests/nn tests/train"` measures a part. The tests
-# that compile the RTL with Verilator are left out: they run gates, and few lines of ours.
+# Lines and branches that the suite runs in its own process; `make coverage TESTS="tests/nn tests/train"` measures a part.
 coverage: $(VENV)/.installed-coverage
-	$(BIN)/pytest -n 2 --dist worksteal --cov --cov-report= --ignore tests/rtl $(TESTS)
+	$(BIN)/pytest -n 2 --dist worksteal --cov --cov-report= $(TESTS)
+	TRITON_INTERPRET=1 ACF_AUTOTUNE=0 $(BIN)/pytest -n 2 --cov --cov-append --cov-report= tests/ops/triton/test_*_interpreted.py
 	$(BIN)/coverage report --skip-covered --show-missing
 	$(BIN)/coverage json -o build/coverage.json
+	$(BIN)/python -m tests.coverage_record build/coverage.json
 
 # Seeded cases over every door through which files and values come in; `make fuzz CASES=700` is a quick look.
 CASES ?= 10000

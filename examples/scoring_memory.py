@@ -70,7 +70,7 @@ def _cpu_peak(step: Callable[[], None]) -> int:
     activities = [torch.profiler.ProfilerActivity.CPU]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the profiler warns of what it does with its own events
-        with torch.profiler.profile(activities=activities, profile_memory=True) as profile:
+        with torch.profiler.profile(activities=activities, profile_memory=True, acc_events=True) as profile:
             step()
     held = most = 0
     events = [event for event in profile.profiler.kineto_results.events() if event.name() == "[memory]"]

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from acf.doctor import Finding, load_builder
+from acf.doctor import PARTS, Finding, load_builder
 from acf.errors import SparsityError
+from acf.ops.cpu import build as cpu_build
 from acf.tables import doctor_table
 
 
@@ -51,3 +52,24 @@ def test_the_current_folder_is_not_searched_for_a_module_it_does_not_hold(
 def test_what_names_no_function_is_refused(builder: str) -> None:
     with pytest.raises(SparsityError, match="is not module:function"):
         load_builder(builder)
+
+
+@pytest.mark.parametrize(
+    ("action", "expected"),
+    [
+        ("exec sleep 60", (False, "none")),
+        ("exit 3", (False, "none")),
+        (r"printf 'caf\351 1.0\nlicence\n'", (True, "caf\N{REPLACEMENT CHARACTER} 1.0")),
+    ],
+)
+def test_a_compiler_that_hangs_fails_or_speaks_no_utf8_is_a_finding(
+    action: str, expected: tuple[bool, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiler = tmp_path / "c++"
+    compiler.write_text(f"#!/bin/sh\n{action}\n")
+    compiler.chmod(0o700)
+    monkeypatch.setenv("CXX", str(compiler))
+    monkeypatch.setattr(cpu_build, "ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr(cpu_build.shutil, "which", lambda command: command if command == str(compiler) else None)
+    found = PARTS["compiler"]()
+    assert (found.present, found.found) == expected

@@ -1,6 +1,8 @@
 """Compiling inner loops with numba."""
 
 import time
+import warnings
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Lock
@@ -76,6 +78,22 @@ def test_code_of_another_signature_is_compiled_anew_and_not_called(
         again = jit.compiled(_double)
         assert (again(21), again(0.5)) == (42, 1.0)
     assert again.stats.cache_hits, "the second time, what was compiled anew is found"  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("damage", [lambda kept: b"", lambda kept: kept[: len(kept) // 2], lambda kept: b"\xff" * 100])
+@pytest.mark.parametrize("suffix", ["nbi", "nbc"])
+def test_damaged_files_of_the_cache_are_compiled_anew(
+    suffix: str, damage: Callable[[bytes], bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    homeless(monkeypatch)
+    monkeypatch.setenv("ACF_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(jit.numba.config, "CACHE_DIR", "")
+    assert jit.compiled(_double)(21) == 42
+    (file,) = (tmp_path / "numba").rglob(f"*.{suffix}")
+    file.write_bytes(damage(file.read_bytes()))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", jit.CompilerCacheWarning)
+        assert jit.compiled(_double)(21) == 42
 
 
 def test_one_process_at_a_time_numbers_the_files_of_signatures(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,8 +2,6 @@
 
 import os
 import platform
-import shutil
-import subprocess
 import sys
 import warnings
 from collections.abc import Callable
@@ -124,10 +122,14 @@ def _cpu_flags() -> tuple[set[str], str]:
 
 
 def _compiler() -> Finding:
-    name = next((name for name in (os.environ.get("CXX"), "c++", "g++", "clang++") if name and shutil.which(name)), "")
-    if not name:
+    from acf.ops.cpu.build import KernelBuildError, find_compiler
+
+    try:
+        compiler = find_compiler()
+    except KernelBuildError:
         return Finding("C++ compiler", False, "none", "no native CPU kernels; install one, for example g++")
-    return Finding("C++ compiler", True, _first_line([name, "--version"]), "builds the native CPU kernels on first use")
+    says = compiler.version.strip().partition("\n")[0] or compiler.command
+    return Finding("C++ compiler", True, says, "builds the native CPU kernels on first use")
 
 
 def _gpu() -> Finding:
@@ -195,11 +197,6 @@ def _digits() -> Finding:
         return Finding("scikit-learn", True, version("scikit-learn"), "acf demo works: the digits come with it")
     except PackageNotFoundError:
         return Finding("scikit-learn", False, "not installed", f"for acf demo: {install_line('demo')}")
-
-
-def _first_line(command: list[str]) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
-    return (done.stdout or done.stderr).splitlines()[0] if (done.stdout or done.stderr) else command[0]
 
 
 def _advice(family: str) -> Finding:

@@ -244,6 +244,12 @@ def test_a_model_without_values_is_not_saved(tmp_path):
         acf.save_sparse(nn.Sequential(nn.Linear(4, 4, device="meta")), tmp_path / "model.safetensors")
 
 
+def test_a_dtype_that_safetensors_does_not_hold_is_refused_by_the_tensor_and_leaves_nothing(tmp_path):
+    with pytest.raises(FileError, match=r"0\.weight is torch\.complex128, which this safetensors does not hold; save"):
+        acf.save_sparse(nn.Sequential(nn.Linear(4, 4, dtype=torch.complex128)), tmp_path / "model.safetensors")
+    assert list(tmp_path.iterdir()) == []
+
+
 ARGUMENTS = {
     "Linear": (4, 8, False), "Conv2d": (4, 8, 3, 2, 1, 2), "Embedding": (8, 4, 0), "Unflatten": (1, (2, 2)),
     "Upsample": (None, 2.0), "LeakyReLU": (0.2,), "Softmax": (1,), "LogSoftmax": (1,), "BatchNorm1d": (4, 1e-3, 0.2),

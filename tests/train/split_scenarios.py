@@ -7,7 +7,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
-from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor.parallel import parallelize_module
 
 from acf.errors import AcfError
@@ -17,6 +16,7 @@ from acf.nn.tensor_parallel import ColwiseBlockParallel, RowwiseBlockParallel
 from acf.sparse import BlockTopology, distributed_like, whole
 from acf.train import attach
 from acf.train.sharded_checkpoint import load_sharded, save_sharded
+from tests.train.two_ranks import fully_shard
 
 STEPS, SAVED_AT = 9, 4
 TIMES = {"total_steps": STEPS, "every": 3, "stop_at": 1.0, "schedule": "constant"}

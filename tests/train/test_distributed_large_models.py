@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
-from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
+from torch.distributed.fsdp import FullyShardedDataParallel
 
 from acf.errors import AcfError
 from acf.masks import SET, BlockDST, GradualPruning
@@ -21,7 +21,7 @@ from acf.sparse import whole
 from acf.train import TopologyController, attach
 from acf.train.sharded_checkpoint import load_sharded, save_sharded
 from tests.train import split_scenarios
-from tests.train.two_ranks import WORLD_SIZE, assert_same, outcomes_of_two_ranks
+from tests.train.two_ranks import WORLD_SIZE, assert_same, fully_shard, outcomes_of_two_ranks
 
 STEPS, SAVED_AT, PART = 9, 5, 8  # saved between the two steps that score for the move of step 6
 TIMES = {"total_steps": STEPS, "every": 3, "stop_at": 1.0, "schedule": "constant"}  # the last step moves blocks too

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 import acf
@@ -20,7 +19,7 @@ from acf.masks import nm_mask
 from acf.nn import NMLayer
 from acf.nn.nm_spec import NM_METHODS
 from acf.sparse import whole
-from tests.train.two_ranks import assert_same, outcomes_of_two_ranks
+from tests.train.two_ranks import assert_same, fully_shard, outcomes_of_two_ranks
 
 STEPS = 8
 

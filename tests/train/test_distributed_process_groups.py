@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 from acf.errors import AcfError
@@ -18,7 +17,7 @@ from acf.masks import SET, BlockDST, GradualPruning
 from acf.nn import BlockSparsity, block_sparse_layers, sparsify_
 from acf.sparse import whole
 from acf.train import TopologyController, attach, data_parallel
-from tests.train.two_ranks import WORLD_SIZE, assert_same, outcomes_of_two_ranks
+from tests.train.two_ranks import WORLD_SIZE, assert_same, fully_shard, outcomes_of_two_ranks
 
 STEPS = 12
 TIMES = {"total_steps": STEPS, "every": 3, "stop_at": 1.0, "schedule": "constant"}  # the last step moves blocks too

@@ -40,9 +40,9 @@ class FusedSequential(nn.Sequential):
     def forward(self, x: Tensor) -> Tensor:
         """``x`` through all layers in turn."""
         layers, position = list(self), 0
-        traced = isinstance(x, fx.Proxy)  # whether three layers run as one is known when they run
+        is_traced = isinstance(x, fx.Proxy)  # whether three layers run as one is known when they run
         while position < len(layers):
-            mlp = None if traced else _fused_mlp(layers[position : position + 3])
+            mlp = None if is_traced else _fused_mlp(layers[position : position + 3])
             if mlp is not None and _pays(x, mlp) and not _is_probed(mlp):
                 x = _through(mlp, x)
                 position += 3

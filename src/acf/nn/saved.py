@@ -85,6 +85,12 @@ def save_sparse(model: nn.Module, path: str | Path) -> None:
     except import_module("safetensors").SafetensorError as error:
         reason = str(error).splitlines()[0]
         raise FileError(f"{path} cannot be written ({reason}); free some space, then call it again") from error
+    except KeyError as error:  # how safetensors refuses a dtype
+        dtype = error.args[0]
+        named = next((name for name, tensor in tensors.items() if tensor.dtype == dtype), "a tensor")
+        raise FileError(
+            f"{named} is {dtype}, which this safetensors does not hold; save another dtype, or install a newer one"
+        ) from error
 
 
 def describe_layers(model: nn.Module) -> dict[str, dict[str, Any]]:

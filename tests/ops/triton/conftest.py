@@ -18,10 +18,11 @@ if INTERPRETING:
         """Triton 3.6's interpreter lacks two things: NumPy 2.4's stricter scalars, and products of bfloat16."""
         patch_tensor, dot = interpreter._patch_lang_tensor, interpreter.InterpreterBuilder.create_dot
 
-        def patched(tensor: Any, scope: Any) -> None:
-            patch_tensor(tensor, scope)
-            scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.item()))
-            scope.set_attr(tensor, "__bool__", lambda self: bool(self.handle.data.all()))
+        def patched(tensor: Any, *scope: Any) -> None:
+            patch_tensor(tensor, *scope)
+            set_attribute = scope[0].set_attr if scope else setattr  # Triton 3.4 has no scope
+            set_attribute(tensor, "__index__", lambda self: int(self.handle.data.item()))
+            set_attribute(tensor, "__bool__", lambda self: bool(self.handle.data.all()))
 
         def widened(handle: Any) -> Any:
             if handle.dtype.scalar != tl.bfloat16:

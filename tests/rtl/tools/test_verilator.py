@@ -37,3 +37,43 @@ def test_a_full_disk_under_a_compiled_model_is_told_in_one_line() -> None:
         build.model_folder(),
     ):
         raise OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.mark.parametrize(
+    ("action", "expected"),
+    [("exec sleep 60", "no answer after 0.5 s"), ("exit 3", "exit code 3"), ("", "Exec format error|No such file")],
+)
+def test_a_verilator_that_hangs_or_fails_is_named_with_the_reason(
+    action: str, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(build, "ANSWER_SECONDS", 0.5)
+    with pytest.raises(build.VerilatorUnavailableError, match=rf"fake does not run \(.*({expected})"):
+        build._examined(fake_program(tmp_path, action), tmp_path)
+
+
+def test_a_verilator_that_speaks_no_utf8_is_taken_for_what_it_is(tmp_path: Path) -> None:
+    (tmp_path / "include").mkdir()
+    (tmp_path / "include" / "verilated.h").write_text("")
+    assert (
+        build._examined(fake_program(tmp_path, r"printf 'caf\351\n'"), tmp_path).version
+        == "caf\N{REPLACEMENT CHARACTER}"
+    )
+
+
+def test_a_compiler_that_hangs_is_stopped_and_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build, "BUILD_SECONDS", 0.5)
+    with pytest.raises(build.VerilatorUnavailableError, match=r"fake has not ended after 0\.5 s; check"):
+        build._run([fake_program(tmp_path, "exec sleep 60")], tmp_path)
+
+
+def test_a_compiler_that_speaks_no_utf8_is_quoted(tmp_path: Path) -> None:
+    with pytest.raises(build.VerilatorUnavailableError, match="fake failed: caf\N{REPLACEMENT CHARACTER}; check"):
+        build._run([fake_program(tmp_path, r"printf 'caf\351\n' >&2; exit 1")], tmp_path)
+
+
+def fake_program(folder: Path, action: str) -> str:
+    """A script that does ``action``; without one, a file that no system runs."""
+    path = folder / "fake"
+    path.write_text(f"#!/bin/sh\n{action}\n" if action else "\0")
+    path.chmod(0o700)
+    return str(path)

@@ -197,7 +197,7 @@ def _alternate(steps: Mapping[str, Callable[[], None]], rounds: int) -> dict[str
 
 def _profile(step: Callable[[], None]) -> dict[str, float]:
     """The share of each part in a step's time, by the profiler's self times."""
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], acc_events=True) as profiler:
         for _ in range(PROFILED_STEPS):
             step()
     shares = dict.fromkeys(("sparse products", "dense products", *PARTS, "rest"), 0.0)

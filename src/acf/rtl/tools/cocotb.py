@@ -77,6 +77,7 @@ def run(program: Path, top: str, module: str, folder: Path, environment: Mapping
         env=os.environ | settings | dict(environment or {}),
         capture_output=True,
         text=True,
+        errors="replace",
         check=False,
     )
     (folder / "log.txt").write_text(done.stdout + done.stderr, encoding="utf-8")

@@ -40,6 +40,7 @@ def lint(verilog: str, verilator: Verilator) -> list[LintWarning]:
             env=verilator.environment(),
             capture_output=True,
             text=True,
+            errors="replace",
             check=False,
         )
     found = [LintWarning(match[1] or "ERROR", match[2]) for match in _WARNING.finditer(done.stderr)]

@@ -27,6 +27,9 @@ RUNTIME_SOURCES = ("verilated.cpp", "verilated_threads.cpp")
 TRACE_SOURCES = ("verilated_saif_c.cpp",)
 BLOCK_SOURCES = ("verilated_dpi.cpp",)
 
+ANSWER_SECONDS = 30
+"""A Verilator that does not say its version in this time is none."""
+
 
 class VerilatorUnavailableError(RtlError):
     """There is no Verilator or no C++ compiler, or one of them failed; the text says which."""
@@ -53,27 +56,30 @@ def find_verilator() -> Verilator:
         root = Path(package.submodule_search_locations[0])
         return _examined(str(root / "bin" / "verilator_bin"), root)
     if command := shutil.which("verilator"):
-        answer = subprocess.run([command, "--getenv", "VERILATOR_ROOT"], capture_output=True, text=True, check=False)
-        return _examined(command, Path(answer.stdout.strip()))
+        return _examined(command, Path(_answer([command, "--getenv", "VERILATOR_ROOT"])))
     raise VerilatorUnavailableError(f"Verilator is not installed; install it with: {install_line('rtl')}")
 
 
 def _examined(command: str, root: Path) -> Verilator:
+    version = _answer([command, "--version"], os.environ | {"VERILATOR_ROOT": str(root)})
+    if not (root / "include" / "verilated.h").exists():
+        raise VerilatorUnavailableError(f"{command} lacks its headers; install another Verilator")
+    return Verilator(command, root, version)
+
+
+def _answer(command: Sequence[str], environment: dict[str, str] | None = None) -> str:
+    """What Verilator says about itself."""
     try:
-        answer = subprocess.run(
-            [command, "--version"],
-            capture_output=True,
-            text=True,
-            check=False,
-            env=os.environ | {"VERILATOR_ROOT": str(root)},
-        )
+        done = subprocess.run(command, env=environment, capture_output=True, check=True, timeout=ANSWER_SECONDS)
     except OSError as error:
-        raise VerilatorUnavailableError(
-            f"{command} does not run ({error.strerror}); install another Verilator"
-        ) from error
-    if answer.returncode or not (root / "include" / "verilated.h").exists():
-        raise VerilatorUnavailableError(f"{command} does not run or lacks its headers; install another Verilator")
-    return Verilator(command, root, answer.stdout.strip())
+        reason = error.strerror
+    except subprocess.TimeoutExpired:
+        reason = f"no answer after {ANSWER_SECONDS} s"
+    except subprocess.CalledProcessError as error:
+        reason = f"exit code {error.returncode}"
+    else:
+        return done.stdout.decode(errors="replace").strip()
+    raise VerilatorUnavailableError(f"{command[0]} does not run ({reason}); install another Verilator")
 
 
 @functools.cache

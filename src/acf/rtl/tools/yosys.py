@@ -38,15 +38,21 @@ def run_yosys(
     with tempfile.TemporaryDirectory(prefix="acf-yosys-") as folder:
         for name, text in inputs.items():
             Path(folder, name).write_text(text, encoding="utf-8")
-        done = subprocess.run(
-            [sys.executable, "-c", _RUN],
-            input="\n".join(commands),
-            cwd=folder,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=timeout_s,
-        )
+        try:
+            done = subprocess.run(
+                [sys.executable, "-c", _RUN],
+                input="\n".join(commands),
+                cwd=folder,
+                capture_output=True,
+                encoding="utf-8",
+                errors="replace",
+                check=False,
+                timeout=timeout_s,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise RtlError(
+                f"yosys has not ended after {timeout_s:g} s; take a smaller design, or one module of it"
+            ) from error
         if done.returncode != 0:
             raise RtlError(
                 f"yosys refused the design: {_reason(done.stdout + done.stderr)}; check the input named there"
