@@ -48,6 +48,10 @@ LARGE_FABRICS = ("acf-16384-hbm3e", "acf-h200")
 RECORDS = {"fabric-steps.json": FABRICS, "fabric-scale.json": LARGE_FABRICS}
 """The records, each of its own fabrics."""
 
+PACKAGE_RECORD = Path(acf.__file__).parent / "reproduce" / "fabric_step.json"
+PACKAGE_FABRICS = ("acf-512", "acf-h200")
+"""Some of the rows, which the package has of its own, and the fabrics that they stand beside."""
+
 BESIDE: dict[str, dict[str, AcceleratorSpec]] = {
     **{fabric: PEERS[fabric] for fabric in sorted(FABRICS)},
     "acf-16384-hbm3e": {},
@@ -224,6 +228,21 @@ def write_joined(folder: Path, results: Path) -> None:
         write_whole(results / name, (json_text(values) + "\n").encode())
 
 
+def renew_package_record(results: Path, path: Path) -> None:
+    """Take the rows that row U2 of `acf reproduce` reads from ``results``; those that it lacks stay."""
+    stored = json.loads(path.read_text(encoding="utf-8"))
+    rows = [row for name in RECORDS for row in data_of(json.loads((results / name).read_text(encoding="utf-8")))]
+    shown = [
+        row for row in rows if row["beside"] in PACKAGE_FABRICS and (row["seed"], row["zeros"]) == (0, "synthetic")
+    ]
+    for number, kept in enumerate(stored["rows"]):
+        key = {name: kept[name] for name in ("network", "sparsity", "machine")}
+        found = [row for row in shown if key.items() <= row.items()]
+        stored["rows"][number] = {name: found[0][name] for name in kept} if found else kept
+    stored["date"] = datetime.now(UTC).date().isoformat()
+    write_whole(path, (json.dumps(stored, indent=2, ensure_ascii=False) + "\n").encode())
+
+
 def _parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("network", nargs="?", choices=NETWORKS, help="default: every row of the records")
@@ -246,9 +265,10 @@ def main() -> None:
     given = _parsed()
     if given.join:
         write_joined(given.join, RESULTS)
-        return
     if given.charge:
         charge_records(RESULTS)
+    if given.join or given.charge:
+        renew_package_record(RESULTS, PACKAGE_RECORD)
         return
     if given.split:
         write_split(given.split, RESULTS)

@@ -114,6 +114,21 @@ def test_a_missing_row_is_named(tmp_path: Path) -> None:
         list(SCRIPT["joined"](tmp_path, SCRIPT["FABRICS"]))
 
 
+def test_the_rows_that_the_package_reads_are_those_of_the_records(tmp_path: Path) -> None:
+    step = {"network": "resnet50", "sparsity": 0.9, "seed": 0, "zeros": "synthetic"}
+    rows = [step | {"machine": "tensorcore", "beside": name, "energy_j": 2.0} for name in ("acf-512-lean", "acf-512")]
+    rows[1]["energy_j"] = 3.0
+    for name, data in (("fabric-steps.json", rows), ("fabric-scale.json", [])):
+        (tmp_path / name).write_text(json.dumps({"kind": "fabric", "schema": 1, "data": data}))
+    stored = [
+        {"network": "resnet50", "sparsity": 0.9, "machine": name, "energy_j": 1.0} for name in ("tensorcore", "gpu")
+    ]
+    path = tmp_path / "package.json"
+    path.write_text(json.dumps({"source": "made up", "rows": stored}))
+    SCRIPT["renew_package_record"](tmp_path, path)
+    assert [row["energy_j"] for row in json.loads(path.read_text())["rows"]] == [3.0, 1.0]
+
+
 def fabric_row(machine: str, activity: Activity) -> dict[str, Any]:
     """A row of a fabric, charged by the figures of today."""
     spec = spec_of_kind(AdaptiveFabric, machine)
