@@ -3,12 +3,13 @@
     python docs/figures/fabric_steps.py --into runs/steps                         # every row of the records
     python docs/figures/fabric_steps.py resnet50 acf-512-lean --sparsity 0.9 --into runs/steps
     python docs/figures/fabric_steps.py --charge                                  # the records by today's figures
+    python docs/figures/fabric_steps.py --split runs/steps                        # the records' rows that it lacks
     python docs/figures/fabric_steps.py --join runs/steps                         # writes the records
 
 A row is one step on one machine, as `acf bench fabric` plays it, and is written to a file of its own when it is done: a
 call that was interrupted goes on where it stopped, and several calls share the rows of a folder. Delete a row's file to
 play it again. Figures of `acf.cost.control` change no cycle: ``--charge`` takes them to the counters of the records'
-rows, without playing them.
+rows, without playing them. ``--split`` writes the rows of the records to a folder, to play others beside them.
 """
 
 import argparse
@@ -35,6 +36,7 @@ from acf.sim.accelerator import AcceleratorSpec
 from acf.sim.fabric import AdaptiveFabric
 from acf.sim.fabric.activity import Activity
 from acf.sim.fabric.control import control_j
+from acf.sim.fabric.energy import mesh_j
 from acf.sim.registry import spec_of_kind
 
 RESULTS = Path(__file__).parents[1] / "results"
@@ -45,6 +47,10 @@ FABRICS = ("acf-512-lean", "acf-512-wide", "acf-512")
 LARGE_FABRICS = ("acf-16384-hbm3e", "acf-h200")
 RECORDS = {"fabric-steps.json": FABRICS, "fabric-scale.json": LARGE_FABRICS}
 """The records, each of its own fabrics."""
+
+PACKAGE_RECORD = Path(acf.__file__).parent / "reproduce" / "fabric_step.json"
+PACKAGE_FABRICS = ("acf-512", "acf-h200")
+"""Some of the rows, which the package has of its own, and the fabrics that they stand beside."""
 
 BESIDE: dict[str, dict[str, AcceleratorSpec]] = {
     **{fabric: PEERS[fabric] for fabric in sorted(FABRICS)},
@@ -117,12 +123,20 @@ def control_charge_j(row: dict[str, Any]) -> dict[str, float]:
 
 
 def charged(row: dict[str, Any]) -> dict[str, Any]:
-    """A fabric's row with control and clock charged by the figures of today, everything else as it was played."""
+    """A fabric's row with control, clock, mesh and leakage by the figures of today, everything else as it was played.
+
+    Control and its area decide how long links are, and so what the mesh takes. ``update`` stays as it was played.
+    """
+    spec, before_j = spec_of_kind(AdaptiveFabric, row["machine"]), row["energy_breakdown_j"]
     charge_j = control_charge_j(row)
     change_j = {name: joules - row["control_charge_j"][name] for name, joules in charge_j.items()}
-    breakdown = {name: joules + change_j.get(name, 0.0) for name, joules in row["energy_breakdown_j"].items()}
-    totals = {name: row[name] + sum(change_j.values()) for name in ("energy_j", "products_energy_j")}
-    return row | totals | {"energy_breakdown_j": breakdown, "control_charge_j": charge_j}
+    change_j["mesh"] = mesh_j(spec, row["counters"]["flit_hops"]) - before_j["mesh"]
+    leaks_w = spec.leakage_w - before_j["leakage"] / row["step_seconds"]
+    seconds = {"energy_j": row["step_seconds"], "products_energy_j": row["seconds"]}
+    totals = {name: row[name] + sum(change_j.values()) + leaks_w * seconds[name] for name in seconds}
+    change_j["leakage"] = leaks_w * row["step_seconds"]
+    breakdown_j = {name: joules + change_j.get(name, 0.0) for name, joules in before_j.items()}
+    return row | totals | {"energy_breakdown_j": breakdown_j, "control_charge_j": charge_j}
 
 
 def charge_records(results: Path) -> None:
@@ -191,6 +205,18 @@ def joined(folder: Path, fabrics: tuple[str, ...]) -> Iterator[dict[str, Any]]:
         yield json.loads(path.read_text(encoding="utf-8")) | {"beside": row.fabric}
 
 
+def write_split(folder: Path, results: Path) -> None:
+    """Write the rows of the records to ``folder``, but for those that it has."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in RECORDS:
+        for values in data_of(json.loads((results / name).read_text(encoding="utf-8"))):
+            zeros = None if values["zeros"] == "synthetic" else results / values["zeros"]
+            step = (values[field] for field in ("network", "beside", "machine", "sparsity", "seed"))
+            path = folder / Row(*step, zeros).file_name
+            if not path.exists():
+                write_whole(path, (json_text(values) + "\n").encode())
+
+
 def write_joined(folder: Path, results: Path) -> None:
     """Write the rows of ``folder`` as the records of ``results``; a record without a row stays as it is."""
     rows = {name: list(joined(folder, fabrics)) for name, fabrics in RECORDS.items()}
@@ -200,6 +226,21 @@ def write_joined(folder: Path, results: Path) -> None:
         values = envelope("fabric", rows[name])
         values["command"] = "python docs/figures/fabric_steps.py --into FOLDER, then --join FOLDER"
         write_whole(results / name, (json_text(values) + "\n").encode())
+
+
+def renew_package_record(results: Path, path: Path) -> None:
+    """Take the rows that row U2 of `acf reproduce` reads from ``results``; those that it lacks stay."""
+    stored = json.loads(path.read_text(encoding="utf-8"))
+    rows = [row for name in RECORDS for row in data_of(json.loads((results / name).read_text(encoding="utf-8")))]
+    shown = [
+        row for row in rows if row["beside"] in PACKAGE_FABRICS and (row["seed"], row["zeros"]) == (0, "synthetic")
+    ]
+    for number, kept in enumerate(stored["rows"]):
+        key = {name: kept[name] for name in ("network", "sparsity", "machine")}
+        found = [row for row in shown if key.items() <= row.items()]
+        stored["rows"][number] = {name: found[0][name] for name in kept} if found else kept
+    stored["date"] = datetime.now(UTC).date().isoformat()
+    write_whole(path, (json.dumps(stored, indent=2, ensure_ascii=False) + "\n").encode())
 
 
 def _parsed() -> argparse.Namespace:
@@ -214,18 +255,23 @@ def _parsed() -> argparse.Namespace:
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument("--into", type=Path, help="folder of the rows' files")
     where.add_argument("--charge", action="store_true", help="control and clock of the records by today's figures")
+    where.add_argument("--split", type=Path, help="folder that gets the rows of the records that it lacks")
     where.add_argument("--join", type=Path, help="folder whose rows become the records")
     return parser.parse_args()
 
 
 def main() -> None:
-    """Play rows or join them."""
+    """Play rows, charge, split or join them."""
     given = _parsed()
     if given.join:
         write_joined(given.join, RESULTS)
-        return
     if given.charge:
         charge_records(RESULTS)
+    if given.join or given.charge:
+        renew_package_record(RESULTS, PACKAGE_RECORD)
+        return
+    if given.split:
+        write_split(given.split, RESULTS)
         return
     rows = published_rows()
     if given.network:

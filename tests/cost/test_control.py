@@ -18,6 +18,10 @@ from acf.cost.control import (
     charge_scale,
     gates_mm2,
 )
+from acf.rtl.device.walking import WalkerOption
+from acf.sim.fabric import AdaptiveFabric
+from acf.sim.fabric.control import TOPOLOGY_UNIT_BYTES, index_controller_bytes, reached_clusters
+from acf.sim.registry import spec_of_kind
 
 RECORD = json.loads((Path(__file__).parents[2] / "docs/results/energy-synthesis.json").read_text(encoding="utf-8"))
 QUANTITIES = ("gate_equivalents", "clock_pins", "gated_flip_flops")
@@ -108,14 +112,28 @@ def test_an_scu_that_holds_a_block_and_its_port_switch_and_are_clocked_as_in_the
 @pytest.mark.parametrize(
     ("name", "unit"),
     [
-        ("index walker", "block-walker"),
-        ("prefix sum", "prefix-sum"),
-        ("route planner", "route-planner"),
-        ("sorter", "sorter"),
+        ("index controller", "index-controller of acf-512"),
+        ("wide index controller", "index-controller of acf-512-wide"),
     ],
 )
-def test_units_of_the_controllers_are_those_that_were_synthesised(name: str, unit: str) -> None:
+def test_index_controllers_are_those_that_were_synthesised(name: str, unit: str) -> None:
     _assert_unit(name, _sum({unit: RECORD["units"][unit]}, (1, unit)))
+
+
+@pytest.mark.parametrize("config", ["acf-512", "acf-512-wide"])
+def test_a_topology_unit_with_its_link_is_what_was_synthesised(config: str) -> None:
+    row = RECORD["units"][f"topology-unit of {config}"]
+    unit = CONTROL_UNITS["topology unit"].plus(CONTROL_UNITS["topology link byte"].times(row["link_bytes"]))
+    found = (unit.gate_equivalents, unit.clock_pins, unit.gated_flip_flops)
+    assert found == pytest.approx(_sum({config: row}, (1, config)), rel=1e-4)
+    assert row["memory_bits"] == TOPOLOGY_UNIT_BYTES * 8
+
+
+@pytest.mark.parametrize("config", ["acf-512", "acf-512-wide"])
+def test_an_index_controller_has_the_memories_that_were_synthesised(config: str) -> None:
+    row, fabric = RECORD["units"][f"index-controller of {config}"], spec_of_kind(AdaptiveFabric, config)
+    assert (row["mesh_columns"], row["clusters"]) == (fabric.mesh_columns, reached_clusters(fabric))
+    assert 8 * (index_controller_bytes(fabric) - 4 * WalkerOption().index_words) == row["memory_bits"]
 
 
 def _switched(run: dict[str, Any], *names: str) -> float:

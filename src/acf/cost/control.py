@@ -68,6 +68,11 @@ class ControlUnit:
         """Square millimetres at 65 nm."""
         return gates_mm2(self.gate_equivalents)
 
+    def times(self, count: float) -> "ControlUnit":
+        """So many of this unit as one."""
+        sizes = ("gate_equivalents", "clock_pins", "gated_flip_flops", "switched")
+        return replace(self, **{name: count * getattr(self, name) for name in sizes})
+
     def plus(self, part: "ControlUnit") -> "ControlUnit":
         """This unit with another part."""
         return self._with(part, 1, "with")
@@ -142,7 +147,7 @@ _NARROW = _RECORD + ", acf rtl area --config acf-512 --clock-gating"
 _WIDE = (
     _RECORD + ", acf rtl area --config acf-512-lanes4 and acf-512-wide --clock-gating: a line through 4 and 16 lanes"
 )
-_UNIT = _RECORD + ", acf rtl area UNIT --clock-gating"
+_CONTROLLERS = _RECORD + ", python docs/figures/control_synthesis.py"
 _HELD = _RECORD + ", acf-512-wide: gates with sums in registers"
 _BLOCK = _RECORD + ", python docs/figures/scu_synthesis.py: gates that hold a block, in a lockstep run"
 
@@ -182,14 +187,15 @@ CONTROL_UNITS: dict[str, ControlUnit] = {
     # fetcher, collectors, writer and registers of the device, one line's share
     "device": ControlUnit(9_628.0, 1_399.0, 1_238.0, OTHERS_LOADED, 0.0, _NARROW),
     # stream of blocks, prefix sum, owner planner, split-K part; `acf.sim.fabric.control` says how it grows with a mesh
-    "index controller": ControlUnit(
-        133_757.0, 10_537.0, 9_182.0, OTHERS_LOADED, 0.0, _RECORD + ", measure_area(IndexController) of acf-512, gated"
+    "index controller": ControlUnit(112_557.0, 7_570.0, 6_403.0, OTHERS_LOADED, 0.0, _CONTROLLERS),
+    "wide index controller": ControlUnit(70_527.0, 3_800.0, 3_100.0, OTHERS_LOADED, 0.0, _CONTROLLERS),
+    # used at topology updates alone, stopped else; what does not grow with the link, and what a byte of it adds
+    "topology unit": ControlUnit(
+        46_734.0, 4_625.0, 4_467.0, 0.0, 0.0, _CONTROLLERS + ": a line through 32 and 64 bytes"
     ),
-    "index walker": ControlUnit(1_376.0, 98.0, 88.0, OTHERS_LOADED, 0.0, _UNIT + ": block-walker"),
-    # used at topology updates alone, stopped else
-    "prefix sum": ControlUnit(2_364.0, 218.0, 216.0, 0.0, 0.0, _UNIT + ": prefix-sum"),
-    "route planner": ControlUnit(2_010.0, 223.0, 202.0, 0.0, 0.0, _UNIT + ": route-planner"),
-    "sorter": ControlUnit(439.0, 46.0, 40.0, 0.0, 0.0, _UNIT + ": sorter"),
+    "topology link byte": ControlUnit(
+        112.93, 16.375, 16.25, 0.0, 0.0, _CONTROLLERS + ": a line through 32 and 64 bytes"
+    ),
 }
 """Control of the fabric by unit. A vector unit has no entry: its model charges its own."""
 

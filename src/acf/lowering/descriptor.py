@@ -35,6 +35,9 @@ FIELDS: dict[str, Field] = {
     "masked": Field(0, 11, 1, "only the output tiles of the mask in the index are computed"),
     "serial_transposed": Field(0, 12, 1, "tiles of the streamed operand are stored transposed, dense"),
     "parallel_transposed": Field(0, 13, 1, "tiles of the stationary operand are stored transposed, dense"),
+    "fresh_index": Field(
+        0, 14, 1, "the index is read when the product may begin (after_vectors); 0: once it is started"
+    ),
     "policy": Field(0, 16, 8, "owners of output columns: " + ", ".join(f"{n} {p}" for n, p in enumerate(POLICIES))),
     "tile": Field(0, 24, 8, "rows and columns of a tile"),
     "rows": Field(1, 0, 32, "rows of the streamed operand"),
@@ -68,7 +71,7 @@ FIELDS: dict[str, Field] = {
 }
 """The fields of a descriptor."""
 
-FLAGS = ("split_k", "swapped", "direct", "masked", "serial_transposed", "parallel_transposed")
+FLAGS = ("split_k", "swapped", "direct", "masked", "serial_transposed", "parallel_transposed", "fresh_index")
 """Fields of one bit."""
 
 
@@ -110,6 +113,7 @@ class ProductDescriptor:
     channel_pages: int = 0
     serial_transposed: bool = False
     parallel_transposed: bool = False
+    fresh_index: bool = False
     after_vectors: int = 0
     serial_step: int = 0
 

@@ -19,9 +19,11 @@ WORD_BITS = 32
 class IndexMemory(Component):
     """``start`` loads the descriptor at page ``page`` of memory, then the index that it names.
 
-    ``busy`` holds meanwhile. ``failed``: memory answered with an error. ``is_refused``: the index has no words, or more
-    than the ``words`` of this memory. ``descriptor`` has the words of the last one loaded. For each of its ``readers``
-    ``read_data`` answers ``read_address``, a number of a 32-bit word, one cycle later; the descriptor comes first.
+    ``busy`` holds meanwhile. An index that is to be read fresh (``fresh_index`` of its descriptor) is not read while
+    ``waits``; ``gives_up`` ends that wait, and nothing is read. ``failed``: memory answered with an error.
+    ``is_refused``: the index has no words, or more than the ``words`` of this memory. ``descriptor`` has the words of
+    the last one loaded. For each of its ``readers`` ``read_data`` answers ``read_address``, a number of a 32-bit word,
+    one cycle later; the descriptor comes first.
     """
 
     def __init__(self, spec: AxiSpec, words: int, readers: int = 1) -> None:
@@ -41,6 +43,8 @@ class IndexMemory(Component):
             {
                 "start": In(1),
                 "page": In(spec.page_bits),
+                "waits": In(1),
+                "gives_up": In(1),
                 "busy": Out(1),
                 "failed": Out(1),
                 "is_refused": Out(1),
@@ -87,7 +91,7 @@ class IndexMemory(Component):
     def _control(self, m: Module, reader: BurstReader, place: Signal) -> None:
         page_shift = self.spec.page_beats.bit_length() - 1
         words, index_page = (self.descriptor[FIELDS[name].word] for name in ("index_words", "index_page"))
-        beats = Signal(WORD_BITS)
+        beats, fresh = Signal(WORD_BITS), FIELDS["fresh_index"]
         asked = Signal()
         m.d.comb += beats.eq((words + self.beat_words - 1) >> (self.beat_words - 1).bit_length())
         with m.FSM() as control:
@@ -111,6 +115,10 @@ class IndexMemory(Component):
                 with m.If((words == 0) | (words > self.words - DESCRIPTOR_WORDS)):
                     m.d.sync += self.is_refused.eq(1)
                     m.next = "IDLE"
+                with m.Elif(self.descriptor[fresh.word][fresh.low] & self.waits):
+                    m.next = "CHECK"
+                    with m.If(self.gives_up):
+                        m.next = "IDLE"
             with m.State("INDEX"):
                 m.d.comb += [
                     reader.valid.eq(~asked),

@@ -20,7 +20,7 @@ class ProductWalker(Component):
     does: ``valid`` tells the lines that one is for, ``words`` has that of every controller; ``gaps``: it is for the
     adder behind the line alone. ``is_finished``: every command was taken. ``failed`` (memory answered with an error)
     and ``is_refused`` hold until ``release``, which also abandons a product; one that is being loaded leaves when its
-    last beat is there.
+    last beat is there. While ``waits``, an index that is to be read fresh is not read.
     """
 
     def __init__(self, axi: AxiSpec, sizes: IndexSizes, index_words: int) -> None:
@@ -32,6 +32,7 @@ class ProductWalker(Component):
                 "start": In(1),
                 "page": In(axi.page_bits),
                 "release": In(1),
+                "waits": In(1),
                 "is_free": Out(1),
                 "is_loaded": Out(1),
                 "is_finished": Out(1),
@@ -57,6 +58,8 @@ class ProductWalker(Component):
         page, unread, leaves = Signal.like(self.page), Signal(), Signal()
         m.d.comb += [
             memory.page.eq(page),
+            memory.waits.eq(self.waits),
+            memory.gives_up.eq(leaves | self.release),
             memory.read_address.eq(controllers.memory_address),
             controllers.memory_data.eq(memory.read_data),
         ]

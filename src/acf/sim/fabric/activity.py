@@ -65,7 +65,6 @@ class Activity:
         A port fetches a bitmap for every row of a tile that its SCU owns; a cluster takes a cycle to begin a pair. The
         units of topology updates are not used in a product.
         """
-        lines = spec.mesh_rows + spec.mesh_columns
         bitmaps = self.tile_pairs * spec.tile / spec.scus_per_port
         return {
             "scu": self.work_cycles,
@@ -77,7 +76,6 @@ class Activity:
             "column controller": self.column_flits,
             "device": self.row_flits + self.column_flits + self.result_flits,
             "index controller": self.walk_cycles,
-            "index walker": self.walk_cycles * lines / spec.index_controllers,
         }
 
 

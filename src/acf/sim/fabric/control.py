@@ -29,27 +29,38 @@ WIDE_LANES, WIDE_LINK_BYTES = 16, 64
 WORKING_UNITS = ("scu", "lane", *FULL_TILES)
 """Units that switch only in cycles in which an SCU works; others switch in every cycle of a product."""
 
-LOADED_IN_PART = ("scu", "lane", "router", "index controller", "index walker")
+LOADED_IN_PART = ("scu", "lane", "router", "index controller")
 """Kinds of units of which only some registers are clocked in a cycle with work; so are those of `FULL_TILES`."""
 
 COUNTING_UNITS = ("scu", "scu-serial")
 """Units that were synthesised with performance counters; "wide scu" was without them."""
 
-SYNTHESISED_SIDE, SYNTHESISED_CLUSTERS = 8, 64
-"""Mesh rows, mesh columns and clusters that the index controller was synthesised for."""
+INDEX_CONTROLLERS = {"wide index controller": (4, 12), "index controller": (8, 48)}
+"""Index controllers that were synthesised: mesh rows or mesh columns, and clusters that they send to."""
+
+TOPOLOGY_UNIT_BYTES = 114_688
+"""Memories of the topology unit in gates: a slot for each of 256 x 256 blocks, and a block for each of 4,096 slots."""
 
 
-def index_controller_size(spec: "AdaptiveFabric") -> float:
-    """An index controller over the one that was synthesised.
-
-    It has registers for the clusters of its own mesh rows and mesh columns, makes a header for every mesh column, and
-    has a bit for every mesh row: it grows at most as fast as the one of these that grows most.
-    """
+def reached_clusters(spec: "AdaptiveFabric") -> int:
+    """Clusters that one index controller sends something to: those of its own mesh rows and mesh columns."""
     sharing = sharing_controllers(spec, spec.walking_controllers)
     rows, columns = -(-spec.mesh_rows // sharing), -(-spec.mesh_columns // sharing)
-    reached = rows * spec.mesh_columns + columns * spec.mesh_rows - rows * columns
-    side = max(spec.mesh_rows, spec.mesh_columns)
-    return max(1.0, side / SYNTHESISED_SIDE, reached / SYNTHESISED_CLUSTERS)
+    return rows * spec.mesh_columns + columns * spec.mesh_rows - rows * columns
+
+
+def index_controller(spec: "AdaptiveFabric") -> tuple[str, float]:
+    """The least of `INDEX_CONTROLLERS` that does for a fabric, and how many times as large the fabric's is.
+
+    A controller has registers for the clusters that it reaches, makes a header for every mesh column, and has a bit for
+    every mesh row: one of a larger mesh grows at most as fast as the one of these that grows most.
+    """
+    side, reached = max(spec.mesh_rows, spec.mesh_columns), reached_clusters(spec)
+    for name, (own_side, own_reached) in INDEX_CONTROLLERS.items():
+        growth = max(side / own_side, reached / own_reached)
+        if growth <= 1:
+            return name, 1.0
+    return name, growth
 
 
 def index_controller_bytes(spec: "AdaptiveFabric") -> int:
@@ -59,7 +70,7 @@ def index_controller_bytes(spec: "AdaptiveFabric") -> int:
     for every mesh column those of owned tiles and of a split-K round: for 8 columns 1,280 bytes, and 64 words of four
     rows, 512 bits, and of four columns, 160.
     """
-    return 65_536 + 21_792 + ceil((1_280 + 5_376) * max(1.0, spec.mesh_columns / SYNTHESISED_SIDE))
+    return 65_536 + 21_792 + ceil((1_280 + 5_376) / 8 * spec.mesh_columns)
 
 
 def control_units(spec: "AdaptiveFabric") -> dict[str, float]:
@@ -71,8 +82,8 @@ def control_units(spec: "AdaptiveFabric") -> dict[str, float]:
     """
     lines = spec.mesh_rows + spec.mesh_columns
     units = _wide_units(spec, lines) if _is_wide(spec) else _narrow_units(spec, lines)
-    controllers = {"index controller": spec.index_controllers * index_controller_size(spec)}
-    return units | controllers | {"index walker": lines, "prefix sum": lines, "route planner": 1, "sorter": 1}
+    name, size = index_controller(spec)
+    return units | {name: spec.index_controllers * size, "topology unit": 1.0}
 
 
 def _is_wide(spec: "AdaptiveFabric") -> bool:
@@ -150,7 +161,7 @@ def _by_unit_pj(spec: "AdaptiveFabric", activity: Activity) -> tuple[float, floa
         unit = _unit(spec, name, activity.full_share)
         kind = name.removeprefix("wide ").removesuffix("-serial")
         cycles = activity.work_cycles if name in FULL_TILES else busy.get(kind, 0.0)
-        cycles *= index_controller_size(spec) if name == "index controller" else 1.0
+        cycles *= index_controller(spec)[1] if kind == "index controller" else 1.0
         in_part = kind in LOADED_IN_PART or name in FULL_TILES
         clock_pj += unit.clock_pj(gated=in_part) * cycles + pins_pj(count) * activity.cycles
         switching_pj += unit.switching_pj * cycles
@@ -168,6 +179,8 @@ def _further_row_bits(spec: "AdaptiveFabric", activity: Activity) -> float:
 def _unit(spec: "AdaptiveFabric", name: str, full_share: float = 0.0) -> ControlUnit:
     """A unit as this fabric has it, in a cycle on tiles of which ``full_share`` have no zeros."""
     unit = CONTROL_UNITS[name]
+    if name == "topology unit":
+        return unit.plus(CONTROL_UNITS["topology link byte"].times(spec.link_bytes))
     if name in FULL_TILES:
         unit = unit.in_turn_with(FULL_TILES[name], full_share)
     if spec.stall_counters == "none" and name in COUNTING_UNITS:

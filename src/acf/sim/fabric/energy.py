@@ -16,7 +16,6 @@ from acf.cost import MAC_65NM_PJ, REGISTER_65NM_PJ_PER_BYTE, sram_pj_per_byte
 from acf.cost.mesh import WIRE_65NM_PJ_PER_BIT_MM, link_pj, router_pass_pj
 from acf.lowering import SERIAL, Program, Stream
 from acf.lowering.fabric_shape import SUM_BYTES
-from acf.sim.fabric.activity import stream_hops
 from acf.sim.fabric.area import cluster_side_mm, local_memory_mm2
 
 if TYPE_CHECKING:
@@ -27,19 +26,24 @@ BANK_WORD_BYTES = 16
 
 
 def product_j(spec: "AdaptiveFabric", program: Program, slots: int, read_share: float) -> dict[str, float]:
-    """Joules by component for a program that multiplies in ``slots`` MAC slots.
+    """Joules of MACs and memories for a program that multiplies in ``slots`` MAC slots.
 
     ``read_share``: values of parallel tiles that are read from the store, over ``slots``; the others are still held.
     """
     picojoules = _compute_pj(spec, program, slots, read_share)
-    for stream in (program.rows, program.columns):
-        picojoules = {name: picojoules[name] + value for name, value in _packets_pj(spec, stream).items()}
-    result_flits = program.round_flits.astype(np.int64)
-    distance = spec.mesh_rows if program.reduces else np.arange(1, spec.mesh_columns + 1)
-    moved = int(result_flits.sum()) * spec.link_bytes
-    picojoules["mesh"] += int((result_flits * distance).sum()) * spec.link_bytes * _hop_pj_per_byte(spec)
+    picojoules["sram"] += sum(_packets_pj(spec, stream) for stream in (program.rows, program.columns))
+    moved = int(program.round_flits.sum(dtype=np.int64)) * spec.link_bytes
     picojoules["sram"] += moved * (_accumulator_pj(spec) + _sram_pj(spec, spec.bank_bytes, True))
     return {name: value * 1e-12 for name, value in picojoules.items()}
+
+
+def mesh_j(spec: "AdaptiveFabric", flit_hops: int) -> float:
+    """Joules of flits through so many routers and over as many links.
+
+    Routers look nothing up: the controller reads the table.
+    """
+    flit_pj = router_pass_pj(spec.link_bytes, groups=0) + link_pj(spec.link_bytes, cluster_side_mm(spec))
+    return flit_hops * flit_pj * 1e-12
 
 
 def topology_update_j(spec: "AdaptiveFabric", update_cycles: int) -> float:
@@ -64,29 +68,17 @@ def _compute_pj(spec: "AdaptiveFabric", program: Program, slots: int, read_share
     return {
         "mac": slots * (MAC_65NM_PJ.value + registers_pj),
         "sram": sums_pj + values_pj,
-        "mesh": 0.0,
     }
 
 
-def _packets_pj(spec: "AdaptiveFabric", stream: Stream) -> dict[str, float]:
-    """Picojoules of fetching, carrying and storing all packets of a stream."""
+def _packets_pj(spec: "AdaptiveFabric", stream: Stream) -> float:
+    """Picojoules of fetching and storing all packets of a stream."""
     payload = stream.flits.astype(np.int64) * spec.link_bytes
-    hops = stream_hops(stream)
     copies = np.bitwise_count(stream.destinations).astype(np.int64)
     serial = stream.kind == SERIAL
     stored = float((payload * copies)[serial].sum()) * _queue_pj(spec, True)
     stored += float((payload * copies)[~serial].sum()) * _store_pj(spec, True)
-    return {
-        "mac": 0.0,
-        "sram": float(payload.sum()) * _sram_pj(spec, spec.bank_bytes) + stored,
-        "mesh": float((payload * hops).sum()) * _hop_pj_per_byte(spec),
-    }
-
-
-def _hop_pj_per_byte(spec: "AdaptiveFabric") -> float:
-    """A byte through a router and over a link; routers look nothing up, the controller reads the table."""
-    flit_pj = router_pass_pj(spec.link_bytes, groups=0) + link_pj(spec.link_bytes, cluster_side_mm(spec))
-    return flit_pj / spec.link_bytes
+    return float(payload.sum()) * _sram_pj(spec, spec.bank_bytes) + stored
 
 
 def _sram_pj(spec: "AdaptiveFabric", size_bytes: int, write: bool = False) -> float:

@@ -14,7 +14,7 @@ from acf.lowering.tiles import TiledRows
 from acf.sim.accelerator import ComputeCount, SetUp
 from acf.sim.fabric.activity import Activity, full_tiles, program_activity
 from acf.sim.fabric.control import control_j
-from acf.sim.fabric.energy import index_j, product_j, topology_update_j
+from acf.sim.fabric.energy import index_j, mesh_j, product_j, topology_update_j
 from acf.sim.fabric.index_traffic import NO_INDEX, IndexTraffic, sharing_controllers
 from acf.sim.fabric.play import Played, play
 from acf.sim.fabric.timed_memory import TimedProduct, play_timed
@@ -74,7 +74,7 @@ def run_product(
     update_cycles = topology_update_cycles(spec, product, program.reduces)
     activity = _activity(spec, product, program, index, played, waits)
     energy_j = product_j(spec, program, multiplied, activity.read_share)
-    energy_j |= control_j(spec, activity)
+    energy_j |= {"mesh": mesh_j(spec, activity.flit_hops)} | control_j(spec, activity)
     energy_j["control"] = energy_j.get("control", 0.0) + topology_update_j(spec, update_cycles)
     energy_j["index"] = index_j(spec, index.walked_bytes)
     return ComputeCount(

@@ -1,21 +1,29 @@
 """Topology updates in gates: the device moves blocks, writes the new index, and the next step walks it."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from acf.errors import RtlError
+from acf.lowering.descriptor import DESCRIPTOR_BYTES, ProductDescriptor
 from acf.rtl.design.fabric.sizes import FabricSizes
+from acf.rtl.device.host.descriptor_image import walking_registers
+from acf.rtl.device.host.image import read_output
+from acf.rtl.device.host.placed_product import page_of
 from acf.rtl.device.host.simulation import DeviceSimulation
 from acf.rtl.device.step.layer import StepSizes, StepState, random_step
 from acf.rtl.device.step.moving import moved_step, plan_moving_step, run_moving_steps
+from acf.rtl.device.step.plan import StepPlan
 from acf.rtl.device.step.reference import reference_step
 from acf.rtl.device.step.run import run_step
 from tests.rtl.device.programs import VECTOR_AXI, VECTOR_SIZES
 
 FABRIC: FabricSizes = replace(VECTOR_SIZES, memory_flits=1 << 14)
 LAYER = StepSizes(tokens=16, inputs=24, outputs=16, seed=1)
+DONE, VECTOR_WORK = 1, 16
 
 
 def with_blocks(state: StepState, kept: list[list[int]]) -> StepState:
@@ -32,6 +40,58 @@ def test_steps_walk_the_index_that_the_device_wrote_when_it_moved_blocks(vector_
     assert (first.differences, second.differences) == ([], [])
     assert len(first.record()["moved"]) == 1
     assert second.plan.blocks == first.blocks
+
+
+def wait(device: DeviceSimulation, is_over: Callable[[int], bool]) -> None:
+    for _ in range(20_000):
+        device.run_for(8)
+        if is_over(device.read_register("status")):
+            return
+    raise AssertionError("the device is not done")
+
+
+def forward(device: DeviceSimulation, plan: StepPlan, place: int = -1) -> NDArray[np.uint32]:
+    """Run the forward product whose descriptor is at byte ``place``, else the plan's, by the index in memory."""
+    image = plan.images["forward"]
+    device.write_registers(image.registers if place < 0 else walking_registers(place))
+    wait(device, lambda status: bool(status & DONE) and not status & VECTOR_WORK)
+    return read_output(image, plan.programs["forward"], device.peek)
+
+
+def forward_behind_a_step(device: DeviceSimulation, plan: StepPlan, fresh_index: bool) -> NDArray[np.uint32]:
+    """Run a step, and start the forward product of the next one while blocks are still to be moved.
+
+    Moved blocks keep their weights, or neither the old nor the new ones would add anything to the product.
+    """
+    keeps = replace(plan.descriptors[-1], weight=plan.regions["masked"].base)
+    end = plan.regions["descriptors"].end * plan.sizes.shape.link_bytes
+    device.load(end - len(keeps.content()), keeps.content())
+    before = device.peek(plan.images["forward"].segments[0].base, DESCRIPTOR_BYTES)
+    described = ProductDescriptor.from_words(np.frombuffer(before, dtype="<u4").tolist())
+    described = replace(described, fresh_index=fresh_index, after_vectors=len(plan.descriptors))
+    place = page_of(plan.end)
+    device.load(place, np.array(described.words(), dtype="<u4").tobytes())
+    device.reset()
+    device.write_register("vector_page", plan.list_page)
+    device.write_register("vector_count", len(plan.descriptors))
+    for image in plan.images.values():
+        device.write_registers(image.registers)
+        wait(device, lambda status: bool(status & DONE))
+    assert device.read_register("status") & VECTOR_WORK
+    return forward(device, plan, place)
+
+
+def test_a_product_with_a_fresh_index_takes_the_topology_that_an_update_before_it_makes(
+    vector_device: DeviceSimulation,
+) -> None:
+    state = random_step(LAYER, 8)
+    plan = plan_moving_step(state, FABRIC, VECTOR_AXI, moves=1)
+    differs = {}
+    for fresh_index in (True, False):
+        run_step(vector_device, plan, state, LAYER)
+        output = forward_behind_a_step(vector_device, plan, fresh_index)
+        differs[fresh_index] = (output != forward(vector_device, plan)).any()
+    assert differs == {True: False, False: True}  # without, it walks the index that lay there when it was started
 
 
 def test_an_update_that_would_empty_a_row_or_column_fails_and_writes_nothing(vector_device: DeviceSimulation) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 from amaranth.hdl import Module, Mux, Signal, Value
 
 from acf.errors import RtlError
+from acf.lowering.descriptor import FIELDS as DESCRIPTOR_FIELDS
 from acf.rtl.design.axi.read_mux import ReadMux
 from acf.rtl.design.axi.spec import AxiSpec
 from acf.rtl.design.fabric.sizes import FabricSizes
@@ -89,6 +90,9 @@ def place_vector(m: Module, device: Any, registers: Any, sequencer: Any, walking
         _lacks(m, queue.done, wanted, name)
         for wanted, name in ((registers.after_vectors, "lacks"), (walking.after_vectors, "lacks_walked"))
     )
+    for number, walker in enumerate(walking.walkers):
+        wanted = walker.descriptor[DESCRIPTOR_FIELDS["after_vectors"].word]
+        m.d.comb += walker.waits.eq(_lacks(m, queue.done, wanted, f"index_waits_{number}"))
     m.d.comb += [
         work.waits.eq((walking.start_product & ~walking.start) | work.pending),
         work.start.eq(walking.start | (work.waits & ~lacks)),
