@@ -16,6 +16,7 @@ MACHINES = (
     "sat",
     "acf-512",
     "acf-512-wide",
+    "acf-512-lean",
     "acf-h200",
     "gpu-v100",
     "gpu-h200",
