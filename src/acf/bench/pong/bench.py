@@ -10,6 +10,7 @@ import torch
 
 from acf import __version__
 from acf.bench import OnProgress
+from acf.bench.evaluation.machines import MACHINES
 from acf.bench.machine import choose_device
 from acf.bench.pong.agent import pong_variant
 from acf.bench.pong.environment import AtariPong, VectorEnvironment
@@ -24,8 +25,8 @@ from acf.options import option
 from acf.run_folder import only_process_in
 
 DEFAULT_VARIANTS = "dense,static-90/block=32,rigl-90/block=32"
-DEFAULT_SYSTEMS = "tensorcore,tensordash,spartann,sat,acf-512,acf-h200,gpu-v100,gpu-h200"
-"""Machines that play the captured steps; `acf-h200` is the fabric of a GPU's size."""
+DEFAULT_SYSTEMS = ",".join(MACHINES)
+"""Machines that play the captured steps, those of the other benchmarks."""
 
 TRAINING_SHARE = 0.95
 """Part of the progress bar that training takes; the rest is simulation."""

@@ -1,11 +1,11 @@
-"""The captured steps of finished runs on modelled machines."""
+"""The captured steps of runs on modelled machines."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import mean
 
 from acf.bench import OnProgress
-from acf.bench.pong.record import PongRun, SystemFigures
+from acf.bench.pong.record import ScorePoint, SystemFigures
 from acf.bench.pong.store import PongStore
 from acf.sim import simulate
 from acf.trace import Trace
@@ -29,19 +29,19 @@ class SystemRow:
 
 
 def simulate_missing(store: PongStore, machines: Sequence[str], on_progress: OnProgress) -> None:
-    """Play every captured step of a finished run on every machine, unless the store has the figures."""
+    """Play every captured step, of runs that have not ended too, on every machine, unless the store has the figures."""
     missing = list(_missing(store, machines))
-    for index, (run, moment, machine) in enumerate(missing):
-        on_progress(f"{run.variant}, seed {run.seed}, {moment}, on {machine}", index / len(missing))
-        trace = Trace.load(store.trace(run.variant, run.seed, moment))
+    for index, (variant, seed, moment, machine) in enumerate(missing):
+        on_progress(f"{variant}, seed {seed}, {moment}, on {machine}", index / len(missing))
+        trace = Trace.load(store.trace(variant, seed, moment))
         result = simulate(trace, machine)
         store.add(
             SystemFigures(
-                run.variant,
-                run.seed,
+                variant,
+                seed,
                 moment,
                 machine,
-                result.utilization,
+                result.step_utilization,
                 result.cycles,
                 result.step_seconds,
                 result.energy_j,
@@ -72,14 +72,14 @@ def _row(figures: Sequence[SystemFigures]) -> SystemRow:
     )
 
 
-def _missing(store: PongStore, machines: Sequence[str]) -> Iterator[tuple[PongRun, str, str]]:
+def _missing(store: PongStore, machines: Sequence[str]) -> Iterator[tuple[str, int, str, str]]:
     known = {(each.variant, each.seed, each.moment, each.machine) for each in store.rows(SystemFigures)}
-    for run in store.rows(PongRun):
+    for variant, seed in dict.fromkeys((point.variant, point.seed) for point in store.rows(ScorePoint)):
         for moment in MOMENTS:
-            if store.trace(run.variant, run.seed, moment).exists():
+            if store.trace(variant, seed, moment).exists():
                 for machine in machines:
-                    if (run.variant, run.seed, moment, machine) not in known:
-                        yield run, moment, machine
+                    if (variant, seed, moment, machine) not in known:
+                        yield variant, seed, moment, machine
 
 
 def _examples(trace: Trace) -> int:
