@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from acf.bench.offloading import MlpSpec, OffloadSpec, compare_bits, compare_training
+from acf.bench import offloading
+from acf.bench.offloading import MlpSpec, OffloadSpec, compare_bits, compare_training, measure_step
 from acf.cli import app
 from acf.errors import DataError
 from acf.runtime import RtlSpec
+from acf.zoo.networks import NETWORKS
 from tests.rtl.device.programs import ONE_SCU
 
 
@@ -46,6 +48,15 @@ def test_the_command_prints_json_for_programs_and_writes_a_timeline(tmp_path: Pa
     found = json.loads(done.stdout)["data"]
     assert found["final_device_loss"] == pytest.approx(found["final_host_loss"], rel=2e-2)
     assert found["last_step"]["host_s"] > 0
+
+
+def test_a_step_is_timed_from_its_trace_and_offloaded_as_often_as_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    small = replace(NETWORKS["small-cnn"], build=lambda classes: NETWORKS["small-cnn"].build(width=16))
+    monkeypatch.setattr(offloading, "NETWORKS", {"resnet18-cifar": small})
+    found = measure_step(OffloadSpec("resnet18", steps=2, batch=1), no_progress)
+    assert len(found.offload_s) == len(found.offload_cpu_s) == 2
+    assert found.ratio == found.offload_s[-1] / found.simulate_s > 0
+    assert found.cpu_ratio == found.offload_cpu_s[-1] / found.simulate_cpu_s > 0
 
 
 def test_an_mlp_trained_in_gates_has_the_bits_of_the_simulated_one() -> None:
