@@ -84,6 +84,24 @@ def test_the_command_tells_what_moved_and_that_the_output_is_right() -> None:
     assert facts["programs"] == 1
 
 
+def test_a_layer_on_the_gates_is_told_in_cycles_by_reason_and_drawn() -> None:
+    size = ("--tokens", "4", "--inputs", "8", "--outputs", "8", "--sparsity", "0")
+    shown = run("sim", *size, "--backend", "pysim", "--timing", "20")
+    assert "cycles on 4 SCUs (pysim" in shown
+    assert "the model agrees on every event, counter and bit" in shown
+    assert sum(line.startswith("SCU ") for line in shown.splitlines()) == 4
+    facts = json.loads(run("sim", *size, "--backend", "pysim", "--json"))["data"]
+    assert facts["cycles"] == facts["model_cycles"] > 0
+    assert sum(facts["scu_cycles"].values()) == 4 * facts["cycles"]
+    assert facts["divergence"] is None
+
+
+def test_random_programs_agree_and_are_counted() -> None:
+    facts = json.loads(run("lockstep", "--programs", "2", "--tiles", "2", "--backend", "pysim", "--json"))["data"]
+    assert (facts["programs"], facts["scus"], facts["backend"]) == (2, 4, "pysim")
+    assert facts["cycles"] > 0
+
+
 @pytest.mark.parametrize("command", ["sim", "device", "power"])
 def test_help_shows_what_can_be_run_without_amaranth(command: str) -> None:
     script = (
