@@ -44,8 +44,17 @@ def test_area_speaks_json() -> None:
     assert json.loads(run("area", "credits", "--liberty", str(LIBERTY), "--json"))["data"]["cells"]["DFF"] == 3
 
 
+def test_area_is_shown_as_a_table_with_every_module() -> None:
+    shown = run("area", "credits", "--liberty", str(LIBERTY))
+    assert "gate equivalents" in shown
+    assert "credits" in shown
+
+
 def test_the_components_are_listed_by_name() -> None:
-    assert "router" in json.loads(run("units", "--json"))["data"]
+    listed = json.loads(run("units", "--json"))["data"]
+    assert "router" in listed
+    shown = run("units")
+    assert all(name in shown for name in listed)
 
 
 @pytest.mark.parametrize(
