@@ -40,10 +40,12 @@ test-oldest test-newest: test-%: .venv-%/.installed
 	$(@D)/bin/python -m pip install --quiet --upgrade --upgrade-strategy eager --editable '.[$(EXTRAS)]'
 	@touch $@
 
-# Lines and branches that the suite runs in its own process; `make coverage TESTS="tests/nn tests/train"` measures a part.
+# Lines and branches that the suite runs in Python, in all of its processes; `make coverage TESTS="tests/nn tests/train"`
+# measures a part.
 coverage: $(VENV)/.installed-coverage
-	$(BIN)/pytest -n 2 --dist worksteal --cov --cov-report= $(TESTS)
-	TRITON_INTERPRET=1 ACF_AUTOTUNE=0 $(BIN)/pytest -n 2 --cov --cov-append --cov-report= tests/ops/triton/test_*_interpreted.py
+	$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest -n 2 --dist worksteal $(TESTS)
+	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report --skip-covered --show-missing
 	$(BIN)/coverage json -o build/coverage.json
 	$(BIN)/python -m tests.coverage_record build/coverage.json

@@ -8,10 +8,20 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from acf.bench.offloading import MlpSpec, OffloadSpec, compare_bits, compare_training
+from acf.bench import offloading
+from acf.bench.offloading import (
+    BitComparison,
+    MlpSpec,
+    OffloadSpec,
+    compare_bits,
+    compare_training,
+    measure_step,
+    run_offload_bench,
+)
 from acf.cli import app
 from acf.errors import DataError
 from acf.runtime import RtlSpec
+from acf.zoo.networks import NETWORKS
 from tests.rtl.device.programs import ONE_SCU
 
 
@@ -46,6 +56,32 @@ def test_the_command_prints_json_for_programs_and_writes_a_timeline(tmp_path: Pa
     found = json.loads(done.stdout)["data"]
     assert found["final_device_loss"] == pytest.approx(found["final_host_loss"], rel=2e-2)
     assert found["last_step"]["host_s"] > 0
+
+
+def test_a_step_is_timed_from_its_trace_and_offloaded_as_often_as_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    small = replace(NETWORKS["small-cnn"], build=lambda classes: NETWORKS["small-cnn"].build(width=16))
+    monkeypatch.setattr(offloading, "NETWORKS", {"resnet18-cifar": small})
+    found = measure_step(OffloadSpec("resnet18", steps=2, batch=1), no_progress)
+    assert len(found.offload_s) == len(found.offload_cpu_s) == 2
+    assert found.ratio == found.offload_s[-1] / found.simulate_s > 0
+    assert found.cpu_ratio == found.offload_cpu_s[-1] / found.simulate_cpu_s > 0
+    monkeypatch.setattr(offloading, "measure_step", lambda spec, on_progress: found)
+    figures, text = run_offload_bench(OffloadSpec("resnet18"), no_progress)
+    assert figures["ratio"] == found.ratio
+    assert f"last {found.ratio:.2f}x, {found.cpu_ratio:.2f}x in processor time" in text
+
+
+@pytest.mark.parametrize(("equal", "verdict"), [(True, "the same bits"), (False, "DIFFERENT bits")])
+def test_the_verdict_on_the_bits_of_gates_and_simulator_is_told(
+    equal: bool, verdict: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    losses = (0.5, 0.25)
+    bits = BitComparison(losses, losses, equal, moved_blocks=3, rtl_compute_s=2e-6, sim_compute_s=1e-6)
+    monkeypatch.setattr(offloading, "compare_bits", lambda steps, seed, on_progress: bits)
+    figures, text = run_offload_bench(OffloadSpec("mlp", steps=2), no_progress)
+    assert figures["is_equal"] is equal
+    assert f"2 steps in gates and on the simulator: {verdict}" in text
+    assert "losses 0.5000, 0.2500" in text
 
 
 def test_an_mlp_trained_in_gates_has_the_bits_of_the_simulated_one() -> None:

@@ -44,8 +44,17 @@ def test_area_speaks_json() -> None:
     assert json.loads(run("area", "credits", "--liberty", str(LIBERTY), "--json"))["data"]["cells"]["DFF"] == 3
 
 
+def test_area_is_shown_as_a_table_with_every_module() -> None:
+    shown = run("area", "credits", "--liberty", str(LIBERTY))
+    assert "gate equivalents" in shown
+    assert "credits" in shown
+
+
 def test_the_components_are_listed_by_name() -> None:
-    assert "router" in json.loads(run("units", "--json"))["data"]
+    listed = json.loads(run("units", "--json"))["data"]
+    assert "router" in listed
+    shown = run("units")
+    assert all(name in shown for name in listed)
 
 
 @pytest.mark.parametrize(
@@ -82,6 +91,24 @@ def test_the_command_tells_what_moved_and_that_the_output_is_right() -> None:
     assert facts["is_equal"] is True
     assert facts["written_bytes"] == 4 * 8 * 8 * 2  # four serial tiles of a row each, and so four tiles of results
     assert facts["programs"] == 1
+
+
+def test_a_layer_on_the_gates_is_told_in_cycles_by_reason_and_drawn() -> None:
+    size = ("--tokens", "4", "--inputs", "8", "--outputs", "8", "--sparsity", "0")
+    shown = run("sim", *size, "--backend", "pysim", "--timing", "20")
+    assert "cycles on 4 SCUs (pysim" in shown
+    assert "the model agrees on every event, counter and bit" in shown
+    assert sum(line.startswith("SCU ") for line in shown.splitlines()) == 4
+    facts = json.loads(run("sim", *size, "--backend", "pysim", "--json"))["data"]
+    assert facts["cycles"] == facts["model_cycles"] > 0
+    assert sum(facts["scu_cycles"].values()) == 4 * facts["cycles"]
+    assert facts["divergence"] is None
+
+
+def test_random_programs_agree_and_are_counted() -> None:
+    facts = json.loads(run("lockstep", "--programs", "2", "--tiles", "2", "--backend", "pysim", "--json"))["data"]
+    assert (facts["programs"], facts["scus"], facts["backend"]) == (2, 4, "pysim")
+    assert facts["cycles"] > 0
 
 
 @pytest.mark.parametrize("command", ["sim", "device", "power"])

@@ -1,5 +1,7 @@
 """Programs as bytes: what is written is read again, and anything else is refused."""
 
+from zlib import crc32
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,7 +11,7 @@ from acf import runtime
 from acf.lowering.descriptor import DESCRIPTOR_WORDS
 from acf.rtl.design.fabric.shapes import SMALL_SHAPE
 from acf.runtime.compile import compile_product
-from acf.runtime.program import HEADER_WORDS
+from acf.runtime.program import CRC_WORD, HEADER_WORDS, PRODUCT_FIELDS
 from acf.trace.op import PHASES
 from tests.runtime.products import FILTERS, SPARSE, STRIDED
 
@@ -90,3 +92,24 @@ def test_another_version_is_refused() -> None:
     image[4] = 9
     with pytest.raises(runtime.InvalidImageError, match="program version 9 is not 1"):
         runtime.Program.from_bytes(bytes(image))
+
+
+@pytest.mark.parametrize(
+    ("word", "value", "message"),
+    [
+        (3, 10**6, "the product of 1000000 words ends beyond the program"),
+        (3, 5, "the program does not decode"),
+        (4, 0, "words are left after 0 fabric products"),
+        (4, 2, "the program does not decode|ends beyond the program"),
+        (HEADER_WORDS + PRODUCT_FIELDS.index("blocks"), 3, "not those of 3 blocks and its name"),
+        (HEADER_WORDS + PRODUCT_FIELDS.index("phase"), 99, "the program does not decode"),
+    ],
+)
+def test_lengths_and_fields_that_contradict_each_other_are_refused_though_the_checksum_is_right(
+    word: int, value: int, message: str
+) -> None:
+    words = np.frombuffer(compile_product(LINEAR, SMALL_SHAPE).to_bytes(), dtype="<u4").copy()
+    words[word], words[CRC_WORD] = value, 0
+    words[CRC_WORD] = crc32(words.tobytes())
+    with pytest.raises(runtime.InvalidImageError, match=message):
+        runtime.Program.from_bytes(words.tobytes())

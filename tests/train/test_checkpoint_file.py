@@ -125,3 +125,11 @@ def test_a_file_says_its_format_and_a_newer_one_is_refused(tmp_path):
 def test_the_name_of_the_format_cannot_be_a_part(tmp_path):
     with pytest.raises(TopologyError, match="give the part another name"):
         acf.save_checkpoint(tmp_path / "run.pt", acf_checkpoint_version=3)
+
+
+def test_the_state_of_another_optimizer_is_refused_by_the_name_of_the_part(tmp_path):
+    weight = nn.Parameter(torch.zeros(3))
+    acf.save_checkpoint(tmp_path / "run.pt", optimizer=torch.optim.SGD([weight]))
+    two = torch.optim.SGD([{"params": [weight]}, {"params": [nn.Parameter(torch.zeros(2))]}])
+    with pytest.raises(FileError, match=r"run\.pt: optimizer cannot be loaded \(.+\); pass the optimizer that was"):
+        acf.load_checkpoint(tmp_path / "run.pt", optimizer=two)

@@ -10,6 +10,7 @@ from acf.lowering.output_stationary import OutputStationaryMapping
 from acf.lowering.packing import lower_product
 from acf.lowering.pipeline import lower_stages
 from acf.lowering.product_index import ProductIndex, build_index
+from acf.lowering.split_k import SplitKMapping
 from acf.lowering.tiled_product import tile_product
 from acf.rtl.design.index.controller_model import controller_packets
 from acf.rtl.design.index.controller_packet import ControllerPacket, Mesh
@@ -52,6 +53,26 @@ def test_the_packets_that_lowering_plans_are_derived_from_descriptor_and_index(c
     for direct in (False, True):
         index = build_index(lowered.product, lowered.mapping, shape, direct)
         assert without_packing(derived(index, shape)) == planned(lowered.program, index)
+
+
+@pytest.mark.parametrize("split", [1, 2])
+@pytest.mark.parametrize("masked", [False, True], ids=["whole", "masked"])
+def test_the_packets_of_a_split_reduction_are_derived_too(split: int, masked: bool) -> None:
+    shape = fabric(mesh_rows=2, mesh_columns=4, tile=8, accumulator_tiles=2, parallel_slots=4)
+    packets = 0
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        rows, depth, columns = (8 * int(count) for count in rng.integers(1, 6, 3))
+        b = np.kron(rng.random((depth // 8, columns // 8)) < 0.5, np.ones((8, 8), dtype=bool))
+        needed = np.kron(rng.random((rows // 8, columns // 8)) < 0.5, np.ones((8, 8), dtype=bool)) if masked else None
+        product = tile_product(Gemm(rng.random((rows, depth)) < 0.3, b, needed), shape, swapped=False)
+        mapping = SplitKMapping.balanced(product, shape, split)
+        for direct in (False, True):
+            index = build_index(product, mapping, shape, direct)
+            lines = planned(lower_product(product, shape, mapping), index)
+            assert without_packing(derived(index, shape)) == lines
+            packets += sum(len(line) for line in lines)
+    assert packets > 50
 
 
 @pytest.mark.parametrize("policy", ["round-robin", "longest-first"])
