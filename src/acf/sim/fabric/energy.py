@@ -40,7 +40,7 @@ def product_j(spec: "AdaptiveFabric", program: Program, slots: int, read_share: 
 def mesh_j(spec: "AdaptiveFabric", flit_hops: int) -> float:
     """Joules of flits through so many routers and over as many links.
 
-    Routers look nothing up: the controller reads the table.
+    Routers look nothing up: a controller derives from the index where a flit goes.
     """
     flit_pj = router_pass_pj(spec.link_bytes, groups=0) + link_pj(spec.link_bytes, cluster_side_mm(spec))
     return flit_hops * flit_pj * 1e-12

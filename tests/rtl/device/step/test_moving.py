@@ -40,6 +40,9 @@ def test_steps_walk_the_index_that_the_device_wrote_when_it_moved_blocks(vector_
     assert (first.differences, second.differences) == ([], [])
     assert len(first.record()["moved"]) == 1
     assert second.plan.blocks == first.blocks
+    for name in ("forward", "input_gradient"):  # by rows of blocks and by columns: both are written anew
+        before, after = (each.plan.images[name].segments[0].content for each in (first, second))
+        assert before != after
 
 
 def wait(device: DeviceSimulation, is_over: Callable[[int], bool]) -> None:
