@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from acf.cli import app, main
 from acf.errors import RtlError
+from tests.rtl.conftest import skip_without_verilator
 from tests.rtl.tools.reports.components import LIBERTY
 
 
@@ -48,6 +49,16 @@ def test_area_is_shown_as_a_table_with_every_module() -> None:
     shown = run("area", "credits", "--liberty", str(LIBERTY))
     assert "gate equivalents" in shown
     assert "credits" in shown
+
+
+def test_power_is_shown_by_module_and_repeats_from_its_seed() -> None:
+    skip_without_verilator()
+    unit = ("power", "credits", "--liberty", str(LIBERTY), "--cycles", "64")
+    first, again, other = (json.loads(run(*unit, "--seed", seed, "--json"))["data"] for seed in ("0", "0", "1"))
+    assert first == again != other
+    assert first["switched_per_cycle"] > first["clock_per_cycle"] > 0
+    shown = run(*unit)
+    assert f"credits: {first['switched_per_cycle']:,.1f} switched per cycle" in " ".join(shown.split())
 
 
 def test_the_components_are_listed_by_name() -> None:

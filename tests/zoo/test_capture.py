@@ -1,8 +1,10 @@
 """Captured training steps of known networks: real data, real steps, the same again from the same seed."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from typer.testing import CliRunner
@@ -10,8 +12,9 @@ from typer.testing import CliRunner
 import acf
 from acf.cli import app
 from acf.errors import DataError
-from acf.zoo.capture import CaptureSpec, captured_steps
+from acf.zoo.capture import CapturedStep, CaptureSpec, captured_steps
 from acf.zoo.data import LabelledData
+from acf.zoo.pruning import PRUNINGS
 
 RUNNER = CliRunner()
 PAIRS = LabelledData("pairs", torch.arange(64).reshape(32, 2), torch.arange(32) % 2 * 1.0)
@@ -38,6 +41,41 @@ def test_training_lowers_the_loss_of_what_it_is_trained_on() -> None:
     spec = CaptureSpec("ncf", steps=30, batch=32, every=30, learning_rate=1e-2)
     before, after = captured_steps(spec, PAIRS)
     assert after.loss < before.loss / 2
+
+
+def density_of(step: CapturedStep, name: str) -> float:
+    return float(step.trace.tensors[name].to_bool().mean())
+
+
+def test_a_sparse_network_is_captured_with_its_blocks_which_move() -> None:
+    first, last = captured_steps(CaptureSpec("ncf", steps=10, batch=4, every=10, sparsity=0.5, block=4), PAIRS)
+    for name in ("mlp.0.weight.present", "mlp.2.weight.present"):
+        assert density_of(first, name) == density_of(last, name) == 0.5
+    assert "head.weight.present" not in first.trace.tensors, "blocks of 4 do not divide one output"
+    moved = [step.trace.tensors["mlp.0.weight.present"].to_bool() for step in (first, last)]
+    assert (moved[0] != moved[1]).any()
+
+
+@pytest.mark.parametrize("pruning", PRUNINGS)
+def test_single_weights_are_pruned_and_moved_instead_of_blocks(pruning: str) -> None:
+    spec = CaptureSpec("ncf", steps=10, batch=4, every=10, sparsity=0.5, pruning=pruning)
+    first, last = captured_steps(spec, PAIRS)
+    kept = [step.trace.tensors["mlp.2.weight"].to_bool() for step in (first, last)]
+    assert all(0.2 < each.mean() < 0.8 for each in kept)
+    assert (kept[0] != kept[1]).any()
+
+
+def test_gradients_of_convolutions_have_the_zeros_that_are_asked_for() -> None:
+    images = torch.randint(0, 256, (8, 3, 64, 64), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    data = LabelledData("noise", images, torch.arange(8))
+    spec = CaptureSpec("squeezenet", steps=20, batch=2)  # the thresholds are learnt
+    dense, sparse = (list(captured_steps(replace(spec, gradient_target=target), data))[-1] for target in (0.0, 0.9))
+    shares = [
+        np.mean([density_of(step, op.operands[0]) for op in step.trace.ops if op.phase == "input_grad"])
+        for step in (dense, sparse)
+    ]
+    assert shares[0] > 0.3
+    assert shares[1] < 0.1
 
 
 def test_the_same_seed_gives_the_same_step() -> None:
