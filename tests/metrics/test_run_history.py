@@ -82,3 +82,13 @@ def test_many_moves_are_thinned_out_and_the_first_and_last_stay(tmp_path: Path) 
 def test_a_folder_without_a_log_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FileError, match="pass the folder that a training run gave"):
         RunReader(tmp_path).update()
+
+
+@pytest.mark.parametrize("layers", ["3.5", '{"fc": 3.5}', '{"fc": {"flip_rate": "much"}}', "null"])
+def test_a_move_without_figures_by_layer_is_counted_as_damaged(tmp_path: Path, layers: str) -> None:
+    start = '{"kind": "start", "time": 1.0, "total_steps": 4, "energy_source": "", "masks": {}}\n'
+    move = f'{{"kind": "move", "time": 2.0, "step": 1, "flips": {{}}, "layers": {layers}}}\n'
+    good = '{"kind": "move", "time": 3.0, "step": 2, "flips": {}, "layers": {"fc": {"flip_rate": 0.5}}}\n'
+    (tmp_path / LOG_FILE).write_text(start + move + good)
+    history = RunReader(tmp_path).update()
+    assert (history.damaged_lines, [each.flip_rate for each in history.moves if each.figures]) == (1, [0.5])

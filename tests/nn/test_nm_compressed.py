@@ -216,3 +216,10 @@ def test_the_summary_says_how_each_layer_multiplies(calls):
 def test_without_a_gpu_the_summary_says_so():
     summary = sparsify_(nn.Sequential(nn.Linear(128, 128)), SPECS["bdwp"])
     assert str(summary) == "0: 2:4 bdwp (50.0% sparse forward), dense products: not on an NVIDIA GPU"
+
+
+def test_an_input_that_is_no_tensor_is_refused_by_its_type():
+    model = nn.Sequential(nn.Linear(16, 16))
+    sparsify_(model, NMSparsity(n=2, m=4))
+    with pytest.raises(acf.errors.ArgumentError, match=r"the input is 'text', of type str; pass a torch\.Tensor"):
+        model("text")

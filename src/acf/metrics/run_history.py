@@ -220,7 +220,11 @@ class RunReader:
         for name, text in record["flips"].items():
             shape, bits = self._bits[name]
             self._bits[name] = shape, bits ^ _bits(text)
-        self._add_move(record["step"], record["layers"])
+        layers = {
+            layer: {name: value for name, value in figures.items() if value is not None}
+            for layer, figures in record["layers"].items()
+        }
+        self._add_move(record["step"], read_value(dict[str, dict[str, float]], layers, "layers"))
 
     def _add_move(self, step: int, figures: dict[str, dict[str, float]]) -> None:
         masks = {

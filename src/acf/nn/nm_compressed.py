@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from acf.errors import require_kind
 from acf.nn.nm_masks import WeightState, may_keep
 from acf.nn.nm_spec import NMSparsity
 from acf.ops.differentiate import is_transformed
@@ -54,6 +55,7 @@ class CompressedWeight:
             return ""
         if not torch.compiler.is_compiling() and is_transformed():
             return ""
+        require_kind(x, Tensor, "the input", "pass a torch.Tensor")
         dtype = _product_dtype(x, weight)
         if dtype is None:
             return ""

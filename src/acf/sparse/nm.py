@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from acf.errors import SparsityError
+from acf.errors import SparsityError, require_kind
 
 
 def nm_mask(weight: Tensor, n: int, m: int, dim: int) -> Tensor:
@@ -14,6 +14,11 @@ def nm_mask(weight: Tensor, n: int, m: int, dim: int) -> Tensor:
     >>> nm_mask(torch.tensor([1.0, -3.0, 2.0, 0.0]), n=2, m=4, dim=0)
     tensor([False,  True,  True, False])
     """
+    require_kind(weight, Tensor, "the weight", "pass a torch.Tensor")
+    if weight.dim() == 0:
+        raise SparsityError(
+            "a weight without dimensions has no groups; pass a vector, a matrix or the weight of a layer"
+        )
     dim %= weight.dim()
     if not 1 <= n <= m:
         raise SparsityError(f"{n}:{m} is no group pattern: n must lie in 1 to m; pass such as n=2, m=8")
