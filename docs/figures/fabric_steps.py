@@ -159,6 +159,7 @@ def published_rows() -> list[Row]:
             *product(NETWORKS, FABRICS, SPARSITIES, (0,), (None,)),
             *product(NETWORKS, FABRICS, (0.9,), (1, 2), (None,)),
             *product(measured, FABRICS, SPARSITIES, (0,), (MEASURED_ZEROS,)),
+            *product(measured, FABRICS[:1], (0.9,), (1, 2), (MEASURED_ZEROS,)),
             *product(NETWORKS, FABRICS[:1], SPARSITIES, (1, 2), (None,)),
         ]
     )
