@@ -125,9 +125,11 @@ def step(
     )
 
 
-def seeds(rows: list[SimpleNamespace], network: str, fabric: str, sparsity: float) -> list[SimpleNamespace]:
-    """The rows of a step on ``fabric`` with all seeds of synthetic zeros."""
-    fields = {"network": network, "beside": fabric, "machine": fabric, "sparsity": sparsity, "zeros": "synthetic"}
+def seeds(
+    rows: list[SimpleNamespace], network: str, fabric: str, sparsity: float, zeros: str = "synthetic"
+) -> list[SimpleNamespace]:
+    """The rows of a step on ``fabric`` with all seeds."""
+    fields = {"network": network, "beside": fabric, "machine": fabric, "sparsity": sparsity, "zeros": zeros}
     return [row for row in rows if fields.items() <= vars(row).items()]
 
 
