@@ -70,3 +70,11 @@ def test_an_out_of_memory_batch_says_which_to_pass(
     [system] = systems_of(["dense"], [], 16)
     with pytest.raises(DataError, match=r"a batch of 8 does not fit into the memory of this cpu .*pass --batch 4"):
         train_system(text_task, system, 0, PLAN, store, lambda share: None)
+
+
+def test_the_first_trace_comes_after_a_twentieth_of_the_steps_and_of_few_steps_before_the_first() -> None:
+    stages = {steps: RunPlan(steps, measurements=1, checkpoint_every=1).stage_steps() for steps in (6, 100)}
+    assert stages == {
+        6: {"start": 0, "middle": 3, "end": 6},
+        100: {"start": 5, "middle": 50, "end": 100},
+    }

@@ -89,3 +89,16 @@ def test_boxes_are_counted_along_each_axis() -> None:
     cover = Cover((3, 5, 4), (2, 2, 4))
     assert (cover.counts, cover.boxes, cover.whole) == ((2, 3, 1), 6, False)
     assert replace(cover, extent=(4, 6, 4)).whole
+
+
+def test_statistics_hold_where_the_first_box_lies_far_from_the_others() -> None:
+    pixels = torch.randn(2000, 16)
+    pixels[: conv_statistics.PIXEL_TILE] += 1000.0
+    assert_statistics(*conv_statistics.pixel_statistics(pixels), pixels, rtol=1e-4)
+
+
+def test_a_value_that_is_no_number_leaves_no_variance_that_is_one() -> None:
+    pixels = torch.randn(300, 16)
+    pixels[200, 3] = torch.nan
+    mean, variance = conv_statistics.pixel_statistics(pixels)
+    assert torch.isnan(mean).nonzero().tolist() == torch.isnan(variance).nonzero().tolist() == [[3]]

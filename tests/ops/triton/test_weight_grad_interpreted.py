@@ -47,3 +47,10 @@ def test_ops_add_a_bias_of_any_dtype_and_leave_its_gradient(bias_dtype: torch.dt
         wide = reference.linear_weight_grad(output_grad.double(), x.double(), topology)
         assert_close(exact, wide, torch.float32)
         assert_close(sums, output_grad.double().sum(0), bias_dtype)
+
+
+@pytest.mark.parametrize("splits", [2, 5, 40])
+def test_parts_are_summed_whether_they_fill_a_group_or_several(splits: int) -> None:
+    parts, out = torch.randn(splits, 300, 7), torch.empty(300, 7)
+    weight_grad.add_splits(parts, out)
+    torch.testing.assert_close(out, parts.sum(0), rtol=1e-5, atol=1e-5)

@@ -12,7 +12,8 @@ STAGES = ("start", "middle", "end")
 Before the first step gradients say little: those of a residual branch that starts with a scale of 0 are all zeros.
 """
 
-START_SHARE = 20
+START_DIVISOR = 20
+"""The first trace comes after the steps of a run over this."""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from acf.bench.evaluation.density import Densities, gradient_densities
-from acf.bench.evaluation.run import STAGES, START_SHARE, LossPoint, SystemRun
+from acf.bench.evaluation.run import STAGES, START_DIVISOR, LossPoint, SystemRun
 from acf.bench.evaluation.session import EvaluationSession
 from acf.bench.evaluation.store import EvaluationStore
 from acf.bench.evaluation.systems import System
@@ -44,7 +44,7 @@ class RunPlan:
 
     def stage_steps(self) -> dict[str, int]:
         """Steps before the trace of each stage."""
-        return dict(zip(STAGES, (self.steps // START_SHARE, self.steps // 2, self.steps), strict=True))
+        return dict(zip(STAGES, (self.steps // START_DIVISOR, self.steps // 2, self.steps), strict=True))
 
     def stops(self) -> list[int]:
         """Steps at which training pauses for any of these."""

@@ -83,8 +83,8 @@ class PongRun:
 class SystemFigures:
     """One captured step on one modelled machine; ``moment`` is start, middle or end of the run.
 
-    ``utilization`` is U; like ``step_seconds`` and ``energy_j`` it is of the whole
-    captured step of ``examples`` transitions: forward and backward pass and the update.
+    ``utilization`` (U), ``step_seconds`` and ``energy_j`` are of the whole captured step of ``examples`` transitions:
+    forward and backward pass and the update.
     """
 
     variant: str

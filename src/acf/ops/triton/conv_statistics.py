@@ -28,9 +28,7 @@ PIXEL_TILE = 128
 """Pixels of a tile where statistics are taken of an output in memory."""
 
 COMBINED_ROWS, COMBINED_CHANNELS = 1024, 8
-"""Boxes, at most, and channels that a program combines at a time.
-
-8 channels are a sector of 32 bytes, the least that is read."""
+"""Most boxes, and channels, that a program combines at a time: 8 channels are a sector of 32 bytes, the least read."""
 
 Results = tuple[Tensor, Tensor, Tensor]
 """Output, mean and biased variance; the statistics are float32 ``[channels]``."""

@@ -142,7 +142,7 @@ def combine_statistics_kernel(
 ) -> None:
     """``mean`` and biased ``variance``, float32 ``[channels]``, of pixels whose boxes have ``partials``.
 
-    One pass, about the first box's mean: it lies so near that the difference of squares loses no digits.
+    One pass, about the first box's mean: it lies so near to the mean that the difference of squares loses few digits.
     """
     columns = tl.program_id(0) * channel_tile + tl.arange(0, channel_tile)
     count = batch * out_height * out_width
@@ -159,7 +159,8 @@ def combine_statistics_kernel(
         squares += tl.load(place + channels, mask=exists, other=0.0) + shift * shift * pixels
     shift_mean = tl.sum(shifts, 0) / count
     tl.store(mean + columns, center + shift_mean)
-    tl.store(variance + columns, tl.maximum(tl.sum(squares, 0) / count - shift_mean * shift_mean, 0.0))
+    spread = tl.sum(squares, 0) / count - shift_mean * shift_mean
+    tl.store(variance + columns, tl.where(spread < 0.0, 0.0, spread))  # rounding may leave less than 0; NaN stays NaN
 
 
 @jit
