@@ -8,7 +8,6 @@ import argparse
 import copy
 import datetime
 import json
-import platform
 import sys
 from pathlib import Path
 
@@ -16,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 import acf
+from acf.records.provenance import commit_of, machine
 
 BLOCK = 8
 CALIBRATION_IMAGES = 256
@@ -108,7 +108,8 @@ def main() -> None:
     train(dense, images, labels, options.epochs, lr=2e-3)
     record = {
         "command": f"python examples/07_prune_trained.py {' '.join(sys.argv[1:])}".strip(),
-        "machine": f"{platform.machine()} CPU, torch {torch.__version__}",
+        "commit": commit_of(Path(acf.__file__).parent),
+        "machine": machine(),
         "date": datetime.date.today().isoformat(),
         "data": f"{name}, {len(images)} training images",
         "dense_accuracy": accuracy(dense, test_images, test_labels),

@@ -1,6 +1,6 @@
 """Measure what a step that scores absent blocks needs in memory beside an ordinary sparse step.
 
-    python examples/scoring_memory.py [--device cuda]
+    python examples/scoring_memory.py [--device cuda] [--record scoring-memory.json]
 
 A 4096 x 4096 linear layer at 90 %, float32, SGD with momentum. *In all*: the most bytes alive at a time, parameters,
 optimizer state and topology included. *Within the step*: the same without what was alive before the step began, so
@@ -10,15 +10,22 @@ it is the caching allocator's own peak.
 """
 
 import argparse
+import datetime
 import gc
+import json
+import shlex
+import sys
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
 
 import acf
+from acf.records.provenance import commit_of, machine
 
 FEATURES = 4096
 
@@ -98,22 +105,47 @@ POLICIES = {
 }
 
 
+def cases() -> list[tuple[str, int, int]]:
+    """Policy, block and tokens of every row."""
+    with_blocks_of_16 = [(name, 16, tokens) for name in POLICIES for tokens in (1, 16, 64, 256)]
+    return with_blocks_of_16 + [("all absent blocks", block, tokens) for block in (8, 32, 64) for tokens in (1, 64)]
+
+
+def row_of(name: str, block: int, tokens: int, device: str) -> dict[str, Any]:
+    """Bytes and ratios of one row, as plain values."""
+    policy, distribution = POLICIES[name]
+    memory = measure(tokens, acf.BlockSparsity(0.9, block=block, distribution=distribution), policy, device)
+    ratios = {"ratio_in_all": memory.ratio_in_all, "ratio_within_the_step": memory.ratio_within_the_step}
+    return {"scored": name, "block": block, "tokens": tokens} | asdict(memory) | ratios
+
+
+def line_of(row: dict[str, Any]) -> str:
+    """A row as a line of the table."""
+    mib = [(row["stored_bytes"] + row[peak]) / 2**20 for peak in ("ordinary_bytes", "scoring_bytes")]
+    ratios = f"{row['ratio_in_all']:.3f} | {row['ratio_within_the_step']:.3f}"
+    return f"| {row['scored']} | {row['block']} | {row['tokens']} | {mib[0]:.1f} | {mib[1]:.1f} | {ratios} |"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="Peak memory of a scoring step over that of an ordinary one.")
     parser.add_argument("--device", default="cpu")
-    device = parser.parse_args().device
+    parser.add_argument("--record", type=Path, help="JSON of the rows")
+    options = parser.parse_args()
     print("| scored | block | tokens | ordinary step, MiB | scoring step, MiB | in all | within the step |")
     print("|---|---|---|---|---|---|---|")
-    cases = [(name, 16, tokens) for name in POLICIES for tokens in (1, 16, 64, 256)]
-    cases += [("all absent blocks", block, tokens) for block in (8, 32, 64) for tokens in (1, 64)]
-    for name, block, tokens in cases:
-        policy, distribution = POLICIES[name]
-        memory = measure(tokens, acf.BlockSparsity(0.9, block=block, distribution=distribution), policy, device)
-        ordinary, scoring = (
-            (memory.stored_bytes + peak) / 2**20 for peak in (memory.ordinary_bytes, memory.scoring_bytes)
-        )
-        ratios = f"{memory.ratio_in_all:.3f} | {memory.ratio_within_the_step:.3f}"
-        print(f"| {name} | {block} | {tokens} | {ordinary:.1f} | {scoring:.1f} | {ratios} |")
+    rows = []
+    for case in cases():
+        rows.append(row_of(*case, options.device))
+        print(line_of(rows[-1]), flush=True)
+    if options.record is not None:
+        record = {
+            "command": shlex.join(["python", "examples/scoring_memory.py", *sys.argv[1:]]),
+            "commit": commit_of(Path(acf.__file__).parent),
+            "date": datetime.date.today().isoformat(),
+            "machine": machine(),
+            "rows": rows,
+        }
+        options.record.write_text(json.dumps(record, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -82,8 +82,9 @@ def test_a_trained_network_is_pruned_in_three_ways_and_fine_tuned(tmp_path: Path
     options = ("--examples", "300", "--epochs", "1", "--sparsities", "0.75", "--record", "record.json")
     output = output_of("07_prune_trained.py", tmp_path, *options)
     assert output.count("75% sparse") == 3
-    rows = json.loads((tmp_path / "record.json").read_text())["rows"]
-    assert [row["blocks"] for row in rows] == ["magnitude", "weight x input", "random"]
+    record = json.loads((tmp_path / "record.json").read_text())
+    assert [row["blocks"] for row in record["rows"]] == ["magnitude", "weight x input", "random"]
+    assert {"command", "commit", "date"} <= set(record)
 
 
 def test_steps_of_a_gpu_are_measured_or_skipped_with_the_reason(tmp_path: Path) -> None:
