@@ -42,7 +42,16 @@ COMMENT = re.compile(r"<!-- (table|figure): (\S+\.json)\s+(.*?)\s*-->", re.DOTAL
 TABLE = re.compile(r"(?:^\|.*\|[ ]*$\n?)+", re.MULTILINE)
 FIGURE = re.compile(r"(?<![\w.,-])[-+]?(?:\d[\d,]*\.\d+(?![\d.]*\.)|\d[\d,]*(?=x\b))")
 """What counts as a figure: a number with a decimal point, or a ratio such as 4x. Whole numbers are conditions."""
-VERSION = re.compile(r"\b(?:torch|triton|Python|CUDA|Linux|version)\s+\d[\w.+]*")
+VERSION = re.compile(
+    r"\b(?:torch|triton|Triton|Python|CUDA|Linux|SqueezeNet|MKL|oneDNN|g\+\+|capability|version)\s+\d[\w.+]*"
+)
+SETTING = re.compile(
+    r"\b(?:momentum|smoothing|learning\s+rate|at\s+density|aim|aim\s+is)\s+(?:of\s+|to\s+)?[-+]?\d[\d.]*x?|[\d.]+\s+[GM]Hz"
+)
+"""A number behind the name of a setting, a clock or an aim: chosen, not measured."""
+GIVEN_COLUMNS = ("aim",)
+"""Titles of columns whose numbers are chosen, not measured."""
+INDENTED_CODE = re.compile(r"(?<=\n\n)(?: {4}.*\n)+")
 
 
 @dataclass(frozen=True)
@@ -222,17 +231,15 @@ def wrong_figures(page: str) -> Iterator[str]:
 
 
 def without_bound(page: str) -> str:
-    """The page without comments, code, versions, links' targets, and all text that is bound."""
+    """The page without comments, code, versions, settings, aims, links' targets, and all text that is bound."""
     flat = page
     for binding in reversed([each for each in bindings_of(page) if each.kind == "table"]):
         table, _ = bound_table(page, binding)
-        first, _, *body = table[0].splitlines()
-        titles = templates_of(binding, titles_of(first))
-        rows = [zip(titles_of(first), cells_of(line), strict=True) for line in body]
-        kept = [" | ".join(cell for title, cell in row if title not in titles) for row in rows]
-        flat = flat[: table.start()] + "\n".join(kept) + "\n" + flat[table.end() :]
+        titles = templates_of(binding, titles_of(table[0].splitlines()[0]))
+        flat = flat[: table.start()] + _without_columns(table[0], {*titles, *GIVEN_COLUMNS}) + flat[table.end() :]
     flat = re.sub(r"```.*?```", "", COMMENT.sub("", flat), flags=re.DOTALL)
-    flat = VERSION.sub("", flat)
+    flat = TABLE.sub(lambda table: _without_columns(table[0], set(GIVEN_COLUMNS)), INDENTED_CODE.sub("", flat))
+    flat = SETTING.sub("", VERSION.sub("", flat))
     flat = re.sub(r"`[^`]*`|\]\([^)]*\)|<!--.*?-->", "", flat, flags=re.DOTALL)
     for binding in bindings_of(page):
         if binding.kind == "figure":
@@ -240,6 +247,13 @@ def without_bound(page: str) -> str:
             bound = r"\s+".join(re.escape(word) for word in re.sub(r"`[^`]*`|\]\([^)]*\)", "", text).split())
             flat = re.sub(bound, "", flat)
     return flat
+
+
+def _without_columns(table: str, titles: set[str]) -> str:
+    """The cells of a table without its head and without the columns of these titles."""
+    first, _, *body = table.splitlines()
+    rows = [zip(titles_of(first), cells_of(line), strict=True) for line in body]
+    return "\n".join(" | ".join(cell for title, cell in row if title not in titles) for row in rows) + "\n"
 
 
 def unbound_figures(page: str) -> dict[str, int]:

@@ -95,6 +95,8 @@ def test_zeros_and_speedups_of_a_trace_and_of_an_epoch_agree() -> None:
 
 
 def test_a_timing_gives_json_its_values_and_people_its_units() -> None:
-    timing = SimulatorTiming("conv", "tensordash", 2_000_000, 0.5, 3 * 2**20)
+    timing = SimulatorTiming("conv", "tensordash", 2_000_000, 0.5, 0.25, 3 * 2**20)
     assert records(columns.SIMULATOR, [timing])[0]["macs_per_s"] == 4e6
-    assert printed(columns.simulator_table([timing])) == [["conv", "tensordash", "2 M", "500 ms", "4 M/s", "3.0 MiB"]]
+    assert printed(columns.simulator_table([timing])) == [
+        ["conv", "tensordash", "2 M", "500 ms", "250 ms", "4 M/s", "3.0 MiB"]
+    ]

@@ -18,12 +18,16 @@ RELU_ZEROS = Zeros(activations=0.5, gradients=0.5)
 
 @dataclass(frozen=True)
 class SimulatorTiming:
-    """Host time of one simulation, without making the random operands."""
+    """Host time of one simulation, without making the random operands.
+
+    ``seconds`` is elapsed time; ``processor_seconds`` counts this process alone, whatever else the machine does.
+    """
 
     name: str
     architecture: str
     dense_macs: int
     seconds: float
+    processor_seconds: float
     peak_memory_bytes: int
 
     @property
@@ -47,15 +51,16 @@ def resnet50_steps(batch: int) -> Iterator[Trace]:
 
 
 def time_traces(name: str, traces: Iterator[Trace], architecture: str = "tensordash") -> SimulatorTiming:
-    """Simulate traces one after another; ``seconds`` is the host time that simulation takes."""
-    seconds, dense_macs = 0.0, 0
+    """Simulate traces one after another, and add up the host time that simulation takes."""
+    seconds, processor_seconds, dense_macs = 0.0, 0.0, 0
     for trace in traces:
-        start = time.perf_counter()
+        start, processor_start = time.perf_counter(), time.process_time()
         result = simulate(trace, architecture)
         seconds += time.perf_counter() - start
+        processor_seconds += time.process_time() - processor_start
         dense_macs += sum(op.dense_macs for op in result.ops)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    return SimulatorTiming(name, architecture, dense_macs, seconds, peak)
+    return SimulatorTiming(name, architecture, dense_macs, seconds, processor_seconds, peak)
 
 
 def run_simulator_bench(

@@ -16,6 +16,7 @@ SIMULATOR: "tuple[Column[SimulatorTiming], ...]" = (
     Column("architecture", "architecture", lambda timing: timing.architecture, NUMBER),
     Column("dense_macs", "dense MACs", lambda timing: timing.dense_macs, si_format("")),
     Column("seconds", "time", lambda timing: timing.seconds, SECONDS),
+    Column("processor_seconds", "processor time", lambda timing: timing.processor_seconds, SECONDS),
     Column("macs_per_s", "dense-equivalent MAC/s", lambda timing: timing.macs_per_s, si_format("/s")),
     Column("peak_memory_bytes", "memory", lambda timing: timing.peak_memory_bytes, BYTES),
 )
