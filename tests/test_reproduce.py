@@ -109,7 +109,8 @@ def test_a_figure_without_tolerance_is_only_measured_and_is_valid_json() -> None
 def test_the_records_of_the_package_are_those_of_the_documentation() -> None:
     results = Path(__file__).parents[1] / "docs" / "results"
     traces = {
-        trace["label"].partition(":")[0]: trace for trace in json.loads((results / "traces.json").read_text())[:8]
+        trace["label"].partition(":")[0]: trace
+        for trace in json.loads((results / "traces.json").read_text())["data"][:8]
     }
     speedups = json.loads((PACKAGE / "eight_networks.json").read_text())["speedups"]
     assert speedups == {name: trace["tensordash"]["compute"] for name, trace in traces.items()}
