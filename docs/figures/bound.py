@@ -22,6 +22,9 @@ lists the rows of an ablation, each measure as `acf report` writes it. Of whole 
 "acf-512", 0.9)`` is a row of a fabric, ``seeds`` its rows of all seeds, and ``gain(record, row, "energy_j",
 "tensorcore")`` how many times the figure of a fabric's row the machine beside it takes.
 Paths are relative to ``docs/results``.
+
+What no comment binds is counted: numbers with a decimal point, and ratios such as 4x. Code, versions, clocks, columns
+of aims and numbers behind the name of a setting are chosen, not measured, and do not count.
 """
 
 import json

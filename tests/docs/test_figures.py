@@ -94,6 +94,22 @@ def test_a_figure_without_a_binding_is_counted_and_a_condition_is_not() -> None:
     assert BOUND["unbound_figures"](without_table) == {"": 3}
 
 
+GIVEN = """# Conditions
+SGD with momentum 0.9 and a learning rate of 0.05, compute capability 9.0, 1.25 GHz; the aim is 2.5x.
+
+    train --rate 0.5
+
+| network | aim | measured |
+|---|---|---|
+| SqueezeNet 1.1 | 3.5x | 3.4x |
+"""
+
+
+def test_settings_versions_clocks_aims_and_indented_code_are_no_measurements() -> None:
+    assert BOUND["unbound_figures"](GIVEN) == {"Conditions": 1}
+    assert BOUND["unbound_figures"](GIVEN.replace("momentum 0.9", "an accuracy of 0.9")) == {"Conditions": 2}
+
+
 @pytest.mark.usefixtures("_record")
 def test_tables_are_written_again_from_their_records() -> None:
     stale = TABLE.replace("25.5 %", "9.9 %")
