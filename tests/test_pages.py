@@ -79,7 +79,7 @@ def test_the_records_of_commands_become_one_page(printed: list[Record]) -> None:
         assert text in page
 
 
-PUBLISHED = {"ablations.json": "ablations", "training-gpt1024.json": "sections", "ablations-memory.json": "ablations"}
+PUBLISHED = {"ablations.json": "ablations", "ablations-memory.json": "ablations", "demo.json": "results"}
 
 
 @pytest.mark.parametrize("path", sorted(RESULTS.glob("*.json")), ids=lambda path: path.name)
