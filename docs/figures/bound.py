@@ -49,7 +49,8 @@ VERSION = re.compile(
     r"\b(?:torch|triton|Triton|Python|CUDA|Linux|SqueezeNet|MKL|oneDNN|g\+\+|capability|version)\s+\d[\w.+]*"
 )
 SETTING = re.compile(
-    r"\b(?:momentum|smoothing|learning\s+rate|at\s+density|aim|aim\s+is)\s+(?:of\s+|to\s+)?[-+]?\d[\d.]*x?|[\d.]+\s+[GM]Hz"
+    r"\b(?:momentum|smoothing|rate|at\s+density|planned\s+for|aim|aim\s+is)\s+(?:of\s+|to\s+)?[-+]?\d[\d.]*(?:e-\d+|x)?"
+    r"|[\d.]+\s+[GM]Hz"
 )
 """A number behind the name of a setting, a clock or an aim: chosen, not measured."""
 GIVEN_COLUMNS = ("aim",)
