@@ -57,6 +57,21 @@ def test_several_optimizers_step_in_turn_and_count_as_one_step() -> None:
     assert not any(torch.equal(old, new) for old, new in zip(before, model.parameters(), strict=True))
 
 
+def test_gradients_are_clipped_by_a_hook_of_the_optimizer() -> None:
+    model = sparse_model()
+    optimizer = torch.optim.SGD(model.parameters(), lr=torch.tensor(1.0))
+
+    def clip(*_: object) -> None:
+        nn.utils.clip_grad_norm_(model.parameters(), 1e-3)
+
+    optimizer.register_step_pre_hook(clip)
+    step = GraphedStep(lambda x, y: nn.functional.mse_loss(model(x), y), optimizer)
+    before = [p.detach().clone() for p in model.parameters()]
+    step(*batches(1)[0])
+    moved = torch.cat([(old - new.detach()).flatten() for old, new in zip(before, model.parameters(), strict=True)])
+    assert float(moved.norm()) == pytest.approx(1e-3, rel=1e-2)
+
+
 def test_steps_that_score_or_move_are_named_ahead() -> None:
     model = sparse_model()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
