@@ -117,6 +117,10 @@ class PlanOptions:
     family: str = ""
 
     def __post_init__(self) -> None:
+        if type(self.rounds) is not int or self.rounds < 1:
+            raise SparsityError(
+                f"rounds {self.rounds!r} is no positive integer; pass how often a layer is timed, such as 5"
+            )
         if type(self.checks) is not int or self.checks < 0:
             raise SparsityError(f"checks {self.checks!r} is no count; pass 0 for none, or a positive integer")
         if any(type(block) is not int or block < 1 for block in self.blocks):

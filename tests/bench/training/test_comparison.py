@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from acf.bench.training import comparison, tuning
+from acf.bench.training import comparison, session, tuning
 from acf.bench.training.comparison import ComparisonOptions, compare_variants
 from acf.bench.training.image_task import ImageTask
 from acf.bench.training.record import TrainingComparison, load_comparison
@@ -16,6 +16,7 @@ from acf.bench.training.task import Task
 from acf.bench.training.tuning import TuningOptions, try_settings
 from acf.bench.training.variant import Variant
 from acf.errors import DataError
+from acf.nn.plan import PlannedLayer, SparsityPlan
 from tests.bench.training.conftest import MakeRun
 
 OnStep = Callable[[float], None]
@@ -140,3 +141,14 @@ def test_a_trial_trains_on_the_part_that_is_not_held_out(image_task: ImageTask) 
     trial = try_settings(image_task.for_tuning(), variant, RunLength(epochs=1, measurements=1))
     assert (trial.rate, trial.steps) == (0.05, 288 // 32)
     assert trial.quality is not None
+
+
+def test_the_record_keeps_the_density_and_block_of_every_planned_layer(
+    text_task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layers = (PlannedLayer("blocks.0.mlp.0", 0.5, 2.0, 1.0, block=32), PlannedLayer("blocks.0.mlp.2", 1.0, 1.0, 1.0))
+    monkeypatch.setattr(session, "plan", lambda model, example, spec, *_: SparsityPlan(spec, layers, 4.0, 3.0))
+    options = ComparisonOptions(("static-50/block=16/distribution=cost",), seeds=1, out=tmp_path / "runs.json")
+    [run] = compare_variants(text_task, SHORT, options, silent).runs
+    assert (run.planned_layers, run.planned_speedup) == (layers, pytest.approx(4 / 3))
+    assert load_comparison(tmp_path / "runs.json").runs == [run]

@@ -40,6 +40,9 @@ def test_options_of_the_plan_are_read_by_their_names() -> None:
     assert Variant.parse("static-90/distribution=cost/plan_rounds=9").plan == {"rounds": 9}
     with pytest.raises(SparsityError, match=r"setting 'plan_colour' in variant .* is not known; use plan_rounds"):
         Variant.parse("static-90/plan_colour=red")
+    assert Variant.parse("static-90/distribution=cost/plan_checks=0").plan == {"checks": 0}
+    with pytest.raises(SparsityError, match="rounds 0 is no positive integer"):
+        Variant.parse("static-90/distribution=cost/plan_rounds=0")
 
 
 @pytest.mark.parametrize("name", ["dense/batch=0", "densest", "static-90/width=wide", "static-90/colour=red"])

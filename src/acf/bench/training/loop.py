@@ -71,6 +71,7 @@ def train_variant(
             planned_speedup=session.plan.speedup if session.plan else None,
             checked_speedup=session.plan.measured_speedup if session.plan else None,
             fused_norms=session.fused_norms,
+            planned_layers=session.plan.layers if session.plan else (),
         )
 
 

@@ -6,6 +6,7 @@ from math import isfinite
 from statistics import mean
 from typing import Any
 
+from acf.nn.plan import PlannedLayer
 from acf.records import Diverged, read_as
 
 
@@ -52,6 +53,7 @@ class TrainingRun:
     allocator's memory. ``rate`` and ``weight_decay`` are those the run was trained with. ``session`` is the index of
     the record's session that made it. Where `acf.plan` chose the densities, ``planned_speedup`` is what it
     predicted for forward and backward and ``checked_speedup`` what it then measured; None without a plan.
+    ``planned_layers`` has the density and block of every layer, as plans differ between machines and calls.
     ``fused_norms`` counts the batch norms that `acf.fuse_batch_norms_` found.
     """
 
@@ -77,6 +79,7 @@ class TrainingRun:
     planned_speedup: float | None = None
     checked_speedup: float | None = None
     fused_norms: int = 0
+    planned_layers: tuple[PlannedLayer, ...] = ()
 
     @property
     def diverged(self) -> bool:

@@ -26,6 +26,13 @@ def _whole(text: str) -> int:
     return number
 
 
+def _count(text: str) -> int:
+    number = int(text)
+    if number < 0:
+        raise ValueError
+    return number
+
+
 def _parts(text: str) -> tuple[str, ...]:
     return tuple(text.split("+"))
 
@@ -46,7 +53,7 @@ RUN_SETTINGS: dict[str, Callable[[str], object]] = {
 }
 """Settings of a run, and how the text of each is read; all other settings are the method's."""
 
-PLAN_SETTINGS: dict[str, Callable[[str], object]] = {"int": _whole, "float": _number, "str": str, "tuple": _sides}
+PLAN_SETTINGS: dict[str, Callable[[str], object]] = {"int": _count, "float": _number, "str": str, "tuple": _sides}
 """How a field of `PlanOptions` is read, by its type."""
 
 
@@ -92,6 +99,7 @@ class Variant:
                 plan[key.removeprefix(PLAN_PREFIX)] = _plan_setting(key, text, name)
             else:
                 method.append(setting)
+        PlanOptions(**plan)  # type: ignore[arg-type]  # refuse bad settings now, not when the variant's turn comes
         recipe = recipe_of("/".join(method), int(str(own.get("block", cls.block))))
         return cls(name=name, recipe=recipe, plan=plan, **own)  # type: ignore[arg-type]
 
