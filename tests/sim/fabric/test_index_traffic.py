@@ -9,16 +9,19 @@ import pytest
 import acf
 import acf.sim
 from acf.lowering import Gemm
+from acf.lowering.mapping import choose_mapping
 from acf.lowering.output_stationary import OutputStationaryMapping
 from acf.lowering.packing import lower_product
 from acf.lowering.product_index import build_index
 from acf.lowering.split_k import SplitKMapping
 from acf.lowering.tiled_product import tile_product
+from acf.sim.fabric import AdaptiveFabric
 from acf.sim.fabric.activity import Activity
 from acf.sim.fabric.control import control_j, control_units, index_controller_bytes
 from acf.sim.fabric.index_traffic import IndexTraffic, index_traffic
 from acf.sim.fabric.runner import run_product
 from acf.sim.memory import DramTraffic
+from acf.sim.registry import spec_of_kind
 
 SPEC = acf.sim.spec("acf-512", mesh_rows=2, mesh_columns=2, accumulator_tiles=4)
 
@@ -135,6 +138,18 @@ def test_a_walk_that_takes_longer_than_its_packets_still_bounds_the_product() ->
     index = IndexTraffic(fetched_bytes=500, walked_bytes=1000, set_up_cycles=40, walk_cycles=10**5)
     count = run_product(spec, gemm, product, lower_product(product, spec), DramTraffic(), index)
     assert count.after(count).cycles == 10**5 - 40
+
+
+def test_a_large_mesh_takes_the_mapping_whose_walk_does_not_keep_its_units_waiting() -> None:
+    spec = spec_of_kind(AdaptiveFabric, "acf-h200")
+    rng = np.random.default_rng(0)
+    needed = np.kron(rng.random((32, 128)) < 0.5, np.ones((16, 16), dtype=bool))
+    gemm = Gemm(np.ones((512, 196), dtype=bool), np.ones((196, 2048), dtype=bool), needed, "weight_grad")
+    product = tile_product(gemm, spec)
+    by_work = choose_mapping(product, spec.program_shape())
+    index = index_traffic(by_work, product, spec, spec.walking_controllers)
+    waits = run_product(spec, gemm, product, lower_product(product, spec, by_work), DramTraffic(), index)
+    assert 2 * spec.count(gemm).cycles < waits.cycles
 
 
 def test_controllers_share_the_products_of_a_batch_and_leave_no_time_while_all_walk() -> None:
