@@ -5,9 +5,9 @@
     python docs/figures/control_synthesis.py osu018_stdcells.lib topology-unit acf-512-wide acf-512
 
 Every unit is mapped to the cells of the liberty file, its clocks gated, in the shape that a fabric has: an index
-controller for the mesh rows and mesh columns of its own share, a topology unit for the link. ``--no-sharing`` leaves out
-Yosys' search for adders that can be one, which takes hours for the controllers of large meshes: gates are then an upper
-bound. `acf.cost.control` is to be brought in line by hand: tests/cost/test_control.py compares both.
+controller for the mesh rows and mesh columns of its own share, a topology unit for the link. ``--no-sharing`` leaves
+out Yosys' search for adders that can be one, which takes hours for the controllers of large meshes: gates are then an
+upper bound. `acf.cost.control` is to be brought in line by hand: tests/cost/test_control.py compares both.
 """
 
 import argparse

@@ -16,7 +16,7 @@ from acf.rtl.design.fabric.store_port import StorePort
 from acf.rtl.design.fabric.walker import Walker
 from acf.rtl.design.primitives.bits import all_of, any_of, delayed, masked, wrapped
 from acf.rtl.design.primitives.shared_modules import place
-from acf.rtl.design.primitives.unit_gates import stopped_unless
+from acf.rtl.design.primitives.unit_gates import stopped_unless, under_way
 
 DATAPATHS: dict[str, type[SumDatapath]] = {"banks": SumDatapath, "registers": BlockDatapath}
 """Datapaths of an SCU by where it accumulates (`acf.lowering.FabricShape`)."""
@@ -266,18 +266,10 @@ class Cluster(Component):
             self.sums_below_valid.eq(sums.valid),
             self.leaves.eq(leaves),
         ]
-        return self._under_way(m, leaves | self.sums_start, delay + max(results.cycles, sums.cycles) + 2)
-
-    def _under_way(self, m: Module, begins: Value, cycles: int) -> Value:
-        """1 while a bank drains, and for ``cycles`` after a flit ``begins`` to leave."""
-        if not self.sizes.gates_units:
+        if not sizes.gates_units:
             return Const(1, 1)
-        left = Signal(range(cycles + 1), name="cycles_left")
-        with m.If(begins):
-            m.d.sync += left.eq(cycles)
-        with m.Elif(left != 0):
-            m.d.sync += left.eq(left - 1)
-        return begins | (left != 0) | self._rests
+        passes = under_way(m, leaves | self.sums_start, delay + max(results.cycles, sums.cycles) + 2)
+        return passes | self._rests
 
     def _leave_in_slots(
         self, m: Module, results: FlitGatherer, emptied: Signal, header: data.View

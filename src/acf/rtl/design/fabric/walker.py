@@ -113,7 +113,7 @@ class Walker(Component):
         ]
         if not sizes.gates_units:
             return m
-        m.d.comb += self.awake.eq(active | self.write | self.turn)
+        m.d.comb += self.awake.eq(active | self.write | (self.turn & sizes.skips_both))
         return stopped_unless(self.awake, m)
 
     def _walk_values(self, m: Module, bitmap: Value, moves: Value) -> tuple[Value, Value, Value]:

@@ -4,7 +4,7 @@ In Amaranth a stopped clock is an enable of every register; Yosys' `clockgate` t
 gates of their clock (`acf.rtl.tools.gate_mapping`).
 """
 
-from amaranth.hdl import Elaboratable, EnableInserter, Module, Value
+from amaranth.hdl import Elaboratable, EnableInserter, Module, Signal, Value
 
 
 def stopped_unless(awake: Value, m: Module) -> Elaboratable:
@@ -14,3 +14,13 @@ def stopped_unless(awake: Value, m: Module) -> Elaboratable:
     `place` are units of their own and are not stopped.
     """
     return EnableInserter(awake)(m)
+
+
+def under_way(m: Module, enters: Value, cycles: int) -> Value:
+    """1 when something ``enters``, and for so many ``cycles`` after: those in which it passes through ``m``."""
+    left = Signal(range(cycles + 1), name="cycles_left")
+    with m.If(enters):
+        m.d.sync += left.eq(cycles)
+    with m.Elif(left != 0):
+        m.d.sync += left.eq(left - 1)
+    return enters | (left != 0)
