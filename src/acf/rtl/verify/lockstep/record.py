@@ -34,7 +34,7 @@ class Record:
     """Cycles of every event by name and place, SCU cycles by reason ``[SCUs, reasons]``, and the output.
 
     ``output``: uint32 ``[m, n]``, float32 bits. ``cycles``: of the whole program. A fabric without performance counters
-    has no ``scu_cycles``. ``awake_cycles``: in how many cycles of the run each unit was clocked, by kind of place; it is
+    has no ``scu_cycles``. ``awake_cycles``: in how many cycles of the run each unit was clocked, by kind of place;
     empty where units have no clock gates.
     """
 
