@@ -8,6 +8,7 @@ import pytest
 
 import acf
 import acf.sim
+from acf.cost.control import CONTROL_UNITS
 from acf.lowering import Gemm
 from acf.lowering.mapping import choose_mapping
 from acf.lowering.output_stationary import OutputStationaryMapping
@@ -17,7 +18,7 @@ from acf.lowering.split_k import SplitKMapping
 from acf.lowering.tiled_product import tile_product
 from acf.sim.fabric import AdaptiveFabric
 from acf.sim.fabric.activity import Activity
-from acf.sim.fabric.control import control_j, control_units, index_controller_bytes
+from acf.sim.fabric.control import INDEX_CONTROLLERS, control_j, control_units, index_controller, index_controller_bytes
 from acf.sim.fabric.index_traffic import IndexTraffic, index_traffic
 from acf.sim.fabric.runner import run_product
 from acf.sim.memory import DramTraffic
@@ -183,11 +184,22 @@ def test_more_index_controllers_take_more_area_and_leak_more() -> None:
     assert four.leakage_w > one.leakage_w
 
 
-def test_index_controllers_of_a_wider_mesh_take_more_area_and_energy() -> None:
-    small = acf.sim.spec("acf-512", index_controllers=16, clock_gating="units")
-    wide = replace(small, mesh_rows=16, mesh_columns=16, index_controllers=32)
-    assert control_units(wide)["index controller"] == 2 * 2 * control_units(small)["index controller"]
+def test_index_controllers_of_a_mesh_beyond_those_synthesised_are_charged_in_proportion() -> None:
+    small = acf.sim.spec("acf-512", mesh_rows=16, mesh_columns=16, index_controllers=32, clock_gating="units")
+    wide = replace(small, mesh_rows=48, mesh_columns=48, index_controllers=96)
+    largest = list(INDEX_CONTROLLERS)[-1]
+    side, reached = INDEX_CONTROLLERS[largest]
+    growth = max(48 / side, (48 + 48 - 1) / reached)
+    assert control_units(wide)[largest] == pytest.approx(96 * growth)
     walking, idle = Activity(1000, walk_cycles=1000), Activity(1000)
     walk_j = [control_j(spec, walking)["clock"] - control_j(spec, idle)["clock"] for spec in (small, wide)]
-    assert walk_j[1] > 1.9 * walk_j[0] > 0
-    assert index_controller_bytes(wide) == index_controller_bytes(small) + 1_280 + 5_376  # tables by mesh column
+    assert walk_j[1] > 1.4 * walk_j[0] > 0
+    assert index_controller_bytes(wide) == index_controller_bytes(small) + 4 * (1_280 + 5_376)  # tables by mesh column
+
+
+@pytest.mark.parametrize(("clusters", "charged"), [(4, 70_527), (8, 112_557), (16, 140_099)])
+def test_a_controller_is_charged_by_the_least_that_was_synthesised_and_bounds_it(clusters: int, charged: int) -> None:
+    controllers = 2 * clusters if clusters > 8 else 4
+    spec = acf.sim.spec("acf-512", mesh_rows=clusters, mesh_columns=clusters, index_controllers=controllers)
+    name, size = index_controller(spec)
+    assert size * CONTROL_UNITS[name].gate_equivalents == charged
