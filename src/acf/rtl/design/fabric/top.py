@@ -120,10 +120,10 @@ class Fabric(Component):
         ]
         for name in ("serial_arrives", "parallel_arrives", "leaves", "empties"):
             m.d.comb += getattr(self, name)[index].eq(getattr(cluster, name))
-        by_scu = ("begins", "ends")
+        by_scu = ["begins", "ends"]
         if self.sizes.gates_units:
             m.d.comb += self.awake_clusters[index].eq(cluster.awake)
-            by_scu += ("awake_scus",)
+            by_scu.append("awake_scus")
         for name in by_scu:
             m.d.comb += getattr(self, name)[index * scus : (index + 1) * scus].eq(getattr(cluster, name))
         if self.counts:
