@@ -5,7 +5,7 @@
 The fabric is `acf-512-lean` with two mesh rows and two mesh columns, compiled by Verilator; `acf.sim.fabric.activity`
 counts what is charged. Then what the published steps would take if units were clocked as much longer than charged as
 in these products, and if the units between lines and AXI, which have no clock gate, kept every register clocked that
-has no enable. Writes ``unit_gates`` of docs/results/energy-synthesis.json.
+has no enable. Writes docs/results/energy-unit-gates.json.
 """
 
 import json
@@ -28,7 +28,7 @@ from acf.sim.fabric import AdaptiveFabric
 from acf.sim.fabric.activity import Activity, program_activity
 from acf.sim.registry import spec_of_kind
 
-RECORD = Path(__file__).parents[1] / "results" / "energy-synthesis.json"
+RECORD = Path(__file__).parents[1] / "results" / "energy-unit-gates.json"
 STEPS = RECORD.with_name("fabric-steps.json")
 LEAN = "acf-512-lean"
 SHOWN = (0.0, 0.9)
@@ -120,8 +120,7 @@ def main() -> None:
     """Run both products and write."""
     fabric = FabricSimulation.of(FabricSizes(FABRIC, command_depth=512, memory_flits=4096), "verilator", "-O1")
     runs = [compared(fabric, *case) for case in CASES]
-    record = json.loads(RECORD.read_text(encoding="utf-8"))
-    record["unit_gates"] = {
+    record = {
         "command": "python docs/figures/unit_gates.py",
         "commit": commit_of(Path(acf.__file__).parent),
         "date": datetime.now(UTC).date().isoformat(),
