@@ -114,6 +114,7 @@ def test_an_scu_that_holds_a_block_and_its_port_switch_and_are_clocked_as_in_the
     [
         ("index controller", "index-controller of acf-512"),
         ("wide index controller", "index-controller of acf-512-wide"),
+        ("16-row index controller", "index-controller of acf-16384-hbm3e, no sharing"),
     ],
 )
 def test_index_controllers_are_those_that_were_synthesised(name: str, unit: str) -> None:
@@ -129,9 +130,10 @@ def test_a_topology_unit_with_its_link_is_what_was_synthesised(config: str) -> N
     assert row["memory_bits"] == TOPOLOGY_UNIT_BYTES * 8
 
 
-@pytest.mark.parametrize("config", ["acf-512", "acf-512-wide"])
-def test_an_index_controller_has_the_memories_that_were_synthesised(config: str) -> None:
-    row, fabric = RECORD["units"][f"index-controller of {config}"], spec_of_kind(AdaptiveFabric, config)
+@pytest.mark.parametrize("unit", [name for name in RECORD["units"] if name.startswith("index-controller of ")])
+def test_an_index_controller_has_the_memories_that_were_synthesised(unit: str) -> None:
+    config = unit.removeprefix("index-controller of ").removesuffix(", no sharing")
+    row, fabric = RECORD["units"][unit], spec_of_kind(AdaptiveFabric, config)
     assert (row["mesh_columns"], row["clusters"]) == (fabric.mesh_columns, reached_clusters(fabric))
     assert 8 * (index_controller_bytes(fabric) - 4 * WalkerOption().index_words) == row["memory_bits"]
 

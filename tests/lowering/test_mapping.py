@@ -1,15 +1,18 @@
 """Mappings: which dataflow is chosen, and what stays where blocks move."""
 
+from dataclasses import dataclass, fields
+
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acf.lowering import Gemm, lower_gemm
-from acf.lowering.mapping import choose_mapping, keep_mapping
+from acf.lowering import FabricShape, Gemm, lower_gemm
+from acf.lowering.mapping import Mapping, choose_mapping, keep_mapping
 from acf.lowering.output_stationary import OutputStationaryMapping
 from acf.lowering.packing import lower_product
 from acf.lowering.split_k import SplitKMapping
-from acf.lowering.tiled_product import tile_product
+from acf.lowering.tiled_product import TiledProduct, tile_product
 from acf.sim.fabric.functional import compute
 from tests.lowering.random_products import Case, blocks, fabric, products
 
@@ -22,6 +25,31 @@ def test_few_tokens_are_mapped_split_k() -> None:
 def test_many_tokens_are_mapped_output_stationary() -> None:
     gemm = Gemm(np.ones((8192, 64), dtype=bool), np.ones((64, 128), dtype=bool))
     assert not lower_gemm(gemm, fabric()).reduces
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlowControllers(FabricShape):
+    """A fabric whose controllers take so many cycles for products of each dataflow."""
+
+    stationary_cycles: int
+    split_k_cycles: int
+
+    def control_cycles(self, product: TiledProduct, mapping: Mapping) -> int:
+        return self.split_k_cycles if isinstance(mapping, SplitKMapping) else self.stationary_cycles
+
+
+@pytest.mark.parametrize(
+    ("stationary_cycles", "split_k_cycles", "is_split_k"),
+    [(1, 1, True), (1, 10**6, False), (10**6, 10**6, True)],
+    ids=["controllers are fast", "split-K keeps them long", "both keep them long"],
+)
+def test_work_decides_unless_controllers_take_longer_for_one_of_the_mappings(
+    stationary_cycles: int, split_k_cycles: int, is_split_k: bool
+) -> None:
+    sizes = {each.name: getattr(fabric(), each.name) for each in fields(FabricShape)}
+    shape = SlowControllers(**sizes, stationary_cycles=stationary_cycles, split_k_cycles=split_k_cycles)
+    gemm = Gemm(np.ones((16, 4096), dtype=bool), np.ones((4096, 128), dtype=bool))
+    assert lower_gemm(gemm, shape).reduces == is_split_k
 
 
 @given(products(), st.integers(0, 10**6))

@@ -189,6 +189,10 @@ CONTROL_UNITS: dict[str, ControlUnit] = {
     # stream of blocks, prefix sum, owner planner, split-K part; `acf.sim.fabric.control` says how it grows with a mesh
     "index controller": ControlUnit(112_557.0, 7_570.0, 6_403.0, OTHERS_LOADED, 0.0, _CONTROLLERS),
     "wide index controller": ControlUnit(70_527.0, 3_800.0, 3_100.0, OTHERS_LOADED, 0.0, _CONTROLLERS),
+    # one of as many controllers as mesh rows, in 16 x 16 clusters
+    "16-row index controller": ControlUnit(
+        140_099.0, 7_331.0, 6_768.0, OTHERS_LOADED, 0.0, _CONTROLLERS + ": acf-16384-hbm3e --no-sharing"
+    ),
     # used at topology updates alone, stopped else; what does not grow with the link, and what a byte of it adds
     "topology unit": ControlUnit(
         46_734.0, 4_625.0, 4_467.0, 0.0, 0.0, _CONTROLLERS + ": a line through 32 and 64 bytes"

@@ -1,8 +1,13 @@
 """The shape of a fabric: its clusters and SCUs, and the widths and depths that a program is made for."""
 
 from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
 
 from acf.errors import ArchitectureError
+
+if TYPE_CHECKING:
+    from acf.lowering.mapping import Mapping
+    from acf.lowering.tiled_product import TiledProduct
 
 TILES = (8, 16, 32)
 SKIP_MODES = ("both", "serial", "gate")
@@ -144,6 +149,10 @@ class FabricShape:
     def program_key(self) -> tuple[int | str, ...]:
         """Equal for shapes on which a product has the same program."""
         return tuple(getattr(self, name) for name in PROGRAM_FIELDS)
+
+    def control_cycles(self, product: "TiledProduct", mapping: "Mapping") -> int:
+        """Cycles for which ``product`` keeps the index controllers under ``mapping``; 0: a bare shape has none."""
+        return 0
 
     @property
     def clusters(self) -> int:

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from acf.lowering.balance import BALANCERS, Shares, even_runs, positions_in_bins
 from acf.lowering.fabric_shape import SUM_BYTES, FabricShape
-from acf.lowering.tiled_product import TiledProduct
+from acf.lowering.tiled_product import TiledProduct, row_cycles
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,10 +51,8 @@ class SplitKMapping:
         round_of = positions_in_bins(column_of, shape.mesh_columns // split) // shape.accumulator_tiles
         heaviest = _heaviest_load(product, shape, split, column_of)
         merge_flits = shape.flits(shape.accumulator_tiles * shape.tile**2 * SUM_BYTES) * (1 if split == 1 else 2)
-        density = product.serial.nonzeros / max(1, product.serial.rows * product.k_tiles * shape.tile)
-        row_cycles = max(1.0, density * shape.tile) * shape.tile / shape.lanes
         rows_per_scu = -(-shape.tile // shape.scus_per_cluster)
-        cycles = heaviest * rows_per_scu + (int(round_of.max()) + 1) * merge_flits / row_cycles
+        cycles = heaviest * rows_per_scu + (int(round_of.max()) + 1) * merge_flits / row_cycles(product, shape)
         return cls(split, output_rows, output_columns, column_of, round_of, cycles)
 
     def kept_for(self, before: TiledProduct, after: TiledProduct, shape: FabricShape) -> "SplitKMapping":

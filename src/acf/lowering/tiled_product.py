@@ -77,6 +77,12 @@ def tile_product(gemm: Gemm, shape: FabricShape, swapped: bool | None = None) ->
     return TiledProduct(left, right, needed, swapped, weight)
 
 
+def row_cycles(product: TiledProduct, shape: FabricShape) -> float:
+    """Cycles of an SCU for a row of a serial tile against a parallel tile without zeros, on average."""
+    density = product.serial.nonzeros / max(1, product.serial.rows * product.k_tiles * shape.tile)
+    return max(1.0, density * shape.tile) * shape.tile / shape.lanes
+
+
 def _mac_slots(serial: TiledRows, parallel: TiledRows, shape: FabricShape) -> float:
     """MAC slots if ``serial`` is streamed: its non-zeros, or all its elements where zeros are only clock-gated.
 

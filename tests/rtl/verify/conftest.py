@@ -26,6 +26,15 @@ THIRTY_TWO_SCUS = acf.sim.spec(
     prefetch_packets=8,
 )
 
+GATED_UNITS = acf.sim.spec(
+    "acf-512-lean",
+    **TINY_CLUSTER | {"mesh_rows": 2, "mesh_columns": 2},
+    scus_per_cluster=2,
+    lanes=8,
+    held_rows=4,
+    link_bytes=32,
+)
+
 HOLDING_SCU = acf.sim.spec("acf-512-lean", **TINY_CLUSTER, scus_per_cluster=1, lanes=8, held_rows=8, link_bytes=32)
 
 
@@ -44,6 +53,11 @@ def four_scus() -> FabricSimulation:
 @pytest.fixture(scope="session")
 def thirty_two_scus() -> FabricSimulation:
     return compiled(FabricSizes(THIRTY_TWO_SCUS, command_depth=256, memory_flits=1024))
+
+
+@pytest.fixture(scope="session")
+def gated_units() -> FabricSimulation:
+    return compiled(FabricSizes(GATED_UNITS, command_depth=64, memory_flits=512))
 
 
 @pytest.fixture(scope="session")

@@ -8,17 +8,21 @@ import pytest
 
 import acf
 import acf.sim
+from acf.cost.control import CONTROL_UNITS
 from acf.lowering import Gemm
+from acf.lowering.mapping import choose_mapping
 from acf.lowering.output_stationary import OutputStationaryMapping
 from acf.lowering.packing import lower_product
 from acf.lowering.product_index import build_index
 from acf.lowering.split_k import SplitKMapping
 from acf.lowering.tiled_product import tile_product
+from acf.sim.fabric import AdaptiveFabric
 from acf.sim.fabric.activity import Activity
-from acf.sim.fabric.control import control_j, control_units, index_controller_bytes
+from acf.sim.fabric.control import INDEX_CONTROLLERS, control_j, control_units, index_controller, index_controller_bytes
 from acf.sim.fabric.index_traffic import IndexTraffic, index_traffic
 from acf.sim.fabric.runner import run_product
 from acf.sim.memory import DramTraffic
+from acf.sim.registry import spec_of_kind
 
 SPEC = acf.sim.spec("acf-512", mesh_rows=2, mesh_columns=2, accumulator_tiles=4)
 
@@ -137,6 +141,18 @@ def test_a_walk_that_takes_longer_than_its_packets_still_bounds_the_product() ->
     assert count.after(count).cycles == 10**5 - 40
 
 
+def test_a_large_mesh_takes_the_mapping_whose_walk_does_not_keep_its_units_waiting() -> None:
+    spec = spec_of_kind(AdaptiveFabric, "acf-h200")
+    rng = np.random.default_rng(0)
+    needed = np.kron(rng.random((32, 128)) < 0.5, np.ones((16, 16), dtype=bool))
+    gemm = Gemm(np.ones((512, 196), dtype=bool), np.ones((196, 2048), dtype=bool), needed, "weight_grad")
+    product = tile_product(gemm, spec)
+    by_work = choose_mapping(product, spec.program_shape())
+    index = index_traffic(by_work, product, spec, spec.walking_controllers)
+    waits = run_product(spec, gemm, product, lower_product(product, spec, by_work), DramTraffic(), index)
+    assert 2 * spec.count(gemm).cycles < waits.cycles
+
+
 def test_controllers_share_the_products_of_a_batch_and_leave_no_time_while_all_walk() -> None:
     index = IndexTraffic(fetched_bytes=96, walked_bytes=400, set_up_cycles=40, walk_cycles=500)
     assert index.times(5, 1) == IndexTraffic(480, 2000, 40, 2500, 1)
@@ -168,11 +184,22 @@ def test_more_index_controllers_take_more_area_and_leak_more() -> None:
     assert four.leakage_w > one.leakage_w
 
 
-def test_index_controllers_of_a_wider_mesh_take_more_area_and_energy() -> None:
-    small = acf.sim.spec("acf-512", index_controllers=16, clock_gating="units")
-    wide = replace(small, mesh_rows=16, mesh_columns=16, index_controllers=32)
-    assert control_units(wide)["index controller"] == 2 * 2 * control_units(small)["index controller"]
+def test_index_controllers_of_a_mesh_beyond_those_synthesised_are_charged_in_proportion() -> None:
+    small = acf.sim.spec("acf-512", mesh_rows=16, mesh_columns=16, index_controllers=32, clock_gating="units")
+    wide = replace(small, mesh_rows=48, mesh_columns=48, index_controllers=96)
+    largest = list(INDEX_CONTROLLERS)[-1]
+    side, reached = INDEX_CONTROLLERS[largest]
+    growth = max(48 / side, (48 + 48 - 1) / reached)
+    assert control_units(wide)[largest] == pytest.approx(96 * growth)
     walking, idle = Activity(1000, walk_cycles=1000), Activity(1000)
     walk_j = [control_j(spec, walking)["clock"] - control_j(spec, idle)["clock"] for spec in (small, wide)]
-    assert walk_j[1] > 1.9 * walk_j[0] > 0
-    assert index_controller_bytes(wide) == index_controller_bytes(small) + 1_280 + 5_376  # tables by mesh column
+    assert walk_j[1] > 1.4 * walk_j[0] > 0
+    assert index_controller_bytes(wide) == index_controller_bytes(small) + 4 * (1_280 + 5_376)  # tables by mesh column
+
+
+@pytest.mark.parametrize(("clusters", "charged"), [(4, 70_527), (8, 112_557), (16, 140_099)])
+def test_a_controller_is_charged_by_the_least_that_was_synthesised_and_bounds_it(clusters: int, charged: int) -> None:
+    controllers = 2 * clusters if clusters > 8 else 4
+    spec = acf.sim.spec("acf-512", mesh_rows=clusters, mesh_columns=clusters, index_controllers=controllers)
+    name, size = index_controller(spec)
+    assert size * CONTROL_UNITS[name].gate_equivalents == charged

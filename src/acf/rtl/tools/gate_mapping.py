@@ -46,17 +46,23 @@ def memory_bits(text: str) -> dict[str, int]:
 
 
 def gate_commands(
-    name: str, memories: Iterable[tuple[str, str]], liberty: Liberty | None, clock_gating: bool = False
+    name: str,
+    memories: Iterable[tuple[str, str]],
+    liberty: Liberty | None,
+    clock_gating: bool = False,
+    sharing: bool = True,
 ) -> list[str]:
     """Yosys commands that map ``top.il`` to the cells of ``cells.lib``, or to simple gates; hierarchy is kept.
 
     ``memories`` are (module, memory) pairs to leave alone. ``clock_gating``: registers of at least `GATED_BITS` bits
     that share an enable get a gated clock instead of a multiplexer in front; needs `CLOCK_GATE` as ``clock_gate.v``.
+    ``sharing``: adders and shifters that never work in the same cycle become one; the proof of it takes hours where a
+    module has hundreds of them.
     """
     without = "".join(f" {module}/c:{memory.removeprefix(chr(92))} %d" for module, memory in memories)
     made = [
         "read_rtlil top.il",
-        f"synth -top {name} -run begin:fine",
+        f"synth -top {name}{'' if sharing else ' -noshare'} -run begin:fine",
         "opt -fast -full",
         f"memory_map t:{MEMORY_CELL}{without}",
         "opt -undriven -fine",

@@ -28,7 +28,7 @@ class YosysRun:
 
 
 def run_yosys(
-    commands: Sequence[str], inputs: Mapping[str, str], outputs: Sequence[str] = (), timeout_s: float = 1800.0
+    commands: Sequence[str], inputs: Mapping[str, str], outputs: Sequence[str] = (), timeout_s: float = 7200.0
 ) -> YosysRun:
     """Run ``commands`` in a folder that holds ``inputs``; ``outputs`` are read from it afterwards.
 

@@ -35,7 +35,7 @@ LOADED_IN_PART = ("scu", "lane", "router", "index controller")
 COUNTING_UNITS = ("scu", "scu-serial")
 """Units that were synthesised with performance counters; "wide scu" was without them."""
 
-INDEX_CONTROLLERS = {"wide index controller": (4, 12), "index controller": (8, 48)}
+INDEX_CONTROLLERS = {"wide index controller": (4, 12), "index controller": (8, 48), "16-row index controller": (16, 31)}
 """Index controllers that were synthesised: mesh rows or mesh columns, and clusters that they send to."""
 
 TOPOLOGY_UNIT_BYTES = 114_688
@@ -50,17 +50,19 @@ def reached_clusters(spec: "AdaptiveFabric") -> int:
 
 
 def index_controller(spec: "AdaptiveFabric") -> tuple[str, float]:
-    """The least of `INDEX_CONTROLLERS` that does for a fabric, and how many times as large the fabric's is.
+    """The one of `INDEX_CONTROLLERS` that a fabric is charged by, and how many times as large the fabric's is.
 
     A controller has registers for the clusters that it reaches, makes a header for every mesh column, and has a bit for
-    every mesh row: one of a larger mesh grows at most as fast as the one of these that grows most.
+    every mesh row: one of a larger mesh grows at most as fast as the one of these that grows most. Of those that bound
+    the fabric's, it is the least.
     """
     side, reached = max(spec.mesh_rows, spec.mesh_columns), reached_clusters(spec)
-    for name, (own_side, own_reached) in INDEX_CONTROLLERS.items():
-        growth = max(side / own_side, reached / own_reached)
-        if growth <= 1:
-            return name, 1.0
-    return name, growth
+    sizes = {
+        name: max(1.0, side / own_side, reached / own_reached)
+        for name, (own_side, own_reached) in INDEX_CONTROLLERS.items()
+    }
+    name = min(sizes, key=lambda each: sizes[each] * CONTROL_UNITS[each].gate_equivalents)
+    return name, sizes[name]
 
 
 def index_controller_bytes(spec: "AdaptiveFabric") -> int:
@@ -159,7 +161,7 @@ def _by_unit_pj(spec: "AdaptiveFabric", activity: Activity) -> tuple[float, floa
     clock_pj = switching_pj = 0.0
     for name, count in control_units(spec).items():
         unit = _unit(spec, name, activity.full_share)
-        kind = name.removeprefix("wide ").removesuffix("-serial")
+        kind = name.removeprefix("wide ").removeprefix("16-row ").removesuffix("-serial")
         cycles = activity.work_cycles if name in FULL_TILES else busy.get(kind, 0.0)
         cycles *= index_controller(spec)[1] if kind == "index controller" else 1.0
         in_part = kind in LOADED_IN_PART or name in FULL_TILES

@@ -173,14 +173,24 @@ class AdaptiveFabric(FabricShape, AcceleratorSpec):
 
     def _lowered(self, gemm: Gemm) -> tuple[TiledProduct, Mapping, Program]:
         """The last three stages of lowering; kept with the product while fabrics lower it alike."""
-        key = self.program_key
+        key = (*self.program_key, self.index_controllers)
         kept = _LOWERED.get(gemm)
         if kept is None or kept[0] != key:
             shape = self.program_shape()
             product = tile_product(gemm, shape)
-            mapping = choose_mapping(product, shape)
+            mapping = choose_mapping(product, self)
             kept = _LOWERED[gemm] = key, (product, mapping, lower_product(product, shape, mapping))
         return kept[1]
+
+    def control_cycles(self, product: TiledProduct, mapping: Mapping) -> int:
+        """Cycles for which ``product`` keeps the index controllers, those that set up or those that walk.
+
+        Half set up a product while the other half walk the one before; a lone controller does both in turn.
+        """
+        index = index_traffic(mapping, product, self, self.walking_controllers)
+        if self.index_controllers == 1:
+            return index.walk_cycles
+        return max(index.set_up_cycles, index.walk_cycles - index.set_up_cycles)
 
     def stored_bytes(self, bits: BitTensor, role: str) -> int:
         """Bytes of a tensor in memory: weights as block-CSR with their index, others with the sizes of their tiles."""
@@ -204,13 +214,13 @@ class AdaptiveFabric(FabricShape, AcceleratorSpec):
 
     def lowered_group(self, group: Sequence[Gemm]) -> LoweredProduct:
         """Products side by side; each has a descriptor and an index of its own, walked by the next free controller."""
-        member = tile_product(group[0], self)
-        mapping = choose_mapping(member, self)
-        alone = index_traffic(mapping, member, self)
+        shape = self.program_shape()  # all controllers walk, whatever the mapping: it is chosen by work alone
+        member = tile_product(group[0], shape)
+        alone = index_traffic(choose_mapping(member, shape), member, self)
         index = alone.times(len(group), self.index_controllers)
         together = block_diagonal(group)
-        product = tile_product(together, self)
-        return LoweredProduct(together, product, lower_product(product, self), index)
+        product = tile_product(together, shape)
+        return LoweredProduct(together, product, lower_product(product, shape), index)
 
     @property
     def area_mm2(self) -> dict[str, float]:

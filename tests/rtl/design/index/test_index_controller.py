@@ -88,6 +88,21 @@ def test_gates_offer_each_command_in_the_models_cycle(
         assert seen_in_gates(simulation, ready) == played_against([controller_cycles(memory, LIMITS)], ready)[0]
 
 
+@pytest.mark.parametrize("split_k", [False, True], ids=["output-stationary", "split-K"])
+def test_a_controller_whose_clock_stops_without_a_product_walks_as_one_whose_clock_never_stops(
+    split_k: bool, interpret
+) -> None:
+    sizes = replace(SIZES, shape=replace(SIZES.shape, clock_gating="units"))
+    limits = replace(LIMITS, fabric=sizes)
+    mapped = random_split(0, SIZES, 1) if split_k else random_mapped(1, SIZES, 1)
+    memory = index_program(*mapped[:2], SIZES, mapped[2]).index.memory()
+    simulation = interpret(WithMemory(IndexController(limits), memory.tolist()))
+    rng = np.random.default_rng(0)
+    for share in (1.0, 0.6):
+        ready = rng.random((2 * len(list(controller_cycles(memory, LIMITS))) + 20, LINES)) < share
+        assert seen_in_gates(simulation, ready) == played_against([controller_cycles(memory, LIMITS)], ready)[0]
+
+
 @pytest.mark.parametrize(
     ("sizes", "group_columns", "masked"),
     [(SIZES, 1, True), (SIZES, 1, False), (WIDE, 2, False), (WIDE, 4, False), (TALL, 2, False)],

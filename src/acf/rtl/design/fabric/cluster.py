@@ -1,6 +1,6 @@
 """A cluster: SCUs, the queue and tile stores that they share, and their double-buffered accumulator banks."""
 
-from amaranth.hdl import Array, Cat, Module, Mux, Signal
+from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import Component, In, Out
@@ -14,8 +14,9 @@ from acf.rtl.design.fabric.results import FlitGatherer, SumChain, SumReader, rou
 from acf.rtl.design.fabric.sizes import REASON_BITS, ROUND_BITS, FabricSizes
 from acf.rtl.design.fabric.store_port import StorePort
 from acf.rtl.design.fabric.walker import Walker
-from acf.rtl.design.primitives.bits import all_of, delayed, masked, wrapped
+from acf.rtl.design.primitives.bits import all_of, any_of, delayed, masked, wrapped
 from acf.rtl.design.primitives.shared_modules import place
+from acf.rtl.design.primitives.unit_gates import stopped_unless, under_way
 
 DATAPATHS: dict[str, type[SumDatapath]] = {"banks": SumDatapath, "registers": BlockDatapath}
 """Datapaths of an SCU by where it accumulates (`acf.lowering.FabricShape`)."""
@@ -63,6 +64,8 @@ class Cluster(Component):
             "empties": Out(1),
             "is_quiet": Out(1),
         }
+        if sizes.gates_units:
+            members |= {"awake": Out(1), "awake_scus": Out(scus)}
         if counts:
             members |= {
                 "is_counted": In(1),
@@ -100,13 +103,20 @@ class Cluster(Component):
             ]
         for index, port in enumerate(ports):
             place(m, f"port_{index}", port, "port")
-        arrived, block_reason = self._receive_blocks(m, ports)
-        done_header = self._receive_items(m, walkers, ports)
+        control = Module() if sizes.gates_units else m
+        arrived, block_reason = self._receive_blocks(control, ports)
+        done_header = self._receive_items(control, walkers, ports)
         emptied = Signal(ROUND_BITS)
         for walker in walkers:
             m.d.comb += [walker.arrived.eq(arrived), walker.emptied.eq(emptied)]
-        item_done = self._finish_items(m, walkers, done_header)
-        self._drain(m, paths, emptied, item_done, done_header)
+        item_done = self._finish_items(control, walkers, done_header)
+        drains = self._drain(control, paths, emptied, item_done, done_header)
+        if sizes.gates_units:
+            m.d.comb += [
+                self.awake.eq(any_of([self._comes, self.ends.any(), item_done, drains, self.sums_done])),
+                self.awake_scus.eq(Cat(*(walker.awake for walker in walkers))),
+            ]
+            m.submodules.control = stopped_unless(self.awake, control)
         if self.counts:
             self._count(m, walkers, block_reason)
         return m
@@ -139,6 +149,7 @@ class Cluster(Component):
         sizes, shape = self.sizes, self.sizes.shape
         m.submodules.item_receiver = receiver = TileReceiver(sizes, shape.queue_packets)
         row = self.row_in
+        self._comes = row.valid | self.column_in.valid
         m.d.comb += [
             receiver.valid.eq(row.valid & ~row.parallel),
             receiver.last.eq(row.last),
@@ -212,8 +223,11 @@ class Cluster(Component):
         emptied: Signal,
         done: Signal,
         header: data.View,
-    ) -> None:
-        """Decide when result flits leave; the datapath follows ``datapath_delay`` + 1 cycles later."""
+    ) -> Value:
+        """Decide when result flits leave; the datapath follows ``datapath_delay`` + 1 cycles later.
+
+        Returns whether results are under way, where units have clock gates.
+        """
         sizes = self.sizes
         m.submodules.results = results = FlitGatherer(sizes)
         m.submodules.sums = sums = SumReader(sizes)
@@ -252,6 +266,10 @@ class Cluster(Component):
             self.sums_below_valid.eq(sums.valid),
             self.leaves.eq(leaves),
         ]
+        if not sizes.gates_units:
+            return Const(1, 1)
+        passes = under_way(m, leaves | self.sums_start, delay + max(results.cycles, sums.cycles) + 2)
+        return passes | self._rests
 
     def _leave_in_slots(
         self, m: Module, results: FlitGatherer, emptied: Signal, header: data.View
@@ -274,6 +292,7 @@ class Cluster(Component):
                     m.d.sync += tiles[bank].eq(header.tiles)
         # Cycles until the bank counts as empty: the last flit is assembled first, and no other is begun meanwhile.
         rest = Signal(range(sizes.shape.result_flit_cycles + 1))
+        self._rests = rest != 0
         oldest = Signal()
         ready = Signal()
         m.d.comb += [

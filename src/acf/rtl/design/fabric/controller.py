@@ -1,6 +1,6 @@
 """A memory controller: commands in order, data prefetched, packets sent when every destination has credit."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Elaboratable, Module, Mux, Signal, Value
 from amaranth.lib import data
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import Component, In, Out
@@ -8,7 +8,8 @@ from amaranth.utils import bits_for
 
 from acf.rtl.design.fabric.memory_port import memory_port
 from acf.rtl.design.fabric.sizes import FabricSizes
-from acf.rtl.design.primitives.bits import all_of, wrapped
+from acf.rtl.design.primitives.bits import all_of, any_of, wrapped
+from acf.rtl.design.primitives.unit_gates import stopped_unless
 from acf.sim.fabric.traffic import FILL, IMBALANCE, MEMORY, MESH
 
 COUNT_BITS = 24
@@ -46,6 +47,8 @@ class Controller(Component):
             "sends": Out(1),
             "is_done": Out(1),
         }
+        if sizes.gates_units:
+            members["awake"] = Out(1)
         if serial:
             members["queue_credits"] = In(places)
         else:
@@ -59,9 +62,10 @@ class Controller(Component):
             }
         super().__init__(members)
 
-    def elaborate(self, platform: object) -> Module:
+    def elaborate(self, platform: object) -> Elaboratable:
         """Two read pointers into the command memory: one requests from memory, one sends."""
         m, sizes = Module(), self.sizes
+        self._changes: list[Value] = []  # 1 in cycles in which a register may change
         depth = max(2, sizes.command_depth)
         m.submodules.commands = memory = Memory(shape=self.command, depth=depth, init=[])
         write, ask_port, send_port = memory.write_port(), memory.read_port(), memory.read_port()
@@ -96,7 +100,16 @@ class Controller(Component):
         else:
             starts, rests = self._order_sums(m, command, has_command)
             m.d.comb += [moves.eq(self.sends | starts), self.is_done.eq((left == 0) & rests)]
-        return m
+        return self._stopped_without_work(m, asks | moves) if sizes.gates_units else m
+
+    def _stopped_without_work(self, m: Module, moves: Value) -> Elaboratable:
+        """Awake while a register may change, and in the cycle after a load, in which the new word is read."""
+        loads, loaded = self.load | self.load_count, Signal()
+        m.d.sync += loaded.eq(loads)
+        returned = (self.slot_credits, self.queue_credits if self.serial else self.closes)
+        credits = (Value.cast(each).any() for each in returned)
+        m.d.comb += self.awake.eq(any_of([loads, loaded, moves, *credits, *self._changes]))
+        return stopped_unless(self.awake, m)
 
     def _count_commands(self, m: Module, moves: Signal, asks: Signal) -> tuple[Signal, Signal]:
         """Commands loaded and not yet sent, and those not yet requested; a new one counts once it can be read."""
@@ -104,6 +117,7 @@ class Controller(Component):
         to_ask = Signal.like(to_send)  # unused for rounds of partial sums
         came = Signal()
         m.d.sync += came.eq(self.load & self.refill)
+        self._changes.append(came)
         for there, leaves in ((to_send, moves), (to_ask, asks)):
             with m.If(self.load_count):
                 m.d.sync += there.eq(Mux(self.refill, 0, self.count))
@@ -152,6 +166,7 @@ class Controller(Component):
             if self.serial:
                 m.d.sync += beside.headers.eq(command.headers)
         m.d.comb += [self.link.eq(beside), self.link.data.eq(self._flit(m, moves))]
+        self._changes += [self.memory.valid, moves, beside.valid, blocked != (could & ~self.sends)]
 
     def _arrivals(self, m: Module) -> tuple[Signal, Value, Value]:
         """Whether a first flit came in the last cycle; of the oldest packet: whether it was late, and from outside."""
@@ -167,6 +182,7 @@ class Controller(Component):
             read.addr.eq(read_place),
         ]
         m.d.sync += came.eq(first)
+        self._changes.append(came)
         with m.If(first):
             m.d.sync += write_place.eq(wrapped(write_place + 1, depth))
         with m.If(self.sends):
@@ -247,4 +263,5 @@ class Controller(Component):
             m.d.sync += [flit.eq(flit + 1), gap.eq(stride - 1), more.eq(~self.sums_last)]
         with m.Elif(more & (gap != 0)):
             m.d.sync += gap.eq(gap - 1)
+        self._changes += [(left != 0) & ~self.hold, goes_on, more & (gap != 0)]
         return starts, left == 0

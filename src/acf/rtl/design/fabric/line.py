@@ -2,13 +2,14 @@
 
 from typing import Any
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Elaboratable, Module, Mux, Signal, Value
 from amaranth.lib import data
 from amaranth.lib.wiring import Component, In, Out
 from amaranth.utils import bits_for
 
 from acf.rtl.design.fabric.sizes import FabricSizes
 from acf.rtl.design.primitives.bits import delayed, delayed_flit
+from acf.rtl.design.primitives.unit_gates import stopped_unless, under_way
 
 
 class PacketLine(Component):
@@ -24,7 +25,7 @@ class PacketLine(Component):
         taken = {f"copy_{place}": Out(sizes.link(1, serial)) for place in range(places)}
         super().__init__({"sent": In(sizes.link(places, serial)), **taken})
 
-    def elaborate(self, platform: object) -> Module:
+    def elaborate(self, platform: object) -> Elaboratable:
         """One stage fewer before the first router: reading the flit was the first."""
         m, hop = Module(), self.sizes.shape.hop_cycles
         flit: Any = delayed_flit(m, self.sent, hop - 1, "hop_0")
@@ -34,7 +35,7 @@ class PacketLine(Component):
                 following = Signal(self.sizes.link(self.places - place - 1, self.serial), name=f"beyond_{place}")
                 self._pass_on(m, following, flit)
                 flit = delayed_flit(m, following, hop, f"hop_{place + 1}")
-        return m
+        return stopped_when_empty(m, self.sent.valid, hop * self.places, self.sizes)
 
     def _copy(self, m: Module, copy: Any, flit: Any) -> None:
         for name in ("last", "parallel", "packed", "reason", "data"):
@@ -62,12 +63,12 @@ class CreditLine(Component):
         layout = data.ArrayLayout(width, places)
         super().__init__({"given": In(layout), "back": Out(layout)})
 
-    def elaborate(self, platform: object) -> Module:
+    def elaborate(self, platform: object) -> Elaboratable:
         """One stage fewer, since the controller's counter is one."""
         m, hop = Module(), self.sizes.shape.hop_cycles
         for place in range(self.places):
             m.d.comb += self.back[place].eq(delayed(m, self.given[place], hop * (place + 1) - 1, f"credit_{place}"))
-        return m
+        return stopped_when_empty(m, Value.cast(self.given).any(), hop * self.places, self.sizes)
 
 
 class ResultLine(Component):
@@ -85,7 +86,7 @@ class ResultLine(Component):
             }
         )
 
-    def elaborate(self, platform: object) -> Module:
+    def elaborate(self, platform: object) -> Elaboratable:
         """Every router merges the cluster's own flit with the one from farther away; only one is valid."""
         m = Module()
         flit: Any = None
@@ -99,7 +100,8 @@ class ResultLine(Component):
                     m.d.comb += [merged.column.eq(flit.column), merged.data.eq(flit.data)]
             flit = delayed_flit(m, merged, self.sizes.shape.hop_cycles, f"hop_{place}")
         m.d.comb += self.edge.eq(flit)
-        return m
+        cycles = self.sizes.shape.hop_cycles * self.sizes.shape.mesh_columns
+        return stopped_when_empty(m, self.valid.any(), cycles, self.sizes)
 
 
 class SumLine(Component):
@@ -111,7 +113,7 @@ class SumLine(Component):
         self.layout = data.StructLayout({"start": 1, "last": 1, "flit": bits_for(sizes.most_sum_flits)})
         super().__init__({"order": In(self.layout), "orders": Out(data.ArrayLayout(self.layout, rows))})
 
-    def elaborate(self, platform: object) -> Module:
+    def elaborate(self, platform: object) -> Elaboratable:
         """The first row's order is delayed by the latency of the datapath."""
         m = Module()
         order: Value = delayed(m, self.order, self.sizes.datapath_delay + 1, "datapath")
@@ -119,7 +121,13 @@ class SumLine(Component):
             m.d.comb += self.orders[row].eq(order)
             if row + 1 < self.sizes.shape.mesh_rows:
                 order = delayed(m, order, self.sizes.shape.hop_cycles, f"hop_{row}")
-        return m
+        cycles = self.sizes.datapath_delay + 1 + self.sizes.shape.hop_cycles * self.sizes.shape.mesh_rows
+        return stopped_when_empty(m, self.order.start, cycles, self.sizes)
+
+
+def stopped_when_empty(m: Module, enters: Value, cycles: int, sizes: FabricSizes) -> Elaboratable:
+    """A line whose clock stops when all that entered has passed it, ``cycles`` later; if units are gated."""
+    return stopped_unless(under_way(m, enters, cycles), m) if sizes.gates_units else m
 
 
 def turns(m: Module, run: Value, period: int, columns: int) -> Value:

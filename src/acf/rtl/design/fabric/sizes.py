@@ -9,6 +9,7 @@ from amaranth.utils import bits_for
 
 from acf.errors import RtlError
 from acf.lowering import FabricShape
+from acf.sim.fabric import AdaptiveFabric
 
 ROUND_BITS = 8  # rounds are told apart modulo 256
 REASON_BITS = 3
@@ -132,6 +133,11 @@ class FabricSizes:
     def skips_both(self) -> bool:
         """Whether zeros of a block take no time either."""
         return self.shape.skip == "both"
+
+    @property
+    def gates_units(self) -> bool:
+        """Whether walkers, clusters and controllers without work stop their clocks."""
+        return isinstance(self.shape, AdaptiveFabric) and self.shape.clock_gating == "units"
 
     @property
     def holds_sums(self) -> bool:

@@ -70,6 +70,8 @@ class Fabric(Component):
             "is_quiet": Out(1),
             "is_done": Out(1),
         }
+        if sizes.gates_units:
+            members |= {"awake_lines": Out(lines), "awake_clusters": Out(clusters), "awake_scus": Out(scus)}
         if counts:
             members["counted_scu"] = In(bits_for(scus - 1))
             members |= {reason: Out(COUNTER_BITS) for reason in (*REASONS, "idle")}
@@ -118,7 +120,11 @@ class Fabric(Component):
         ]
         for name in ("serial_arrives", "parallel_arrives", "leaves", "empties"):
             m.d.comb += getattr(self, name)[index].eq(getattr(cluster, name))
-        for name in ("begins", "ends"):
+        by_scu = ["begins", "ends"]
+        if self.sizes.gates_units:
+            m.d.comb += self.awake_clusters[index].eq(cluster.awake)
+            by_scu.append("awake_scus")
+        for name in by_scu:
             m.d.comb += getattr(self, name)[index * scus : (index + 1) * scus].eq(getattr(cluster, name))
         if self.counts:
             m.d.comb += [
@@ -154,6 +160,8 @@ class Fabric(Component):
             self.takes[line].eq(controller.takes),
             self.sends[line].eq(controller.sends),
         ]
+        if self.sizes.gates_units:
+            m.d.comb += self.awake_lines[line].eq(controller.awake)
         forward(m, self.memories[line], controller.memory)
         return controller
 

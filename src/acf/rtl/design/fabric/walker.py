@@ -2,13 +2,14 @@
 
 from typing import Any, NamedTuple
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Const, Elaboratable, Module, Mux, Signal, Value
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import Component, In, Out
 from amaranth.utils import bits_for
 
 from acf.rtl.design.fabric.sizes import ROUND_BITS, FabricSizes
 from acf.rtl.design.primitives.bits import from_place, search, word_of, wrapped
+from acf.rtl.design.primitives.unit_gates import stopped_unless
 
 
 class Walker(Component):
@@ -49,10 +50,11 @@ class Walker(Component):
                 "ends": Out(1),
                 "operation": Out(sizes.operation),
                 "request": Out(sizes.request),
+                **({"awake": Out(1)} if sizes.gates_units else {}),
             }
         )
 
-    def elaborate(self, platform: object) -> Module:
+    def elaborate(self, platform: object) -> Elaboratable:
         """The state is the position in the current tile; between tiles it is at the beginning."""
         m, sizes, shape = Module(), self.sizes, self.sizes.shape
         m.submodules.items = memory = Memory(shape=sizes.item, depth=max(2, shape.queue_packets), init=[])
@@ -109,7 +111,10 @@ class Walker(Component):
             self.request.k.eq(k),
             self.request.slot.eq(wrapped(Cat(item.base, Const(0, 1)) + block, shape.parallel_slots)),
         ]
-        return m
+        if not sizes.gates_units:
+            return m
+        m.d.comb += self.awake.eq(active | self.write | (self.turn & sizes.skips_both))
+        return stopped_unless(self.awake, m)
 
     def _walk_values(self, m: Module, bitmap: Value, moves: Value) -> tuple[Value, Value, Value]:
         """Row and k of the current non-zero, and whether it is the tile's last."""

@@ -6,7 +6,7 @@ cluster is known, which closes its bank, then to make commands. Blocks of a k_st
 they meet, so a full command memory never keeps back what another line waits for.
 """
 
-from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value
+from amaranth.hdl import Array, Cat, Const, Elaboratable, Module, Mux, Signal, Value
 from amaranth.utils import bits_for
 
 from acf.lowering.descriptor import DESCRIPTOR_WORDS, VERSION
@@ -15,6 +15,7 @@ from acf.rtl.design.index.controller_units import ORDER_BITS, IndexSizes
 from acf.rtl.design.index.row_commands import RowCommands
 from acf.rtl.design.index.split_k_controller import SplitKController
 from acf.rtl.design.primitives.bits import all_of, search
+from acf.rtl.design.primitives.unit_gates import stopped_unless
 from acf.rtl.design.primitives.wires import forward
 
 __all__ = ["IndexController", "IndexSizes"]
@@ -29,7 +30,7 @@ class IndexController(RowCommands):
     the descriptor is none that this controller can run.
     """
 
-    def elaborate(self, platform: object) -> Module:
+    def elaborate(self, platform: object) -> Elaboratable:
         """Set up (descriptor, addresses, owners), then round by round."""
         m = Module()
         self._make_state(m)
@@ -41,7 +42,7 @@ class IndexController(RowCommands):
             self._send_rows(m)
             self._split_k(m)
             m.d.comb += self.busy.eq(~control.ongoing("IDLE"))
-        return m
+        return stopped_unless(self.start | self.busy, m) if self.sizes.fabric.gates_units else m
 
     # Descriptor, addresses of slots.
     def _set_up(self, m: Module) -> None:

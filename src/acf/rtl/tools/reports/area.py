@@ -58,11 +58,16 @@ class AreaReport:
         return asdict(self)
 
 
-def measure_area(component: Any, name: str, liberty: Liberty, clock_gating: bool = False) -> AreaReport:
-    """Gate equivalents of a component, every different module mapped once; ``clock_gating``: as for `gate_commands`."""
+def measure_area(
+    component: Any, name: str, liberty: Liberty, clock_gating: bool = False, sharing: bool = True
+) -> AreaReport:
+    """Gate equivalents of a component, every different module mapped once.
+
+    ``clock_gating`` and ``sharing``: as for `gate_commands`.
+    """
     modules = split_modules(to_rtlil(component, name))
     inside = subtree_of(modules, name)
-    commands = {each: _commands(each, modules[each], liberty, clock_gating) for each in inside}
+    commands = {each: _commands(each, modules[each], liberty, clock_gating, sharing) for each in inside}
     found = for_each(
         inside, lambda each: cached("area", _cells, each, isolate(modules, each), commands[each], liberty.text)
     )
@@ -87,9 +92,10 @@ def measure_area(component: Any, name: str, liberty: Liberty, clock_gating: bool
     )
 
 
-def _commands(name: str, text: str, liberty: Liberty, clock_gating: bool) -> str:
+def _commands(name: str, text: str, liberty: Liberty, clock_gating: bool, sharing: bool) -> str:
     memories = [(name, memory) for memory in memory_bits(text)]
-    return "\n".join([*gate_commands(name, memories, liberty, clock_gating), "tee -q -o statistics.json stat -json"])
+    commands = gate_commands(name, memories, liberty, clock_gating, sharing)
+    return "\n".join([*commands, "tee -q -o statistics.json stat -json"])
 
 
 def _cells(name: str, text: str, commands: str, library: str) -> dict[str, int]:

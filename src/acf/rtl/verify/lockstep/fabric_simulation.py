@@ -60,13 +60,13 @@ class FabricSimulation:
         events, output = self._events(outputs, program), self._output(outputs, encoded)
         if not self.has_counters:
             ended = [max(times, default=0) for times in events["end"]]
-            return Record(self._end(max(ended), events, program), events, None, output)
+            return Record(self._end(max(ended), events, program), events, None, output, self._awake(outputs))
         scus = np.arange(self.sizes.shape.scus)
         counted = self.simulation.run({"counted_scu": np.repeat(scus, COUNTERS_CYCLES + 1), **held})
         last = slice(COUNTERS_CYCLES, None, COUNTERS_CYCLES + 1)  # when all counters of an SCU are valid
         counters = np.stack([counted[name][last].astype(np.int64) for name in (*REASONS, "idle")], axis=1)
         total, scu_cycles = self._close_counters(counters, events, program, steps)
-        return Record(total, events, scu_cycles, output)
+        return Record(total, events, scu_cycles, output, self._awake(outputs))
 
     @property
     def has_counters(self) -> bool:
@@ -126,6 +126,15 @@ class FabricSimulation:
                 bits = np.tile(split_bits(outputs["sums_start"], 1, shape.mesh_columns), (1, shape.mesh_rows))
             events[name] = [(np.flatnonzero(bits[:, place]) + later).tolist() for place in range(counts[kind])]
         return events
+
+    def _awake(self, outputs: Outputs) -> dict[str, list[int]]:
+        """Cycles in which every unit was clocked, by kind of place; empty without clock gates."""
+        if not self.sizes.gates_units:
+            return {}
+        ports = {"line": "awake_lines", "cluster": "awake_clusters", "SCU": "awake_scus"}
+        counts = places_of(self.sizes.shape)
+        found = {kind: split_bits(outputs[port], 1, counts[kind]) for kind, port in ports.items()}
+        return {kind: bits.sum(axis=0, dtype=np.int64).tolist() for kind, bits in found.items()}
 
     def _close_counters(
         self, counters: NDArray[np.int64], events: dict[str, list[list[int]]], program: Program, steps: int

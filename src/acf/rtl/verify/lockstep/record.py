@@ -1,7 +1,7 @@
 """The record of one run of a program, and where two records first differ."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import zip_longest
 
 import numpy as np
@@ -34,13 +34,15 @@ class Record:
     """Cycles of every event by name and place, SCU cycles by reason ``[SCUs, reasons]``, and the output.
 
     ``output``: uint32 ``[m, n]``, float32 bits. ``cycles``: of the whole program. A fabric without performance counters
-    has no ``scu_cycles``.
+    has no ``scu_cycles``. ``awake_cycles``: in how many cycles of the run each unit was clocked, by kind of place;
+    empty where units have no clock gates.
     """
 
     cycles: int
     events: Mapping[str, list[Times]]
     scu_cycles: NDArray[np.int64] | None
     output: NDArray[np.uint32]
+    awake_cycles: Mapping[str, list[int]] = field(default_factory=dict)
 
     @property
     def cycles_by_reason(self) -> dict[str, int]:
