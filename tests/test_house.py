@@ -26,6 +26,7 @@ ROOMS = (
     "errors",
     "extras",
     "units",
+    "printable",
     "locks",
     "processes",
     "schema",

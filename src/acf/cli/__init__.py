@@ -15,6 +15,7 @@ from acf.cli import architectures, bench, capture, demo, doctor, report, reprodu
 from acf.cli.groups import AcfGroup
 from acf.cli.rtl import app as rtl
 from acf.errors import AcfError
+from acf.printable import printable_line
 
 app = typer.Typer(
     name="acf",
@@ -35,7 +36,7 @@ def main() -> None:
     try:
         app()
     except AcfError as error:
-        print(f"acf: {error}", file=sys.stderr)
+        print(f"acf: {printable_line(str(error))}", file=sys.stderr)
         sys.exit(2)
 
 
@@ -47,7 +48,7 @@ def one_line(
     >>> one_line(UserWarning("the disk is full"), UserWarning, "store.py", 1)
     'acf: warning: the disk is full\\n'
     """
-    return f"acf: warning: {' '.join(str(message).split())}\n"
+    return f"acf: warning: {printable_line(' '.join(str(message).split()))}\n"
 
 
 @app.callback(invoke_without_command=True)

@@ -13,6 +13,7 @@ from rich.progress_bar import ProgressBar
 from rich.text import Text
 
 from acf.metrics.run_history import RunHistory, RunReader
+from acf.printable import printable
 from acf.report.watch.pictures import mask_lines, sparkline
 from acf.units import si
 
@@ -47,7 +48,7 @@ def watch_in_terminal(reader: RunReader, seconds: float, sleep: Callable[[float]
 def view(history: RunHistory) -> RenderableType:
     """Everything about the run: state, figures, loss and masks."""
     style = STATE_STYLES.get(history.state, "red")
-    parts: list[RenderableType] = [Text.assemble((history.name, "bold"), "  ", (history.state, style))]
+    parts: list[RenderableType] = [Text.assemble((printable(history.name), "bold"), "  ", (history.state, style))]
     if history.total_steps:
         parts.append(Padding(ProgressBar(total=history.total_steps, completed=history.step, width=60), 0))  # own line
     parts.append(_figures(history))
@@ -75,13 +76,13 @@ def _figures(history: RunHistory) -> Columns:
         "sparsity": _number(values["sparsity"], ".1%"),
         "flip rate": _number(values["flip_rate"], ".1%"),
     } | {name: _number(value, ".4g") for name, value in values["measured"].items()}
-    return Columns([Text(f"{name}\n{value}") for name, value in texts.items()], padding=(0, 3))
+    return Columns([Text(f"{printable(name)}\n{value}") for name, value in texts.items()], padding=(0, 3))
 
 
 def _masks(history: RunHistory) -> RenderableType:
     move = history.moves[-1]
     panels = [
-        Panel(Text("\n".join(mask_lines(mask))), title=escape(name), subtitle=f"{mask.mean():.1%}", expand=False)
+        Panel(Text("\n".join(mask_lines(mask))), title=escape(printable(name)), subtitle=f"{mask.mean():.1%}", expand=False)
         for name, mask in list(move.masks.items())[:MOST_LAYERS]
     ]
     left_out = len(move.masks) - len(panels)
