@@ -2,7 +2,7 @@
 
 import pytest
 
-from acf.printable import printable_line, printable
+from acf.printable import printable, printable_line
 
 
 @pytest.mark.parametrize("text", ["\x1b[2J", "\x1b]0;title\x07", "\r", "\b", "\x9b31m", "\u202e", "\u2066", "\0", "\t"])
@@ -12,7 +12,7 @@ def test_what_a_terminal_would_obey_becomes_an_escape(text: str) -> None:
     assert shown.startswith("before\\")
 
 
-@pytest.mark.parametrize("text", ["layer1.0.conv", "[red]x[/red]", "größer 3 × 3", "two\nlines", "\udcff", "日本語"])
+@pytest.mark.parametrize("text", ["layer1.0.conv", "[red]x[/red]", "größer", "two\nlines", "\udcff", "日本語"])
 def test_everything_else_is_shown_as_it_is(text: str) -> None:
     assert printable(text) == text
 

@@ -128,7 +128,8 @@ def terminal_table(
     table = Table(title=escape(printable(title)), caption=escape(printable(caption)) or None)
     for column in columns:
         justify: JustifyMethod = "right" if column.format.is_number else "left"
-        table.add_column(escape(printable(column.title)), justify=justify, overflow="fold")  # a cut name may mean two rows
+        title = escape(printable(column.title))
+        table.add_column(title, justify=justify, overflow="fold")  # a cut name may mean two rows
     last: object = None
     for number, row in enumerate(rows):
         if number and section(row) != last:

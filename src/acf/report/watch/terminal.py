@@ -3,6 +3,8 @@
 import time
 from collections.abc import Callable
 
+import numpy as np
+from numpy.typing import NDArray
 from rich.columns import Columns
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -81,13 +83,15 @@ def _figures(history: RunHistory) -> Columns:
 
 def _masks(history: RunHistory) -> RenderableType:
     move = history.moves[-1]
-    panels = [
-        Panel(Text("\n".join(mask_lines(mask))), title=escape(printable(name)), subtitle=f"{mask.mean():.1%}", expand=False)
-        for name, mask in list(move.masks.items())[:MOST_LAYERS]
-    ]
+    panels = [_mask(name, mask) for name, mask in list(move.masks.items())[:MOST_LAYERS]]
     left_out = len(move.masks) - len(panels)
     caption = f"masks after step {move.step:,}" + (f"; {left_out} more layers on the page" if left_out else "")
     return Group(Text(caption, "dim"), Columns(panels))
+
+
+def _mask(name: str, mask: NDArray[np.bool_]) -> Panel:
+    picture = Text("\n".join(mask_lines(mask)))
+    return Panel(picture, title=escape(printable(name)), subtitle=f"{mask.mean():.1%}", expand=False)
 
 
 def _number(value: float | None, how: str) -> str:
