@@ -14,6 +14,7 @@ from acf import __version__
 from acf.cli import architectures, bench, capture, demo, doctor, report, reproduce, simulate, sweep, watch
 from acf.cli.groups import AcfGroup
 from acf.cli.rtl import app as rtl
+from acf.cli.standard_output import checked_output
 from acf.errors import AcfError
 from acf.printable import printable_line
 
@@ -34,7 +35,8 @@ def main() -> None:
     """Run the command line; bad input is one line on stderr and exit code 2, and so is every warning a line."""
     warnings.formatwarning = one_line
     try:
-        app()
+        with checked_output():
+            app()
     except AcfError as error:
         print(f"acf: {printable_line(str(error))}", file=sys.stderr)
         sys.exit(2)
