@@ -30,6 +30,7 @@ ROOMS = (
     "locks",
     "processes",
     "schema",
+    "toml",
     "files",
     "run_folder",
     "checksums",
