@@ -195,6 +195,7 @@ def test_a_model_that_cannot_be_timed_is_one_line_and_no_trace_back(
         (["bench", "transformer", "--render", "--name", "none"], "holds no evaluation.sqlite"),
         (["bench", "fabric", "--sparsities", "half"], "--sparsity 'half' are not numbers with commas between"),
         (["traces", "absent.safetensors"], "absent.safetensors is not a file"),
+        (["traces", "two\nlines\x1b[2J"], "two\\nlines\\x1b[2J is not a file"),
         (["demo", "--sparsity", "1.5"], "sparsity 1.5 is outside [0, 1)"),
     ],
 )

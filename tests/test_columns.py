@@ -54,6 +54,15 @@ def test_square_brackets_are_text_and_not_markup() -> None:
     assert "of acf[rtl]" in printed(COLUMNS)
 
 
+def test_what_a_terminal_would_obey_is_shown() -> None:
+    output = StringIO()
+    table = terminal_table(COLUMNS, [Run("conv\x1b[2J", None, 1.0)], "title\x1b[31m", "caption\u202e")
+    Console(file=output, width=80).print(table)
+    shown = output.getvalue()
+    assert all(text in shown for text in ("conv\\x1b[2J", "title\\x1b[31m", "caption\\u202e"))
+    assert "\x1b" not in shown
+
+
 def test_a_rule_separates_sections() -> None:
     assert printed(COLUMNS, section=lambda run: run.name).count("├") == 1
     assert printed(COLUMNS).count("├") == 0

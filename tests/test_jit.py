@@ -1,5 +1,6 @@
 """Compiling inner loops with numba."""
 
+import os
 import time
 import warnings
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from acf import jit
+from acf.code_cache import SharedCacheWarning
 from acf.jit import compiled, int64
 
 
@@ -51,6 +53,37 @@ def test_without_a_place_beside_the_source_and_without_a_home_loops_are_kept_in_
     monkeypatch.setattr(jit.numba.config, "CACHE_DIR", "")
     assert jit.compiled(_double)(21) == 42
     assert list((tmp_path / "numba").rglob("*.nbi"))
+
+
+def test_loops_are_not_loaded_from_a_folder_that_others_may_write_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared, own = tmp_path / "shared", tmp_path / "own"
+    shared.mkdir()
+    shared.chmod(0o777)
+    monkeypatch.setenv("ACF_CACHE_DIR", str(own))
+    monkeypatch.setattr(jit.numba.config, "CACHE_DIR", str(shared))
+    with pytest.warns(SharedCacheWarning, match="other users may write to .*, so compiled loops are not kept there"):
+        assert jit.compiled(_double)(21) == 42
+    assert not list(shared.rglob("*.nb?"))
+    assert list((own / "numba").rglob("*.nbi"))
+    assert str(shared) == jit.numba.config.CACHE_DIR, "the setting is the user's, for loops of other packages"
+
+
+def test_loops_are_not_loaded_from_a_folder_with_a_file_of_another_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ACF_CACHE_DIR", str(tmp_path / "own"))
+    monkeypatch.setattr(jit.numba.config, "CACHE_DIR", str(tmp_path / "named"))
+    assert jit.compiled(_double)(21) == 42
+    (kept,) = (tmp_path / "named").rglob("*.nbi")
+    if os.getuid() == 0:
+        os.chown(kept, 12345, 12345)
+    else:
+        monkeypatch.setattr("os.getuid", lambda: 12345)
+    jit._is_own.cache_clear()
+    with pytest.warns(SharedCacheWarning, match="compiled loops are not kept there"):
+        assert not jit._is_own(str(kept.parent))
 
 
 def test_where_no_folder_can_be_written_loops_are_compiled_and_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from acf.printable import printable
 from acf.units import binary_bytes, si
 
 Row = TypeVar("Row")
@@ -124,16 +125,18 @@ def terminal_table(
     section: Callable[[Row], object] = lambda _: None,
 ) -> Table:
     """A table for the terminal, with a rule wherever ``section`` changes from one row to the next."""
-    table = Table(title=escape(title), caption=escape(caption) or None)
+    table = Table(title=escape(printable(title)), caption=escape(printable(caption)) or None)
     for column in columns:
         justify: JustifyMethod = "right" if column.format.is_number else "left"
-        table.add_column(escape(column.title), justify=justify, overflow="fold")  # a cut name may mean two rows
+        title = escape(printable(column.title))
+        table.add_column(title, justify=justify, overflow="fold")  # a cut name may mean two rows
     last: object = None
     for number, row in enumerate(rows):
         if number and section(row) != last:
             table.add_section()
         last = section(row)
-        table.add_row(*(Text(column.text(row), column.style(row) if column.style else "") for column in columns))
+        cells = [(printable(column.text(row)), column.style(row) if column.style else "") for column in columns]
+        table.add_row(*(Text(*cell) for cell in cells))
     return table
 
 

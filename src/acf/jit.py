@@ -1,7 +1,10 @@
 """Compiling inner loops with numba, with their types kept for the checker."""
 
+import os
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, cast
 
@@ -11,7 +14,7 @@ from numba.core.caching import FunctionCache
 from numba.core.options import DefaultOptions
 from numba.core.sigutils import normalize_signature
 
-from acf.code_cache import code_directory, locked
+from acf.code_cache import SharedCacheWarning, code_directory, is_private, locked
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -68,14 +71,39 @@ class _ForgivingCache(FunctionCache):
 
 def _cache_of(function: Any) -> Any:
     """Beside the source or in the user's cache, as numba does; else in ours; None where neither can be written."""
-    try:
-        return _ForgivingCache(function)  # type: ignore[no-untyped-call]
-    except RuntimeError:  # no place beside the source, and no home
-        vars(numba.config)["CACHE_DIR"] = str(code_directory("numba"))
+    with suppress(RuntimeError):  # no place beside the source, and no home
+        made: Any = _ForgivingCache(function)  # type: ignore[no-untyped-call]
+        if _is_beside(made.cache_path, function) or _is_own(made.cache_path):
+            return made
+    settings = vars(numba.config)
+    earlier, settings["CACHE_DIR"] = settings["CACHE_DIR"], str(code_directory("numba"))
     try:
         return _ForgivingCache(function)  # type: ignore[no-untyped-call]
     except RuntimeError:
         return None
+    finally:
+        settings["CACHE_DIR"] = earlier
+
+
+def _is_beside(folder: str, function: Any) -> bool:
+    """Whether the cache lies with the source: who may write there may change the source as well."""
+    return Path(folder).is_relative_to(Path(function.__code__.co_filename).parent)
+
+
+@cache
+def _is_own(folder: str) -> bool:
+    """Whether only this user and root have written to the folder and may; numba unpickles what it finds there."""
+    with os.scandir(folder) as entries:
+        owners = {each.stat(follow_symlinks=False).st_uid for each in entries}
+    if owners <= {os.getuid(), 0} and is_private(Path(folder)):
+        return True
+    warnings.warn(
+        f"acf: other users may write to {folder}, so compiled loops are not kept there; chmod go-w it and the folders "
+        "above, or name another folder in $NUMBA_CACHE_DIR",
+        SharedCacheWarning,
+        stacklevel=5,
+    )
+    return False
 
 
 @compiled

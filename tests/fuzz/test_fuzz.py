@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.fuzz.__main__ import merged_rows
 from tests.fuzz.case import LongWork, run_case
 from tests.fuzz.doors import DOORS
 from tests.fuzz.doors.commands import SMALL, all_commands
@@ -20,6 +21,12 @@ MOST_CASES = 20
 def test_a_door_answers_whatever_comes_in(name: str, tmp_path: Path) -> None:
     findings = play_here(name, range(CASES.get(name, MOST_CASES)), tmp_path)
     assert not findings, "\n".join(map(str, findings))
+
+
+def test_the_record_keeps_the_rows_of_doors_that_were_not_played_again() -> None:
+    earlier = [{"door": "machine", "cases": 1}, {"door": "trace_header", "cases": 1}]
+    kept = merged_rows(earlier, [{"door": "machine", "cases": 2}])
+    assert kept == [{"door": "trace_header", "cases": 1}, {"door": "machine", "cases": 2}]
 
 
 def test_every_command_is_played() -> None:

@@ -15,6 +15,7 @@ from tests.lowering.random_products import fabric
         ({"queue_packets": 0}, "queue_packets 0 must be at least 1"),
         ({"skip": "maybe"}, "skip 'maybe' is not one of both, serial, gate"),
         ({"accumulator_tiles": 33, "parallel_slots": 64}, "accumulator_tiles 33 exceeds 32"),
+        ({"link_bytes": 4097}, "link_bytes 4097 exceeds 4096, the longest payload of a packet; use fewer"),
         ({"parallel_slots": 8}, "parallel_slots 8 must be at least accumulator_tiles 16"),
     ],
 )

@@ -179,6 +179,12 @@ def test_idle_time_is_skipped_without_a_difference_in_energy() -> None:
 def test_unusable_values_are_refused_with_the_rule() -> None:
     with pytest.raises(ArchitectureError, match="address_order"):
         replace(HBM2, address_order=("row", "column"))
+    with pytest.raises(ArchitectureError, match="channels 0 is no number above 0"):
+        replace(MEMORIES["hbm2"], channels=0)
+    with pytest.raises(ArchitectureError, match=r"channels 1\.5 is no whole number; give one"):
+        replace(MEMORIES["hbm2"], channels=1.5)  # type: ignore[arg-type]
+    with pytest.raises(ArchitectureError, match=r"1000000 channels of 16 banks have .* entries of queues, more than"):
+        replace(MEMORIES["hbm2"], channels=1_000_000)
     with pytest.raises(ArchitectureError, match="no DRAM figures for 'hbm9'"):
         dram_spec("hbm9", 1)
     with pytest.raises(ArchitectureError, match="run_bytes 0"):

@@ -269,8 +269,12 @@ def test_latency_is_not_estimated_beyond_saturation() -> None:
 
 
 def test_unusable_values_are_refused_with_the_rule() -> None:
-    with pytest.raises(ArchitectureError, match="columns 0"):
+    with pytest.raises(ArchitectureError, match="columns 0 is no whole number from 1 to 65536"):
         MeshSpec(columns=0)
+    with pytest.raises(ArchitectureError, match=r"queue_flits 2\.5 is no whole number"):
+        MeshSpec(queue_flits=2.5)  # type: ignore[arg-type]
+    with pytest.raises(ArchitectureError, match="a mesh of 60000 x 60000 has more than 65536 routers"):
+        MeshSpec(columns=60_000, rows=60_000)
     with pytest.raises(ArchitectureError, match="endpoint 16 of a group"):
         RoutingTable.build(SMALL, [MulticastGroup(0, (16,))])
     with pytest.raises(ArchitectureError, match="named twice"):

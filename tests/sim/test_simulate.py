@@ -142,6 +142,29 @@ def test_a_foreign_dictionary_is_no_result() -> None:
         Result.from_dict({"cycles": 3})
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"macs_per_cycle": -1}, "result.macs_per_cycle is -1, and no machine counts that"),
+        ({"clock_hz": 0.0}, "result.clock_hz is 0.0, and no machine counts that"),
+        ({"clock_hz": float("nan")}, "clock_hz is nan and no finite number"),
+        ({"technology_nm": "65"}, "technology_nm is '65' and no integer"),
+        ({"notes": "a"}, "notes is 'a' and no list"),
+        ({"ops": {"dense_macs": -1}}, r"result.ops.0.dense_macs is -1, and no machine counts that"),
+        ({"ops": {"cycles": 1.5}}, r"ops.0.cycles is 1.5 and no integer"),
+        ({"ops": {"energy_j": {"mac": -1e-9}}}, r"result.ops.0.energy_j.mac is -1e-09"),
+        ({"ops": {"colour": "red"}}, r"ops.0.colour is no field of a OpResult"),
+        ({"dram_bytes_per_s": "fast"}, "dram_bytes_per_s is 'fast' and no finite number"),
+    ],
+)
+def test_a_figure_that_no_simulation_counts_is_refused_by_its_place(change: dict[str, object], message: str) -> None:
+    values = acf.simulate(random_trace(0, 40, 50, 60, (0.5, 0.5)), "tensordash").to_dict()
+    first = change.get("ops", {})
+    changed = {**values, **change, "ops": [{**values["ops"][0], **first}, *values["ops"][1:]]}  # type: ignore[dict-item]
+    with pytest.raises(acf.AcfError, match=f"this is not a saved result .{message}"):
+        Result.from_dict(changed)
+
+
 def test_the_path_of_a_trace_file_is_played_like_the_trace(tmp_path):
     trace = random_trace(0, 16, 16, 16, (0.5, 0.5))
     trace.save(tmp_path / "step.safetensors")

@@ -1,5 +1,6 @@
 """Checkpoints in one file: what goes in, what comes out, and that a failure leaves the old one."""
 
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -133,3 +134,31 @@ def test_the_state_of_another_optimizer_is_refused_by_the_name_of_the_part(tmp_p
     two = torch.optim.SGD([{"params": [weight]}, {"params": [nn.Parameter(torch.zeros(2))]}])
     with pytest.raises(FileError, match=r"run\.pt: optimizer cannot be loaded \(.+\); pass the optimizer that was"):
         acf.load_checkpoint(tmp_path / "run.pt", optimizer=two)
+
+
+def packed_again(source: Path, target: Path, how: int, copies: int = 1) -> None:
+    """The members of a checkpoint in another archive, compressed or several times over."""
+    with zipfile.ZipFile(source) as archive, zipfile.ZipFile(target, "w", how) as other:
+        for member in archive.infolist():
+            other.writestr(member.filename, archive.read(member), how)
+        for _ in range(copies - 1):
+            other.filelist.append(other.filelist[0])  # one more name for the same bytes
+
+
+@pytest.mark.parametrize(
+    ("how", "copies", "message"),
+    [
+        (zipfile.ZIP_DEFLATED, 1, "it is compressed, as torch.save never does"),
+        (zipfile.ZIP_STORED, 1000, "its parts are longer than the file"),
+    ],
+)
+def test_a_checkpoint_that_unpacks_to_more_than_its_size_is_refused(
+    tmp_path: Path, how: int, copies: int, message: str
+) -> None:
+    model = torch.nn.Linear(64, 64)
+    acf.save_checkpoint(tmp_path / "run.pt", model=model)
+    packed_again(tmp_path / "run.pt", tmp_path / "again.pt", zipfile.ZIP_STORED)
+    acf.load_checkpoint(tmp_path / "again.pt", model=model)
+    packed_again(tmp_path / "run.pt", tmp_path / "bomb.pt", how, copies)
+    with pytest.raises(FileError, match=message):
+        acf.load_checkpoint(tmp_path / "bomb.pt", model=model)

@@ -14,7 +14,9 @@ from acf import __version__
 from acf.cli import architectures, bench, capture, demo, doctor, report, reproduce, simulate, sweep, watch
 from acf.cli.groups import AcfGroup
 from acf.cli.rtl import app as rtl
+from acf.cli.standard_output import checked_output
 from acf.errors import AcfError
+from acf.printable import printable_line
 
 app = typer.Typer(
     name="acf",
@@ -33,9 +35,10 @@ def main() -> None:
     """Run the command line; bad input is one line on stderr and exit code 2, and so is every warning a line."""
     warnings.formatwarning = one_line
     try:
-        app()
+        with checked_output():
+            app()
     except AcfError as error:
-        print(f"acf: {error}", file=sys.stderr)
+        print(f"acf: {printable_line(str(error))}", file=sys.stderr)
         sys.exit(2)
 
 
@@ -47,7 +50,7 @@ def one_line(
     >>> one_line(UserWarning("the disk is full"), UserWarning, "store.py", 1)
     'acf: warning: the disk is full\\n'
     """
-    return f"acf: warning: {' '.join(str(message).split())}\n"
+    return f"acf: warning: {printable_line(' '.join(str(message).split()))}\n"
 
 
 @app.callback(invoke_without_command=True)

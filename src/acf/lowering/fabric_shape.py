@@ -34,6 +34,7 @@ SUM_BYTES = 4  # partial sums are fp32
 
 MAXIMUM_SIDE = 64  # a packet's destinations are the bits of a 64-bit word
 MAXIMUM_ACCUMULATOR_TILES = 32  # the parallel tiles a serial packet meets are bits of a 32-bit one
+MAXIMUM_LINK_BYTES = max(TILES) ** 2 * SUM_BYTES  # a whole tile of partial sums: no packet has a longer payload
 
 
 PROGRAM_FIELDS = (
@@ -120,6 +121,10 @@ class FabricShape:
             raise ArchitectureError(
                 f"accumulator_tiles {self.accumulator_tiles} exceeds {MAXIMUM_ACCUMULATOR_TILES}, the tiles a packet "
                 "can name; use fewer"
+            )
+        if self.link_bytes > MAXIMUM_LINK_BYTES:
+            raise ArchitectureError(
+                f"link_bytes {self.link_bytes} exceeds {MAXIMUM_LINK_BYTES}, the longest payload of a packet; use fewer"
             )
         if self.parallel_slots < self.accumulator_tiles:
             raise ArchitectureError(

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from acf.errors import ReportError
+from acf.schema import Diverged, read_as
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,8 @@ class MaskSnapshot:
                 f"mask of {self.layer!r}: {self.rows} x {self.columns} blocks need {expected} hexadecimal digits and "
                 f"not {len(self.packed)}; make it with MaskSnapshot.of"
             )
+        if set(self.packed) - set("0123456789abcdef"):
+            raise ReportError(f"mask of {self.layer!r} is not hexadecimal digits; make it with MaskSnapshot.of")
 
     @classmethod
     def of(cls, step: int, layer: str, present: ArrayLike) -> "MaskSnapshot":
@@ -61,7 +64,7 @@ class TrainingRecord:
     label: str
     test_accuracy: float
     weight_sparsity: float
-    losses: tuple[float, ...]
+    losses: tuple[Diverged, ...]
     test_accuracies: tuple[tuple[int, float], ...]
     moved_blocks: tuple[tuple[int, int], ...]
     seconds: float
@@ -70,6 +73,9 @@ class TrainingRecord:
     masks: tuple[MaskSnapshot, ...] = ()
 
     def __post_init__(self) -> None:
+        for name in ("test_accuracy", "weight_sparsity"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ReportError(f"run {self.label!r}: {name} {getattr(self, name)} is no share; give one in [0, 1]")
         for name in ("test_seconds", "test_joules"):
             found = len(getattr(self, name))
             if found not in (0, len(self.test_accuracies)):
@@ -86,23 +92,8 @@ class TrainingRecord:
     def from_dict(cls, values: dict[str, Any]) -> "TrainingRecord":
         """The record that `to_dict` wrote."""
         try:
-            pairs = {name: tuple((int(step), value) for step, value in values[name]) for name in _PAIRS}
-            return cls(
-                label=str(values["label"]),
-                test_accuracy=float(values["test_accuracy"]),
-                weight_sparsity=float(values["weight_sparsity"]),
-                losses=tuple(values["losses"]),
-                seconds=float(values["seconds"]),
-                test_seconds=tuple(values.get("test_seconds", ())),
-                test_joules=tuple(values.get("test_joules", ())),
-                masks=tuple(MaskSnapshot(**mask) for mask in values.get("masks", ())),
-                **pairs,
-            )
-        except (KeyError, TypeError, ValueError) as error:
+            return read_as(cls, values)
+        except ValueError as error:
             raise ReportError(
-                f"this is no record of a training run ({type(error).__name__}: {error}); "
-                "pass a file that `acf demo --json` wrote"
+                f"this is no record of a training run ({error}); pass a file that `acf demo --json` wrote"
             ) from error
-
-
-_PAIRS = ("test_accuracies", "moved_blocks")

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from acf.errors import FileError
-from acf.records.database import connect
+from acf.records.database import connect, reason_of
 
 if TYPE_CHECKING:
     from acf.train import GradientFigures, LayerFigures
@@ -54,7 +54,7 @@ class TopologyStore:
                 for table, columns in _TABLES.items():
                     self._connection.execute(_CREATE.format(table, *columns))
         except sqlite3.Error as error:
-            reason = " ".join(str(error).split())
+            reason = reason_of(error)
             raise FileError(
                 f"{path} cannot be used as a SQLite record ({reason}); pass a path in a folder that exists and that "
                 "you may write to"
@@ -74,8 +74,9 @@ class TopologyStore:
                     self._connection.execute(f"INSERT OR REPLACE INTO {table} VALUES (?, ?, ?, ?, ?, ?)", row)
         except sqlite3.Error as error:
             if not self._fails:
+                reason = reason_of(error)
                 warnings.warn(
-                    f"{self.path}: step {step} is not recorded ({error}); training goes on, and so do attempts to "
+                    f"{self.path}: step {step} is not recorded ({reason}); training goes on, and so do attempts to "
                     "record later steps",
                     StoreWarning,
                     stacklevel=2,
@@ -107,7 +108,9 @@ class TopologyStore:
         try:
             rows = self._connection.execute(query, (self.run,)).fetchall()
         except sqlite3.Error as error:
-            raise FileError(f"{self.path} cannot be read ({error}); take a copy, or record the run again") from error
+            raise FileError(
+                f"{self.path} cannot be read ({reason_of(error)}); take a copy, or record the run again"
+            ) from error
         for row in rows:
             if not all(isinstance(value, kind) for value, kind in zip(row, kinds, strict=True)):
                 raise FileError(f"{self.path} is damaged: {row!r} in {table}; take a copy, or record the run again")

@@ -16,6 +16,7 @@ from acf.ops.differentiate import Dtypes, Layer, SparseProduct, multiply
 from acf.ops.geometry import Conv2dGeometry
 from acf.ops.library import GEOMETRY, TOKEN, TOPOLOGY, Op, differentiable
 from acf.ops.observe import observed
+from acf.ops.operands import check_fractions
 from acf.ops.reference import grid_cols, grid_rows
 from acf.sparse import BlockTopology
 
@@ -113,4 +114,5 @@ def block_conv_transpose2d(
     differentiable in all three. ``geometry`` is that of the convolution whose input gradient is computed, and
     ``output_padding`` is less than its stride. Dtypes and ``token`` are as in `acf.ops.block_linear`.
     """
+    check_fractions(x)
     return _block_conv_transpose2d(x, weight, bias, *topology, *geometry.as_lists(), list(output_padding), token)

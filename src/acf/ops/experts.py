@@ -15,6 +15,7 @@ from acf.ops import expert_loop, reference
 from acf.ops.differentiate import Dtypes, Layer, SparseProduct, multiply
 from acf.ops.library import TOKEN, TOPOLOGY, Op, differentiable
 from acf.ops.observe import observed
+from acf.ops.operands import check_fractions
 from acf.sparse import BlockTopology
 
 
@@ -134,6 +135,7 @@ def block_experts(
         raise TopologyError(
             f"x is {list(x.shape)} and these experts take [tokens, {inputs}]; flatten all dimensions but the last"
         )
+    check_fractions(x)
     return _block_experts(x, weight, *topology, offsets, token)
 
 

@@ -16,6 +16,7 @@ from acf.ops.activation import ACTIVATIONS
 from acf.ops.differentiate import Layer, Topology, input_grad, is_transformed, multiply, weight_grad
 from acf.ops.library import TOPOLOGY, Op, differentiable
 from acf.ops.linear import LINEAR, block_linear_forward, block_linear_input_grad, parameter_grads
+from acf.ops.operands import check_fractions
 from acf.ops.reference import grid_cols, grid_rows
 from acf.sparse import BlockTopology
 
@@ -199,6 +200,7 @@ def block_mlp(x: Tensor, first: MlpLayer, second: MlpLayer, activation: str = "g
     Equals `block_linear` twice with the activation between them, to the accuracy of the dtype, and is differentiable
     in ``x``, both weights and both biases.
     """
+    check_fractions(x)
     flat = x.reshape(-1, x.shape[-1])
     parameters = (first.weight, first.bias, second.weight, second.bias)
     topologies = list(first.topology), list(second.topology)

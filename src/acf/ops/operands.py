@@ -6,9 +6,13 @@ from acf.errors import ArgumentError, SparsityError, require_kind
 
 
 def check_operands(first: Tensor, second: Tensor, first_dims: int, second_dims: int) -> None:
-    """Refuse what is no tensor, or has fewer dimensions than it must have; sizes are the kernels' to compare."""
+    """Refuse what is no tensor, has fewer dimensions than it must have, or integers, to which a weight would be cast.
+
+    Sizes are the kernels' to compare.
+    """
     are_tensors = isinstance(first, Tensor) and isinstance(second, Tensor)
     if are_tensors and first.dim() >= first_dims and second.dim() >= second_dims:
+        check_fractions(first)
         return
     for each in (first, second):
         require_kind(each, Tensor, "an operand", "pass a torch.Tensor")
@@ -17,6 +21,15 @@ def check_operands(first: Tensor, second: Tensor, first_dims: int, second_dims: 
         f"and {second_dims} dimensions; pass [..., in] to a linear layer, [batch, in, h, w] to a convolution, and "
         "packed weights as [blocks, height, width]"
     )
+
+
+def check_fractions(operand: Tensor) -> None:
+    """Refuse integers, to which a weight would be cast."""
+    if not (operand.is_floating_point() or operand.is_complex()):
+        raise ArgumentError(
+            f"an operand is {str(operand.dtype).removeprefix('torch.')}, and a weight that is cast to it loses its "
+            "fractions; pass floating-point values, for example x.float()"
+        )
 
 
 def check_bias(bias: Tensor | None) -> None:

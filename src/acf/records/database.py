@@ -20,6 +20,15 @@ def connect(path: str | Path, owner: object, wait_seconds: float = 5.0) -> sqlit
     return connection
 
 
+def reason_of(error: Exception) -> str:
+    r"""What SQLite says of a failure, in one line: it may quote what a damaged file holds, line by line.
+
+    >>> print(reason_of(sqlite3.OperationalError("could not decode 'a\n\nb'")))
+    could not decode 'a b'
+    """
+    return " ".join(str(error).split())[:200] or type(error).__name__
+
+
 def _close(connection: sqlite3.Connection) -> None:
     with suppress(sqlite3.Error):  # the collector may run in another thread, whose connection this is not
         connection.close()

@@ -4,7 +4,6 @@ A new machine is a Spec module in `acf.sim.accelerators`, its TOML file in ``con
 Machines from outside the package are entry points of `acf.architectures`, or named as ``module:name``.
 """
 
-import tomllib
 from dataclasses import MISSING, Field, fields
 from difflib import get_close_matches
 from functools import cache
@@ -19,6 +18,7 @@ from acf.plugins import describe_plugin, import_object, is_reference, load_plugi
 from acf.sim.accelerator import AcceleratorSpec
 from acf.sim.accelerators import GpuRoofline, Sat, SparTANN, TensorCore, TensorDash
 from acf.sim.fabric import AdaptiveFabric
+from acf.toml import parse_toml
 
 Spec = TypeVar("Spec", bound=AcceleratorSpec)
 
@@ -172,10 +172,10 @@ def _values(path: Path, seen: tuple[Path, ...] = ()) -> dict[str, Any]:
     if path in seen:
         raise ArchitectureError(f"{path}: base leads back to this file; name another base")
     try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
+        values = parse_toml(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ArchitectureError(f"{path} cannot be read ({error.strerror}); pass an existing .toml file") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:
         raise ArchitectureError(f"{path} is not TOML: {error}; mend that line") from error
     base = values.pop("base", None)
     if base is None:

@@ -2,10 +2,11 @@
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from acf.errors import ArchitectureError
+from acf.schema import read_as
 from acf.units import si
 
 
@@ -213,26 +214,30 @@ class Result:
     def from_dict(cls, values: dict[str, Any]) -> "Result":
         """The result that `to_dict` wrote; totals are counted again, not believed."""
         try:
-            step = values.get("step")
-            return cls(
-                architecture=str(values["architecture"]),
-                workload=str(values["workload"]),
-                clock_hz=float(values["clock_hz"]),
-                technology_nm=int(values["technology_nm"]),
-                macs_per_cycle=int(values["macs_per_cycle"]),
-                ops=tuple(OpResult(**op) for op in values["ops"]),
-                notes=tuple(values.get("notes", ())),
-                area_mm2={str(name): float(area) for name, area in values.get("area_mm2", {}).items()},
-                vector_ops=tuple(VectorResult(**op) for op in values.get("vector_ops", ())),
-                step=StepTime(**step) if step else None,
-                dram_bytes_per_s=values.get("dram_bytes_per_s"),
-            )
-        except (KeyError, TypeError, ValueError) as error:
+            own = {each.name: values[each.name] for each in fields(cls) if each.name in values}
+            result = read_as(cls, own | {"step": own.get("step") or None})
+            _check_counts(asdict(result), "result")
+        except (TypeError, ValueError) as error:
             raise ArchitectureError(
-                f"this is not a saved result ({type(error).__name__}: {error}); "
-                "pass a file that `acf simulate --out` wrote"
+                f"this is not a saved result ({error}); pass a file that `acf simulate --out` wrote"
             ) from error
+        return result
 
+
+def _check_counts(value: Any, where: str) -> None:
+    """Refuse a figure below 0, and a machine without a clock or MACs: no simulation counts such."""
+    if isinstance(value, dict):
+        for name, each in value.items():
+            _check_counts(each, f"{where}.{name}")
+    elif isinstance(value, list | tuple):
+        for place, each in enumerate(value):
+            _check_counts(each, f"{where}.{place}")
+    elif isinstance(value, int | float) and (value < 0 or (value == 0 and where in POSITIVE)):
+        raise ValueError(f"{where} is {value}, and no machine counts that")
+
+
+POSITIVE = ("result.clock_hz", "result.macs_per_cycle", "result.technology_nm")
+"""Figures that every machine has."""
 
 TOTALS = (
     "cycles",

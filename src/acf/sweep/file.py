@@ -1,6 +1,5 @@
 """A sweep as a TOML file."""
 
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from acf.errors import SweepError
 from acf.files import check_name
 from acf.sweep.evaluation import Evaluation, OwnFunction, PlayedTraces
 from acf.sweep.sweep import Axes, Value
+from acf.toml import parse_toml
 
 
 @with_config(ConfigDict(extra="forbid"))
@@ -58,10 +58,10 @@ class SweepFile:
 def read_sweep_file(path: Path) -> SweepFile:
     """Read ``path``; unknown keys and wrong types are refused by name."""
     try:
-        values: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
+        values: dict[str, Any] = parse_toml(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise SweepError(f"{path} cannot be read ({error.strerror}); pass an existing .toml file") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:
         raise SweepError(f"{path} is not TOML: {error}; mend that line") from error
     try:
         file = TypeAdapter(SweepFile).validate_python(values)

@@ -10,7 +10,7 @@ from typing import Any
 
 from acf.errors import SweepError
 from acf.files import check_writable
-from acf.records.database import connect
+from acf.records.database import connect, reason_of
 from acf.sweep.evaluation import Attempt
 from acf.sweep.sweep import Changes
 
@@ -42,7 +42,7 @@ class SweepStore:
             with self._connection:
                 self._connection.executescript(_TABLES)
         except (OSError, sqlite3.Error) as error:
-            reason = " ".join(str(error).split())
+            reason = reason_of(error)
             raise SweepError(
                 f"{path} cannot be used as the record of a sweep ({reason}); pass another --name, or mend that file"
             ) from error
@@ -122,8 +122,9 @@ class SweepStore:
             with self._connection:
                 yield
         except sqlite3.Error as error:
+            reason = reason_of(error)
             raise SweepError(
-                f"{self.path} cannot be written ({error}); the points so far are kept: make room, then call it again"
+                f"{self.path} cannot be written ({reason}); the points so far are kept: make room, then call it again"
             ) from error
 
     @contextmanager
@@ -131,8 +132,9 @@ class SweepStore:
         try:
             yield
         except (sqlite3.Error, LookupError, TypeError, ValueError) as error:
-            reason = (str(error).splitlines() or [type(error).__name__])[0][:200]
-            raise SweepError(f"{self.path} is damaged ({reason}); take a copy, or delete it and sweep again") from error
+            raise SweepError(
+                f"{self.path} is damaged ({reason_of(error)}); take a copy, or delete it and sweep again"
+            ) from error
 
 
 def _key(changes: Changes) -> str:

@@ -1,12 +1,12 @@
 """What a sweep varies: axes of values, and the points of their grid."""
 
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
 from math import prod
 
 from acf.errors import SweepError
+from acf.toml import parse_toml
 
 Value = bool | int | float | str
 """What a field of a Spec, or a parameter of a training run, may be set to."""
@@ -70,7 +70,7 @@ def parse_settings(texts: Iterable[str]) -> dict[str, tuple[Value, ...]]:
 def _value(text: str) -> Value:
     """A number or a truth value as TOML writes them; any other text is a string."""
     try:
-        value = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+        value = parse_toml(f"value = {text}")["value"]
+    except ValueError:
         return text
     return value if isinstance(value, bool | int | float | str) else text

@@ -107,11 +107,24 @@ def _check_sums(path: Path) -> None:
         if not zipfile.is_zipfile(path):
             return  # no file of torch.save, which the reader refuses, or one of torch before 1.6 without checksums
         with zipfile.ZipFile(path) as archive:
-            damaged = archive.testzip()
+            damaged = first_unlike(archive, path.stat().st_size)
     except (zipfile.BadZipFile, OSError, EOFError, ValueError, NotImplementedError, RuntimeError) as error:
         raise FileError(f"{path} is damaged ({error}); take an older checkpoint") from error
     if damaged is not None:
         raise FileError(f"{path} is damaged: {damaged} does not match its checksum; take an older checkpoint")
+
+
+def first_unlike(archive: zipfile.ZipFile, archive_bytes: int) -> str | None:
+    """The first member whose checksum is wrong; refuses an archive that unpacks to more than its own size.
+
+    `torch.save` compresses nothing, and no two of its members share bytes.
+    """
+    members = archive.infolist()
+    if any(each.compress_type != zipfile.ZIP_STORED for each in members):
+        raise ValueError("it is compressed, as torch.save never does")
+    if sum(each.file_size for each in members) > archive_bytes:
+        raise ValueError("its parts are longer than the file")
+    return archive.testzip()
 
 
 def _holds_shards(value: Any) -> bool:

@@ -18,6 +18,7 @@ from torch.distributed.checkpoint.filesystem import FileSystemReader
 from torch.distributed.checkpoint.planner import ReadItem
 
 from acf.errors import FileError
+from acf.train.checkpoint import first_unlike
 
 _PLAIN = {
     ("torch.distributed.checkpoint.filesystem", "_StorageInfo"),
@@ -44,7 +45,7 @@ class CheckedReader(FileSystemReader):
         part = super()._slice_file(file, sinfo)
         content = part.read()
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            damaged = archive.testzip()
+            damaged = first_unlike(archive, len(content))
         if damaged is not None:
             raise FileError(f"{sinfo.relative_path} is damaged: {damaged} does not match its checksum")
         return io.BytesIO(content)

@@ -95,3 +95,11 @@ def test_a_row_with_values_of_another_kind_is_refused(tmp_path: Path, table: str
         reads = {"runs": store.runs, "sessions": store.sessions, "machines": store.machine_steps}
         with pytest.raises(FileError, match=message):
             reads.get(table, lambda: store.fact("task"))()
+
+
+def test_a_damaged_text_of_several_lines_is_refused_in_one_line(tmp_path: Path) -> None:
+    with EvaluationStore(tmp_path) as store:
+        store._connection.execute("INSERT INTO runs VALUES ('dense', 0, CAST(? AS TEXT))", (b"a\n\nb\xff",))
+        with pytest.raises(FileError, match="Could not decode to UTF-8 column 'value'") as refused:
+            store.runs()
+    assert len(str(refused.value).splitlines()) == 1

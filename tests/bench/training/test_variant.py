@@ -49,3 +49,11 @@ def test_options_of_the_plan_are_read_by_their_names() -> None:
 def test_a_name_that_means_nothing_is_refused(name: str) -> None:
     with pytest.raises(SparsityError):
         Variant.parse(name)
+
+
+@pytest.mark.parametrize("rate", ["nan", "inf", "-1", "1e300"])
+@pytest.mark.parametrize("key", ["rate", "decay"])
+def test_a_rate_that_no_optimizer_takes_is_refused_where_it_is_read(key: str, rate: str) -> None:
+    with pytest.raises(SparsityError, match=f"{key}={rate} in variant 'dense/{key}={rate}' is not a number that"):
+        Variant.parse(f"dense/{key}={rate}")
+    assert Variant.parse(f"dense/{key}=0")

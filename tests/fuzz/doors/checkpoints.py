@@ -140,7 +140,11 @@ def saved_model(rng: Random, folder: Path) -> None:
         return
     model = None if rng.random() < 0.7 else nn.Sequential(nn.Linear(32, 32), nn.ReLU(), nn.Linear(32, 8))
     loaded = acf.load_sparse(path, model)
-    loaded(torch.ones(2, 32))
+    try:
+        loaded(torch.ones(2, 32))
+    except RuntimeError as error:  # as a dense layer says of a weight that is float64 and an input that is not
+        if "same dtype" not in str(error):
+            raise
 
 
 @cache

@@ -1,6 +1,7 @@
 """Public Python functions and settings with values that are wrong in kind, size or content."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from random import Random
@@ -16,6 +17,8 @@ from acf.masks import SET, GradualPruning, StaticTopology
 from acf.ops import block_conv2d, block_linear
 from acf.ops.geometry import Conv2dGeometry
 from acf.ops.linear import block_gradient_norms
+from acf.sim.dram import MEMORIES, dram_spec
+from acf.sim.mesh import MeshSpec
 from acf.sparse import BlockLayout, BlockTopology
 from acf.sparse.nm import nm_mask
 from acf.sparse.relative_csc import encode_columns
@@ -49,6 +52,10 @@ SETTINGS: tuple[Callable[[Any], object], ...] = (
     lambda value: acf.spec("acf-512", mesh_columns=value),
     lambda value: acf.spec("acf-512", clock_hz=value),
     lambda value: acf.spec("tensordash", name=value),
+    lambda value: MeshSpec(columns=value),
+    lambda value: MeshSpec(flit_bytes=value),
+    lambda value: dram_spec("hbm2", value),
+    lambda value: replace(MEMORIES["hbm2"], bank_queue_depth=value),
     lambda value: acf.PlanOptions(checks=value),
     lambda value: acf.PlanOptions(blocks=(value,)),
     lambda value: runtime.WeightBlocks.dense(16, value),

@@ -32,6 +32,14 @@ def test_the_view_has_every_figure_and_the_masks() -> None:
         assert part in text
 
 
+def test_what_a_terminal_would_obey_in_the_log_of_a_run_is_shown() -> None:
+    point = StepPoint(1, 0.5, 1.0, 20.0, {"score\x1b[2J": 0.5})
+    move = MovePoint(1, {"fc\x1b[2J": {"flip_rate": 0.25}}, {"fc\x1b[2J": np.eye(16, dtype=bool)})
+    text = shown(RunHistory("mine\x1b[2J", total_steps=2, steps=[point], moves=[move], is_written=True))
+    assert all(f"{name}\\x1b[2J" in text for name in ("score", "mine", "fc"))
+    assert "\x1b[2J" not in text
+
+
 def test_a_run_that_has_not_begun_is_shown_too() -> None:
     assert "ended without a word" in shown(RunHistory("empty"))
 

@@ -12,7 +12,7 @@ from acf.bench.evaluation.run import MachineStep, SystemRun
 from acf.errors import FileError
 from acf.files import check_writable
 from acf.records import parse_json, read_value, write_record
-from acf.records.database import connect
+from acf.records.database import connect, reason_of
 
 Value = TypeVar("Value")
 
@@ -59,7 +59,7 @@ class EvaluationStore:
             self._connection = connect(folder / DATABASE, self)
         except (OSError, sqlite3.Error) as error:
             raise FileError(
-                f"{folder} cannot hold the runs ({error}); pass --out with a folder you may write to"
+                f"{folder} cannot hold the runs ({reason_of(error)}); pass --out with a folder you may write to"
             ) from error
         with self._changing() as connection:
             connection.executescript(_CREATE)
@@ -160,7 +160,7 @@ class EvaluationStore:
         try:
             return read(parse_json(text))
         except (TypeError, ValueError, RecursionError) as error:
-            reason = " ".join(str(error).split())
+            reason = reason_of(error)
             raise FileError(
                 f"{self.folder / DATABASE} is damaged ({reason}); take a copy, or delete the file and run again"
             ) from error
@@ -180,8 +180,9 @@ class EvaluationStore:
             raise self._failed(error) from error
 
     def _failed(self, error: sqlite3.Error) -> FileError:
+        reason = reason_of(error)
         return FileError(
-            f"{self.folder / DATABASE}: {error}; free some space, or delete the file if it is damaged, and run again: "
+            f"{self.folder / DATABASE}: {reason}; free some space, or delete the file if it is damaged, and run again: "
             "finished runs are kept"
         )
 

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from acf.bench.pong.record import PongRun, PongSummary, ScorePoint, SystemFigures, summarize
 from acf.errors import AcfError, DataError, FileError
 from acf.records import parse_json, read_as, write_record
-from acf.records.database import connect
+from acf.records.database import connect, reason_of
 
 Row = TypeVar("Row", ScorePoint, PongRun, SystemFigures)
 
@@ -137,8 +137,9 @@ class PongStore:
         except AcfError:
             raise
         except (sqlite3.Error, TypeError, ValueError, RecursionError) as error:
+            reason = reason_of(error)
             raise FileError(
-                f"{self.path} cannot be used as the record ({error}); free space, or pass another folder with --out"
+                f"{self.path} cannot be used as the record ({reason}); free space, or pass another folder with --out"
             ) from error
 
 

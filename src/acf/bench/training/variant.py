@@ -19,6 +19,17 @@ def _number(text: str) -> float:
     return number
 
 
+MOST_RATE = 1e6
+"""Of a learning rate and a weight decay: no run has one near it, and float32, which holds them, has room for it."""
+
+
+def _rate(text: str) -> float:
+    rate = _number(text)
+    if not 0 <= rate <= MOST_RATE:
+        raise ValueError(f"{text} is below 0 or above {MOST_RATE:g}")
+    return rate
+
+
 def _whole(text: str) -> int:
     number = int(text)
     if number < 1:
@@ -45,8 +56,8 @@ RUN_SETTINGS: dict[str, Callable[[str], object]] = {
     "width": _whole,
     "layers": _whole,
     "batch": _whole,
-    "rate": _number,
-    "decay": _number,
+    "rate": _rate,
+    "decay": _rate,
     "block": _whole,
     "dense_layers": _parts,
     "speedup": _number,

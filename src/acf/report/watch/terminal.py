@@ -3,6 +3,8 @@
 import time
 from collections.abc import Callable
 
+import numpy as np
+from numpy.typing import NDArray
 from rich.columns import Columns
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -13,6 +15,7 @@ from rich.progress_bar import ProgressBar
 from rich.text import Text
 
 from acf.metrics.run_history import RunHistory, RunReader
+from acf.printable import printable
 from acf.report.watch.pictures import mask_lines, sparkline
 from acf.units import si
 
@@ -47,7 +50,7 @@ def watch_in_terminal(reader: RunReader, seconds: float, sleep: Callable[[float]
 def view(history: RunHistory) -> RenderableType:
     """Everything about the run: state, figures, loss and masks."""
     style = STATE_STYLES.get(history.state, "red")
-    parts: list[RenderableType] = [Text.assemble((history.name, "bold"), "  ", (history.state, style))]
+    parts: list[RenderableType] = [Text.assemble((printable(history.name), "bold"), "  ", (history.state, style))]
     if history.total_steps:
         parts.append(Padding(ProgressBar(total=history.total_steps, completed=history.step, width=60), 0))  # own line
     parts.append(_figures(history))
@@ -75,18 +78,20 @@ def _figures(history: RunHistory) -> Columns:
         "sparsity": _number(values["sparsity"], ".1%"),
         "flip rate": _number(values["flip_rate"], ".1%"),
     } | {name: _number(value, ".4g") for name, value in values["measured"].items()}
-    return Columns([Text(f"{name}\n{value}") for name, value in texts.items()], padding=(0, 3))
+    return Columns([Text(f"{printable(name)}\n{value}") for name, value in texts.items()], padding=(0, 3))
 
 
 def _masks(history: RunHistory) -> RenderableType:
     move = history.moves[-1]
-    panels = [
-        Panel(Text("\n".join(mask_lines(mask))), title=escape(name), subtitle=f"{mask.mean():.1%}", expand=False)
-        for name, mask in list(move.masks.items())[:MOST_LAYERS]
-    ]
+    panels = [_mask(name, mask) for name, mask in list(move.masks.items())[:MOST_LAYERS]]
     left_out = len(move.masks) - len(panels)
     caption = f"masks after step {move.step:,}" + (f"; {left_out} more layers on the page" if left_out else "")
     return Group(Text(caption, "dim"), Columns(panels))
+
+
+def _mask(name: str, mask: NDArray[np.bool_]) -> Panel:
+    picture = Text("\n".join(mask_lines(mask)))
+    return Panel(picture, title=escape(printable(name)), subtitle=f"{mask.mean():.1%}", expand=False)
 
 
 def _number(value: float | None, how: str) -> str:

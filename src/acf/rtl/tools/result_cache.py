@@ -12,9 +12,11 @@ import os
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from importlib.metadata import version
 from typing import Any
 
+from acf.errors import FileError
 from acf.files import cache_directory, write_whole
 
 
@@ -29,7 +31,8 @@ def cached(kind: str, work: Callable[..., Any], name: str, *inputs: str) -> Any:
         return json.loads(path.read_bytes())
     except (OSError, ValueError):
         made = work(name, *inputs)
-        write_whole(path, json.dumps(made).encode())
+        with suppress(FileError):  # a cache that is full or closed costs time the next time, and no result
+            write_whole(path, json.dumps(made).encode())
         return made
 
 

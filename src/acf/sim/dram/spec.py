@@ -60,6 +60,13 @@ class DramPower:
     refresh_burst: float  # IDD5AB
 
 
+MOST = 1 << 40
+"""Of anything that a memory has; a window without refresh has an interval of that many cycles."""
+
+MOST_SLOTS = 1 << 22
+"""Entries of the queues of all channels, which the simulator holds."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class DramSpec:
     """``channels`` independent channels of ``bank_groups`` x ``banks_per_group`` banks with one open row each.
@@ -88,9 +95,16 @@ class DramSpec:
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            value = getattr(self, field.name)
-            if isinstance(value, int | float) and not isinstance(value, bool):
-                _require_positive(field.name, value)
+            if field.type in (int, float):
+                _require_positive(field.name, getattr(self, field.name))
+            if field.type is int and type(getattr(self, field.name)) is not int:
+                raise ArchitectureError(f"{field.name} {getattr(self, field.name)} is no whole number; give one")
+        slots = self.channels * self.banks * (self.bank_queue_depth + 1) + self.channels * self.transaction_queue_depth
+        if slots > MOST_SLOTS:
+            raise ArchitectureError(
+                f"{self.channels} channels of {self.banks} banks have {slots} entries of queues, more than "
+                f"{MOST_SLOTS}; use fewer channels or banks, or shorter queues"
+            )
         if self.row_bytes % self.burst_bytes:
             raise ArchitectureError(
                 f"row_bytes {self.row_bytes} is no multiple of burst_bytes {self.burst_bytes}; use one that is"
@@ -144,8 +158,8 @@ def dram_spec(kind: str, channels: int) -> DramSpec:
 
 
 def _require_positive(name: str, value: float) -> None:
-    if value <= 0:
-        raise ArchitectureError(f"{name} {value} is not positive; give at least 1")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= MOST:
+        raise ArchitectureError(f"{name} {str(value)[:40]} is no number above 0 and up to {MOST}; give such a number")
 
 
 MEMORIES: dict[str, DramSpec] = {"hbm2": dram_spec("hbm2", 2), "ddr4-2400": dram_spec("ddr4-2400", 1)}

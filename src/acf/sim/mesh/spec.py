@@ -7,6 +7,9 @@ from acf.errors import ArchitectureError
 LOCAL, EAST, WEST, NORTH, SOUTH, PORTS = range(6)
 """Ports of a router; the last is their number. East is one column on, north one row on."""
 
+MOST = 1 << 16
+"""Of the routers of a mesh, and of anything that one of them has: the simulator holds all of it."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class MeshSpec:
@@ -27,10 +30,15 @@ class MeshSpec:
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            if getattr(self, field.name) < 1:
+            value = getattr(self, field.name)
+            if type(value) is not int or not 1 <= value <= MOST:
                 raise ArchitectureError(
-                    f"{field.name} {getattr(self, field.name)} is less than 1; give a mesh at least one of each"
+                    f"{field.name} {str(value)[:40]} is no whole number from 1 to {MOST}; give a mesh one of these"
                 )
+        if self.routers > MOST:
+            raise ArchitectureError(
+                f"a mesh of {self.columns} x {self.rows} has more than {MOST} routers; use fewer columns or rows"
+            )
         if self.virtual_channels > MAXIMUM_VIRTUAL_CHANNELS:
             raise ArchitectureError(
                 f"virtual_channels {self.virtual_channels} exceeds {MAXIMUM_VIRTUAL_CHANNELS}; use fewer"

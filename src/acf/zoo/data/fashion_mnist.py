@@ -1,12 +1,12 @@
 """Fashion-MNIST (Xiao et al., 2017): 60,000 + 10,000 grey images of 28 x 28 in ten classes, IDX files."""
 
-import gzip
 from pathlib import Path
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from acf.zoo.data.compressed import unpacked
 from acf.zoo.data.labelled_data import LabelledData
 
 _LAYOUTS = ("fashion-mnist", "FashionMNIST/raw")
@@ -28,7 +28,7 @@ def _find(folder: Path, name: str) -> Path:
 
 
 def _read_idx(path: Path) -> NDArray[np.uint8]:
-    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-        axes = file.read(4)[3]
-        shape = np.frombuffer(file.read(4 * axes), dtype=">u4")
-        return np.frombuffer(file.read(), np.uint8).reshape(shape.astype(np.int64))
+    content = unpacked(path)
+    values = 4 + 4 * content[3]
+    shape = np.frombuffer(content[4:values], dtype=">u4")
+    return np.frombuffer(content[values:], np.uint8).reshape(shape.astype(np.int64))

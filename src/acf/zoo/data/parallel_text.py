@@ -1,6 +1,5 @@
 """Sentence pairs for translation: Multi30k, Tatoeba, any line-parallel files, or pairs that a grammar makes."""
 
-import gzip
 import hashlib
 import zlib
 from collections.abc import Callable, Sequence
@@ -8,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from acf.errors import DataError
+from acf.zoo.data.compressed import unpacked
 from acf.zoo.data.rule_pairs import rule_pairs
 
 Pairs = tuple[tuple[str, str], ...]
@@ -124,8 +124,7 @@ def _find(path: Path) -> Path | None:
 
 def _lines(path: Path) -> list[str]:
     """Stripped lines, split at line feeds alone."""
-    content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-    lines = content.decode("utf-8").split("\n")
+    lines = unpacked(path).decode("utf-8").split("\n")
     return [line.strip() for line in (lines[:-1] if lines[-1] == "" else lines)]
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from acf.zoo.data.compressed import unpacked_member
 from acf.zoo.data.labelled_data import LabelledData
 from acf.zoo.data.words import number_words
 from acf.zoo.networks.bert import VOCABULARY
@@ -39,7 +40,8 @@ def read_sentences(folder: Path) -> Sentences:
     """All sentences, split into words, from ``sentence-polarity/sentence_polarity.zip``."""
     with zipfile.ZipFile(folder / "sentence-polarity" / "sentence_polarity.zip") as archive:
         negative, positive = (
-            archive.read(f"sentence_polarity/rt-polarity.{kind}").decode("utf-8").split("\n") for kind in ("neg", "pos")
+            unpacked_member(archive, f"sentence_polarity/rt-polarity.{kind}").decode("utf-8").split("\n")
+            for kind in ("neg", "pos")
         )
     return [line.split() for line in negative if line.strip()], [line.split() for line in positive if line.strip()]
 

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from acf.errors import DataError
 from acf.files import replacing
+from acf.zoo.data.compressed import unpacked
 from acf.zoo.data.subwords import import_tokenizers
 
 SEPARATOR = "\n\0\n"
@@ -55,8 +56,8 @@ def read_documents(path: Path) -> list[str]:
 
 def _content(path: Path) -> bytes:
     try:
-        return lzma.decompress(path.read_bytes()) if path.suffix == ".xz" else path.read_bytes()
-    except (OSError, lzma.LZMAError, EOFError) as error:
+        return unpacked(path) if path.suffix == ".xz" else path.read_bytes()
+    except (OSError, lzma.LZMAError, EOFError, ValueError) as error:
         raise DataError(f"{path} cannot be read ({error}); pass a text file, plain or .xz, that is whole") from error
 
 

@@ -3,12 +3,12 @@
 Sentences follow one another without padding, so that a window of tokens holds several pairs and every position counts.
 """
 
-import gzip
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
+from acf.zoo.data.compressed import unpacked
 from acf.zoo.data.labelled_data import LabelledData
 from acf.zoo.data.words import number_words
 from acf.zoo.networks.transformer import VOCABULARY
@@ -44,8 +44,7 @@ def translation_windows(source: list[list[str]], target: list[list[str]]) -> tup
 
 
 def _lines(path: Path) -> list[list[str]]:
-    with gzip.open(path, "rt", encoding="utf-8", newline="\n") as file:
-        return [line.split() for line in file.read().split("\n")[:-1]]
+    return [line.split() for line in unpacked(path).decode("utf-8").split("\n")[:-1]]
 
 
 def _tokens(words: list[str], numbers: dict[str, int]) -> list[int]:
