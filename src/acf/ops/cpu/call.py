@@ -184,6 +184,11 @@ def _run(name: str, sizes: Sizes, operands: Operands, topology: BlockTopology) -
     second_pointer = 0 if operands.second is None else operands.second.data_ptr()
     end = (bias_pointer, EPILOGUES[operands.epilogue], second_pointer)
     problem = PROBLEM.pack(*sizes, *pointers, *(tensor.data_ptr() for tensor in indices), *end)
+    run_pass(name, problem)
+
+
+def run_pass(name: str, problem: bytes) -> None:
+    """Call the native pass ``name`` with its argument, a packed struct of ``native/problem.h``."""
     status = getattr(load_library(), name)(problem, _instruction_set())
     if status == 1:
         raise MemoryError(f"{name} found no memory for its packed operands; use a smaller batch")

@@ -33,7 +33,7 @@ def block_linear(x: Tensor, weight: Tensor, bias: Tensor | None, *indices: Tenso
     """CPU kernel of ``acf::block_linear_forward``."""
     topology = BlockTopology(*indices)
     fits = x.shape[1] == grid_cols(topology) * weight.shape[2] and _operands_fit(bias, weight, topology)
-    if not fits or not _applies(weight.shape[1:], x, weight, topology):
+    if not fits or not applies(weight.shape[1:], x, weight, topology):
         return reference.linear(x, weight, topology, bias)
     y = x.new_empty(x.shape[0], grid_rows(topology) * weight.shape[1])
     run_linear("acf_forward", Operands(x, y, weight, bias), topology)
@@ -44,7 +44,7 @@ def block_linear_input_grad(output_grad: Tensor, weight: Tensor, *indices: Tenso
     """CPU kernel of ``acf::block_linear_input_grad``."""
     topology = BlockTopology(*indices)
     fits = output_grad.shape[1] == grid_rows(topology) * weight.shape[1] and _operands_fit(None, weight, topology)
-    if not fits or not _applies(weight.shape[1:], output_grad, weight, topology):
+    if not fits or not applies(weight.shape[1:], output_grad, weight, topology):
         return reference.linear_input_grad(output_grad, weight, topology)
     in_features = grid_cols(topology) * weight.shape[2]
     input_grad = output_grad.new_empty(output_grad.shape[0], in_features)
@@ -58,7 +58,7 @@ def block_linear_activation(
     """CPU kernel of ``acf::block_linear_activation``."""
     topology = BlockTopology(*indices)
     fits = x.shape[1] == grid_cols(topology) * weight.shape[2] and _operands_fit(bias, weight, topology)
-    if packed or not fits or not _applies(weight.shape[1:], x, weight, topology):
+    if packed or not fits or not applies(weight.shape[1:], x, weight, topology):
         return mlp.linear_then_activation(x, weight, bias, activation, packed, *indices)
     value, slope = (x.new_empty(x.shape[0], grid_rows(topology) * weight.shape[1]) for _ in range(2))
     run_linear("acf_forward", Operands(x, value, weight, bias, activation, slope), topology)
@@ -72,7 +72,7 @@ def block_linear_scaled_input_grad(output_grad: Tensor, weight: Tensor, scale: T
     fits = output_grad.shape[1] == grid_rows(topology) * weight.shape[1] and scale.shape == shape
     fits &= _operands_fit(None, weight, topology)
     same_dtype = scale.dtype == output_grad.dtype
-    if not fits or not same_dtype or not _applies(weight.shape[1:], output_grad, weight, topology):
+    if not fits or not same_dtype or not applies(weight.shape[1:], output_grad, weight, topology):
         return mlp.input_grad_then_scale(output_grad, weight, scale, *indices)
     input_grad, scale = output_grad.new_empty(shape), scale.contiguous()
     run_linear("acf_input_gradient", Operands(input_grad, output_grad, weight, None, "scale", scale), topology)
@@ -84,7 +84,7 @@ def block_linear_weight_grad(output_grad: Tensor, x: Tensor, *rest: Any) -> Tens
     topology, dtype = BlockTopology(*rest[:6]), rest[6]
     height = output_grad.shape[1] // grid_rows(topology)
     width = x.shape[1] // grid_cols(topology)
-    if x.shape[0] != output_grad.shape[0] or not _applies((height, width), output_grad, x, topology):
+    if x.shape[0] != output_grad.shape[0] or not applies((height, width), output_grad, x, topology):
         return reference.linear_weight_grad(output_grad, x, topology).to(dtype)
     weight_grad = x.new_empty(topology.block_rows.numel(), height, width)
     run_linear("acf_weight_gradient", Operands(x, output_grad, weight_grad), topology)
@@ -98,7 +98,7 @@ def block_gradient_norms(
     if dense.dense_chosen():
         return dense.linear_gradient_norms(output_grad, x, candidate_rows, candidate_cols, block_shape)
     height, width = block_shape
-    if x.shape[0] != output_grad.shape[0] or not _applies((height, width), output_grad, x):
+    if x.shape[0] != output_grad.shape[0] or not applies((height, width), output_grad, x):
         return reference.gradient_norms(output_grad, x, candidate_rows, candidate_cols, (height, width))
 
     def write_gradient(gradient: Tensor, topology: BlockTopology) -> None:
@@ -118,7 +118,7 @@ def block_conv2d(x: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any) -> 
         and _in_columns(x.shape, geometry) == grid_cols(topology) * weight.shape[2]
         and _operands_fit(bias, weight, topology)
     )
-    if not fits or not _applies(weight.shape[1:], x, weight, topology):
+    if not fits or not applies(weight.shape[1:], x, weight, topology):
         return reference.conv2d(x, weight, topology, geometry, bias)
     y = torch.empty(y_size, dtype=x.dtype, memory_format=reference.memory_format_of(x))
     run_conv2d("acf_forward", Operands(x, y, weight, bias), topology, geometry)
@@ -134,7 +134,7 @@ def block_conv2d_input_grad(output_grad: Tensor, weight: Tensor, *rest: Any) -> 
         and output_grad.shape[1] == grid_rows(topology) * weight.shape[1]
         and _operands_fit(None, weight, topology)
     )
-    if not fits or not _applies(weight.shape[1:], output_grad, weight, topology):
+    if not fits or not applies(weight.shape[1:], output_grad, weight, topology):
         return reference.conv2d_input_grad(output_grad, weight, topology, input_size, geometry)
     input_grad = torch.empty(input_size, dtype=output_grad.dtype, memory_format=reference.memory_format_of(output_grad))
     run_conv2d("acf_input_gradient", Operands(input_grad, output_grad, weight), topology, geometry)
@@ -147,7 +147,7 @@ def block_conv2d_weight_grad(output_grad: Tensor, x: Tensor, *rest: Any) -> Tens
     height = output_grad.shape[1] // grid_rows(topology)
     width = _in_columns(x.shape, geometry) // grid_cols(topology)
     fits = _conv_fits(x.shape, output_grad.shape, geometry)
-    if not fits or not _applies((height, width), output_grad, x, topology):
+    if not fits or not applies((height, width), output_grad, x, topology):
         return reference.conv2d_weight_grad(output_grad, x, topology, geometry).to(dtype)
     weight_grad = x.new_empty(topology.block_rows.numel(), height, width)
     run_conv2d("acf_weight_gradient", Operands(x, output_grad, weight_grad), topology, geometry)
@@ -168,7 +168,7 @@ def block_conv2d_gradient_norms(
         return dense.conv2d_gradient_norms(output_grad, x, candidate_rows, candidate_cols, block_shape, geometry)
     height, width = block_shape
     fits = _conv_fits(x.shape, output_grad.shape, geometry)
-    if not fits or not _applies((height, width), output_grad, x):
+    if not fits or not applies((height, width), output_grad, x):
         return reference.conv2d_gradient_norms(
             output_grad, x, candidate_rows, candidate_cols, (height, width), geometry
         )
@@ -250,7 +250,7 @@ def _operands_fit(bias: Tensor | None, weight: Tensor, topology: BlockTopology) 
     return bias is None or bias.shape == (grid_rows(topology) * weight.shape[1],)
 
 
-def _applies(block_shape: Sequence[int], first: Tensor, second: Tensor, topology: BlockTopology | None = None) -> bool:
+def applies(block_shape: Sequence[int], first: Tensor, second: Tensor, topology: BlockTopology | None = None) -> bool:
     """Whether the native kernels can take these operands and are worth it; the first time, builds them."""
     height, width = block_shape
     return (

@@ -100,7 +100,7 @@ void gather_and_finish_run(const GatherPass& pass, const Packed* run, const Term
                 for (int at = 0; at < B; at += 64 / sizeof(Number))
                     __builtin_prefetch(operand + next * x_step + at, 0, 3);
         const int64_t pixels = least(part, cols - col);
-        gather_run<B, float>(run + col * (B / DEPTH), terms, count, start, written_run, B, pixels, false, ahead);
+        gather_run<B>(run + col * (B / DEPTH), terms, count, start, written_run, B, pixels, false, ahead);
         finish_run<B, Number>(pass.epilogue, written_run, out + col * x_step, operand + col * x_step, x_step, pixels,
                               pass.past_caches);
     }
@@ -132,9 +132,9 @@ void write_tile(const GatherPass& pass, const GatherTile& tile, const Packed* pa
                     gather_and_finish_run<B, Number>(pass, run, terms, count, start, out, x_step, cols, written_run,
                                                      ahead);
                 } else if (pass.written.channel_stride == 1) {
-                    gather_run<B, Number>(run, terms, count, start, out, x_step, cols, pass.past_caches, ahead);
+                    gather_run<B>(run, terms, count, start, out, x_step, cols, pass.past_caches, ahead);
                 } else {  // channels outermost: a run of pixels is turned while it is still in the cache
-                    gather_run<B, float>(run, terms, count, start, written_run, B, cols, false, ahead);
+                    gather_run<B>(run, terms, count, start, written_run, B, cols, false, ahead);
                     transpose(written_run, B, 1, out, pass.written.channel_stride, x_step, cols, B);
                 }
             }
