@@ -1,6 +1,6 @@
 """CPU kernels of the block-sparse ops: C++ (`acf/ops/native`), built on first use and called through ctypes."""
 
-from acf.ops import conv, linear, mlp, whole_mlp
+from acf.ops import conv, linear, mlp, statistics, whole_mlp
 from acf.ops import experts as expert_ops
 from acf.ops.cpu import both_layers, experts, kernels
 from acf.ops.observe import observed
@@ -26,3 +26,4 @@ def register() -> None:
     conv.block_conv2d_input_grad.register_kernel("cpu", kernels.block_conv2d_input_grad)
     conv.block_conv2d_weight_grad.register_kernel("cpu", observed(kernels.block_conv2d_weight_grad))
     conv.conv2d_gradient_norms.register_kernel("cpu", kernels.block_conv2d_gradient_norms)
+    statistics.block_conv2d_statistics.register_kernel("cpu", kernels.block_conv2d_statistics)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from acf.errors import TopologyError
-from acf.ops import dense, mlp, reference
+from acf.ops import dense, mlp, reference, statistics
 from acf.ops.conv import split_arguments
 from acf.ops.cpu.build import load_library
 from acf.ops.cpu.call import Operands, instruction_set, run_conv2d, run_linear
@@ -110,6 +110,25 @@ def block_gradient_norms(
 
 def block_conv2d(x: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any) -> Tensor:
     """CPU kernel of ``acf::block_conv2d_forward``."""
+    y = _conv_output(x, weight, bias, rest)
+    if y is None:
+        return reference.conv2d(x, weight, *split_arguments(rest), bias)
+    run_conv2d("acf_forward", Operands(x, y, weight, bias), *split_arguments(rest))
+    return y
+
+
+def block_conv2d_statistics(x: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any) -> statistics.Results:
+    """CPU kernel of ``acf::block_conv2d_statistics``; taken in the product where channels are innermost."""
+    y = _conv_output(x, weight, bias, rest)
+    if y is None or y.stride(1) != 1 or not y.numel():
+        return statistics.convolve_then_read(x, weight, bias, *rest)
+    found = torch.empty(2, y.shape[1])
+    run_conv2d("acf_forward", Operands(x, y, weight, bias, statistics=found), *split_arguments(rest))
+    return y, found[0].clone(), found[1].clone()
+
+
+def _conv_output(x: Tensor, weight: Tensor, bias: Tensor | None, rest: Sequence[Any]) -> Tensor | None:
+    """Memory for the output of a convolution; None where the native kernel cannot compute it."""
     topology, geometry = split_arguments(rest)
     out_size = geometry.output_size(x.shape[2], x.shape[3])
     y_size = (x.shape[0], grid_rows(topology) * weight.shape[1], *out_size)
@@ -119,10 +138,8 @@ def block_conv2d(x: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any) -> 
         and _operands_fit(bias, weight, topology)
     )
     if not fits or not applies(weight.shape[1:], x, weight, topology):
-        return reference.conv2d(x, weight, topology, geometry, bias)
-    y = torch.empty(y_size, dtype=x.dtype, memory_format=reference.memory_format_of(x))
-    run_conv2d("acf_forward", Operands(x, y, weight, bias), topology, geometry)
-    return y
+        return None
+    return torch.empty(y_size, dtype=x.dtype, memory_format=reference.memory_format_of(x))
 
 
 def block_conv2d_input_grad(output_grad: Tensor, weight: Tensor, *rest: Any) -> Tensor:

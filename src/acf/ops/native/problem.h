@@ -36,6 +36,9 @@ struct Problem {
 
     int64_t epilogue;       // of the enumeration below; only where channels are innermost
     void* epilogue_operand;  // as the written image: the slope that an activation writes, or the scale that is read
+
+    float* statistics;  // [2][output_channels]: mean and biased variance of what the forward pass writes; null: none.
+                        // Only where channels are innermost, and without an epilogue.
 };
 
 // What happens to the sums of the forward pass and of the input gradient before they are stored.
