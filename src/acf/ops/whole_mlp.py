@@ -10,7 +10,7 @@ reads have no values there.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -59,50 +59,46 @@ def empty_like_tokens(x: Tensor, channels: int) -> Tensor:
     return x.new_empty(batch, tokens, channels)
 
 
-def forward_in_parts(
-    x: Tensor,
-    first_weight: Tensor,
-    first_bias: Tensor | None,
-    second_weight: Tensor,
-    second_bias: Tensor | None,
-    activation: str,
-    first_topology: Sequence[Tensor],
-    second_topology: Sequence[Tensor],
-) -> tuple[Tensor, Tensor]:
+class BothLayers(NamedTuple):
+    """What both ops take after the activations: `LAYERS`, and of the backward pass also the layers' tokens."""
+
+    first_weight: Tensor
+    first_bias: Tensor | None
+    second_weight: Tensor
+    second_bias: Tensor | None
+    activation: str
+    first_topology: Sequence[Tensor]
+    second_topology: Sequence[Tensor]
+    first_token: Tensor | None = None
+    second_token: Tensor | None = None
+
+
+def forward_in_parts(x: Tensor, *arguments: Any) -> tuple[Tensor, Tensor]:
     """The output ``[batch, tokens, out]``, and the sums before the activation as the kernels order them."""
-    sums = block_linear_forward(_flat(x), first_weight, first_bias, *first_topology)
-    values = ACTIVATIONS[activation](sums)[0]
-    y = block_linear_forward(values, second_weight, second_bias, *second_topology)
-    kept = torch.cat([part.flatten() for part in _strips(sums, x, first_weight.shape[1])])
-    return empty_like_tokens(x, y.shape[1]).copy_(y.view(*x.shape[:2], -1)), kept
+    layers = BothLayers(*arguments)
+    sums = block_linear_forward(_flat(x), layers.first_weight, layers.first_bias, *layers.first_topology)
+    values = ACTIVATIONS[layers.activation](sums)[0]
+    y = block_linear_forward(values, layers.second_weight, layers.second_bias, *layers.second_topology)
+    kept = torch.cat([part.flatten() for part in _strips(sums, x, layers.first_weight.shape[1])])
+    return empty_like_tokens(x, y.shape[1]).copy_(y.view(*x.shape[:2], y.shape[1])), kept
 
 
-def backward_in_parts(
-    output_grad: Tensor,
-    x: Tensor,
-    hidden: Tensor,
-    first_weight: Tensor,
-    first_bias: Tensor | None,
-    second_weight: Tensor,
-    second_bias: Tensor | None,
-    activation: str,
-    first_topology: Sequence[Tensor],
-    second_topology: Sequence[Tensor],
-    first_token: Tensor | None = None,
-    second_token: Tensor | None = None,
-) -> Gradients:
+def backward_in_parts(output_grad: Tensor, x: Tensor, hidden: Tensor, *arguments: Any) -> Gradients:
     """Gradients of ``x``, both weights and both biases, from the separate products, which observers listen to.
 
     The sums are made again: kernels leave out of ``hidden`` what the present blocks of the second layer do not read,
     but the scores of absent blocks need it.
     """
+    layers = BothLayers(*arguments)
+    first, second = layers.first_topology, layers.second_topology
     flat_grad, flat_x, dtype = _flat(output_grad), _flat(x), x.dtype
-    values, slopes = ACTIVATIONS[activation](block_linear_forward(flat_x, first_weight, first_bias, *first_topology))
-    second = block_linear_weight_and_bias_grad(flat_grad, values, *second_topology, dtype, dtype, second_token)
-    hidden_grad = block_linear_input_grad(flat_grad, second_weight, *second_topology) * slopes
-    first = block_linear_weight_and_bias_grad(hidden_grad, flat_x, *first_topology, dtype, dtype, first_token)
-    x_grad = block_linear_input_grad(hidden_grad, first_weight, *first_topology)
-    return empty_like_tokens(x, x.shape[2]).copy_(x_grad.view_as(x)), *first, *second
+    sums = block_linear_forward(flat_x, layers.first_weight, layers.first_bias, *first)
+    values, slopes = ACTIVATIONS[layers.activation](sums)
+    second_grads = block_linear_weight_and_bias_grad(flat_grad, values, *second, dtype, dtype, layers.second_token)
+    hidden_grad = block_linear_input_grad(flat_grad, layers.second_weight, *second) * slopes
+    first_grads = block_linear_weight_and_bias_grad(hidden_grad, flat_x, *first, dtype, dtype, layers.first_token)
+    x_grad = block_linear_input_grad(hidden_grad, layers.first_weight, *first)
+    return empty_like_tokens(x, x.shape[2]).copy_(x_grad.view_as(x)), *first_grads, *second_grads
 
 
 def _flat(x: Tensor) -> Tensor:
