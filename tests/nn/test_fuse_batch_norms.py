@@ -145,6 +145,18 @@ def test_a_compiled_graph_reads_the_output_for_statistics_only_in_the_convolutio
     assert type(model.bn1) is FusedBatchNorm2d
 
 
+@pytest.mark.parametrize(("memory_format", "fused"), [(torch.channels_last, True), (torch.contiguous_format, False)])
+@pytest.mark.filterwarnings("ignore:Your compiler for AOTAutograd")
+def test_on_a_cpu_compiled_graphs_are_fused_where_channels_are_innermost(memory_format: Any, fused: bool) -> None:
+    model, graphs = Net().to(memory_format=memory_format), list[set[str]]()
+    plain, x = copy.deepcopy(model).double(), torch.randn(3, 16, 5, 5).to(memory_format=memory_format)
+    fuse_batch_norms_(model)
+    found, expected = train(compiled(model, graphs), model, x), train(plain, plain, x.double())
+    for result, wanted in zip(found, expected, strict=True):
+        assert torch.linalg.vector_norm(result - wanted) <= 1e-5 * torch.linalg.vector_norm(wanted)
+    assert ("acf.block_conv2d_statistics.default" in graphs[0]) == fused
+
+
 @pytest.mark.usefixtures("statistics_when_compiled")
 @pytest.mark.filterwarnings("ignore:Your compiler for AOTAutograd")
 def test_a_compiled_graph_that_scores_blocks_is_fused_too() -> None:

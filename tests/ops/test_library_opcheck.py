@@ -31,6 +31,8 @@ def linear_samples(dtype: torch.dtype) -> dict[str, tuple[Any, ...]]:
     trainable_bias = torch.randn(8, requires_grad=True)
     pair = (list(LINEAR_TOPOLOGY), list(LINEAR_TOPOLOGY))
     candidates = (torch.tensor([0, 1], dtype=torch.int32), torch.tensor([2, 0], dtype=torch.int32))
+    both_layers = (weight, None, torch.randn(2, 4, 4, dtype=dtype), torch.randn(4, dtype=dtype), "relu")
+    both_layers += (list(LINEAR_TOPOLOGY), list(SECOND_TOPOLOGY))
     return {
         "block_linear": (trainable_x, trainable_weight, trainable_bias, *LINEAR_TOPOLOGY),
         "block_linear_forward": (x, weight, None, *LINEAR_TOPOLOGY),
@@ -57,6 +59,13 @@ def linear_samples(dtype: torch.dtype) -> dict[str, tuple[Any, ...]]:
             *pair,
             list(SECOND_TOPOLOGY),
             "silu",
+        ),
+        "block_mlp_forward": (x.view(1, 5, 12), *both_layers),
+        "block_mlp_backward": (
+            torch.randn(1, 5, 4, dtype=dtype),
+            x.view(1, 5, 12),
+            output_grad.flatten(),
+            *both_layers,
         ),
         "block_mlp": (
             trainable_x,
@@ -134,6 +143,8 @@ LINEAR_OPS = [
     "block_linear_pair_input_grad",
     "block_gated_mlp",
     "block_mlp",
+    "block_mlp_forward",
+    "block_mlp_backward",
 ]
 CONV_OPS = [
     "block_conv2d",

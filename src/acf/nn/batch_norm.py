@@ -6,10 +6,10 @@ from torch import Tensor, nn
 from acf.nn.fx_leaf import FxLeaf
 from acf.ops import batch_norm_after_conv2d
 
-STATISTICS_BLOCKS = ((32, 32), (64, 64), (128, 128))
-"""Block shapes whose convolution kernels take statistics in their epilogue."""
+STATISTICS_BLOCKS = {"cuda": (32, 64, 128), "cpu": (8, 16, 32, 64)}
+"""Sizes of square blocks whose convolution kernels take statistics in their epilogue, by type of device."""
 
-STATISTICS_DTYPES = (torch.bfloat16, torch.float16)
+STATISTICS_DTYPES = {"cuda": (torch.bfloat16, torch.float16), "cpu": (torch.float32, torch.bfloat16)}
 """The dtypes of these kernels."""
 
 

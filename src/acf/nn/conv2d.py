@@ -108,14 +108,11 @@ class BlockSparseConv2d(BlockSparseLayer):
 
     def _gives_statistics(self, x: Tensor) -> bool:
         """Whether the kernel also takes the statistics of its output, for a batch norm in the same compiled graph."""
-        return (
-            self.feeds_batch_norm
-            and self.training
-            and torch.compiler.is_compiling()
-            and x.is_cuda
-            and x.dtype in STATISTICS_DTYPES
-            and self.block_shape in STATISTICS_BLOCKS
-        )
+        if not (self.feeds_batch_norm and self.training and torch.compiler.is_compiling()):
+            return False
+        (height, width), device = self.block_shape, x.device.type
+        has_kernel = height == width and height in STATISTICS_BLOCKS.get(device, ())
+        return has_kernel and x.dtype in STATISTICS_DTYPES[device] and (x.is_cuda or _has_channels_innermost(x))
 
     def gradient_norms(self, output_grad: Tensor, x: Tensor, rows: Tensor, cols: Tensor) -> Tensor:
         """Norms of the weight-gradient blocks at ``(rows, cols)``, float32; present or absent alike."""
@@ -198,3 +195,8 @@ class Conv2dKind(LayerKind):
     def traced_gradient(self, gradient: Tensor) -> Tensor:
         """``[batch, out, oh, ow]``."""
         return gradient.unsqueeze(0) if gradient.dim() == 3 else gradient
+
+
+def _has_channels_innermost(x: Tensor) -> bool:
+    """Whether ``x [batch, channels, h, w]`` is in `torch.channels_last`, and in no other memory format as well."""
+    return x.is_contiguous(memory_format=torch.channels_last) and not x.is_contiguous()

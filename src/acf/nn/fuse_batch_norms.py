@@ -18,9 +18,10 @@ def fuse_batch_norms_(model: nn.Module, pairs: Iterable[tuple[str, str]] | None 
     """Let batch norms take their statistics from the block-sparse convolution before them, in place; their names.
 
     In training a batch norm reads its input once for mean and variance, and once to normalise it. A fused one does the
-    former in the convolution's kernel. That holds in compiled graphs on a GPU, in bfloat16 or float16 (autocast) and
-    with blocks of 32, 64 or 128; elsewhere both layers run as before. Names, parameters, buffers and checkpoints stay.
-    Call it after `acf.sparsify_`, after `SyncBatchNorm.convert_sync_batchnorm` and before `torch.compile`.
+    former in the convolution's kernel. That holds in compiled graphs: on a GPU in bfloat16 or float16 (autocast) with
+    blocks of 32, 64 or 128, on a CPU for `torch.channels_last` inputs in float32 or bfloat16 with blocks of 8 to 64;
+    elsewhere both layers run as before. Names, parameters, buffers and checkpoints stay. Call it after
+    `acf.sparsify_`, after `SyncBatchNorm.convert_sync_batchnorm` and before `torch.compile`.
 
     Pairs are found by `torch.fx`: an `nn.BatchNorm2d` that reads a block-sparse `Conv2d` which nothing else reads. For
     a model that cannot be traced, ``pairs`` names them: ``[("layer1.0.conv1", "layer1.0.bn1"), ...]``. A norm whose

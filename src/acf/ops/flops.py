@@ -9,7 +9,7 @@ from typing import Any
 
 from torch.utils.flop_counter import register_flop_formula
 
-from acf.ops import conv, conv_transpose, experts, gated, linear, mlp, statistics
+from acf.ops import conv, conv_transpose, experts, gated, linear, mlp, statistics, whole_mlp
 from acf.ops.library import Op
 from acf.ops.semi_structured.product import multiply_compressed
 
@@ -36,6 +36,8 @@ def register() -> None:
     register_flop_formula(_packet(gated.block_linear_gated))(_gated)
     register_flop_formula(_packet(gated.block_linear_gated_input_grad))(_linear_activation)
     register_flop_formula(_packet(gated.block_linear_pair_input_grad))(_pair_input_grad)
+    register_flop_formula(_packet(whole_mlp.block_mlp_forward))(_mlp_forward)
+    register_flop_formula(_packet(whole_mlp.block_mlp_backward))(_mlp_backward)
     register_flop_formula(_packet(multiply_compressed))(_semi_structured)
 
 
@@ -61,6 +63,15 @@ def _gated(x: Shape, gate_weight: Shape, up_weight: Shape, *_: Any, **__: Any) -
 
 def _pair_input_grad(gate_grad: Shape, up_grad: Shape, gate_weight: Shape, up_weight: Shape, *_: Any, **__: Any) -> int:
     return 2 * _positions(gate_grad) * (prod(gate_weight) + prod(up_weight))
+
+
+def _mlp_forward(x: Shape, first_weight: Shape, first_bias: Any, second_weight: Shape, *_: Any, **__: Any) -> int:
+    return 2 * prod(x[:-1]) * (prod(first_weight) + prod(second_weight))
+
+
+def _mlp_backward(output_grad: Shape, x: Shape, hidden: Shape, *layers: Any, **_: Any) -> int:
+    """A gradient of input and weight for each of the layers."""
+    return 2 * _mlp_forward(x, *layers)
 
 
 def _input_grad(output_grad: Shape, weight: Shape, *_: Any, out_shape: Shape, **__: Any) -> int:

@@ -18,6 +18,7 @@ from acf.ops.library import TOPOLOGY, Op, differentiable
 from acf.ops.linear import LINEAR, block_linear_forward, block_linear_input_grad, parameter_grads
 from acf.ops.operands import check_fractions
 from acf.ops.reference import grid_cols, grid_rows
+from acf.ops.whole_mlp import block_mlp_backward, block_mlp_forward, tokens_innermost
 from acf.sparse import BlockTopology
 
 
@@ -129,6 +130,59 @@ class _BlockMlp(torch.autograd.Function):
         return x_grad, *nothing, first_grads[0], None, first_grads[1], second_grads[0], None, second_grads[1]
 
 
+class _WholeMlp(torch.autograd.Function):
+    """The same where one kernel serves both layers; ``x [batch, tokens, in]``."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, first: "Operands", second: "Operands", activation: str, *leaves: Any) -> Tensor:
+        ctx.activation, ctx.layers = activation, (first.layer, second.layer)
+        parameters, topologies = (*first.own, *second.own), (list(first.topology), list(second.topology))
+        y, hidden = block_mlp_forward(x, *parameters, activation, *topologies)
+        ctx.save_for_backward(x, hidden, *parameters, *first.topology, *second.topology)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, output_grad: Tensor) -> tuple[Tensor | None, ...]:
+        x, hidden, *rest = ctx.saved_tensors
+        parameters, topologies, (first, second) = rest[:4], (rest[4:10], rest[10:]), ctx.layers
+        if torch.is_grad_enabled():  # differentiably
+            grads = _differentiable_grads(output_grad, x, parameters, topologies, ctx)
+        else:
+            tokens = first.token, second.token
+            grads = block_mlp_backward(output_grad, x, hidden, *parameters, ctx.activation, *topologies, *tokens)
+        x_grad, first_weight, first_bias, second_weight, second_bias = grads
+        first_bias = None if parameters[1] is None else first_bias
+        second_bias = None if parameters[3] is None else second_bias
+        return x_grad, None, None, None, first_weight, None, first_bias, second_weight, None, second_bias
+
+
+def _differentiable_grads(output_grad: Tensor, x: Tensor, parameters: Any, topologies: Any, ctx: Any) -> Any:
+    """The gradients of `_WholeMlp` from products that are differentiable in turn."""
+    (first_weight, first_bias, second_weight, _), (first, second) = parameters, ctx.layers
+    flat_grad, flat = output_grad.reshape(-1, output_grad.shape[-1]), x.reshape(-1, x.shape[-1])
+    hidden = multiply(flat, first_weight, first_bias, first, topologies[0])
+    activated, slope = ACTIVATIONS[ctx.activation](hidden)
+    hidden_grad = input_grad(flat_grad, second_weight, activated.shape, second, topologies[1]) * slope
+    x_grad = input_grad(hidden_grad, first_weight, flat.shape, first, topologies[0])
+    dtypes: list[torch.dtype | None] = [x.dtype, x.dtype]
+    first_grads = layer_grads(hidden_grad, flat, (first, topologies[0]), dtypes, True)
+    second_grads = layer_grads(flat_grad, activated, (second, topologies[1]), dtypes, True)
+    return x_grad.reshape(x.shape), *first_grads, *second_grads
+
+
+def _runs_whole(x: Tensor, first: "Operands", second: "Operands") -> bool:
+    """Whether one kernel serves both layers, of which it makes all gradients."""
+    parameters = (*first.own, *second.own)
+    trained = all(parameter is None or parameter.requires_grad for parameter in parameters)
+    if x.device.type != "cpu" or not (trained and torch.is_grad_enabled()):
+        return False
+    if any(parameter is not None and parameter.dtype is not x.dtype for parameter in parameters):
+        return False
+    from acf.ops.cpu.both_layers import runs_whole
+
+    return runs_whole(x, (first.weight, second.weight), (first.topology, second.topology))
+
+
 def layer_grads(
     output_grad: Tensor, x: Tensor, place: tuple[Layer, Topology], dtypes: list[torch.dtype | None], twice: bool
 ) -> tuple[Tensor | None, Tensor | None]:
@@ -169,16 +223,25 @@ def operands_of(x: Tensor, weight: Tensor, bias: Tensor | None, topology: Any, t
 
 
 def _mlp(x: Tensor, *rest: Any) -> Tensor:
+    """``x [tokens, in]``, or ``[batch, tokens, in]`` with `tokens_innermost`; likewise the result."""
     first_weight, first_bias, second_weight, second_bias, first_topology, second_topology, activation = rest[:7]
     tokens = (*rest[7:], None, None)
     first = operands_of(x, first_weight, first_bias, first_topology, tokens[0])
     second = operands_of(x, second_weight, second_bias, second_topology, tokens[1])
+    leaves = (*first[:3], *second[:3])
+    y: Tensor
+    if not is_transformed() and _runs_whole(x, first, second):
+        batches = x if x.dim() == 3 else x.unsqueeze(0)
+        y = _WholeMlp.apply(batches, first, second, activation, *leaves)  # type: ignore[no-untyped-call]
+        return y if x.dim() == 3 else y.squeeze(0)
+    if x.dim() == 3:
+        y = _mlp(x.reshape(-1, x.shape[2]), *rest)
+        return y.view(*x.shape[:2], y.shape[1])
     if is_transformed():
         hidden = multiply(x, first_weight, first_bias, first.layer, first_topology)
         return multiply(ACTIVATIONS[activation](hidden)[0], second_weight, second_bias, second.layer, second_topology)
-    leaves = (*first[:3], *second[:3])
     if torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in (x, *leaves)):
-        y: Tensor = _BlockMlp.apply(x, first, second, activation, *leaves)  # type: ignore[no-untyped-call]
+        y = _BlockMlp.apply(x, first, second, activation, *leaves)  # type: ignore[no-untyped-call]
         return y
     packed = packs_slopes(x, first.product_weight, second.product_weight)
     activated, _ = block_linear_activation(x, first.product_weight, first_bias, activation, packed, *first.topology)
@@ -201,7 +264,7 @@ def block_mlp(x: Tensor, first: MlpLayer, second: MlpLayer, activation: str = "g
     in ``x``, both weights and both biases.
     """
     check_fractions(x)
-    flat = x.reshape(-1, x.shape[-1])
+    flat = x if tokens_innermost(x) else x.reshape(-1, x.shape[-1])
     parameters = (first.weight, first.bias, second.weight, second.bias)
     topologies = list(first.topology), list(second.topology)
     y = _block_mlp(flat, *parameters, *topologies, activation, first.token, second.token)

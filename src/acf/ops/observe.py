@@ -138,6 +138,11 @@ def notify(token: Tensor | None, output_grad: Tensor, x: Tensor, *offsets: Tenso
             observer.add(output_grad, x, *offsets)
 
 
+def is_observed(token: Tensor | None) -> bool:
+    """Whether the layer of this token has an observer."""
+    return token is not None and bool(_OBSERVERS) and _number_of(token) in _OBSERVERS
+
+
 def _number_of(token: Tensor) -> int:
     """The layer's number; 0, which no layer has, where only a wait for the device could tell in a CUDA graph."""
     if token.is_cuda:

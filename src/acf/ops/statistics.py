@@ -52,7 +52,8 @@ def pass_on_statistics(y: Tensor, view: Tensor) -> None:
         _leave(view, statistics.mean, statistics.variance)
 
 
-def _with_statistics(x: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any) -> Results:
+def convolve_then_read(x: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any) -> Results:
+    """The convolution, and its statistics by a pass of their own."""
     y = block_conv2d_forward(x, weight, bias, *rest)
     return y, *reference.channel_statistics(y)
 
@@ -66,7 +67,7 @@ def _fake_with_statistics(x: Tensor, weight: Tensor, bias: Tensor | None, *rest:
 block_conv2d_statistics = Op(
     "block_conv2d_statistics",
     f"(Tensor x, Tensor weight, Tensor? bias, {TOPOLOGY}, {GEOMETRY}) -> (Tensor, Tensor, Tensor)",
-    _with_statistics,
+    convolve_then_read,
     _fake_with_statistics,
 )
 """The forward pass of `block_conv2d`, and the mean and biased variance ``[out]`` of what it stores."""

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from acf.errors import SparsityError
-from acf.nn import BlockSparsity, sparsify_
+from acf.nn import BlockSparsity, fuse_batch_norms_, sparsify_
 from acf.ops.cpu.call import instruction_set
 from acf.zoo.networks import NETWORKS
 
@@ -151,6 +151,7 @@ def _model(spec: CpuStepSpec, sparse: bool) -> nn.Module:
         model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     if sparse:
         sparsify_(model, BlockSparsity(sparsity=spec.sparsity, block=spec.block), _is_inner_layer(model))
+        fuse_batch_norms_(model)
     return model
 
 

@@ -31,8 +31,9 @@ SIZE_FIELDS = (
     *("input_image_stride", "input_channel_stride", "input_y_stride", "input_x_stride"),
     *("output_image_stride", "output_channel_stride", "output_y_stride", "output_x_stride"),
 )
-# The sizes; input, output and weight; the number of blocks; the topology's arrays; the bias; epilogue and its operand.
-PROBLEM = struct.Struct(f"{len(SIZE_FIELDS)}q3Pq{len(BlockTopology._fields)}PPqP")
+# The sizes; input, output and weight; the number of blocks; the topology's arrays; the bias; epilogue and its operand;
+# the statistics.
+PROBLEM = struct.Struct(f"{len(SIZE_FIELDS)}q3Pq{len(BlockTopology._fields)}PPqPP")
 EPILOGUES = {"": 0, "scale": 1, "gelu": 2, "gelu_tanh": 3, "silu": 4, "relu": 5}  # as in problem.h
 
 Sizes = tuple[int, ...]
@@ -77,7 +78,8 @@ class Operands(NamedTuple):
     """Input, output and weight of a layer, of which a pass writes one, and the bias that a forward pass adds.
 
     ``epilogue`` is a name of `EPILOGUES`. ``second`` has shape and dtype of what the pass writes: the slope that an
-    activation stores beside its value, or the scale that multiplies the result.
+    activation stores beside its value, or the scale that multiplies the result. ``statistics``, float32 ``[2, out]``,
+    gets mean and biased variance of the channels that a forward pass writes; only where ``y`` has them innermost.
     """
 
     x: Tensor
@@ -86,6 +88,7 @@ class Operands(NamedTuple):
     bias: Tensor | None = None
     epilogue: str = ""
     second: Tensor | None = None
+    statistics: Tensor | None = None
 
 
 class TensorLayout(NamedTuple):
@@ -182,8 +185,14 @@ def _run(name: str, sizes: Sizes, operands: Operands, topology: BlockTopology) -
     pointers = (operands.x.data_ptr(), operands.y.data_ptr(), weight.data_ptr(), weight.shape[0])
     bias_pointer = 0 if bias is None else bias.data_ptr()
     second_pointer = 0 if operands.second is None else operands.second.data_ptr()
-    end = (bias_pointer, EPILOGUES[operands.epilogue], second_pointer)
+    statistics_pointer = 0 if operands.statistics is None else operands.statistics.data_ptr()
+    end = (bias_pointer, EPILOGUES[operands.epilogue], second_pointer, statistics_pointer)
     problem = PROBLEM.pack(*sizes, *pointers, *(tensor.data_ptr() for tensor in indices), *end)
+    run_pass(name, problem)
+
+
+def run_pass(name: str, problem: bytes) -> None:
+    """Call the native pass ``name`` with its argument, a packed struct of ``native/problem.h``."""
     status = getattr(load_library(), name)(problem, _instruction_set())
     if status == 1:
         raise MemoryError(f"{name} found no memory for its packed operands; use a smaller batch")

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from acf.errors import TopologyError
-from acf.ops import dense, mlp, reference
+from acf.ops import dense, mlp, reference, statistics
 from acf.ops.conv import split_arguments
 from acf.ops.cpu.build import load_library
 from acf.ops.cpu.call import Operands, instruction_set, run_conv2d, run_linear
@@ -33,7 +33,7 @@ def block_linear(x: Tensor, weight: Tensor, bias: Tensor | None, *indices: Tenso
     """CPU kernel of ``acf::block_linear_forward``."""
     topology = BlockTopology(*indices)
     fits = x.shape[1] == grid_cols(topology) * weight.shape[2] and _operands_fit(bias, weight, topology)
-    if not fits or not _applies(weight.shape[1:], x, weight, topology):
+    if not fits or not applies(weight.shape[1:], x, weight, topology):
         return reference.linear(x, weight, topology, bias)
     y = x.new_empty(x.shape[0], grid_rows(topology) * weight.shape[1])
     run_linear("acf_forward", Operands(x, y, weight, bias), topology)
@@ -44,7 +44,7 @@ def block_linear_input_grad(output_grad: Tensor, weight: Tensor, *indices: Tenso
     """CPU kernel of ``acf::block_linear_input_grad``."""
     topology = BlockTopology(*indices)
     fits = output_grad.shape[1] == grid_rows(topology) * weight.shape[1] and _operands_fit(None, weight, topology)
-    if not fits or not _applies(weight.shape[1:], output_grad, weight, topology):
+    if not fits or not applies(weight.shape[1:], output_grad, weight, topology):
         return reference.linear_input_grad(output_grad, weight, topology)
     in_features = grid_cols(topology) * weight.shape[2]
     input_grad = output_grad.new_empty(output_grad.shape[0], in_features)
@@ -58,7 +58,7 @@ def block_linear_activation(
     """CPU kernel of ``acf::block_linear_activation``."""
     topology = BlockTopology(*indices)
     fits = x.shape[1] == grid_cols(topology) * weight.shape[2] and _operands_fit(bias, weight, topology)
-    if packed or not fits or not _applies(weight.shape[1:], x, weight, topology):
+    if packed or not fits or not applies(weight.shape[1:], x, weight, topology):
         return mlp.linear_then_activation(x, weight, bias, activation, packed, *indices)
     value, slope = (x.new_empty(x.shape[0], grid_rows(topology) * weight.shape[1]) for _ in range(2))
     run_linear("acf_forward", Operands(x, value, weight, bias, activation, slope), topology)
@@ -72,7 +72,7 @@ def block_linear_scaled_input_grad(output_grad: Tensor, weight: Tensor, scale: T
     fits = output_grad.shape[1] == grid_rows(topology) * weight.shape[1] and scale.shape == shape
     fits &= _operands_fit(None, weight, topology)
     same_dtype = scale.dtype == output_grad.dtype
-    if not fits or not same_dtype or not _applies(weight.shape[1:], output_grad, weight, topology):
+    if not fits or not same_dtype or not applies(weight.shape[1:], output_grad, weight, topology):
         return mlp.input_grad_then_scale(output_grad, weight, scale, *indices)
     input_grad, scale = output_grad.new_empty(shape), scale.contiguous()
     run_linear("acf_input_gradient", Operands(input_grad, output_grad, weight, None, "scale", scale), topology)
@@ -84,7 +84,7 @@ def block_linear_weight_grad(output_grad: Tensor, x: Tensor, *rest: Any) -> Tens
     topology, dtype = BlockTopology(*rest[:6]), rest[6]
     height = output_grad.shape[1] // grid_rows(topology)
     width = x.shape[1] // grid_cols(topology)
-    if x.shape[0] != output_grad.shape[0] or not _applies((height, width), output_grad, x, topology):
+    if x.shape[0] != output_grad.shape[0] or not applies((height, width), output_grad, x, topology):
         return reference.linear_weight_grad(output_grad, x, topology).to(dtype)
     weight_grad = x.new_empty(topology.block_rows.numel(), height, width)
     run_linear("acf_weight_gradient", Operands(x, output_grad, weight_grad), topology)
@@ -98,7 +98,7 @@ def block_gradient_norms(
     if dense.dense_chosen():
         return dense.linear_gradient_norms(output_grad, x, candidate_rows, candidate_cols, block_shape)
     height, width = block_shape
-    if x.shape[0] != output_grad.shape[0] or not _applies((height, width), output_grad, x):
+    if x.shape[0] != output_grad.shape[0] or not applies((height, width), output_grad, x):
         return reference.gradient_norms(output_grad, x, candidate_rows, candidate_cols, (height, width))
 
     def write_gradient(gradient: Tensor, topology: BlockTopology) -> None:
@@ -110,6 +110,25 @@ def block_gradient_norms(
 
 def block_conv2d(x: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any) -> Tensor:
     """CPU kernel of ``acf::block_conv2d_forward``."""
+    y = _conv_output(x, weight, bias, rest)
+    if y is None:
+        return reference.conv2d(x, weight, *split_arguments(rest), bias)
+    run_conv2d("acf_forward", Operands(x, y, weight, bias), *split_arguments(rest))
+    return y
+
+
+def block_conv2d_statistics(x: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any) -> statistics.Results:
+    """CPU kernel of ``acf::block_conv2d_statistics``; taken in the product where channels are innermost."""
+    y = _conv_output(x, weight, bias, rest)
+    if y is None or y.stride(1) != 1 or not y.numel():
+        return statistics.convolve_then_read(x, weight, bias, *rest)
+    found = torch.empty(2, y.shape[1])
+    run_conv2d("acf_forward", Operands(x, y, weight, bias, statistics=found), *split_arguments(rest))
+    return y, found[0].clone(), found[1].clone()
+
+
+def _conv_output(x: Tensor, weight: Tensor, bias: Tensor | None, rest: Sequence[Any]) -> Tensor | None:
+    """Memory for the output of a convolution; None where the native kernel cannot compute it."""
     topology, geometry = split_arguments(rest)
     out_size = geometry.output_size(x.shape[2], x.shape[3])
     y_size = (x.shape[0], grid_rows(topology) * weight.shape[1], *out_size)
@@ -118,11 +137,9 @@ def block_conv2d(x: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any) -> 
         and _in_columns(x.shape, geometry) == grid_cols(topology) * weight.shape[2]
         and _operands_fit(bias, weight, topology)
     )
-    if not fits or not _applies(weight.shape[1:], x, weight, topology):
-        return reference.conv2d(x, weight, topology, geometry, bias)
-    y = torch.empty(y_size, dtype=x.dtype, memory_format=reference.memory_format_of(x))
-    run_conv2d("acf_forward", Operands(x, y, weight, bias), topology, geometry)
-    return y
+    if not fits or not applies(weight.shape[1:], x, weight, topology):
+        return None
+    return torch.empty(y_size, dtype=x.dtype, memory_format=reference.memory_format_of(x))
 
 
 def block_conv2d_input_grad(output_grad: Tensor, weight: Tensor, *rest: Any) -> Tensor:
@@ -134,7 +151,7 @@ def block_conv2d_input_grad(output_grad: Tensor, weight: Tensor, *rest: Any) -> 
         and output_grad.shape[1] == grid_rows(topology) * weight.shape[1]
         and _operands_fit(None, weight, topology)
     )
-    if not fits or not _applies(weight.shape[1:], output_grad, weight, topology):
+    if not fits or not applies(weight.shape[1:], output_grad, weight, topology):
         return reference.conv2d_input_grad(output_grad, weight, topology, input_size, geometry)
     input_grad = torch.empty(input_size, dtype=output_grad.dtype, memory_format=reference.memory_format_of(output_grad))
     run_conv2d("acf_input_gradient", Operands(input_grad, output_grad, weight), topology, geometry)
@@ -147,7 +164,7 @@ def block_conv2d_weight_grad(output_grad: Tensor, x: Tensor, *rest: Any) -> Tens
     height = output_grad.shape[1] // grid_rows(topology)
     width = _in_columns(x.shape, geometry) // grid_cols(topology)
     fits = _conv_fits(x.shape, output_grad.shape, geometry)
-    if not fits or not _applies((height, width), output_grad, x, topology):
+    if not fits or not applies((height, width), output_grad, x, topology):
         return reference.conv2d_weight_grad(output_grad, x, topology, geometry).to(dtype)
     weight_grad = x.new_empty(topology.block_rows.numel(), height, width)
     run_conv2d("acf_weight_gradient", Operands(x, output_grad, weight_grad), topology, geometry)
@@ -168,7 +185,7 @@ def block_conv2d_gradient_norms(
         return dense.conv2d_gradient_norms(output_grad, x, candidate_rows, candidate_cols, block_shape, geometry)
     height, width = block_shape
     fits = _conv_fits(x.shape, output_grad.shape, geometry)
-    if not fits or not _applies((height, width), output_grad, x):
+    if not fits or not applies((height, width), output_grad, x):
         return reference.conv2d_gradient_norms(
             output_grad, x, candidate_rows, candidate_cols, (height, width), geometry
         )
@@ -250,7 +267,7 @@ def _operands_fit(bias: Tensor | None, weight: Tensor, topology: BlockTopology) 
     return bias is None or bias.shape == (grid_rows(topology) * weight.shape[1],)
 
 
-def _applies(block_shape: Sequence[int], first: Tensor, second: Tensor, topology: BlockTopology | None = None) -> bool:
+def applies(block_shape: Sequence[int], first: Tensor, second: Tensor, topology: BlockTopology | None = None) -> bool:
     """Whether the native kernels can take these operands and are worth it; the first time, builds them."""
     height, width = block_shape
     return (

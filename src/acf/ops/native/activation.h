@@ -107,28 +107,29 @@ void scale_run(const float* sums, const Number* scale, Number* result, int64_t s
     }
 }
 
-// An object whose call is inlined, where a pointer to a function would be called.
-#define ACF_FUNCTION(name)                                                                             \
-    [](typename Vector<L>::exact x, typename Vector<L>::exact& value, typename Vector<L>::exact& slope) \
-        __attribute__((always_inline)) { Lanes<L>::name(x, value, slope); }
+// Call `use` with an activation as an object whose call is inlined, where a pointer to a function would be called.
+template <int L, typename Use>
+ACF_INLINE void with_activation(int64_t activation, Use use) {
+#define ACF_FUNCTION(name)                                                                              \
+    use([](typename Vector<L>::exact x, typename Vector<L>::exact& value, typename Vector<L>::exact& slope) \
+            __attribute__((always_inline)) { Lanes<L>::name(x, value, slope); })
+    switch (activation) {
+        case EPILOGUE_GELU: return ACF_FUNCTION(gelu);
+        case EPILOGUE_GELU_TANH: return ACF_FUNCTION(gelu_tanh);
+        case EPILOGUE_SILU: return ACF_FUNCTION(silu);
+        case EPILOGUE_RELU: return ACF_FUNCTION(relu);
+    }
+#undef ACF_FUNCTION
+}
 
 // `second` is the slope to write or the scale to read.
 template <int B, typename Number>
 void finish_run(int64_t epilogue, const float* sums, Number* result, Number* second, int64_t stride, int64_t pixels,
                 bool past_caches) {
-    constexpr int L = smaller(VECTOR_LANES, B);
-    switch (epilogue) {
-        case EPILOGUE_SCALE: return scale_run<B>(sums, second, result, stride, pixels, past_caches);
-        case EPILOGUE_GELU:
-            return activate_run<B>(ACF_FUNCTION(gelu), sums, result, second, stride, pixels, past_caches);
-        case EPILOGUE_GELU_TANH:
-            return activate_run<B>(ACF_FUNCTION(gelu_tanh), sums, result, second, stride, pixels, past_caches);
-        case EPILOGUE_SILU:
-            return activate_run<B>(ACF_FUNCTION(silu), sums, result, second, stride, pixels, past_caches);
-        case EPILOGUE_RELU:
-            return activate_run<B>(ACF_FUNCTION(relu), sums, result, second, stride, pixels, past_caches);
-    }
+    if (epilogue == EPILOGUE_SCALE) return scale_run<B>(sums, second, result, stride, pixels, past_caches);
+    with_activation<smaller(VECTOR_LANES, B)>(epilogue, [&](auto function) {
+        activate_run<B>(function, sums, result, second, stride, pixels, past_caches);
+    });
 }
-#undef ACF_FUNCTION
 
 }  // namespace

@@ -56,19 +56,21 @@ __attribute__((visibility("default"))) int acf_best_instruction_set() {
 #endif
 
 #ifdef ACF_X86
-#define ACF_DISPATCH(pass)                                                                         \
-    __attribute__((visibility("default"))) int pass(const Problem* problem, int instruction_set) { \
-        ACF_DISPATCH_PAIRS(pass)                                                                   \
-        if (instruction_set >= AVX512) return pass##_avx512(problem);                              \
-        if (instruction_set == AVX2) return pass##_avx2(problem);                                  \
-        return pass##_portable(problem);                                                           \
+#define ACF_DISPATCH(pass, Argument, pairs)                                                         \
+    __attribute__((visibility("default"))) int pass(const Argument* problem, int instruction_set) { \
+        pairs                                                                                       \
+        if (instruction_set >= AVX512) return pass##_avx512(problem);                               \
+        if (instruction_set == AVX2) return pass##_avx2(problem);                                   \
+        return pass##_portable(problem);                                                            \
     }
 #else
-#define ACF_DISPATCH(pass) \
-    __attribute__((visibility("default"))) int pass(const Problem* problem, int) { return pass##_portable(problem); }
+#define ACF_DISPATCH(pass, Argument, pairs) \
+    __attribute__((visibility("default"))) int pass(const Argument* problem, int) { return pass##_portable(problem); }
 #endif
 
-ACF_DISPATCH(acf_forward)
-ACF_DISPATCH(acf_input_gradient)
-ACF_DISPATCH(acf_weight_gradient)
+ACF_DISPATCH(acf_forward, Problem, ACF_DISPATCH_PAIRS(acf_forward))
+ACF_DISPATCH(acf_input_gradient, Problem, ACF_DISPATCH_PAIRS(acf_input_gradient))
+ACF_DISPATCH(acf_weight_gradient, Problem, ACF_DISPATCH_PAIRS(acf_weight_gradient))
+ACF_DISPATCH(acf_mlp_forward, MlpProblem, )
+ACF_DISPATCH(acf_mlp_backward, MlpProblem, )
 }

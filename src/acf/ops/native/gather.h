@@ -7,6 +7,7 @@
 #include "prefetch.h"
 #include "problem.h"
 #include "scratch.h"
+#include "statistics.h"
 
 namespace {
 
@@ -39,6 +40,7 @@ struct GatherPass {
     bool past_caches;  // write the result with stores that leave the caches alone
     int64_t epilogue;
     void* epilogue_operand;
+    float* tile_sums;  // [tiles][written blocks][3][B]: TileSums, or null
 };
 
 // The written image is always contiguous in one memory format or the other.
@@ -55,7 +57,7 @@ bool writes_past_caches(const GatherPass& pass) {
                              pass.written.channel_stride == 1;
     const uintptr_t addresses =
         reinterpret_cast<uintptr_t>(pass.written.data) | reinterpret_cast<uintptr_t>(pass.epilogue_operand);
-    return whole_lines && addresses % 64 == 0 &&
+    return whole_lines && addresses % 64 == 0 && !pass.tile_sums &&
            written_bytes<Number>(pass) >= PAST_CACHES_BYTES;
 }
 
@@ -100,7 +102,7 @@ void gather_and_finish_run(const GatherPass& pass, const Packed* run, const Term
                 for (int at = 0; at < B; at += 64 / sizeof(Number))
                     __builtin_prefetch(operand + next * x_step + at, 0, 3);
         const int64_t pixels = least(part, cols - col);
-        gather_run<B, float>(run + col * (B / DEPTH), terms, count, start, written_run, B, pixels, false, ahead);
+        gather_run<B>(run + col * (B / DEPTH), terms, count, start, written_run, B, pixels, false, ahead);
         finish_run<B, Number>(pass.epilogue, written_run, out + col * x_step, operand + col * x_step, x_step, pixels,
                               pass.past_caches);
     }
@@ -108,7 +110,7 @@ void gather_and_finish_run(const GatherPass& pass, const Packed* run, const Term
 
 template <int B, typename Number>
 void write_tile(const GatherPass& pass, const GatherTile& tile, const Packed* packed, float* written_run, int64_t part,
-                Prefetcher& ahead) {
+                float* tile_sums, Prefetcher& ahead) {
     const int64_t written_blocks = pass.written.channels / B;
     const int64_t begin = written_blocks * part / pass.parts, end = written_blocks * (part + 1) / pass.parts;
     for (int64_t g = 0; g < pass.grid_count; g++) {
@@ -132,9 +134,11 @@ void write_tile(const GatherPass& pass, const GatherTile& tile, const Packed* pa
                     gather_and_finish_run<B, Number>(pass, run, terms, count, start, out, x_step, cols, written_run,
                                                      ahead);
                 } else if (pass.written.channel_stride == 1) {
-                    gather_run<B, Number>(run, terms, count, start, out, x_step, cols, pass.past_caches, ahead);
+                    gather_run<B>(run, terms, count, start, out, x_step, cols, pass.past_caches, ahead);
+                    if (tile_sums)
+                        TileSums<B>::add_run(out, x_step, cols, row == row_begin, tile_sums + block * (3 * B));
                 } else {  // channels outermost: a run of pixels is turned while it is still in the cache
-                    gather_run<B, float>(run, terms, count, start, written_run, B, cols, false, ahead);
+                    gather_run<B>(run, terms, count, start, written_run, B, cols, false, ahead);
                     transpose(written_run, B, 1, out, pass.written.channel_stride, x_step, cols, B);
                 }
             }
@@ -161,7 +165,9 @@ int run_gather(GatherPass& pass) {
             ahead.add<Number>(pass.read, gather_tile_at(pass, task + pass.threads).source);
             ahead.spread_over(steps_of_tile<B>(pass, tile));
         }
-        write_tile<B, Number>(pass, tile, mine, runs + omp_get_thread_num() * run_elements, task % pass.parts, ahead);
+        float* tile_sums = pass.tile_sums ? pass.tile_sums + task / pass.parts * (3 * pass.written.channels) : nullptr;
+        write_tile<B, Number>(pass, tile, mine, runs + omp_get_thread_num() * run_elements, task % pass.parts,
+                              tile_sums, ahead);
         finish_stores();
     }
     return STATUS_OK;
@@ -178,6 +184,23 @@ void choose_tiles(GatherPass& pass, int64_t block, int64_t cols) {
     if (tiles == 0) return;
     pass.parts = tiles >= 2 * pass.threads ? 1 : divide_up(2 * pass.threads, tiles);
     pass.parts = most(1, least(pass.parts, pass.written.channels / block));
+}
+
+// Mean and biased variance of the written channels from the sums of all tiles.
+template <int B>
+void merge_statistics(const GatherPass& pass, float* statistics) {
+    const int64_t tiles = pass.batch * divide_up(pass.grid_rows, pass.tile_rows), channels = pass.written.channels;
+    for (int64_t channel = 0; channel < channels; channel++) {
+        const float* sums = pass.tile_sums + channel / B * (3 * B) + channel % B;
+        RunningStatistics running;
+        for (int64_t index = 0; index < tiles; index++, sums += 3 * channels) {
+            const GatherTile tile = gather_tile_at(pass, index);
+            const int64_t pixels = (tile.last_row - tile.first_row) * (pass.written.width - tile.missing);
+            running.add(static_cast<double>(pixels), sums[0], sums[B], sums[2 * B]);
+        }
+        statistics[channel] = static_cast<float>(running.mean);
+        statistics[channels + channel] = static_cast<float>(running.variance());
+    }
 }
 
 // The weight packed, transposed and in the order the rows walk it.
@@ -239,7 +262,15 @@ int forward(const Problem& p) {
     pass.bias = p.bias;
     pass.epilogue = p.epilogue;
     pass.epilogue_operand = p.epilogue_operand;
-    return run_gather<B, Number>(pass);
+    pass.tile_sums = nullptr;
+    if (p.statistics) {
+        const int64_t tiles = p.batch * divide_up(pass.grid_rows, pass.tile_rows);
+        pass.tile_sums = workspace().statistics.take<float>(tiles * 3 * p.output_channels);
+        if (!pass.tile_sums) return STATUS_OUT_OF_MEMORY;
+    }
+    const int status = run_gather<B, Number>(pass);
+    if (status == STATUS_OK && p.statistics) merge_statistics<B>(pass, p.statistics);
+    return status;
 }
 
 // First grid coordinate, and one past the last, of the image pixels grid * step + residue - padding in [0, size).
@@ -337,6 +368,7 @@ int input_gradient(const Problem& p) {
     pass.terms = terms;
     pass.blocks = p.blocks;
     pass.bias = nullptr;
+    pass.tile_sums = nullptr;
     pass.epilogue = p.epilogue;
     pass.epilogue_operand = p.epilogue_operand;
     return run_gather<B, Number>(pass);

@@ -30,7 +30,8 @@ struct Tile {
 };
 
 // out[r][0..B) = start[0..B) + sum over terms of input[r][0..B) * weight, for R neighbouring pixels. No start: zero.
-template <int B, int R, typename Out>
+// ADDS: the sum starts from what `out` holds.
+template <int B, int R, bool ADDS, typename Out>
 void gather_tile(const Packed* input, const Term* terms, int64_t count, const float* start, Out* out,
                  int64_t out_stride, bool past_caches, Prefetcher& ahead) {
     constexpr int L = Tile<B>::lanes, V = Tile<B>::vectors, K = B / DEPTH;
@@ -40,9 +41,14 @@ void gather_tile(const Packed* input, const Term* terms, int64_t count, const fl
 #pragma GCC unroll 16
         for (int r = 0; r < R; r++)
 #pragma GCC unroll 4
-            for (int v = 0; v < V; v++) sum[r][v] = start ? load<L>(start + (first + v) * L) : vec{};
+            for (int v = 0; v < V; v++) {
+                if constexpr (ADDS)
+                    sum[r][v] = load<L>(out + r * out_stride + (first + v) * L);
+                else
+                    sum[r][v] = start ? load<L>(start + (first + v) * L) : vec{};
+            }
         // The sums leave the registers last: by then the lines they go to should be owned.
-        if (!past_caches) {
+        if (!ADDS && !past_caches) {
 #pragma GCC unroll 16
             for (int r = 0; r < R; r++)
                 for (int at = 0; at < V * L; at += 64 / sizeof(Out))
@@ -73,7 +79,7 @@ void gather_tile(const Packed* input, const Term* terms, int64_t count, const fl
 }
 
 // A run of `pixels` neighbouring pixels, cut into tiles of nearly equal height.
-template <int B, typename Out>
+template <int B, bool ADDS = false, typename Out>
 void gather_run(const Packed* input, const Term* terms, int64_t count, const float* start, Out* out,
                 int64_t out_stride, int64_t pixels, bool past_caches, Prefetcher& ahead) {
     constexpr int most = Tile<B>::gather_rows;
@@ -84,7 +90,7 @@ void gather_run(const Packed* input, const Term* terms, int64_t count, const flo
 #define ACF_ROWS(R)                                                                                   \
     case R:                                                                                           \
         if constexpr (R <= most)                                                                      \
-            gather_tile<B, R, Out>(input, terms, count, start, out, out_stride, past_caches, ahead); \
+            gather_tile<B, R, ADDS>(input, terms, count, start, out, out_stride, past_caches, ahead); \
         break;
             ACF_ROWS(1) ACF_ROWS(2) ACF_ROWS(3) ACF_ROWS(4) ACF_ROWS(5) ACF_ROWS(6) ACF_ROWS(7) ACF_ROWS(8)
             ACF_ROWS(9) ACF_ROWS(10) ACF_ROWS(11) ACF_ROWS(12) ACF_ROWS(13) ACF_ROWS(14) ACF_ROWS(15) ACF_ROWS(16)

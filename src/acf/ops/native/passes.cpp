@@ -2,6 +2,9 @@
 #include "gather.h"
 #include "outer.h"
 #include "problem.h"
+#ifndef ACF_ISA_AVX512BF16  // which packs pairs
+#include "mlp_backward.h"
+#endif
 
 namespace {
 
@@ -30,9 +33,18 @@ bool cols_fit(const Problem& p) {
            all_below(p.block_rows, p.blocks, p.output_channels / p.block);
 }
 
-typedef int (*Pass)(const Problem&);
+bool mlp_fits(const MlpProblem& p) {
+    const int64_t hidden_blocks = p.hidden_channels / p.block;
+    return offsets_fit(p.first.row_offsets, hidden_blocks, p.first.blocks) &&
+           all_below(p.first.row_slots, p.first.blocks, p.first.blocks) &&
+           all_below(p.first.block_cols, p.first.blocks, p.input_channels / p.block) &&
+           offsets_fit(p.second.col_offsets, hidden_blocks, p.second.blocks) &&
+           all_below(p.second.col_slots, p.second.blocks, p.second.blocks) &&
+           all_below(p.second.block_rows, p.second.blocks, p.output_channels / p.block);
+}
 
-int choose(const Problem& p, bool fits, const Pass (&passes)[4]) {
+template <typename Argument>
+int choose(const Argument& p, bool fits, int (*const (&passes)[4])(const Argument&)) {
     if (!fits) return STATUS_BAD_TOPOLOGY;
     switch (p.block) {
         case 8: return passes[0](p);
@@ -48,7 +60,7 @@ int choose(const Problem& p, bool fits, const Pass (&passes)[4]) {
 #define ACF_JOIN(name, isa) name##isa
 #define ACF_NAME(name, isa) ACF_JOIN(name, isa)
 #define ACF_CHOOSE(pass, fits, Number) \
-    choose(*problem, fits(*problem), {pass<8, Number>, pass<16, Number>, pass<32, Number>, pass<64, Number>})
+    choose<Problem>(*problem, fits(*problem), {pass<8, Number>, pass<16, Number>, pass<32, Number>, pass<64, Number>})
 #ifdef ACF_ISA_AVX512BF16  // called with bfloat16 only
 #define ACF_EXPORT_PASS(exported, pass, fits) \
     extern "C" int ACF_NAME(exported, ACF_ISA)(const Problem* problem) { return ACF_CHOOSE(pass, fits, uint16_t); }
@@ -61,3 +73,12 @@ int choose(const Problem& p, bool fits, const Pass (&passes)[4]) {
 ACF_EXPORT_PASS(acf_forward_, forward, rows_fit)
 ACF_EXPORT_PASS(acf_input_gradient_, input_gradient, cols_fit)
 ACF_EXPORT_PASS(acf_weight_gradient_, weight_gradient, rows_fit)
+
+#ifndef ACF_ISA_AVX512BF16  // float32 only
+#define ACF_EXPORT_MLP_PASS(exported, pass)                                                                     \
+    extern "C" int ACF_NAME(exported, ACF_ISA)(const MlpProblem* problem) {                                     \
+        return choose<MlpProblem>(*problem, mlp_fits(*problem), {pass<8>, pass<16>, pass<32>, pass<64>}); \
+    }
+ACF_EXPORT_MLP_PASS(acf_mlp_forward_, mlp_forward)
+ACF_EXPORT_MLP_PASS(acf_mlp_backward_, mlp_backward)
+#endif

@@ -21,6 +21,12 @@ class Prefetcher {
             add_image<Number>(view, {tile.image + 1, tile.y, tile.rows, tile.partner_width, 0});
     }
 
+    // Memory that lies together.
+    void add_run(const void* first, int64_t bytes) {
+        tiles[count++] = {static_cast<const char*>(first), bytes, 0, 1};
+        lines += (bytes + 63) / 64;
+    }
+
     // All of it in about this many steps.
     void spread_over(int64_t steps) { lines_per_step = steps > 0 ? (lines + steps - 1) / steps : 0; }
 

@@ -36,6 +36,9 @@ struct Problem {
 
     int64_t epilogue;       // of the enumeration below; only where channels are innermost
     void* epilogue_operand;  // as the written image: the slope that an activation writes, or the scale that is read
+
+    float* statistics;  // [2][output_channels]: mean and biased variance of what the forward pass writes; null: none.
+                        // Only where channels are innermost, and without an epilogue.
 };
 
 // What happens to the sums of the forward pass and of the input gradient before they are stored.
@@ -48,6 +51,37 @@ enum Epilogue : int64_t {
     EPILOGUE_RELU = 5
 };
 
+// One side of a multilayer perceptron's tokens: [batch, tokens, channels] with any strides, in elements.
+struct TokenArray {
+    float* data;
+    int64_t batch_stride, token_stride, channel_stride;
+};
+
+// One of its two layers: packed weight [blocks, block, block], where the blocks are, and what the backward pass writes.
+struct MlpLayer {
+    const float* weight;
+    int64_t blocks;
+    const int32_t* block_rows;
+    const int32_t* block_cols;
+    const int32_t* row_offsets;
+    const int32_t* row_slots;
+    const int32_t* col_offsets;
+    const int32_t* col_slots;
+    const float* bias;      // [channels written by the layer], or null
+    float* weight_gradient;  // as the weight
+    float* bias_gradient;    // as the bias
+};
+
+// Two linear layers in float32 with an activation between them.
+struct MlpProblem {
+    int64_t threads, block, activation;  // activation: of Epilogue, from EPILOGUE_GELU on
+    int64_t batch, tokens, strip;         // tokens of one batch entry; tokens that are worked on at a time
+    int64_t input_channels, hidden_channels, output_channels;
+    struct TokenArray input, output, input_gradient;  // the backward pass reads the gradient of the output
+    float* hidden;  // sums before the activation, [strip][hidden block][token][block]; null: not kept
+    struct MlpLayer first, second;
+};
+
 // What a pass returns.
 enum Status : int { STATUS_OK = 0, STATUS_OUT_OF_MEMORY = 1, STATUS_BAD_TOPOLOGY = 2, STATUS_UNSUPPORTED_BLOCK = 3 };
 
@@ -57,6 +91,10 @@ enum Status : int { STATUS_OK = 0, STATUS_OUT_OF_MEMORY = 1, STATUS_BAD_TOPOLOGY
     int acf_input_gradient_##isa(const struct Problem*);  \
     int acf_weight_gradient_##isa(const struct Problem*);
 
+#define ACF_DECLARE_MLP_PASSES(isa)                      \
+    int acf_mlp_forward_##isa(const struct MlpProblem*); \
+    int acf_mlp_backward_##isa(const struct MlpProblem*);
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -64,6 +102,9 @@ ACF_DECLARE_PASSES(portable)
 ACF_DECLARE_PASSES(avx2)
 ACF_DECLARE_PASSES(avx512)
 ACF_DECLARE_PASSES(avx512bf16)
+ACF_DECLARE_MLP_PASSES(portable)
+ACF_DECLARE_MLP_PASSES(avx2)
+ACF_DECLARE_MLP_PASSES(avx512)
 #ifdef __cplusplus
 }
 #endif

@@ -30,7 +30,7 @@ struct Scratch {
 };
 
 struct Workspace {
-    Scratch packed, weights, terms, offsets, sums;
+    Scratch packed, weights, terms, offsets, sums, statistics;
 };
 
 Workspace& workspace() {

@@ -44,5 +44,6 @@ class MixerS16(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """Scores ``[batch, classes]`` of ``images [batch, 3, image_size, image_size]``."""
-        tokens = self.blocks(self.patches(images).flatten(2).transpose(1, 2))
+        # Contiguous, else every sum keeps the layout of the convolution and every layer norm makes a copy of its own.
+        tokens = self.blocks(self.patches(images).flatten(2).transpose(1, 2).contiguous())
         return self.head(self.norm(tokens).mean(dim=1))  # type: ignore[no-any-return]
