@@ -112,5 +112,5 @@ def test_rows_and_columns_of_different_lengths_are_refused():
 @pytest.mark.parametrize("strange", [None, "x", [0]])
 def test_indices_that_are_no_tensor_are_refused_by_name(strange):
     layout = BlockLayout(rows=4, cols=4, block_height=2, block_width=2)
-    with pytest.raises(ArgumentError, match="block_cols is .*; pass a tensor with one index for each block"):
+    with pytest.raises(ArgumentError, match=r"block_cols is .*; pass a tensor with one index for each block"):
         BlockTopology.build(layout, torch.tensor([0]), strange)
