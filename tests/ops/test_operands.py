@@ -1,6 +1,7 @@
 """Operands that a product cannot have are refused, by the function that is called."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -45,3 +46,11 @@ def test_integers_are_refused_since_weights_would_lose_their_fractions(name: str
     assert PRODUCTS[name](torch.ones(4, 8)).abs().max() > 0
     with pytest.raises(ArgumentError, match=r"an operand is \w+, .* loses its fractions; pass floating-point values"):
         PRODUCTS[name](torch.ones(4, 8).to(dtype))
+
+
+@pytest.mark.parametrize(("bias", "message"), [("x", "bias is 'x', of type str"), (torch.ones(()), "bias has shape")])
+def test_a_bias_that_is_no_vector_is_refused(bias: Any, message: str) -> None:
+    with pytest.raises(ArgumentError, match=message):
+        block_linear(torch.ones(4, 8), WEIGHT, topology(), bias)
+    with pytest.raises(ArgumentError, match=message):
+        block_conv2d(torch.ones(4, 8, 1, 1), WEIGHT, topology(), POINTWISE, bias)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from acf.errors import TopologyError
+from acf.errors import ArgumentError, TopologyError
 from acf.sparse import BlockLayout, BlockTopology
 
 
@@ -107,3 +107,10 @@ def test_rows_and_columns_of_different_lengths_are_refused():
     layout = BlockLayout(rows=4, cols=4, block_height=2, block_width=2)
     with pytest.raises(TopologyError, match=r"block_rows \(2,\) and block_cols \(1,\) must be two vectors"):
         BlockTopology.build(layout, torch.tensor([0, 1]), torch.tensor([0]))
+
+
+@pytest.mark.parametrize("strange", [None, "x", [0]])
+def test_indices_that_are_no_tensor_are_refused_by_name(strange):
+    layout = BlockLayout(rows=4, cols=4, block_height=2, block_width=2)
+    with pytest.raises(ArgumentError, match=r"block_cols is .*; pass a tensor with one index for each block"):
+        BlockTopology.build(layout, torch.tensor([0]), strange)

@@ -14,7 +14,7 @@ from acf.ops.bias import bias_grad
 from acf.ops.differentiate import Dtypes, Layer, SparseProduct, multiply
 from acf.ops.library import TOKEN, TOPOLOGY, Op, differentiable, unchanged
 from acf.ops.observe import observed
-from acf.ops.operands import check_operands
+from acf.ops.operands import check_bias, check_operands
 from acf.ops.reference import grid_cols, grid_rows
 from acf.sparse import BlockTopology
 
@@ -150,6 +150,7 @@ def block_linear(
     of the layer's `acf.ops.LayerIdentity`, for observers of its weight gradient.
     """
     check_operands(x, weight, 1, 3)
+    check_bias(bias)
     if x.dim() == 2:
         return _block_linear(x, weight, bias, *topology, token)
     y = _block_linear(x.reshape(-1, x.shape[-1]), weight, bias, *topology, token)

@@ -34,5 +34,8 @@ def check_fractions(operand: Tensor) -> None:
 
 def check_bias(bias: Tensor | None) -> None:
     """Refuse a bias that is no vector; its length is the kernels' to compare."""
-    if bias is not None and bias.dim() != 1:
+    if bias is None:
+        return
+    require_kind(bias, Tensor, "bias", "pass a torch.Tensor, or None")
+    if bias.dim() != 1:
         raise ArgumentError(f"bias has shape {list(bias.shape)}; pass one value for each output channel")

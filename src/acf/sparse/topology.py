@@ -5,7 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from acf.errors import TopologyError
+from acf.errors import TopologyError, require_kind
 from acf.sparse.layout import BlockLayout
 
 
@@ -34,6 +34,8 @@ class BlockTopology(NamedTuple):
     @classmethod
     def build(cls, layout: BlockLayout, block_rows: Tensor, block_cols: Tensor) -> "BlockTopology":
         """Index the blocks at ``(block_rows[s], block_cols[s])``, refusing repeats and blocks outside the grid."""
+        for name, each in (("block_rows", block_rows), ("block_cols", block_cols)):
+            require_kind(each, Tensor, name, "pass a tensor with one index for each block")
         _check_blocks(layout, block_rows.long(), block_cols.long())
         return cls.unchecked(layout, block_rows, block_cols)
 

@@ -4,7 +4,7 @@ import gzip
 import lzma
 import zipfile
 from pathlib import Path
-from typing import IO
+from typing import Protocol
 
 MOST_RATIO = 100
 """Of unpacked over packed bytes: texts and images reach 10; a file made to fill the memory reaches 1000."""
@@ -32,7 +32,11 @@ def unpacked_member(archive: zipfile.ZipFile, name: str) -> bytes:
     return archive.read(member)
 
 
-def _read(file: IO[bytes], path: Path) -> bytes:
+class _Readable(Protocol):
+    def read(self, size: int, /) -> bytes: ...
+
+
+def _read(file: _Readable, path: Path) -> bytes:
     most = _most(path.stat().st_size)
     content = file.read(most + 1)
     if len(content) > most:
