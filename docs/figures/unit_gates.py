@@ -1,14 +1,17 @@
 """Cycles in which gates clock each unit beside those that the lean fabric is charged for, on products in lockstep.
 
-    python docs/figures/unit_gates.py
+    python docs/figures/unit_gates.py osu018_stdcells.lib
 
 The fabric is `acf-512-lean` with two mesh rows and two mesh columns, compiled by Verilator; `acf.sim.fabric.activity`
 counts what is charged. Then what the published steps would take if units were clocked as much longer than charged as
-in these products, and if the units between lines and AXI, which have no clock gate, kept every register clocked that
-has no enable. Writes docs/results/energy-unit-gates.json.
+in these products; if besides the units between lines and AXI, which have no clock gate, kept every register clocked
+that has no enable; and if besides all registers were clocked that Yosys leaves without a gate, because fewer than four
+share their enable. Writes docs/results/energy-unit-gates.json.
 """
 
 import json
+import re
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -20,7 +23,16 @@ import acf.sim
 from acf.bench.provenance import commit_of
 from acf.cost.control import CONTROL_UNITS, pins_pj
 from acf.rtl.design.arithmetic.model import bf16_bits
+from acf.rtl.design.fabric.cluster import Cluster
+from acf.rtl.design.fabric.controller import Controller
 from acf.rtl.design.fabric.sizes import FabricSizes
+from acf.rtl.design.fabric.walker import Walker
+from acf.rtl.design.index.index_controller import IndexController, IndexSizes
+from acf.rtl.tools.gate_mapping import CLOCK_GATE, gate_commands, memory_bits
+from acf.rtl.tools.hierarchy import isolate, parse_cell_counts, split_modules
+from acf.rtl.tools.liberty import Liberty
+from acf.rtl.tools.verilog import to_rtlil
+from acf.rtl.tools.yosys import run_yosys
 from acf.rtl.verify.lockstep.fabric_simulation import FabricSimulation
 from acf.rtl.verify.lockstep.products import Product
 from acf.rtl.verify.lockstep.run import run_lockstep
@@ -32,6 +44,8 @@ RECORD = Path(__file__).parents[1] / "results" / "energy-unit-gates.json"
 STEPS = RECORD.with_name("fabric-steps.json")
 LEAN = "acf-512-lean"
 SHOWN = (0.0, 0.9)
+TOP = "top"
+STATISTICS = "tee -q -o statistics.json stat -json"
 FABRIC = acf.sim.spec(LEAN, mesh_rows=2, mesh_columns=2)
 SIDE = 128
 CASES = ((0.0, 0.0), (0.5, 0.9))
@@ -77,7 +91,41 @@ def compared(fabric: FabricSimulation, zeros: float, sparsity: float) -> dict[st
     }
 
 
-def effects(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def pins_of(component: Any, liberty: Liberty) -> dict[str, int]:
+    """Clock pins of a unit, and those whose clock is gated, without modules that are units of their own."""
+    modules = split_modules(to_rtlil(component, TOP))
+    found = {"clock_pins": 0, "gated_flip_flops": 0}
+    for name in (each for each in modules if each.startswith(TOP)):
+        commands = [*gate_commands(name, _memories(name, modules[name]), liberty, True, False), STATISTICS]
+        inputs = {"top.il": isolate(modules, name), "cells.lib": liberty.text, "clock_gate.v": CLOCK_GATE}
+        run = run_yosys(commands, inputs, ["statistics.json"])
+        cells = parse_cell_counts(run.files["statistics.json"])[name]
+        clocked = {cell for cell, each in liberty.cells.items() if any(pin.is_clock for pin in each.pins.values())}
+        found["clock_pins"] += sum(count for cell, count in cells.items() if cell in clocked)
+        gated = re.search(r"Converted (\d+) FFs", run.log)
+        found["gated_flip_flops"] += int(gated[1]) if gated else 0
+    return found
+
+
+def _memories(name: str, text: str) -> list[tuple[str, str]]:
+    return [(name, memory) for memory in memory_bits(text)]
+
+
+def gated_pins(liberty: Liberty) -> dict[str, dict[str, int]]:
+    """`pins_of` the units of the lean fabric that have a clock gate, but for lines."""
+    sizes = FabricSizes(acf.sim.spec(LEAN), products=False)
+    rows, columns = sizes.shape.mesh_rows, sizes.shape.mesh_columns
+    units = {
+        "walker": Walker(sizes),
+        "cluster": Cluster(sizes, is_first_row=False, counts=False),
+        "row controller": Controller(sizes, columns, serial=True),
+        "column controller": Controller(sizes, rows, serial=False),
+        "index controller": IndexController(IndexSizes(sizes, sharing=2)),
+    }
+    return {name: pins_of(unit, liberty) for name, unit in units.items()}
+
+
+def effects(runs: list[dict[str, Any]], pins: dict[str, dict[str, int]]) -> list[dict[str, Any]]:
     """Of published steps on the lean fabric: energy of tensor cores over it as charged, and as units are clocked."""
     rows = json.loads(STEPS.read_text(encoding="utf-8"))["data"]
     lean = [row for row in rows if row["beside"] == LEAN and row["seed"] == 0]
@@ -86,15 +134,30 @@ def effects(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
         peer = next(each for each in lean if each["machine"] == "tensorcore" and _step(each) == _step(row))
         run = runs[0] if row["sparsity"] == 0.0 else runs[1]
         longer_j, ungated_j = further_j(row, run)
+        left_j = ungated_pins(pins) * pins_pj(1) * row["counters"]["cycles"] * 1e-12
         found.append(
             _step(row)
             | {
                 "charged": peer["energy_j"] / row["energy_j"],
                 "as_clocked": peer["energy_j"] / (row["energy_j"] + longer_j),
                 "and_ungated": peer["energy_j"] / (row["energy_j"] + longer_j + ungated_j),
+                "and_single": peer["energy_j"] / (row["energy_j"] + longer_j + ungated_j + left_j),
             }
         )
     return found
+
+
+def ungated_pins(pins: dict[str, dict[str, int]]) -> int:
+    """Clock pins of the whole lean fabric that no gate stops, in units that have one."""
+    fabric = spec_of_kind(AdaptiveFabric, LEAN)
+    counts = {
+        "walker": fabric.scus,
+        "cluster": fabric.clusters,
+        "row controller": fabric.mesh_rows,
+        "column controller": fabric.mesh_columns,
+        "index controller": fabric.index_controllers,
+    }
+    return sum(counts[name] * (each["clock_pins"] - each["gated_flip_flops"]) for name, each in pins.items())
 
 
 def _step(row: dict[str, Any]) -> dict[str, Any]:
@@ -120,13 +183,15 @@ def main() -> None:
     """Run both products and write."""
     fabric = FabricSimulation.of(FabricSizes(FABRIC, command_depth=512, memory_flits=4096), "verilator", "-O1")
     runs = [compared(fabric, *case) for case in CASES]
+    pins = gated_pins(Liberty.read(Path(sys.argv[1])))
     record = {
-        "command": "python docs/figures/unit_gates.py",
+        "command": "python docs/figures/unit_gates.py osu018_stdcells.lib",
         "commit": commit_of(Path(acf.__file__).parent),
         "date": datetime.now(UTC).date().isoformat(),
         "units": {"scu": FABRIC.scus, "cluster": FABRIC.clusters, "row controller": 2, "column controller": 2},
         "runs": runs,
-        "effects": effects(runs),
+        "pins": pins,
+        "effects": effects(runs, pins),
     }
     RECORD.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 
