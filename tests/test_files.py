@@ -10,7 +10,7 @@ import pytest
 
 from acf import files
 from acf.errors import FileError
-from acf.files import cache_directory, check_name, check_writable, replacing, write_whole
+from acf.files import cache_directory, check_name, check_writable, is_stream, replacing, write_whole
 
 
 def test_a_file_is_replaced_whole_and_keeps_its_permissions(tmp_path: Path) -> None:
@@ -141,3 +141,9 @@ def test_a_name_that_leads_out_of_its_folder_is_refused(name: str) -> None:
 def test_a_path_of_very_many_folders_is_refused_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(FileError, match="parts, a path at most"):
         check_writable(tmp_path / ("a/" * 1500))
+
+
+def test_a_device_holds_no_record_to_go_on_with() -> None:
+    assert is_stream(Path("/dev/null"))
+    assert not is_stream(Path("/dev"))
+    assert not is_stream(Path(__file__))

@@ -58,13 +58,18 @@ def check_writable(path: Path) -> None:
     """Refuse a place for an output before the work that it is for, not after it; nothing is made."""
     with as_file_errors(path):
         target = _target(path)
-        if _is_stream(target):
+        if is_stream(target):
             return
         nearest = next(folder for folder in target.parents if folder.exists())
         if not nearest.is_dir():
             raise NotADirectoryError(None, "Not a directory")
         if not os.access(nearest, os.W_OK | os.X_OK):
             raise PermissionError(None, "Permission denied")
+
+
+def is_stream(path: Path) -> bool:
+    """Whether ``path`` is a device or a pipe: it is written to, and holds no earlier record to read."""
+    return path.exists() and not path.is_file() and not path.is_dir()
 
 
 def check_name(name: str, what: str) -> None:
@@ -90,7 +95,7 @@ def replacing(path: Path) -> Iterator[Path]:
     """
     with as_file_errors(path):
         target = _target(path)
-        if _is_stream(target):
+        if is_stream(target):
             with _written_into(target) as temporary:
                 yield temporary
             return
@@ -175,10 +180,6 @@ def _target(path: Path) -> Path:
     if target.is_dir():
         raise FileError(f"{path} is a folder; pass the path of a file in it")
     return target
-
-
-def _is_stream(target: Path) -> bool:
-    return target.exists() and not target.is_file()
 
 
 @contextmanager

@@ -293,3 +293,10 @@ def test_a_model_of_hugging_face_is_saved_and_loaded_in_its_own_format(tmp_path,
     tokens = torch.arange(8)[None]
     assert torch.equal(loaded(tokens).logits, saved(tokens).logits)
     assert_same(loaded, saved)
+
+
+@pytest.mark.parametrize("name", ["a" * 5000, "a\0b", "absent"])
+def test_a_name_that_no_file_has_is_refused_in_one_line(name):
+    with pytest.raises(FileError, match="is no safetensors file") as refused:
+        acf.load_sparse(name)
+    assert len(str(refused.value).splitlines()) == 1

@@ -5,6 +5,7 @@ is, and how the model is built where that can be said in plain values. Nothing i
 """
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from importlib import import_module
@@ -115,7 +116,7 @@ def describe_layers(model: nn.Module) -> dict[str, dict[str, Any]]:
 def read_saved(path: Path) -> SavedModel:
     """Read a file of `save_sparse`, or a folder of Hugging Face's ``save_pretrained``, which says less."""
     files = [path]
-    if path.is_dir():
+    if os.path.isdir(path):
         files = sorted(path.glob("model*.safetensors"))
         if not files:
             raise FileError(f"{path} holds no model*.safetensors; pass a folder of save_pretrained, or a file")

@@ -1,6 +1,7 @@
 """Runs are kept one by one, not repeated, and summed up by method."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -39,3 +40,7 @@ def test_a_saved_comparison_is_continued_and_one_of_other_options_is_refused(tmp
     path.write_text(json.dumps({"runs": 3}))
     with pytest.raises(DataError, match="holds no accuracy comparison"):
         Comparison.resume(path, SPEC)
+
+
+def test_a_device_holds_no_runs_to_go_on_with() -> None:
+    assert Comparison.resume(Path("/dev/zero"), SPEC) == Comparison(SPEC)

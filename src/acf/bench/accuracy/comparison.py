@@ -8,6 +8,7 @@ from typing import Any
 
 from acf.bench.accuracy.training import RunRecord, TrainingSpec
 from acf.errors import DataError
+from acf.files import is_stream
 from acf.records import data_of, parse_json, read_as, read_value, write_record
 
 
@@ -57,7 +58,7 @@ class Comparison:
     @classmethod
     def resume(cls, path: Path | None, spec: TrainingSpec) -> "Comparison":
         """The comparison in ``path``, which must have the same spec; a new one if there is no such file."""
-        if path is None or not path.exists():
+        if path is None or not path.exists() or is_stream(path):
             return cls(spec)
         found = cls.load(path)
         for name, value in asdict(spec).items():

@@ -16,6 +16,7 @@ from acf.bench.training.run import RunLength
 from acf.bench.training.task import Task
 from acf.bench.training.tuning import TuningOptions, try_settings, with_best_settings
 from acf.bench.training.variant import Variant
+from acf.files import is_stream
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ class _Runner:
         session = session_facts(task, options.command)
         share = tuning.share if tuning.rates or tuning.decays else None
         self.comparison = TrainingComparison(task.spec, length, task.higher_is_better, [session], tuning_share=share)
-        if options.out is not None and options.out.exists():
+        if options.out is not None and options.out.exists() and not is_stream(options.out):
             found = load_comparison(options.out)
             require_alike(found, self.comparison, options.out)
             found.tuning_share = share if found.tuning_share is None else found.tuning_share

@@ -8,6 +8,7 @@ from typing import Any
 from acf.bench.provenance import provenance
 from acf.bench.zeros.measure import MeasuredZeros, ZerosSpec
 from acf.errors import DataError
+from acf.files import is_stream
 from acf.records import data_of, parse_json, read_value, write_record
 
 
@@ -19,7 +20,7 @@ def zeros_record(spec: ZerosSpec, measured: Sequence[MeasuredZeros]) -> dict[str
 def add_to_record(path: Path, record: dict[str, Any]) -> dict[str, Any]:
     """Write ``record`` to ``path`` beside the networks that the file has already, and return all of them."""
     before: dict[str, Any] = {}
-    if path.exists():
+    if path.exists() and not is_stream(path):
         try:
             kept = data_of(parse_json(path.read_text(encoding="utf-8")))
             before = read_value(dict[str, dict[str, Any]], kept, "record")
