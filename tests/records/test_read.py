@@ -18,6 +18,11 @@ def test_a_record_is_read_back_with_its_origin(tmp_path: Path) -> None:
     assert {"command", "acf", "date", "machine"} <= set(record.origin)
 
 
+def test_a_device_that_gives_bytes_without_end_is_refused() -> None:
+    with pytest.raises(ReportError, match="/dev/zero is a device, not a file; pass JSON"):
+        read_record(Path("/dev/zero"))
+
+
 @pytest.mark.parametrize("path", sorted(RESULTS.glob("*.json")), ids=lambda path: path.name)
 def test_every_published_record_is_read(path: Path) -> None:
     assert read_record(path).data
