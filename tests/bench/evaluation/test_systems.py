@@ -1,7 +1,11 @@
 """Systems by kind and sparsity."""
 
-import pytest
+from dataclasses import replace
 
+import pytest
+import torch
+
+from acf.bench.evaluation.resnet50 import default_spec, load_resnet50
 from acf.bench.evaluation.systems import systems_of
 from acf.bench.training.variant import Variant
 from acf.errors import SparsityError
@@ -19,6 +23,16 @@ def test_a_kind_may_have_a_rate_and_a_decay_of_its_own() -> None:
     assert (masked.variant.rate, masked.variant.decay) == (0.1, 0.01)
     assert (blocks.name, blocks.variant.rate) == ("rigl-90/block=64/rate=0.4", 0.4)
     assert blocks.variant.recipe.sparsity == Variant.parse(blocks.name).recipe.sparsity
+
+
+def test_a_kind_may_start_its_batch_norms_at_a_scale_of_its_own() -> None:
+    spec = replace(default_spec("small", 8, "digits"), examples=64)
+    task = load_resnet50("digits", None, spec, torch.device("cpu"))
+    scales = {}
+    for system in systems_of(["dense", "dense/start_scale=1"], [0.9], 16):
+        network = task.model(system.variant.sizes(task.spec))
+        scales[system.name] = float(network.layer1[0].norm3.weight.detach().mean())
+    assert scales == {"dense": 0.0, "dense/start_scale=1": 1.0}
 
 
 @pytest.mark.parametrize(

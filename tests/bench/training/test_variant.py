@@ -57,3 +57,8 @@ def test_a_rate_that_no_optimizer_takes_is_refused_where_it_is_read(key: str, ra
     with pytest.raises(SparsityError, match=f"{key}={rate} in variant 'dense/{key}={rate}' is not a number that"):
         Variant.parse(f"dense/{key}={rate}")
     assert Variant.parse(f"dense/{key}=0")
+
+
+def test_a_start_scale_is_refused_where_the_network_has_no_choice_of_it() -> None:
+    with pytest.raises(SparsityError, match=r"start_scale in variant 'dense/start_scale=1' is for acf bench resnet50"):
+        Variant.parse("dense/start_scale=1").sizes(TASKS["resnet18"])

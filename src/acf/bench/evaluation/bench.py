@@ -24,7 +24,7 @@ from acf.bench.evaluation.task import EvaluationTask
 from acf.bench.evaluation.training import RunPlan, train_system
 from acf.bench.machine import choose_device
 from acf.bench.training.record import session_facts
-from acf.bench.training.session import refuse_undivided
+from acf.bench.training.session import refuse_unfit
 from acf.errors import FileError, SparsityError
 from acf.files import check_name, write_whole
 from acf.options import option
@@ -281,7 +281,7 @@ def _time_skipping(options: EvaluationOptions, store: EvaluationStore, on_progre
 
 def _train_all(options: EvaluationOptions, task: EvaluationTask, on_progress: OnProgress) -> None:
     torch.backends.cudnn.benchmark = True
-    refuse_undivided(task, (system.variant for system in options.chosen_systems))
+    refuse_unfit(task, (system.variant for system in options.chosen_systems))
     ranks, session = current_ranks(), 0
     if ranks.is_first:
         with EvaluationStore(options.folder) as store:

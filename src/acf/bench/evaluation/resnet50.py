@@ -27,6 +27,10 @@ DECAYS = {"folder": 1e-4}
 DECAY = 5e-4
 """Weight decay on small images; on ImageNet He et al. (2016) have 1e-4."""
 
+START_SCALE = 0.0
+"""With it the last batch norm of every bottleneck starts, as in Goyal et al. (2017): a block is its shortcut at first.
+Dense runs of a few epochs do better with 1, sparse ones with 0: docs/results/evaluation.md."""
+
 SIZES: dict[str, tuple[int, tuple[int, ...]]] = {"base": (64, BLOCKS), "small": (16, (1, 1, 1, 1))}
 """Width and bottlenecks by stage: ResNet-50 itself, and a network that a CPU trains in seconds."""
 
@@ -83,7 +87,8 @@ def load_source(data_set: str, folder: Path | None, examples: int, device: torch
 def default_spec(size: str, batch: int, data_set: str) -> TaskSpec:
     """Batch, peak learning rate and weight decay of the standard recipe."""
     rate = BASE_RATE * batch / BASE_BATCH
-    return TaskSpec(f"resnet50-{size}", "top-1 %", SIZES[size][0], batch, rate, DECAYS.get(data_set, DECAY))
+    decay = DECAYS.get(data_set, DECAY)
+    return TaskSpec(f"resnet50-{size}", "top-1 %", SIZES[size][0], batch, rate, decay, start_scale=START_SCALE)
 
 
 class ResNet50Task:
@@ -107,11 +112,7 @@ class ResNet50Task:
         return f"{self.source.name}: {len(self.images)} training, {len(self.images.test_labels)} test images"
 
     def model(self, sizes: TaskSpec) -> nn.Module:
-        """A fresh network in channels-last memory; convolutions start as in He et al. (2015).
-
-        The last batch norm of every bottleneck starts with a scale of 0, as in Goyal et al. (2017): a block is its
-        shortcut at first.
-        """
+        """A fresh network in channels-last memory; convolutions start as in He et al. (2015)."""
         blocks = SIZES[self.spec.name.removeprefix("resnet50-")][1]
         source = self.source
         network = NETWORKS["resnet50"].build(
@@ -121,7 +122,7 @@ class ResNet50Task:
             if isinstance(layer, nn.Conv2d):
                 nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
             if isinstance(layer, Bottleneck):
-                nn.init.zeros_(layer.norm3.weight)
+                nn.init.constant_(layer.norm3.weight, START_SCALE if sizes.start_scale is None else sizes.start_scale)
         return network.to(self.device, memory_format=torch.channels_last)  # type: ignore[call-overload,no-any-return]
 
     def batch(self, step: int, size: int, generator: torch.Generator) -> tuple[Tensor, ...]:

@@ -1,6 +1,6 @@
 """The systems that are trained: dense, dense weights under RigL masks, block-sparse kernels, 2:4, and full names.
 
-A kind may have a learning rate and a weight decay of its own, as in ``dense/rate=2e-4``.
+A kind may have a learning rate, a weight decay and a start scale of its own, as in ``dense/rate=2e-4``.
 """
 
 from collections.abc import Callable, Sequence
@@ -54,7 +54,7 @@ rigl and static: block-sparse weights on our kernels, with a topology that moves
 """
 
 WITHOUT_SPARSITY = ("dense", "2:4")
-SETTINGS = ("rate", "decay")
+SETTINGS = ("rate", "decay", "start_scale")
 """What a kind may set after slashes; whole methods take all settings of a `Variant`."""
 
 
@@ -92,7 +92,7 @@ def _systems(name: str, sparsities: Sequence[float], block: int) -> list[System]
 
 
 def _with_settings(system: System, given: str, settings: str) -> System:
-    """``system`` with the rate and decay in ``settings``, which are part of its name."""
+    """``system`` with the ``settings``, which become part of its name."""
     for setting in settings.split("/"):
         if setting.partition("=")[0] not in SETTINGS:
             raise SparsityError(
@@ -100,7 +100,7 @@ def _with_settings(system: System, given: str, settings: str) -> System:
                 "dense/rate=2e-4, or a whole method such as rigl-90/block=32/fraction=0.1"
             )
     parsed, name = Variant.parse(f"dense/{settings}"), f"{system.name}/{settings}"
-    variant = replace(system.variant, name=name, rate=parsed.rate, decay=parsed.decay)
+    variant = replace(system.variant, name=name, **{key: getattr(parsed, key) for key in SETTINGS})
     return replace(system, name=name, variant=variant)
 
 

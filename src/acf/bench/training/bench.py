@@ -12,7 +12,7 @@ from acf.bench.training.comparison import ComparisonOptions, compare_variants
 from acf.bench.training.load import load_task
 from acf.bench.training.record import TrainingComparison, load_comparison, merge
 from acf.bench.training.run import RunLength
-from acf.bench.training.session import refuse_undivided
+from acf.bench.training.session import refuse_unfit
 from acf.bench.training.task import TASKS, TaskSpec
 from acf.bench.training.tuning import TuningOptions
 from acf.bench.training.variant import Variant
@@ -126,7 +126,7 @@ def _trained(options: TrainingOptions, on_progress: OnProgress) -> TrainingCompa
     device = torch.device(choose_device(options.device))
     torch.backends.cudnn.benchmark = True  # the best dense version there is
     task = load_task(spec, options.data, cache_directory() / "tokens", device)
-    refuse_undivided(task, variants)
+    refuse_unfit(task, variants)
     return compare_variants(task, length, comparison, on_progress)
 
 

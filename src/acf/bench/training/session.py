@@ -119,12 +119,12 @@ def sparsify_fresh(model: nn.Module, variant: Variant, task: Task) -> SparsityPl
     return planned
 
 
-def refuse_undivided(task: Task, variants: Iterable[Variant]) -> None:
-    """Refuse blocks that do not divide a layer before anything is trained, not when the variant's turn comes."""
+def refuse_unfit(task: Task, variants: Iterable[Variant]) -> None:
+    """Refuse settings of another task, and blocks that do not divide a layer, before anything is trained."""
     for variant in variants:
-        sparsity = variant.recipe.sparsity
+        sparsity, sizes = variant.recipe.sparsity, variant.sizes(task.spec)
         if isinstance(sparsity, acf.BlockSparsity) and sparsity.distribution != "cost":
-            model = task.model(variant.sizes(task.spec))
+            model = task.model(sizes)
             chosen, _ = choose_layers(model, sparsity, _filter(variant))
             try:
                 for name, (layer, kind) in chosen.items():

@@ -27,6 +27,7 @@ class TaskSpec:
 
     ``rate`` is the peak learning rate. ``layers``, ``context``, ``vocabulary`` and ``attention`` are a GPT's:
     ``attention`` is the kernel that a GPU tries first, for dense and sparse models alike; empty: torch's own order.
+    ``start_scale`` is a residual network's: with it the last batch norm of every block starts; None: it has no choice.
     """
 
     name: str
@@ -40,6 +41,7 @@ class TaskSpec:
     vocabulary: int = 0
     examples: int = 0
     attention: str = ""
+    start_scale: float | None = None
 
     def __post_init__(self) -> None:
         if self.context:

@@ -58,6 +58,7 @@ RUN_SETTINGS: dict[str, Callable[[str], object]] = {
     "batch": _whole,
     "rate": _rate,
     "decay": _rate,
+    "start_scale": _number,
     "block": _whole,
     "dense_layers": _parts,
     "speedup": _number,
@@ -74,10 +75,11 @@ class Variant:
 
     ``name`` is a method of `acf.bench.accuracy.methods` with settings after slashes: ``dense``, ``dense/width=64``,
     ``static-90/block=64/distribution=erk``, ``rigl-90/block=64/moves=25``. ``width``, ``layers`` (of a GPT), ``batch``,
-    ``rate`` (the peak learning rate) and ``decay`` (weight decay) override those of the task; ``block`` is the side of
-    a block; ``dense_layers`` names parts of layer names, separated by ``+``, that stay dense. With
-    ``distribution=cost`` the densities come from `acf.plan`, for the ``speedup`` of the whole step that is asked for,
-    if one is; ``plan_rounds=9``, ``plan_blocks=32+64`` and the like set fields of `PlanOptions`.
+    ``rate`` (the peak learning rate), ``decay`` (weight decay) and ``start_scale`` (of the last batch norm of residual
+    blocks) override those of the task; ``block`` is the side of a block; ``dense_layers`` names parts of layer names,
+    separated by ``+``, that stay dense. With ``distribution=cost`` the densities come from `acf.plan`, for the
+    ``speedup`` of the whole step that is asked for, if one is; ``plan_rounds=9``, ``plan_blocks=32+64`` and the like
+    set fields of `PlanOptions`.
 
     >>> Variant.parse("static-90/block=64/rate=0.4").rate
     0.4
@@ -90,6 +92,7 @@ class Variant:
     batch: int | None = None
     rate: float | None = None
     decay: float | None = None
+    start_scale: float | None = None
     block: int = 64
     dense_layers: tuple[str, ...] = ()
     speedup: float | None = None
@@ -125,12 +128,17 @@ class Variant:
             raise SparsityError(
                 f"layers in variant {self.name!r} is a GPT's; {spec.name} has a fixed depth, leave it out"
             )
+        if self.start_scale is not None and spec.start_scale is None:
+            raise SparsityError(
+                f"start_scale in variant {self.name!r} is for acf bench resnet50, not {spec.name}; leave it out"
+            )
         given = {
             "width": self.width,
             "layers": self.layers,
             "batch": self.batch,
             "rate": self.rate,
             "weight_decay": self.decay,
+            "start_scale": self.start_scale,
         }
         return replace(spec, **{key: value for key, value in given.items() if value is not None})  # type: ignore[arg-type]
 
