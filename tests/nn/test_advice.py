@@ -1,5 +1,6 @@
 """Advice by family of model: from records that exist, and used where no block is given."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,14 @@ def test_every_piece_of_advice_names_pages_and_records_that_exist(advice: acf.nn
     for name in advice.source.split(", "):
         path = ROOT / name if "/" in name else ROOT / "docs" / "results" / name
         assert path.is_file(), f"{name} is not there"
+
+
+def test_the_evidence_for_a_gpu_is_what_its_records_hold() -> None:
+    for family, places in (("cnn", ("speedup", "quality_gap")), ("transformer", ("speedup", "sooner"))):
+        advice = advise(family, "cuda")
+        record = json.loads((ROOT / "docs" / "results" / advice.source.rpartition(", ")[2]).read_text())
+        sparse = [each for each in record["data"]["summaries"] if each["variant"].split("/")[0].endswith("-90")]
+        assert any(all(f"{abs(each[name]):.2f}" in advice.evidence for name in places) for each in sparse), advice
 
 
 def test_every_family_has_advice_for_both_devices() -> None:
