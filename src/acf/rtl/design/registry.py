@@ -20,7 +20,7 @@ from acf.rtl.design.mesh.route_planner import RoutePlanner
 from acf.rtl.design.mesh.router import MeshRouter
 from acf.rtl.design.primitives.fifo import BoundedFifo, CreditCounter
 from acf.rtl.design.vector.lane import VectorLane
-from acf.rtl.design.vector.unit import VectorUnit
+from acf.rtl.design.vector.unit import VectorSpec, VectorUnit
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,10 @@ UNITS: dict[str, Unit] = {
     "route-planner": Unit(RoutePlanner, "shares 16 block rows among 2 x 2 clusters and writes the routing table"),
     "vector-lane": Unit(VectorLane, "a lane of the vector unit: float32 multiply-add or comparison in a cycle"),
     "vector-unit": Unit(VectorUnit, "8 lanes: batch normalisation, ReLU, addition and SGD, an operation a cycle"),
+    "vector-unit-transformer": Unit(
+        lambda: VectorUnit(VectorSpec(programs="transformer")),
+        "the same with softmax, loss, layer normalisation and GELU",
+    ),
     "planned-mesh": Unit(PlannedMesh, "2 x 2 routers whose table the planner makes and swaps"),
 }
 """Components by name."""

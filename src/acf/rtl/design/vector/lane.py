@@ -1,8 +1,9 @@
-"""A lane of the vector unit: one float32 multiply-add, or one comparison, in a cycle."""
+"""A lane of the vector unit: one float32 multiply-add, one comparison, or one function in a cycle."""
 
 from typing import Any
 
-from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value
+import numpy as np
+from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import data
 from amaranth.lib.wiring import Component, In, Out
 from amaranth.utils import bits_for
@@ -11,49 +12,56 @@ from acf.rtl.design.arithmetic.add import NumberAdder
 from acf.rtl.design.arithmetic.multiply_fp32 import Fp32NumberMultiplier
 from acf.rtl.design.arithmetic.number import FINITE, INFINITE, NOT_A_NUMBER, NUMBER, ZERO, packed, unpacked
 from acf.rtl.design.fabric.results import rounded_bf16
-from acf.rtl.design.vector.programs import CONSTANTS, OPERANDS, SEED, Operation
-
-OPERATION = data.StructLayout(
-    {field: bits_for(len(names) - 1) for field, names in OPERANDS.items()}
-    | dict.fromkeys(("takes_x", "takes_y", "compares", "by_mask", "emits", "rounds", "seeds", "last"), 1)
-)
-"""An `Operation` in gates; ``last``: the last of its program."""
-
-_ONE = 127 << 23 | FINITE << 32
+from acf.rtl.design.vector.functions import FUNCTION_GATES, Numbers
+from acf.rtl.design.vector.operation import CONSTANTS, LITERALS, Operation
+from acf.rtl.design.vector.program_set import ProgramSet
+from acf.rtl.design.vector.registry import PROGRAM_SETS
 
 
-def operation_word(operation: Operation, last: bool) -> int:
-    """The bits of an `OPERATION`."""
-    fields = {field: names.index(getattr(operation, field)) for field, names in OPERANDS.items()}
+def operation_layout(programs: ProgramSet) -> data.StructLayout:
+    """An `Operation` in gates; ``last``: the last of its program."""
+    return data.StructLayout(
+        {field: bits_for(len(names) - 1) for field, names in programs.operands.items()}
+        | {"function": bits_for(len(programs.functions))}
+        | dict.fromkeys(("takes_x", "takes_y", "compares", "by_mask", "emits", "rounds", "last"), 1)
+    )
+
+
+def operation_word(programs: ProgramSet, operation: Operation, last: bool) -> int:
+    """The bits of an operation."""
+    fields = {field: names.index(getattr(operation, field)) for field, names in programs.operands.items()}
     fields |= {
+        "function": ("", *programs.functions).index(operation.function),
         "takes_x": "x" in operation.takes,
         "takes_y": "y" in operation.takes,
         "compares": bool(operation.keeps),
         "by_mask": operation.keeps == "mask",
         "emits": operation.emits,
         "rounds": operation.rounds,
-        "seeds": operation.seeds,
         "last": last,
     }
-    word = 0
+    layout, word = operation_layout(programs), 0
     for name, value in fields.items():
-        word |= int(value) << OPERATION[name].offset
+        word |= int(value) << layout[name].offset
     return word
 
 
 class VectorLane(Component):
     """Performs ``operation`` in a cycle with ``active``; what it emits is at ``out`` in the next.
 
-    ``x`` and ``y`` are float32 bits, bf16 in the upper half. ``clear`` empties both sums. ``load_constant`` makes ``x``
-    constant number ``constant``. ``out_mask`` is 1 where the ``x`` of a comparison was positive.
+    It has what ``programs`` need. ``x`` and ``y`` are float32 bits, bf16 in the upper half. ``clear`` empties both
+    sums; with ``to_lowest`` the first becomes -Inf. ``load_constant`` makes ``x`` constant number ``constant``.
+    ``out_mask`` is 1 where the ``x`` of a comparison was positive.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, programs: ProgramSet = PROGRAM_SETS["cnn"]) -> None:
+        self.programs = programs
         super().__init__(
             {
-                "operation": In(OPERATION),
+                "operation": In(operation_layout(programs)),
                 "active": In(1),
                 "clear": In(1),
+                "to_lowest": In(1),
                 "x": In(32),
                 "y": In(32),
                 "mask": In(1),
@@ -76,26 +84,31 @@ class VectorLane(Component):
         # A zero with the product's sign leaves every product as it is, even -0.
         sources["nothing"] = Cat(Const(0, 31), multiplier.product.sign, Const(ZERO, 2))
         m.d.comb += [
-            multiplier.x.eq(_chosen(operation.left, "left", sources)),
-            multiplier.y.eq(_chosen(operation.right, "right", sources)),
+            multiplier.x.eq(self._chosen("left", sources)),
+            multiplier.y.eq(self._chosen("right", sources)),
             adder.x.eq(multiplier.product),
-            adder.y.eq(_chosen(operation.addend, "addend", sources)),
+            adder.y.eq(self._chosen("addend", sources)),
         ]
-        x, value, seed = sources["x"], Signal(NUMBER), Signal(NUMBER)
+        x, value = sources["x"], Signal(NUMBER)
         is_positive, kept = Signal(), Signal()
-        left = multiplier.x
-        seed_bits = (SEED - Cat(left.fraction, left.exponent)[1:])[:31]
         m.d.comb += [
             is_positive.eq(~x.sign & ((x.kind == FINITE) | (x.kind == INFINITE))),
             kept.eq(Mux(operation.by_mask, self.mask, is_positive | (x.kind == NOT_A_NUMBER))),
-            seed.eq(Cat(seed_bits, Const(0, 1), Mux(left.kind == FINITE, FINITE, NOT_A_NUMBER))),
-            value.eq(Mux(operation.compares, Mux(kept, x, 0), Mux(operation.seeds, seed, adder.total))),
+            value.eq(Mux(operation.compares, Mux(kept, x, 0), adder.total)),
         ]
-        for code, name in enumerate(OPERANDS["to"]):
+        numbers = Numbers(multiplier.x, adder.total, x, sources["first_sum"], Signal(signed(8), name="power"))
+        for code, name in enumerate(self.programs.functions, start=1):
+            found = FUNCTION_GATES[name](m, numbers, self.active & (operation.function == code))
+            with m.If(operation.function == code):
+                m.d.comb += value.eq(found)
+        for code, name in enumerate(self.programs.operands["to"]):
             with m.If(self.active & (operation.to == code)):
                 m.d.sync += sources[name].eq(value)
         with m.If(self.clear):
             m.d.sync += [sources["first_sum"].eq(0), sources["second_sum"].eq(0)]
+            if "maximum" in self.programs.functions:
+                with m.If(self.to_lowest):
+                    m.d.sync += [sources["first_sum"].kind.eq(INFINITE), sources["first_sum"].sign.eq(1)]
         self._emit(m, value, is_positive)
         for name in ("first_sum", "second_sum"):
             m.d.comb += getattr(self, name).eq(packed(m, sources[name], f"packed_{name}"))
@@ -103,7 +116,12 @@ class VectorLane(Component):
 
     def _sources(self, m: Module) -> dict[str, Any]:
         """The operands by name; inputs are held from the cycle in which they are taken."""
-        sources: dict[str, Any] = {"one": Const(_ONE, len(Value.cast(Signal(NUMBER))))}
+        bits = NUMBER.size
+        sources: dict[str, Any] = {
+            "one": Const(number_word(1.0), bits),
+            "mask_one": Mux(self.mask, Const(number_word(1.0), bits), 0),
+        }
+        sources |= {name: Const(number_word(value), bits) for name, value in LITERALS.items()}
         for name, takes in (("x", self.operation.takes_x), ("y", self.operation.takes_y)):
             held, port = Signal(32, name=f"held_{name}"), getattr(self, name)
             with m.If(self.active & takes):
@@ -126,6 +144,11 @@ class VectorLane(Component):
                 self.out_mask.eq(is_positive),
             ]
 
+    def _chosen(self, field: str, sources: dict[str, Any]) -> Value:
+        names = self.programs.operands[field]
+        return Array([Value.cast(sources[name]) for name in names])[self.operation[field]]
 
-def _chosen(code: Value, field: str, sources: dict[str, Any]) -> Value:
-    return Array([Value.cast(sources[name]) for name in OPERANDS[field]])[code]
+
+def number_word(value: float) -> int:
+    """The bits of a `NUMBER` that is finite and not zero."""
+    return int(np.float32(value).view(np.uint32)) | FINITE << 32

@@ -6,7 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from acf.rtl.design.arithmetic.model import QUIET_NAN, add_flushed, bf16_bits, bf16_values, multiply_flushed
-from acf.rtl.design.vector.programs import ALL_PROGRAMS, SEED
+from acf.rtl.design.vector.function_model import function_value
+from acf.rtl.design.vector.operation import LITERALS
+from acf.rtl.design.vector.program_set import starts_lowest
+from acf.rtl.design.vector.registry import PROGRAM_SETS
 
 Floats = NDArray[np.float32]
 
@@ -38,32 +41,35 @@ class VectorOutputs:
 def run_pass(
     key: tuple[str, str, int], inputs: VectorInputs, vectors: int, sums: VectorOutputs | None = None
 ) -> VectorOutputs:
-    """A pass of `ALL_PROGRAMS` over ``vectors`` vectors; an operation of all lanes takes a cycle.
+    """A pass over ``vectors`` vectors; an operation of all lanes takes a cycle.
 
-    Sums begin at zero, or at those of ``sums``, the pass before.
+    Sums begin at zero (-Inf before a maximum), or at those of ``sums``, the pass before.
     """
-    lanes = inputs.x.shape[1]
+    program, lanes = PROGRAM_SETS["transformer"].programs[key], inputs.x.shape[1]
     held = {name: np.zeros(lanes, dtype=np.float32) for name in ("result", "first_sum", "second_sum", "x", "y")}
     if sums is not None:
         held |= {"first_sum": sums.first_sums.view(np.float32), "second_sum": sums.second_sums.view(np.float32)}
-    held |= {"one": np.ones(lanes, dtype=np.float32)}
+    elif starts_lowest(program):
+        held["first_sum"] = np.full(lanes, -np.inf, dtype=np.float32)
+    held |= {name: np.full(lanes, value, dtype=np.float32) for name, value in {"one": 1.0, **LITERALS}.items()}
+    power = np.zeros(lanes, dtype=np.int64)
     held |= {f"constant_{number}": _flushed(each) for number, each in enumerate(inputs.constants)}
     out: list[NDArray[np.uint32]] = []
     masks: list[NDArray[np.bool_]] = []
     taken = 0
-    for operation in ALL_PROGRAMS[key] * vectors:
+    for operation in program * vectors:
         for name in operation.takes:
             held[name] = _flushed(getattr(inputs, name)[taken])
         mask = inputs.mask[min(taken, len(inputs.mask) - 1)]
         taken += bool(operation.takes)
+        held["mask_one"] = mask.astype(np.float32)
         if operation.keeps:
             kept = mask if operation.keeps == "mask" else (held["x"] > 0) | np.isnan(held["x"])
             value = np.where(kept, held["x"], np.float32(0))
-        elif operation.seeds:
-            value = _seed(held[operation.left])
         else:
             product = multiply_flushed(held[operation.left], held[operation.right])
-            value = product if operation.addend == "nothing" else add_flushed(product, held[operation.addend])
+            total = product if operation.addend == "nothing" else add_flushed(product, held[operation.addend])
+            value, power = function_value(operation, held, total, power)
         held[operation.to] = value
         if operation.emits:
             out.append(_bits(bf16_values(bf16_bits(value)) if operation.rounds else value))
@@ -73,14 +79,8 @@ def run_pass(
         mask=np.array(masks, dtype=bool).reshape(-1, lanes),
         first_sums=_bits(held["first_sum"]),
         second_sums=_bits(held["second_sum"]),
-        cycles=len(ALL_PROGRAMS[key]) * vectors,
+        cycles=len(program) * vectors,
     )
-
-
-def _seed(values: Floats) -> Floats:
-    """A first guess at ``1 / sqrt(2 * abs(values))``; NaN where a value is zero, Inf or NaN."""
-    bits = np.uint32(SEED) - ((np.ascontiguousarray(values).view(np.uint32) & np.uint32(0x7FFFFFFF)) >> np.uint32(1))
-    return np.where(np.isfinite(values) & (values != 0), bits.view(np.float32), np.float32(np.nan))
 
 
 def _flushed(values: Floats) -> Floats:

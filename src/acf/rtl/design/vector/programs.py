@@ -1,41 +1,11 @@
-"""What a lane of the vector unit does in every cycle of a pass; Amaranth is not needed to read it.
+"""What a lane does in every pass of a CNN; Amaranth is not needed to read it.
 
 A pass has as many operations per value as the simulator charges (`acf.sim.vector.PASSES`), one a cycle.
 """
 
-from dataclasses import dataclass
-
 from acf.errors import RtlError
+from acf.rtl.design.vector.operation import Operation, Programs
 from acf.sim.vector import PASSES
-
-CONSTANTS = 5
-"""Constants that a lane holds: the numbers of its channel, or of the optimizer."""
-
-
-@dataclass(frozen=True)
-class Operation:
-    """One operation of a lane: ``left * right + addend`` goes to a register, or a comparison keeps ``x`` or makes it 0.
-
-    Operands: ``x`` and ``y``, the inputs taken last; ``result``; ``first_sum`` and ``second_sum``; ``one``;
-    ``constant_0`` to ``constant_4``; and as addend ``nothing``. ``takes``: the inputs that are taken in this cycle,
-    ``""``, ``"x"`` or ``"xy"``. ``keeps``: empty, or what decides a comparison, ``positive`` (x > 0; NaN stays) or
-    ``mask``. ``emits``: the value leaves, with ``rounds`` as bf16. ``seeds``: in place of the sum, a first guess at
-    ``1 / sqrt(2 * left)`` (`SEED`), the sign of ``left`` ignored.
-    """
-
-    left: str = "x"
-    right: str = "one"
-    addend: str = "nothing"
-    to: str = "result"
-    takes: str = ""
-    keeps: str = ""
-    emits: bool = False
-    rounds: bool = False
-    seeds: bool = False
-
-
-SEED = 0x5EF759DF
-"""``SEED - (bits >> 1)`` are the bits of a float32 within 4 % of 1 / sqrt(2 * value), whose own are ``bits``."""
 
 _NEWTON = (
     Operation("first_sum", "first_sum"),
@@ -50,7 +20,7 @@ def _x_hat(takes: str) -> Operation:
     return Operation("x", "constant_0", "constant_1", takes=takes)
 
 
-PROGRAMS: dict[tuple[str, str, int], tuple[Operation, ...]] = {
+PROGRAMS: Programs = {
     # Sum and sum of squares of each lane's channel.
     ("batch_norm", "forward", 0): (
         Operation("x", "one", "first_sum", to="first_sum", takes="x"),
@@ -84,7 +54,7 @@ PROGRAMS: dict[tuple[str, str, int], tuple[Operation, ...]] = {
 }
 """Operations per value, by kind, phase and number of the pass."""
 
-CHANNEL_PROGRAMS: dict[tuple[str, str, int], tuple[Operation, ...]] = {
+CHANNEL_PROGRAMS: Programs = {
     # x, y: sum and sum of squares over n values. Constants: -1 / 2n, -eps / 2, gamma, beta, 1.5. Emits scale, shift,
     # 1 / deviation and -mean / deviation; first_sum becomes 1 / deviation, second_sum minus the mean.
     ("batch_norm", "statistics", 0): (
@@ -93,7 +63,7 @@ CHANNEL_PROGRAMS: dict[tuple[str, str, int], tuple[Operation, ...]] = {
         Operation("first_sum", "first_sum", "result"),
         Operation("y", "constant_0", "result"),
         Operation("result", "one", "constant_1", to="second_sum"),
-        Operation("second_sum", to="first_sum", seeds=True),
+        Operation("second_sum", to="first_sum", function="root_seed"),
         *(3 * _NEWTON),
         Operation("first_sum", "constant_2", emits=True),
         Operation("x", "constant_0", to="second_sum"),
@@ -114,25 +84,7 @@ CHANNEL_PROGRAMS: dict[tuple[str, str, int], tuple[Operation, ...]] = {
 """Work on a vector of numbers per channel between the passes of a batch normalisation; the simulator leaves it out."""
 
 ALL_PROGRAMS = PROGRAMS | CHANNEL_PROGRAMS
-"""Every program, in the order of its number."""
-
-OPERANDS: dict[str, tuple[str, ...]] = {
-    field: tuple(dict.fromkeys(getattr(each, field) for program in ALL_PROGRAMS.values() for each in program))
-    for field in ("left", "right", "addend", "to")
-}
-"""What each operand of the programs can be, in the order of its code in gates."""
-
-
-def program_number(kind: str, phase: str, number: int = 0) -> int:
-    """The code of a pass at the port ``program``; refuses a pass that the unit cannot run.
-
-    >>> program_number("batch_norm", "forward", 1)
-    1
-    """
-    if (kind, phase, number) not in ALL_PROGRAMS:
-        known = ", ".join(f"{kind} {phase} {number}" for kind, phase, number in ALL_PROGRAMS)
-        raise RtlError(f"pass {kind} {phase} {number} is not one of {known}; use one of these")
-    return list(ALL_PROGRAMS).index((kind, phase, number))
+"""All of them, in the order of their numbers."""
 
 
 def check_programs() -> None:

@@ -9,8 +9,10 @@ from amaranth.utils import bits_for
 
 from acf.errors import RtlError
 from acf.rtl.design.primitives.shared_modules import place
-from acf.rtl.design.vector.lane import OPERATION, VectorLane, operation_word
-from acf.rtl.design.vector.programs import ALL_PROGRAMS, CONSTANTS, check_programs
+from acf.rtl.design.vector.lane import VectorLane, operation_layout, operation_word
+from acf.rtl.design.vector.operation import CONSTANTS
+from acf.rtl.design.vector.program_set import starts_lowest
+from acf.rtl.design.vector.registry import PROGRAM_SETS, check_program_sets
 
 COUNT_BITS = 24
 """Bits of the number of vectors of a pass."""
@@ -18,12 +20,17 @@ COUNT_BITS = 24
 
 @dataclass(frozen=True)
 class VectorSpec:
-    """``lanes``: values that the unit works on at a time."""
+    """``lanes``: values that the unit works on at a time; ``programs``: the name of a set of `PROGRAM_SETS`."""
 
     lanes: int = 8
+    programs: str = "cnn"
 
     def __post_init__(self) -> None:
-        check_programs()
+        check_program_sets()
+        if self.programs not in PROGRAM_SETS:
+            raise RtlError(
+                f"programs {self.programs!r} is not one of {', '.join(PROGRAM_SETS)}; use one of these names"
+            )
         if self.lanes < 1:
             raise RtlError(f"lanes {self.lanes} must be at least 1; give a positive number")
 
@@ -36,17 +43,19 @@ class VectorUnit(Component):
     needs inputs that are not there (``in_valid``) or an output register that was not read (``out_ready``). ``x``, ``y``
     and ``out`` are float32 bits by lane, bf16 in the upper half. ``in_mask`` and ``out_mask``: which outputs of a ReLU
     were positive. ``first_sums`` and ``second_sums`` are those of the latest pass, from the cycle after its last
-    operation until the next start, which clears them unless it comes with ``keeps_sums``. ``load_constant`` makes ``x``
-    the constants number ``constant`` of all lanes.
+    operation until the next start, which clears them (to -Inf before a maximum) unless it comes with ``keeps_sums``.
+    ``load_constant`` makes ``x`` the constants number ``constant`` of all lanes.
     """
 
     def __init__(self, spec: VectorSpec | None = None) -> None:
-        self.lanes = lanes = (spec or VectorSpec()).lanes
+        spec = spec or VectorSpec()
+        self.lanes = lanes = spec.lanes
+        self.programs = PROGRAM_SETS[spec.programs]
         words = data.ArrayLayout(32, lanes)
         super().__init__(
             {
                 "start": In(1),
-                "program": In(bits_for(len(ALL_PROGRAMS) - 1)),
+                "program": In(bits_for(len(self.programs.programs) - 1)),
                 "vectors": In(COUNT_BITS),
                 "keeps_sums": In(1),
                 "refused": Out(1),
@@ -71,14 +80,16 @@ class VectorUnit(Component):
     def elaborate(self, platform: object) -> Module:
         """The sequencer, and lanes that all do the same."""
         m = Module()
-        begins, operation = Signal(), Signal(OPERATION)
+        begins, operation = Signal(), Signal(operation_layout(self.programs))
         self._sequence(m, begins, operation)
+        to_lowest = Array(Const(starts_lowest(program), 1) for program in self.programs.programs.values())[self.program]
         for number in range(self.lanes):
-            lane = place(m, f"lane_{number}", VectorLane(), "vector_lane")
+            lane = place(m, f"lane_{number}", VectorLane(self.programs), "vector_lane")
             m.d.comb += [
                 lane.operation.eq(operation),
                 lane.active.eq(self.works),
                 lane.clear.eq(begins & ~self.keeps_sums),
+                lane.to_lowest.eq(to_lowest),
                 lane.x.eq(self.x[number]),
                 lane.y.eq(self.y[number]),
                 lane.mask.eq(self.in_mask[number]),
@@ -93,18 +104,21 @@ class VectorUnit(Component):
 
     def _sequence(self, m: Module, begins: Signal, operation: Signal) -> None:
         """Step through the program's operations for every vector."""
-        words = [operation_word(each, each is program[-1]) for program in ALL_PROGRAMS.values() for each in program]
-        firsts = [
-            sum(len(each) for each in list(ALL_PROGRAMS.values())[:number]) for number in range(len(ALL_PROGRAMS))
+        programs = list(self.programs.programs.values())
+        words = [
+            operation_word(self.programs, each, place == len(program) - 1)
+            for program in programs
+            for place, each in enumerate(program)
         ]
+        firsts = [sum(len(each) for each in programs[:number]) for number in range(len(programs))]
         place_bits = bits_for(len(words) - 1)
         at, first, left = Signal(place_bits), Signal(place_bits), Signal(COUNT_BITS)
         chosen = Array(Const(place, place_bits) for place in firsts)[self.program]
-        is_known = (self.program < len(ALL_PROGRAMS)) & (self.vectors != 0)
+        is_known = (self.program < len(programs)) & (self.vectors != 0)
         m.d.comb += [
             begins.eq(self.start & ~self.busy & is_known),
             self.refused.eq(self.start & ~begins),
-            operation.as_value().eq(Array(Const(word, OPERATION.size) for word in words)[at]),
+            operation.as_value().eq(Array(Const(word, operation.shape().size) for word in words)[at]),
             self.works.eq(
                 self.busy & (self.in_valid | ~operation.takes_x) & (~self.out_valid | self.out_ready | ~operation.emits)
             ),

@@ -6,7 +6,8 @@ import numpy as np
 
 from acf.errors import RtlError
 from acf.rtl.design.arithmetic.model import bf16_values
-from acf.rtl.design.vector.programs import ALL_PROGRAMS, program_number
+from acf.rtl.design.vector.programs import ALL_PROGRAMS
+from acf.rtl.design.vector.registry import program_number
 from acf.rtl.device.host.layer_runs import memory_ports
 from acf.rtl.device.host.placed_product import DATAFLOWS, encode_dense
 from acf.rtl.device.host.simulation import DeviceSimulation

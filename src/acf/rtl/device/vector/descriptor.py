@@ -3,7 +3,8 @@
 from dataclasses import dataclass, fields
 
 from acf.errors import RtlError
-from acf.rtl.design.vector.programs import ALL_PROGRAMS, program_number
+from acf.rtl.design.vector.programs import ALL_PROGRAMS
+from acf.rtl.design.vector.registry import program_number
 
 WORDS = 16
 """Words of a descriptor."""

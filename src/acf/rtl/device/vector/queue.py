@@ -14,7 +14,7 @@ from acf.rtl.design.fabric.sizes import FabricSizes
 from acf.rtl.design.primitives.bits import all_of
 from acf.rtl.design.primitives.shared_modules import place
 from acf.rtl.design.primitives.wires import forward
-from acf.rtl.design.vector.programs import CONSTANTS
+from acf.rtl.design.vector.operation import CONSTANTS
 from acf.rtl.design.vector.unit import COUNT_BITS as VECTOR_BITS
 from acf.rtl.design.vector.unit import VectorSpec, VectorUnit
 from acf.rtl.device.collector import burst_flits

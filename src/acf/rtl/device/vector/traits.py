@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from acf.rtl.design.vector.programs import ALL_PROGRAMS, Operation
+from acf.rtl.design.vector.operation import Operation
+from acf.rtl.design.vector.programs import ALL_PROGRAMS
 from acf.rtl.device.vector.descriptor import OUTPUTS
 
 

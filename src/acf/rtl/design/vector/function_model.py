@@ -1,0 +1,89 @@
+"""What the functions of a lane give, by NumPy's floats and bits."""
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from acf.rtl.design.vector.operation import (
+    ENTRY_BITS,
+    GREATEST_POWER,
+    LEAST_POWER,
+    RECIPROCAL_TABLE,
+    ROOT_SEED,
+    TABLE_BITS,
+    Operation,
+)
+
+Floats = NDArray[np.float32]
+Powers = NDArray[np.int64]
+POINT = 24
+"""Bits behind the point of the fixed-point number that `split` goes through."""
+
+
+def function_value(
+    operation: Operation, held: Mapping[str, Floats], total: Floats, power: Powers
+) -> tuple[Floats, Powers]:
+    """The value of ``operation`` whose sum is ``total``, and the powers that are kept after it."""
+    left = held[operation.left]
+    if operation.function == "split":
+        return _split(left)
+    if operation.function == "scaled":
+        return _scaled(total, power), power
+    if operation.function == "maximum":
+        x, first = held["x"], held["first_sum"]
+        return np.where(np.isnan(x) | (~np.isnan(first) & (x > first)), x, first), power
+    return (SEEDS[operation.function](left) if operation.function else total), power
+
+
+def _bits(values: Floats) -> NDArray[np.int64]:
+    """Exponent and fraction."""
+    return np.ascontiguousarray(values).view(np.uint32).astype(np.int64) & 0x7FFFFFFF
+
+
+def _floats(bits: NDArray[np.int64]) -> Floats:
+    return bits.astype(np.uint32).view(np.float32)
+
+
+def _of_finite(values: Floats, seeds: Floats) -> Floats:
+    return np.where(np.isfinite(values) & (values != 0), seeds, np.float32(np.nan))
+
+
+def _root_seed(values: Floats) -> Floats:
+    return _of_finite(values, _floats(ROOT_SEED - (_bits(values) >> 1)))
+
+
+def _reciprocal_seed(values: Floats) -> Floats:
+    bits = _bits(values)
+    is_power = bits & 0x7FFFFF == 0
+    exponent = 253 + is_power - (bits >> 23)
+    entries = np.array(RECIPROCAL_TABLE)[(bits >> (23 - TABLE_BITS)) & ((1 << TABLE_BITS) - 1)]
+    fraction = np.where(is_power, 0, entries << (23 - ENTRY_BITS))
+    return _of_finite(values, np.where(exponent > 0, _floats((np.maximum(exponent, 0) << 23) + fraction), 0.0))
+
+
+def _logarithm_seed(values: Floats) -> Floats:
+    return _of_finite(values, _floats((135 << 23) + (_bits(values) >> 8)))
+
+
+SEEDS = {"root_seed": _root_seed, "reciprocal_seed": _reciprocal_seed, "logarithm_seed": _logarithm_seed}
+"""Functions of ``left`` alone."""
+
+
+def _split(values: Floats) -> tuple[Floats, Powers]:
+    """1 + f and n of ``values`` = n + f; the magnitude is cut off behind the last bit of the fixed-point number."""
+    magnitude = np.minimum(np.nan_to_num(np.abs(values.astype(np.float64)), nan=0.0, posinf=1e9), 1e9)
+    fixed = np.floor(magnitude * 2**POINT).astype(np.int64)
+    fixed = np.where(np.signbit(values), -fixed, fixed)
+    power, part = fixed >> POINT, (fixed & ((1 << POINT) - 1)) >> 1
+    above, below = power > GREATEST_POWER, power < LEAST_POWER
+    power = np.clip(power, LEAST_POWER, GREATEST_POWER)
+    part = np.where(above, (1 << (POINT - 1)) - 1, np.where(below, 0, part))
+    return np.where(np.isnan(values), np.float32(np.nan), _floats((127 << 23) + part)), power
+
+
+def _scaled(values: Floats, power: Powers) -> Floats:
+    scaled = np.ldexp(values.astype(np.float64), power)
+    with np.errstate(over="ignore"):
+        found = scaled.astype(np.float32)
+    return np.where(np.abs(scaled) < np.finfo(np.float32).tiny, np.copysign(np.float32(0), found), found)
