@@ -8,7 +8,7 @@ of rows. Therefore every round is passed twice, and the columns once in between:
 
 from typing import Any
 
-from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value
+from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib.memory import Memory
 from amaranth.utils import bits_for
 
@@ -16,30 +16,29 @@ from amaranth.utils import bits_for
 class Listing:
     """States from LIST CLEAR to the last word of the list, behind which ``following`` comes.
 
-    ``marks`` has a bit for every mesh column by column of blocks: one of its tiles of the round lies there. ``numbers``
-    has, in the same places, the number of that column in the cluster.
+    A memory has, by column of blocks, a mark for every mesh column (one of its tiles of the round lies there), and the
+    number of that column in its cluster. Numbers are written once all marks are there, which they replace.
     """
 
     def __init__(self, m: Module, unit: Any, parts: Any, count: Signal) -> None:
         sizes, self.parts, self.count = unit.sizes, parts, count
         self.tiles, mesh_columns = sizes.accumulator_tiles, sizes.mesh_columns
-        self.number_bits = bits_for(self.tiles)
+        self.number_bits = bits_for(max(1, self.tiles - 1))
         self.first_row, self.first_column = Signal.like(parts.row), Signal.like(parts.column)
         self.owner, self.bank = Signal(range(max(2, mesh_columns))), Signal(range(max(2, self.tiles)))
         self.next_numbers = [Signal(self.number_bits, name=f"next_number_{place}") for place in range(mesh_columns)]
         depth = 1 << len(parts.column)
-        m.submodules.list_marks = marks = Memory(shape=mesh_columns, depth=depth, init=[])
-        m.submodules.list_numbers = numbers = Memory(shape=mesh_columns * self.number_bits, depth=depth, init=[])
-        self.mark_in, mark_out = marks.write_port(), marks.read_port(domain="comb")
-        self.number_in, number_out = numbers.write_port(), numbers.read_port(domain="comb")
-        self.marked, self.numbered = mark_out.data, number_out.data
-        m.d.comb += [port.addr.eq(parts.column) for port in (self.mark_in, mark_out, self.number_in, number_out)]
+        width = mesh_columns * (1 + self.number_bits)
+        m.submodules.list_columns = columns = Memory(shape=width, depth=depth, init=[])
+        self.write, read = columns.write_port(), columns.read_port(domain="comb")
+        self.marked, self.numbered = read.data[:mesh_columns], read.data[mesh_columns:]
+        m.d.comb += [self.write.addr.eq(parts.column), read.addr.eq(parts.column)]
 
     def states(self, m: Module, following: str) -> None:
         """Clear once; then by round: keep its first block, mark, number, write."""
         parts = self.parts
         with m.State("LIST CLEAR"):  # a reset may have left marks of an update that it has ended
-            m.d.comb += self.mark_in.en.eq(1)
+            m.d.comb += self.write.en.eq(1)
             with m.If(self._to_next_column(m)):
                 m.next = "LIST ROUND"
         with m.State("LIST ROUND"):
@@ -68,7 +67,7 @@ class Listing:
         """Mark the columns of the round's blocks, up to its last one, or the last of all."""
         parts = self.parts
         with m.State("LIST MARK"):
-            m.d.comb += [self.mark_in.data.eq(self.marked | (1 << self.owner)), self.mark_in.en.eq(parts.slot_valid)]
+            m.d.comb += [self.write.data.eq(self.marked | (1 << self.owner)), self.write.en.eq(parts.slot_valid)]
             parts.to_next_block(m)
             with m.If(parts.slot_valid):
                 m.d.sync += self.count.eq(self.count + 1)
@@ -83,11 +82,8 @@ class Listing:
         """Number the columns of every mesh column in order, and take the marks away."""
         parts = self.parts
         with m.State("LIST NUMBER"):
-            m.d.comb += [
-                self.number_in.data.eq(Cat(*self.next_numbers)),
-                self.number_in.en.eq(1),
-                self.mark_in.en.eq(1),
-            ]
+            no_marks = Const(0, len(self.marked))
+            m.d.comb += [self.write.data.eq(Cat(no_marks, *self.next_numbers)), self.write.en.eq(1)]
             for place, following in enumerate(self.next_numbers):
                 m.d.sync += following.eq(following + self.marked[place])
             with m.If(self._to_next_column(m)):
