@@ -56,11 +56,11 @@ def index_controller(fabric: AdaptiveFabric, measured: Measured) -> dict[str, An
 
 def topology_unit(fabric: AdaptiveFabric, measured: Measured) -> dict[str, Any]:
     """The unit of a device with the limits of `WalkerOption`, which moves as many blocks as the simulator counts on."""
-    limits = WalkerOption(moves=SORTER_MOVES).topology
+    limits = WalkerOption(moves=SORTER_MOVES).topology(fabric)
     assert limits is not None
     sizes = sizes_of(fabric)
     found = measured(TopologyUnit(limits, fabric.tile, sizes.flit_bits))
-    return {"link_bytes": fabric.link_bytes} | found
+    return {"link_bytes": fabric.link_bytes, "mesh_columns": fabric.mesh_columns} | found
 
 
 def measured(liberty: Liberty, sharing: bool, component: Any) -> dict[str, Any]:

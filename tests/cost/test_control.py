@@ -20,7 +20,7 @@ from acf.cost.control import (
 )
 from acf.rtl.device.walking import WalkerOption
 from acf.sim.fabric import AdaptiveFabric
-from acf.sim.fabric.control import TOPOLOGY_UNIT_BYTES, index_controller_bytes, reached_clusters
+from acf.sim.fabric.control import index_controller_bytes, reached_clusters, topology_unit_bytes
 from acf.sim.registry import spec_of_kind
 
 RECORD = json.loads((Path(__file__).parents[2] / "docs/results/energy-synthesis.json").read_text(encoding="utf-8"))
@@ -121,13 +121,15 @@ def test_index_controllers_are_those_that_were_synthesised(name: str, unit: str)
     _assert_unit(name, _sum({unit: RECORD["units"][unit]}, (1, unit)))
 
 
-@pytest.mark.parametrize("config", ["acf-512", "acf-512-wide"])
-def test_a_topology_unit_with_its_link_is_what_was_synthesised(config: str) -> None:
-    row = RECORD["units"][f"topology-unit of {config}"]
+@pytest.mark.parametrize("config", ["acf-512", "acf-512-wide", "acf-16384-hbm3e"])
+def test_a_topology_unit_of_a_mesh_with_its_link_is_what_was_synthesised(config: str) -> None:
+    row, fabric = RECORD["units"][f"topology-unit of {config}"], spec_of_kind(AdaptiveFabric, config)
+    assert (row["link_bytes"], row["mesh_columns"]) == (fabric.link_bytes, fabric.mesh_columns)
     unit = CONTROL_UNITS["topology unit"].plus(CONTROL_UNITS["topology link byte"].times(row["link_bytes"]))
+    unit = unit.plus(CONTROL_UNITS["topology mesh column"].times(row["mesh_columns"]))
     found = (unit.gate_equivalents, unit.clock_pins, unit.gated_flip_flops)
     assert found == pytest.approx(_sum({config: row}, (1, config)), rel=1e-4)
-    assert row["memory_bits"] == TOPOLOGY_UNIT_BYTES * 8
+    assert row["memory_bits"] == topology_unit_bytes(fabric) * 8
 
 
 @pytest.mark.parametrize("unit", [name for name in RECORD["units"] if name.startswith("index-controller of ")])

@@ -148,6 +148,7 @@ _WIDE = (
     _RECORD + ", acf rtl area --config acf-512-lanes4 and acf-512-wide --clock-gating: a line through 4 and 16 lanes"
 )
 _CONTROLLERS = _RECORD + ", python docs/figures/control_synthesis.py"
+_TOPOLOGY_UNITS = _CONTROLLERS + ": a plane through acf-512, acf-512-wide and acf-16384-hbm3e"
 _HELD = _RECORD + ", acf-512-wide: gates with sums in registers"
 _BLOCK = _RECORD + ", python docs/figures/scu_synthesis.py: gates that hold a block, in a lockstep run"
 
@@ -193,13 +194,10 @@ CONTROL_UNITS: dict[str, ControlUnit] = {
     "16-row index controller": ControlUnit(
         140_099.0, 7_331.0, 6_768.0, OTHERS_LOADED, 0.0, _CONTROLLERS + ": acf-16384-hbm3e --no-sharing"
     ),
-    # used at topology updates alone, stopped else; what does not grow with the link, and what a byte of it adds
-    "topology unit": ControlUnit(
-        46_734.0, 4_625.0, 4_467.0, 0.0, 0.0, _CONTROLLERS + ": a line through 32 and 64 bytes"
-    ),
-    "topology link byte": ControlUnit(
-        112.93, 16.375, 16.25, 0.0, 0.0, _CONTROLLERS + ": a line through 32 and 64 bytes"
-    ),
+    # used at topology updates alone, stopped else; what a byte of the link adds, and what a mesh column
+    "topology unit": ControlUnit(47_161.5, 4_663.667, 4_508.333, 0.0, 0.0, _TOPOLOGY_UNITS),
+    "topology link byte": ControlUnit(114.2675, 16.30556, 16.11111, 0.0, 0.0, _TOPOLOGY_UNITS),
+    "topology mesh column": ControlUnit(45.77546, 3.69444, 2.88889, 0.0, 0.0, _TOPOLOGY_UNITS),
 }
 """Control of the fabric by unit. A vector unit has no entry: its model charges its own."""
 

@@ -18,9 +18,9 @@ INTERCONNECTS = ("mesh", "static", "crossbar", "packet")
 crossbar: ideal links; packet: routers with queues and arbitration instead of lines (`acf.sim.mesh`)."""
 
 TILE_FORMATS = ("bitmap", "csc")
-"""How a tile travels where that is shorter than all its elements. bitmap: a bit per element, and the non-zeros. csc:
-the non-zeros column by column, each with its distance from the one above, and a count per column; shorter than the
-bitmap below a density of 1/8."""
+"""How a tile travels where that is shorter than all its elements (`acf.lowering.tile_format`). bitmap: a bit per
+element, and the non-zeros. csc: the non-zeros line by line, each with its place there, and a count per line; shorter
+than the bitmap below a density of 1/8."""
 
 ACCUMULATE_IN = ("banks", "registers")
 """banks: every MAC reads and writes its sum in an accumulator bank. registers: an SCU holds a block and the

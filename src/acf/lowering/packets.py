@@ -129,7 +129,8 @@ def count_bits(bits: np.unsignedinteger) -> int:
 def payload_flits(nonzeros: int, sizes: Sizes) -> int:
     """Flits of a tile: its bf16 non-zeros and their positions, or all its elements where that is shorter.
 
-    Positions are a bitmap; or, in CSC form, 4 bits per non-zero (5 in tiles of 32) and a byte per column.
+    Positions are a bitmap; or, in CSC form, 4 bits per non-zero (5 in tiles of 32) and a byte per line
+    (`acf.lowering.tile_format`).
     """
     tile = sizes.tile
     position_bytes = tile * tile // 8

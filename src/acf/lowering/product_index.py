@@ -44,6 +44,7 @@ from acf.lowering.mapping import Mapping
 from acf.lowering.output_stationary import OutputStationaryMapping
 from acf.lowering.output_stationary_packets import deal_rows
 from acf.lowering.split_k import SplitKMapping
+from acf.lowering.tile_format import is_packed, packed_bytes
 from acf.lowering.tiled_product import TiledProduct
 
 Words = NDArray[np.uint32]
@@ -87,11 +88,8 @@ class ProductIndex:
 
 def size_bytes(nonzeros: NDArray[np.int64], shape: FabricShape) -> Sizes:
     """The size byte of tiles with so many non-zeros."""
-    if shape.tile_format != "bitmap":
-        raise ArchitectureError(f"an index of tiles in {shape.tile_format} form is not defined; use bitmap")
-    whole, bitmap = VALUE_BYTES * shape.tile**2, shape.tile**2 // 8
-    packed = VALUE_BYTES * nonzeros + bitmap <= whole
-    flits = -(-np.where(packed, VALUE_BYTES * nonzeros + bitmap, whole) // shape.link_bytes)
+    packed = is_packed(nonzeros, shape)
+    flits = -(-np.where(packed, packed_bytes(nonzeros, shape), VALUE_BYTES * shape.tile**2) // shape.link_bytes)
     if int(flits.max(initial=0)) >= PACKED:
         raise ArchitectureError(
             f"a tile of {int(flits.max())} flits exceeds the {PACKED - 1} of a size byte; use wider links"

@@ -1,5 +1,7 @@
 """Fabrics that are compiled once for all tests."""
 
+from dataclasses import replace
+
 import pytest
 
 pytest.importorskip("amaranth")
@@ -26,6 +28,8 @@ THIRTY_TWO_SCUS = acf.sim.spec(
     prefetch_packets=8,
 )
 
+CSC_SCU = replace(SMALL_SHAPE, mesh_rows=1, mesh_columns=1, tile=16, link_bytes=32, tile_format="csc")
+
 GATED_UNITS = acf.sim.spec(
     "acf-512-lean",
     **TINY_CLUSTER | {"mesh_rows": 2, "mesh_columns": 2},
@@ -48,6 +52,11 @@ def compiled(sizes: FabricSizes) -> FabricSimulation:
 @pytest.fixture(scope="session")
 def four_scus() -> FabricSimulation:
     return compiled(FabricSizes(SMALL_SHAPE, command_depth=64, memory_flits=256))
+
+
+@pytest.fixture(scope="session")
+def csc_scu() -> FabricSimulation:
+    return compiled(FabricSizes(CSC_SCU, command_depth=128, memory_flits=256))
 
 
 @pytest.fixture(scope="session")

@@ -35,6 +35,22 @@ def test_the_random_programs_cover_both_mappings_stalls_and_several_rounds(four_
     assert sum(program.rows.packets > 0 for program in programs) >= 12
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_tiles_in_csc_form_are_run_as_the_model_does(seed: int, csc_scu: FabricSimulation) -> None:
+    both = run_lockstep(random_product(seed, tile=16, most=3), csc_scu)
+    assert both.divergence is None, str(both.divergence)
+
+
+def test_some_random_programs_are_shorter_in_csc_form_and_some_longer(csc_scu: FabricSimulation) -> None:
+    csc = csc_scu.sizes.shape
+    flits = [
+        [int(random_product(seed, tile=16, most=3).lower(shape).rows.flits.sum()) for seed in range(12)]
+        for shape in (csc, replace(csc, tile_format="bitmap"))
+    ]
+    assert any(one < other for one, other in zip(*flits, strict=True))
+    assert any(one > other for one, other in zip(*flits, strict=True))
+
+
 def test_thirty_two_scus_run_a_random_program_as_the_model_does(thirty_two_scus: FabricSimulation) -> None:
     rng = np.random.default_rng(0)
     a = rng.standard_normal((60, 44)) * (rng.random((60, 44)) < 0.5)

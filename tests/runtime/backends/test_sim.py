@@ -90,9 +90,10 @@ def test_a_copy_overlaps_with_a_product_of_another_stream() -> None:
     assert [span.start_s for span in device.timeline.spans] == [began, began]
 
 
-def test_tiles_in_csc_form_have_no_index_and_run_portably() -> None:
+def test_tiles_in_csc_form_have_an_index_too() -> None:
     _, spec = find_architecture("acf-512")
-    device = runtime.Device("sim", replace(spec, tile_format="csc", name="csc"))
-    program = device.compile(FORWARD)
-    assert program.fabric_products == ()
-    assert run(device, program, random_operands(program)).any()
+    bitmap, csc = (runtime.Device("sim", replace(spec, tile_format=form, name=form)) for form in ("bitmap", "csc"))
+    program = csc.compile(FORWARD)
+    assert program.fabric_products
+    operands = random_operands(program)
+    assert (run(csc, program, operands) == run(bitmap, bitmap.compile(FORWARD), operands)).all()

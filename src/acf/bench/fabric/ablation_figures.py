@@ -39,7 +39,9 @@ def traffic_figures(fabric: AdaptiveFabric, step: StepSpec, prefixes: tuple[str,
             product = tile_product(gemm, fabric)
             program = lower_product(product, fabric)
             sums["flits"] += int(program.rows.flits.sum()) + int(program.columns.flits.sum())
-            sums["controller_cycles"] += topology_update_cycles(fabric, product, program.reduces)
+            sums["controller_cycles"] += topology_update_cycles(
+                fabric, product, program.split if program.reduces else 0
+            )
     totals = _totals(fabric, results)
     return totals | dict(sums) | {"controller_share": _share(fabric, sums["controller_cycles"], totals)}
 
@@ -124,8 +126,9 @@ def _count_kept(
         program = lower_product(product, fabric, mapping)
         index = index_traffic(mapping, product, fabric, fabric.walking_controllers)
         compute += run_product(fabric, gemm, product, program, traffic, index)
-        update += topology_update_cycles(fabric, product, program.reduces)
-        table += table_cycles(fabric, product, program.reduces)
+        split = program.split if program.reduces else 0
+        update += topology_update_cycles(fabric, product, split)
+        table += table_cycles(fabric, product, split)
     return compute, Kept(compute.cycles, update, table)
 
 

@@ -194,6 +194,12 @@ def step(
     moves: Annotated[
         int, typer.Option(min=0, help="Blocks that the device moves at the end of a walked step; a second one follows.")
     ] = 0,
+    dataflow: Annotated[
+        str,
+        typer.Option(
+            help="Of walked products, with --moves of the weight gradient: output-stationary, split-K or fastest."
+        ),
+    ] = "fastest",
     config: FabricName = None,
     backend: Backend = "auto",
     as_json: Json = False,
@@ -215,9 +221,10 @@ def step(
     axi = AxiSpec(data_bits=min(256, depths.flit_bits), masters=memory.masters)
     state = random_step(sizes, shape.tile)
     if moves:
-        _moving_steps(plan_moving_step(state, depths, axi, moves), state, sizes, memory, backend, as_json)
+        plan = plan_moving_step(state, depths, axi, moves, dataflow=dataflow)
+        _moving_steps(plan, state, sizes, memory, backend, as_json)
         return
-    plan = plan_step(state, depths, axi, walks)
+    plan = plan_step(state, depths, axi, walks, dataflow)
     with working("build the device and run the step", visible=not as_json):
         built = device_for_step(plan, axi, memory.latency, backend)
         run = run_step(built, plan, state, sizes)

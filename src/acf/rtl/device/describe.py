@@ -13,7 +13,7 @@ from acf.rtl.tools.verilog import to_rtlil
 
 MEANINGS: dict[str, str] = {
     "parallel": "0: a serial tile, 1: a block",
-    "packed": "payload is a bitmap and the non-zero values; else all values",
+    "packed": "payload is the non-zero values with a bitmap or in CSC form; else all values",
     "flits": "flits of the packet",
     "address": "its first flit in the memory behind the controller; of a round of partial sums: flits of zeros before "
     "it",

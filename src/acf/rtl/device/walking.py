@@ -9,6 +9,7 @@ from amaranth.lib.wiring import connect
 from amaranth.utils import bits_for
 
 from acf.errors import RtlError
+from acf.lowering import FabricShape
 from acf.lowering.descriptor import DESCRIPTOR_WORDS, FIELDS, ProductDescriptor
 from acf.rtl.design.axi.read_arbiter import ReadArbiter
 from acf.rtl.design.fabric.sizes import FabricSizes
@@ -62,10 +63,12 @@ class WalkerOption:
         columns = max(columns, most("column_tiles"))
         return cls(words, most("blocks"), columns, most("k_tiles"), controllers, moves)
 
-    @property
-    def topology(self) -> TopologySizes | None:
-        """The topology unit; rows of a layer's blocks are output columns of its input gradient."""
-        return TopologySizes(self.column_tiles, self.column_tiles, self.blocks, self.moves) if self.moves else None
+    def topology(self, shape: FabricShape) -> TopologySizes | None:
+        """The topology unit on a fabric; rows of a layer's blocks are output columns of its input gradient."""
+        if not self.moves:
+            return None
+        layer = (self.column_tiles, self.column_tiles, self.blocks, self.moves)
+        return TopologySizes(*layer, shape.mesh_columns, shape.accumulator_tiles)
 
     def sizes(self, fabric: FabricSizes) -> IndexSizes:
         """The limits of a controller."""

@@ -65,8 +65,8 @@ class Simulator(Backend):
 
     @property
     def fabric(self) -> AdaptiveFabric | None:
-        """The modelled fabric; None for another kind of machine, or for tiles that have no index."""
-        return self.spec if isinstance(self.spec, AdaptiveFabric) and self.spec.tile_format == "bitmap" else None
+        """The modelled fabric; None for another kind of machine."""
+        return self.spec if isinstance(self.spec, AdaptiveFabric) else None
 
     def compile(self, product: Product) -> Program:
         """Descriptors and indices for a fabric; a portable program for another machine."""

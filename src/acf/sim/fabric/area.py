@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from acf.cost import MAC_65NM_MM2, sram_leakage_mw, sram_mm2
 from acf.cost.mesh import router_mm2
-from acf.sim.fabric.control import TOPOLOGY_UNIT_BYTES, control_mm2, index_controller_bytes
+from acf.sim.fabric.control import control_mm2, index_controller_bytes, topology_unit_bytes
 
 if TYPE_CHECKING:
     from acf.sim.fabric.spec import AdaptiveFabric
@@ -19,7 +19,7 @@ def area_mm2(spec: "AdaptiveFabric") -> dict[str, float]:
     accumulators = local_memory_mm2(spec, spec.accumulator_bytes) * spec.scus
     on_chip = sram_mm2(spec.technology_nm, spec.bank_bytes) * spec.on_chip_bytes / spec.bank_bytes
     index = sram_mm2(spec.technology_nm, index_controller_bytes(spec)) * spec.index_controllers
-    topology = sram_mm2(spec.technology_nm, TOPOLOGY_UNIT_BYTES)
+    topology = sram_mm2(spec.technology_nm, topology_unit_bytes(spec))
     routers = router_mm2(spec.link_bytes, virtual_channels=1, queue_flits=spec.hop_cycles, groups=0)
     control = {} if spec.control_energy == "none" else {"control": control_mm2(spec)}
     return {
@@ -43,7 +43,7 @@ def leakage_w(spec: "AdaptiveFabric") -> float:
     accumulators = sram_leakage_mw(spec.technology_nm, spec.accumulator_bytes) * spec.scus
     on_chip = sram_leakage_mw(spec.technology_nm, spec.bank_bytes) * spec.on_chip_bytes / spec.bank_bytes
     index = sram_leakage_mw(spec.technology_nm, index_controller_bytes(spec)) * spec.index_controllers
-    index += sram_leakage_mw(spec.technology_nm, TOPOLOGY_UNIT_BYTES)
+    index += sram_leakage_mw(spec.technology_nm, topology_unit_bytes(spec))
     return (cluster * spec.clusters + accumulators + on_chip + index) * 1e-3
 
 

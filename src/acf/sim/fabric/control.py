@@ -38,8 +38,15 @@ COUNTING_UNITS = ("scu", "scu-serial")
 INDEX_CONTROLLERS = {"wide index controller": (4, 12), "index controller": (8, 48), "16-row index controller": (16, 31)}
 """Index controllers that were synthesised: mesh rows or mesh columns, and clusters that they send to."""
 
-TOPOLOGY_UNIT_BYTES = 114_688
-"""Memories of the topology unit in gates: a slot for each of 256 x 256 blocks, and a block for each of 4,096 slots."""
+
+def topology_unit_bytes(spec: "AdaptiveFabric") -> int:
+    """Memories of the topology unit in gates, for layers of 256 x 256 blocks of which 4,096 are present.
+
+    A slot for each block, a block for each slot; by column of blocks a mark and a number for each mesh column.
+    """
+    number_bits = max(1, spec.accumulator_tiles - 1).bit_length()
+    bits = 13 * 256**2 + 16 * 4096 + 256 * spec.mesh_columns * (1 + number_bits)
+    return bits // 8
 
 
 def reached_clusters(spec: "AdaptiveFabric") -> int:
@@ -182,6 +189,7 @@ def _unit(spec: "AdaptiveFabric", name: str, full_share: float = 0.0) -> Control
     """A unit as this fabric has it, in a cycle on tiles of which ``full_share`` have no zeros."""
     unit = CONTROL_UNITS[name]
     if name == "topology unit":
+        unit = unit.plus(CONTROL_UNITS["topology mesh column"].times(spec.mesh_columns))
         return unit.plus(CONTROL_UNITS["topology link byte"].times(spec.link_bytes))
     if name in FULL_TILES:
         unit = unit.in_turn_with(FULL_TILES[name], full_share)

@@ -71,7 +71,7 @@ def run_product(
     waits = lead + max(0, index.walk_cycles - index.set_up_cycles - played.cycles)
     effectual = gemm.effectual_macs()
     multiplied = _multiplied_slots(spec, product, effectual)
-    update_cycles = topology_update_cycles(spec, product, program.reduces)
+    update_cycles = topology_update_cycles(spec, product, program.split if program.reduces else 0)
     activity = _activity(spec, product, program, index, played, waits)
     energy_j = product_j(spec, program, multiplied, activity.read_share)
     energy_j |= {"mesh": mesh_j(spec, activity.flit_hops)} | control_j(spec, activity)

@@ -18,7 +18,7 @@ def tensor_bytes(shape: FabricShape, bits: BitTensor, role: str, packed_bytes: i
     and by columns (`acf.lowering.product_index`). Others have a size byte per tile and two words for every batch, here
     of four tiles: those of a round may be more.
     """
-    if role == "weight" and bits.size and len(bits.shape) >= 2 and shape.tile_format == "bitmap":
+    if role == "weight" and bits.size and len(bits.shape) >= 2:
         return _block_csr_bytes(shape, bits)
     tiles = ceil(bits.size / shape.tile**2)
     return packed_bytes + tiles + 2 * WORD_BYTES * ceil(tiles / SIZES_PER_WORD)

@@ -71,14 +71,35 @@ class TopologyUnit:
         """Write so many words one behind the other."""
         return self._written(np.arange(words), words)
 
-    def finish_cycles(self, present: Presence, moves: int) -> int:
-        """Write the mask, and of every moved block the optimizer's descriptor and zeros."""
+    def mask_cycles(self, present: Presence) -> int:
+        """Write the mask of an output-stationary weight gradient."""
         rows, columns = present.shape
         ends = np.unique(np.append(np.arange(MASK_BITS - 1, columns, MASK_BITS), columns - 1))
         words = (np.arange(rows)[:, None] * columns + ends).reshape(-1)
+        return self._written(words, present.size)
+
+    def list_cycles(self, present: Presence, round_tiles: int) -> int:
+        """Write the output tiles of a split-K weight gradient, of which a round has ``round_tiles``.
+
+        Marks are cleared, a cycle per column. A round takes one to begin; one per block from its first to its last
+        present one to mark columns, one per column to number them, and again one per block, with one more for each
+        present one, to write.
+        """
+        blocks, columns = np.flatnonzero(present), present.shape[1]
+        places, now, begin = [], columns, 0
+        for first in range(0, blocks.size, round_tiles):
+            own = blocks[first : first + round_tiles] - begin
+            now += 1 + int(own[-1]) + 1 + columns
+            written = now + own + np.arange(own.size)
+            places += [written, written + 1]
+            now, begin = int(written[-1]) + 2, begin + int(own[-1]) + 1
+        words = np.sort(np.concatenate(places)) if places else np.zeros(0, dtype=np.int64)
+        return self._written(words, now)
+
+    def move_cycles(self, moves: int) -> int:
+        """Write the optimizer's descriptor and zeros of so many moved blocks."""
         zeros = sum(flits * (self.flit_words + self.write_cycles) + 1 for flits in self.block_flits)
-        move = 2 * (1 + self.read_cycles) + self.flit_words + self.write_cycles + 2 + zeros
-        return self._written(words, present.size) + moves * move
+        return moves * (2 * (1 + self.read_cycles) + self.flit_words + self.write_cycles + 2 + zeros)
 
     def _written(self, places: NDArray[np.int64], cycles: int) -> int:
         """States of so many ``cycles`` that write a word in those of ``places``, and the flit that is then sent off."""

@@ -2,10 +2,10 @@
 
 Balancing takes a cycle per compare, add or memory access of a small controller; the order of the k-steps compares all
 bins at once. The gates have no such unit: there, owners and orders are those of the dense layer. What is written is
-counted as `TopologyUnit` writes it: of forward product and input gradient the index, of the weight gradient the mask,
-and of every moved block the optimizer's descriptor and zeros. The list of output tiles of a split-K product, which the
-unit in gates does not write, is counted as its words. A layer without absent blocks has no topology, so nothing of it
-is updated.
+counted as `TopologyUnit` writes it: of forward product and input gradient the index, of the weight gradient the mask
+or, if it is split-K, the list of its output tiles, and of every moved block the optimizer's descriptor and zeros. The
+list of a split-K forward product or input gradient, which the unit in gates does not write, is counted as its words. A
+layer without absent blocks has no topology, so nothing of it is updated.
 """
 
 from acf.lowering import BALANCERS, FabricShape
@@ -13,30 +13,34 @@ from acf.lowering.tiled_product import TiledProduct
 from acf.sim.fabric.topology_unit import TopologyUnit, moved_blocks, updates_of
 
 
-def topology_update_cycles(shape: FabricShape, product: TiledProduct, reduces: bool) -> int:
-    """All cycles of an update but those of selection; ``reduces``: the reduction is spread over the mesh."""
+def topology_update_cycles(shape: FabricShape, product: TiledProduct, split: int) -> int:
+    """All cycles of an update but those of selection.
+
+    ``split``: groups of mesh columns over which the reduction of a split-K product is spread; 0: output-stationary.
+    """
     if not product.has_topology:
         return 0
     columns, k_tiles = (int(size) for size in product.present.shape)
     balance = BALANCERS[shape.balancer].controller_cycles
-    table = table_cycles(shape, product, reduces)
-    if reduces:
+    table = table_cycles(shape, product, split)
+    if split:
         return balance(_output_tiles(product), columns + product.serial.tiles, shape.mesh_columns) + table
     return balance(columns, k_tiles, shape.mesh_columns) + k_tiles**2 + table
 
 
-def table_cycles(shape: FabricShape, product: TiledProduct, reduces: bool) -> int:
+def table_cycles(shape: FabricShape, product: TiledProduct, split: int) -> int:
     """Those of `topology_update_cycles` that write the new topology: spent even if the balance is kept."""
     if not product.has_topology:
         return 0
     unit = TopologyUnit.of(shape)
-    outputs = unit.words_cycles(2 * _output_tiles(product)) if reduces else 0
     if product.needed is not None:
         moves = moved_blocks(product.needed)
-        masks = (updates_of(moves) - 1) * unit.finish_cycles(product.needed, 0) if moves else 0
-        return masks + unit.finish_cycles(product.needed, moves) + outputs
+        round_tiles = shape.mesh_columns // max(1, split) * shape.accumulator_tiles
+        kept = unit.list_cycles(product.needed, round_tiles) if split else unit.mask_cycles(product.needed)
+        return max(1, updates_of(moves)) * kept + unit.move_cycles(moves)
     assert product.weight is not None  # `has_topology`
     present = (product.weight.tile_nonzeros > 0).T
+    outputs = unit.words_cycles(2 * _output_tiles(product)) if split else 0
     return max(1, updates_of(moved_blocks(present))) * unit.index_cycles(present) + outputs
 
 

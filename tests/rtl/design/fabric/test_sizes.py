@@ -26,6 +26,7 @@ SMALL = acf.sim.spec(
     ("change", "message"),
     [
         ({"skip": "gate"}, "skip 'gate' is the simulator's alone"),
+        ({"tile_format": "csc", "tile": 32, "link_bytes": 64}, "tile_format 'csc' with tiles of 32 is the simulator's"),
         ({"lanes": 2}, "with skip 'both' the 2 lanes"),
         ({"interconnect": "crossbar"}, "a crossbar has ideal links"),
         ({"scus_per_cluster": 3}, "scus_per_cluster 3 must divide the tile 8"),

@@ -39,6 +39,14 @@ def test_a_split_k_product_runs_from_its_descriptor_and_groups_of_columns_are_ad
     assert run.commands == sum(map(len, indexed.encoded.commands))
 
 
+def test_a_product_with_tiles_in_csc_form_runs_from_its_descriptor() -> None:
+    sizes = replace(ONE_SCU, shape=replace(ONE_SCU.shape, tile_format="csc"))
+    device = DeviceSimulation.of(sizes, AXI, 1 << 12, 2, "pysim", replace(WALKER, sharing=1))
+    indexed = random_indexed(6, sizes, 1)
+    assert (indexed.index.words != random_indexed(6, ONE_SCU, 1).index.words).any()  # tiles have other sizes
+    assert device.run_indexed(indexed, most_cycles=2_000).is_equal
+
+
 def test_operands_beyond_the_reach_of_a_mesh_row_are_refused() -> None:
     sizes = replace(SIZES, memory_flits=256)
     product, mapping, operands = random_split(2, sizes, 1, most=3)

@@ -15,9 +15,9 @@ from acf.rtl.device.host.image import read_output
 from acf.rtl.device.host.placed_product import page_of
 from acf.rtl.device.host.simulation import DeviceSimulation
 from acf.rtl.device.step.layer import StepSizes, StepState, random_step
-from acf.rtl.device.step.moving import moved_step, plan_moving_step, run_moving_steps
+from acf.rtl.device.step.moving import moved_step, plan_moving_step, present_gradient, run_moving_steps
 from acf.rtl.device.step.plan import StepPlan
-from acf.rtl.device.step.reference import reference_step
+from acf.rtl.device.step.reference import reference_step, weight_gradient_of
 from acf.rtl.device.step.run import run_step
 from tests.rtl.device.programs import VECTOR_AXI, VECTOR_SIZES
 
@@ -43,6 +43,27 @@ def test_steps_walk_the_index_that_the_device_wrote_when_it_moved_blocks(vector_
     for name in ("forward", "input_gradient"):  # by rows of blocks and by columns: both are written anew
         before, after = (each.plan.images[name].segments[0].content for each in (first, second))
         assert before != after
+
+
+def test_a_split_k_weight_gradient_is_walked_from_the_list_that_the_device_wrote(
+    vector_device: DeviceSimulation,
+) -> None:
+    state = random_step(LAYER, 8)
+    plan = plan_moving_step(state, FABRIC, VECTOR_AXI, moves=1, dataflow="split-K")
+    (step,) = run_moving_steps(vector_device, plan, state, LAYER, steps=1)
+    assert step.differences == []
+    expected = reference_step(state, LAYER, plan)
+    after, _ = moved_step(state, plan, expected, 1)
+    assert (after.kept != state.kept).any()
+    program, image = present_gradient(plan, after.kept)
+    vector_device.write_registers(image.registers)
+    wait(vector_device, lambda status: bool(status & DONE))
+    found = read_output(image, program, vector_device.peek)
+    blocks = np.kron(after.kept, np.ones((8, 8), dtype=bool))
+    gradient = weight_gradient_of(state, plan, expected.dz).view(np.uint32)
+    assert (found == np.where(blocks, gradient, 0)).all()
+    old_program, old_image = present_gradient(plan, state.kept)  # the same memory, read as the topology before
+    assert (read_output(old_image, old_program, vector_device.peek) != found).any()
 
 
 def wait(device: DeviceSimulation, is_over: Callable[[int], bool]) -> None:

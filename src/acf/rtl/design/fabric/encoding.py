@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from acf.errors import RtlError
 from acf.lowering import PARALLEL, SERIAL, Program, Stream
+from acf.lowering.tile_format import is_packed, pack_tile
 from acf.rtl.design.fabric.sizes import ROUND_BITS, FabricSizes
 
 Bits = NDArray[np.uint16]
@@ -313,7 +314,7 @@ class _Encoder:
             )
 
     def _payload(self, kind: int, number: int, k_tile: int) -> tuple[list[int], int]:
-        """Flits of a tile, and whether it is packed: a bitmap of the non-zeros, then their values."""
+        """Flits of a tile, and whether it is packed (`acf.lowering.tile_format`)."""
         tile = self.shape.tile
         whole = np.zeros((tile, tile), dtype=np.uint16)
         along = slice(k_tile * tile, (k_tile + 1) * tile)
@@ -323,12 +324,8 @@ class _Encoder:
         else:
             values = self.parallel[along, number * tile : (number + 1) * tile]
         whole[: values.shape[0], : values.shape[1]] = values
-        flat = whole.reshape(-1)
-        present = (flat & 0x7FFF) != 0
-        packed = 2 * int(present.sum()) + flat.size // 8 <= 2 * flat.size
-        payload = flat.astype("<u2").tobytes()
-        if packed:
-            payload = np.packbits(present, bitorder="little").tobytes() + flat[present].astype("<u2").tobytes()
+        packed = bool(is_packed(np.array(np.count_nonzero(whole & 0x7FFF)), self.shape))
+        payload = pack_tile(whole, self.shape) if packed else whole.astype("<u2").tobytes()
         size = self.shape.link_bytes
         return [int.from_bytes(payload[at : at + size], "little") for at in range(0, len(payload), size)], int(packed)
 

@@ -31,7 +31,11 @@ class FabricSizes:
     def __post_init__(self) -> None:
         shape = self.shape
         rules = (
-            (shape.tile_format == "bitmap", "tile_format 'csc' is the simulator's alone; build with bitmap"),
+            (
+                shape.tile_format == "bitmap" or shape.tile <= 16,
+                f"tile_format 'csc' with tiles of {shape.tile} is the simulator's alone: a place of 5 bits may lie "
+                "across two flits; build with bitmap, or with tiles of 16",
+            ),
             (shape.skip != "gate", "skip 'gate' is the simulator's alone; build with both or serial"),
             (
                 shape.skip != "both" or shape.lanes == 1,
@@ -104,9 +108,14 @@ class FabricSizes:
         return (self.tile_flits - 1).bit_length()
 
     @property
-    def bitmap_values(self) -> int:
-        """Size of the bitmap of a packed tile, in values of 16 bits."""
-        return self.tile_values // 16
+    def is_csc(self) -> bool:
+        """Whether packed tiles are in CSC form (`acf.lowering.tile_format`), else with a bitmap."""
+        return self.shape.tile_format == "csc"
+
+    @property
+    def head_values(self) -> int:
+        """What lies before the values of a packed tile, its bitmap or the counts of its lines, in values of 16 bits."""
+        return self.shape.tile // 2 if self.is_csc else self.tile_values // 16
 
     # SCUs.
     @property

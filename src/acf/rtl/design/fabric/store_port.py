@@ -174,7 +174,7 @@ class StorePort(Component):
     def _start(self, m: Module, bitmap: Value, packed: Value, row: Value, k: Value | None, name: str) -> Signal:
         """Offset in its stored tile of the value at ``k`` of a row, or of the row's first value.
 
-        In a packed tile it is the size of the bitmap plus the number of non-zeros before it.
+        In a packed tile it is the size of its head plus the number of non-zeros before it.
         """
         sizes, tile = self.sizes, self.sizes.shape.tile
         counter = CountOnes(m, name)
@@ -185,9 +185,9 @@ class StorePort(Component):
             counter.add(bitmap[index * tile : (index + 1) * tile], rows_before[index])
         if k is not None:
             counter.add(word_of(bitmap, counted[0], tile) & below(counted[1], tile))
-        start = Signal(range(sizes.tile_values + sizes.bitmap_values), name=f"{name}_start")
+        start = Signal(range(sizes.tile_values + sizes.head_values), name=f"{name}_start")
         index = Cat(Const(0, bits_for(tile - 1)) if k is None else k, row)
-        m.d.comb += start.eq(Mux(packed, sizes.bitmap_values + counter.total(), index))
+        m.d.comb += start.eq(Mux(packed, sizes.head_values + counter.total(), index))
         return start
 
     def _value(self, m: Module, located: data.View, at: Value) -> Signal:

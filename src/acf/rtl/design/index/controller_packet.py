@@ -40,5 +40,5 @@ class ControllerPacket:
 
     @property
     def packed(self) -> bool:
-        """Whether the payload is a bitmap and the non-zeros."""
+        """Whether the payload is compressed: positions and non-zeros."""
         return self.size >= PACKED

@@ -12,9 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from acf.errors import RtlError
+from acf.lowering.descriptor import DESCRIPTOR_BYTES as PRODUCT_BYTES
+from acf.lowering.descriptor import WORD_BYTES, ProductDescriptor
+from acf.lowering.split_k import SplitKMapping
 from acf.rtl.design.axi.spec import PAGE_BYTES, AxiSpec
+from acf.rtl.design.fabric.encoding import EncodedProgram
 from acf.rtl.design.fabric.sizes import FabricSizes
-from acf.rtl.device.host.placed_product import PlacedMatrix, placed_results
+from acf.rtl.design.index.indexed_program import IndexedProgram
+from acf.rtl.device.host.descriptor_image import walked_streams, walking_registers
+from acf.rtl.device.host.image import MemoryImage
+from acf.rtl.device.host.placed_product import DATAFLOWS, PlacedMatrix, map_dense, placed_results
 from acf.rtl.device.host.simulation import DeviceSimulation
 from acf.rtl.device.step.layer import StepSizes, StepState
 from acf.rtl.device.step.passes import Tile
@@ -23,16 +30,46 @@ from acf.rtl.device.step.reference import StepResult, reference_step, weight_gra
 from acf.rtl.device.step.run import StepRun, read_step, resume_step, run_step
 from acf.rtl.device.topology.descriptor import NO_SLOT, SCORE_FLITS, TopologyDescriptor
 from acf.rtl.device.topology.model import block_scores, move_blocks
-from acf.rtl.device.topology.slot_index import index_by_slots
+from acf.rtl.device.topology.slot_index import ListedTiles, index_by_slots, index_with_list
 from acf.rtl.device.vector.descriptor import DESCRIPTOR_BYTES, VectorDescriptor
 from acf.rtl.device.walking import WalkerOption
 
+PRESENT_GRADIENT = "present_gradient"
+"""The region with the descriptor of a split-K weight gradient of the present blocks alone."""
+
+OUTPUT_STATIONARY, SPLIT_K, _ = DATAFLOWS
+
 
 def plan_moving_step(
-    state: StepState, sizes: FabricSizes, axi: AxiSpec, moves: int, blocks: Sequence[Tile] | None = None
+    state: StepState,
+    sizes: FabricSizes,
+    axi: AxiSpec,
+    moves: int,
+    blocks: Sequence[Tile] | None = None,
+    dataflow: str = "fastest",
 ) -> StepPlan:
-    """Lay out a step that ends with a topology update; ``blocks``: (row, column) of every slot, else by column."""
-    return _MovingPlanner(state, sizes, axi, moves, blocks).plan()
+    """Lay out a step that ends with a topology update; ``blocks``: (row, column) of every slot, else by column.
+
+    ``dataflow`` of the weight gradient: as for `map_dense`; the other products are output-stationary.
+    """
+    return _MovingPlanner(state, sizes, axi, moves, blocks, dataflow).plan()
+
+
+def present_gradient(plan: StepPlan, kept: NDArray[np.bool_]) -> tuple[EncodedProgram, MemoryImage]:
+    """The weight gradient of the blocks ``kept`` alone, as a step without moves walks it from the list in memory.
+
+    Its descriptor lies in the region of that name; results go where the gradients of all blocks would.
+    """
+    place, all_blocks = (
+        plan.regions[PRESENT_GRADIENT].base * plan.sizes.shape.link_bytes,
+        plan.images["weight_gradient"],
+    )
+    whole = plan.programs["weight_gradient"]
+    dense = map_dense(whole.serial != 0, whole.parallel != 0, None, plan.sizes, SPLIT_K)
+    encoded = index_with_list(dense, kept, plan.sizes).listed.encoded
+    added = [stream.flits for stream in walked_streams(encoded)]
+    streams = [(address, flits) for (address, _), flits in zip(all_blocks.streams, added, strict=True)]
+    return encoded, MemoryImage(all_blocks.segments, streams, walking_registers(place))
 
 
 def moved_step(state: StepState, plan: StepPlan, result: StepResult, moves: int) -> tuple[StepState, list[Tile]]:
@@ -83,7 +120,8 @@ def run_moving_steps(
         run = resume_step(device, plan, state) if number else run_step(device, plan, state, sizes)
         expected = reference_step(state, sizes, plan)
         following, blocks = moved_step(state, plan, expected, moves)
-        after = plan_moving_step(following, plan.sizes, device.axi, moves, blocks)
+        dataflow = SPLIT_K if plan.programs["weight_gradient"].program.reduces else OUTPUT_STATIONARY
+        after = plan_moving_step(following, plan.sizes, device.axi, moves, blocks, dataflow)
         values = {name: getattr(following, name) for name in ("weight", "master", "momentum")}
         differences = read_step(device, after, following).differences(replace(expected, **values))
         yield MovingRun(run, plan, blocks, differences + _differences(device, after))
@@ -107,10 +145,17 @@ def _blocks(values: NDArray[np.float32], tile: int) -> NDArray[np.float32]:
 
 class _MovingPlanner(WalkedPlanner):
     def __init__(
-        self, state: StepState, sizes: FabricSizes, axi: AxiSpec, moves: int, blocks: Sequence[Tile] | None
+        self,
+        state: StepState,
+        sizes: FabricSizes,
+        axi: AxiSpec,
+        moves: int,
+        blocks: Sequence[Tile] | None,
+        dataflow: str,
     ) -> None:
-        super().__init__(state, sizes, axi, "output-stationary")
+        super().__init__(state, sizes, axi, dataflow)
         self.moves = moves
+        self.listed: ListedTiles | None = None
         self.blocks = list(blocks) if blocks is not None else self._by_column()
         if {*self.blocks} != {(int(row), int(column)) for row, column in np.argwhere(self.kept)}:
             raise RtlError("the blocks of a step are not those that its state keeps; give both of one topology")
@@ -126,21 +171,28 @@ class _MovingPlanner(WalkedPlanner):
         slots = {block: slot for slot, block in enumerate(self.blocks)}
         turned = {(column, row): slot for (row, column), slot in slots.items()}
         columns = self.columns * self.tile
-        every = {(row, column): column * self.rows + row for row in range(self.rows) for column in range(self.columns)}
-        gradient = index_by_slots(x.T.copy(), every, np.ones_like(present), columns, self.sizes)
-        masked = index_by_slots(x.T.copy(), every, present, columns, self.sizes).index
+        gradient = map_dense(x.T.copy(), dz, None, self.sizes, self.dataflow)
+        if isinstance(gradient.mapping, SplitKMapping):
+            self.listed = index_with_list(gradient, self.kept, self.sizes)
         self.indexed = {
             "forward": index_by_slots(x, slots, None, columns, self.sizes),
             "input_gradient": index_by_slots(dz, turned, None, self.inputs * self.tile, self.sizes),
-            # The mask of the topology is in the index, and the descriptor leaves it out in a step that moves blocks.
-            "weight_gradient": replace(
-                gradient, index=replace(masked, descriptor=replace(masked.descriptor, masked=False))
-            ),
+            "weight_gradient": self._masked_gradient(x, present) if self.listed is None else self.listed.whole,
         }
         self.programs |= {name: each.encoded for name, each in self.indexed.items()}
 
+    def _masked_gradient(self, x: NDArray[np.bool_], present: NDArray[np.bool_]) -> IndexedProgram:
+        """The mask of the topology is in the index, and the descriptor leaves it out in a step that moves blocks."""
+        every = {(row, column): column * self.rows + row for row in range(self.rows) for column in range(self.columns)}
+        columns = self.columns * self.tile
+        gradient = index_by_slots(x.T.copy(), every, np.ones_like(present), columns, self.sizes)
+        masked = index_by_slots(x.T.copy(), every, present, columns, self.sizes).index
+        return replace(gradient, index=replace(masked, descriptor=replace(masked.descriptor, masked=False)))
+
     def _place_products(self, x: PlacedMatrix, dz: PlacedMatrix) -> list[Tile]:
         self._place_walked(x, dz, self._weight(self.blocks))
+        if self.listed is not None:
+            self._region(PRESENT_GRADIENT, PAGE_BYTES // self.link, 1)
         return self.blocks
 
     def _place_regions(self) -> None:
@@ -152,14 +204,16 @@ class _MovingPlanner(WalkedPlanner):
             self._region(name, 1, -(-count // words))
 
     def _walker(self) -> WalkerOption:
-        return replace(super()._walker(), moves=self.moves)
+        described = [each.index.descriptor for each in self.indexed.values()]
+        described += [] if self.listed is None else [self.listed.listed.index.descriptor]
+        return WalkerOption.holding(described, moves=self.moves)
 
     def _updates(self, gradients: dict[Tile, int]) -> list[ListEntry]:
         """An optimizer's descriptor for every slot, scores, and the update of the topology."""
         updates = [
             replace(each, after_products=len(self.products))
             for slot, block in enumerate(self.blocks)
-            for each in self.passes.update_block(slot, gradients[block])
+            for each in self.passes.update_block(slot, gradients[block], self.listed is not None)
         ]
         scores = [self._score(self.regions["master"][slot], "norms", slot, slot == 0) for slot in range(len(updates))]
         for row in range(self.inputs):
@@ -173,7 +227,7 @@ class _MovingPlanner(WalkedPlanner):
             ("batch_norm", "forward", 0),
             vectors=self.tile,
             x=flit,
-            x_is_wide=to == "norms",
+            x_is_wide=to == "norms" or self.listed is not None,
             stores_sums=True,
             output_0=self.regions[to][number],
             barrier=is_first,
@@ -182,7 +236,10 @@ class _MovingPlanner(WalkedPlanner):
     def _topology(self, updates: int) -> TopologyDescriptor:
         """All of it but where the optimizer's descriptors lie, which is known behind them (`_finished`)."""
         index = {name: self._index_flit(name) for name in self.products}
-        mask = self.indexed["weight_gradient"].index.descriptor.mask_at * 4 // self.link
+        mask, group_columns = self.indexed["weight_gradient"].index.descriptor.mask_at, 0
+        if self.listed is not None:
+            at = self.listed.listed.index.descriptor
+            mask, group_columns = at.owners_at, at.group_columns
         names = ("weight", "master", "momentum", "norms", "gradient_norms")
         places: dict[str, Any] = {name: self.regions[name].base for name in names}
         return TopologyDescriptor(
@@ -196,7 +253,8 @@ class _MovingPlanner(WalkedPlanner):
             updates=0,
             forward_index=index["forward"],
             input_index=index["input_gradient"],
-            mask=index["weight_gradient"] + mask,
+            mask=index["weight_gradient"] + mask * WORD_BYTES // self.link,
+            group_columns=group_columns,
             after_products=len(self.products),
             **places,
         )
@@ -218,10 +276,19 @@ class _MovingPlanner(WalkedPlanner):
             "slot_table": [slots.get(block, NO_SLOT) for block in every],
             "gradient_table": [gradients[block] for block in every],
         }
-        return {name: _words(table, self.link) for name, table in tables.items()}
+        contents = {name: _words(table, self.link) for name, table in tables.items()}
+        return contents if self.listed is None else contents | {PRESENT_GRADIENT: self._described(self.listed)}
+
+    def _described(self, tiles: ListedTiles) -> bytes:
+        """The descriptor of the weight gradient of present blocks: as that of all blocks, with the other list."""
+        content = self.images["weight_gradient"].segments[0].content[:PRODUCT_BYTES]
+        whole, listed = ProductDescriptor.from_words(np.frombuffer(content, dtype="<u4").tolist()), tiles.listed.index
+        names = ("owners_at", "orders_at", "column_rounds", "index_words")
+        fields: dict[str, Any] = {name: getattr(listed.descriptor, name) for name in names}
+        return _words(replace(whole, **fields).words(), self.link)
 
 
-def _words(values: list[int], flit_bytes: int) -> bytes:
+def _words(values: Sequence[int], flit_bytes: int) -> bytes:
     """Words of 32 bits in whole flits."""
     content = np.array(values, dtype="<u4").tobytes()
     return content + bytes(-len(content) % flit_bytes)

@@ -199,11 +199,11 @@ class Passes:
             )
             first += len(run.rows)
 
-    def update_block(self, slot: int, gradient: int) -> Iterator[VectorDescriptor]:
-        """One block by itself."""
+    def update_block(self, slot: int, gradient: int, is_wide: bool) -> Iterator[VectorDescriptor]:
+        """One block by itself; ``is_wide``: its gradient is float32."""
         places = (self.regions[name][slot] for name in ("master", "momentum", "weight"))
         master, momentum, weight = places
-        yield self._update(master, momentum, gradient, weight, vectors=self.tile)
+        yield self._update(master, momentum, gradient, weight, vectors=self.tile, x_is_wide=is_wide)
 
     def _update(self, value: int, state: int, gradient: int, operand: int, **others: Any) -> VectorDescriptor:
         fields = {"vectors": 1} | others

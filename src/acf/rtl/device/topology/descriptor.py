@@ -20,6 +20,12 @@ FIELDS: dict[str, tuple[int, int, int, str]] = {
     "needs_rows": (0, 14, 1, "fails, and changes nothing, where a row of blocks would be empty"),
     "needs_columns": (0, 15, 1, "fails, and changes nothing, where a column of blocks would be empty"),
     "size": (0, 16, 8, "size byte of a block in the index"),
+    "group_columns": (
+        0,
+        24,
+        8,
+        "split-K weight gradient: mesh columns of a group, to which its output tiles are dealt out; 0: it has a mask",
+    ),
     "rows": (1, 0, 16, "rows of blocks: inputs"),
     "columns": (1, 16, 16, "columns of blocks: outputs"),
     "blocks": (2, 0, 16, "blocks that are present; a slot of the packed weight each"),
@@ -32,7 +38,7 @@ FIELDS: dict[str, tuple[int, int, int, str]] = {
     "updates": (8, 0, 32, "flit of the optimizer's descriptor of the first slot, which has the gradient as x"),
     "forward_index": (9, 0, 32, "flit of the index of the forward product: offsets, slots and entries of the weight"),
     "input_index": (10, 0, 32, "flit of the index of the input gradient, in the same form"),
-    "mask": (11, 0, 32, "flit of the mask in the index of the weight gradient"),
+    "mask": (11, 0, 32, "flit of the mask in the index of the weight gradient, or of its list of output tiles"),
     "weight": (12, 0, 32, "flit of the first slot's weight, bf16; zeroed where a block has moved"),
     "master": (13, 0, 32, "flit of the first slot's weight in float32; zeroed likewise"),
     "momentum": (14, 0, 32, "flit of the first slot's momentum in float32; zeroed likewise"),
@@ -61,6 +67,7 @@ class TopologyDescriptor:
     master: int
     momentum: int
     after_products: int = 0
+    group_columns: int = 0
     barrier: bool = True
     needs_rows: bool = True
     needs_columns: bool = True

@@ -1,4 +1,4 @@
-"""The part of a topology unit that checks the new topology and writes it: tables, index, mask, descriptors, zeros."""
+"""The part of a topology unit that checks the new topology and writes it: tables, index, descriptors, zeros."""
 
 from typing import Any
 
@@ -6,6 +6,7 @@ from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value
 from amaranth.utils import bits_for
 
 from acf.rtl.device.topology.descriptor import NO_SLOT
+from acf.rtl.device.topology.listing import Listing
 from acf.rtl.device.topology.word_writer import WORD_BITS
 from acf.rtl.device.vector.descriptor import DESCRIPTOR_BYTES
 from acf.rtl.device.vector.descriptor import FIELDS as VECTOR_FIELDS
@@ -33,6 +34,7 @@ class Rebuild:
         self._write_slots(m)
         self._write_entries(m)
         self._write_mask(m)
+        self._write_list(m)
         self._write_updates(m)
         self._zero(m)
 
@@ -125,6 +127,8 @@ class Rebuild:
             m.next = "INPUT INDEX"
             with m.If(self.swaps):
                 m.next = "MASK BEGIN"
+                with m.If(parts.field("group_columns") != 0):
+                    m.next = "LIST BEGIN"
         self._flush(m, "INPUT INDEX", "OFFSET", parts.field("input_index"))
         self._flush(m, "MASK BEGIN", "MASK", parts.field("mask"))
 
@@ -146,6 +150,11 @@ class Rebuild:
                 with m.If(parts.to_next_block(m)):
                     m.next = "MASK END"
         self._flush(m, "MASK END", "GRADIENT READ")
+
+    def _write_list(self, m: Module) -> None:
+        """In place of the mask, the output tiles of a split-K weight gradient."""
+        self._flush(m, "LIST BEGIN", "LIST CLEAR", self.parts.field("mask"))
+        Listing(m, self.unit, self.parts, self.count).states(m, "MASK END")
 
     def _moved(self) -> Value:
         """The slot of the current move."""

@@ -1,11 +1,12 @@
 """An index whose blocks have slots in any order, and whose mapping holds for every topology.
 
 Owners, orders and batches are those of the dense layer; offsets, slots, entries and mask alone tell the topology, and
-each begins at a flit, so that the topology unit can write them anew.
+each begins at a flit, so that the topology unit can write them anew. Of a split-K weight gradient the list of output
+tiles tells it, which lies behind the list of all tiles.
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -16,10 +17,11 @@ from acf.lowering import Gemm
 from acf.lowering.descriptor import ProductDescriptor
 from acf.lowering.output_stationary import OutputStationaryMapping
 from acf.lowering.product_index import ProductIndex, build_index, size_bytes
+from acf.lowering.split_k import SplitKMapping
 from acf.lowering.tiled_product import tile_product
 from acf.rtl.design.fabric.sizes import FabricSizes
 from acf.rtl.design.index.indexed_program import IndexedProgram, index_program
-from acf.rtl.device.host.placed_product import ONE, map_dense
+from acf.rtl.device.host.placed_product import ONE, DenseProduct, map_dense
 
 Words = NDArray[np.int64]
 PARTS = ("slots_at", "entries_at", "owners_at", "orders_at", "batches_at", "mask_at")
@@ -49,6 +51,53 @@ def index_by_slots(
     operands = whole.operands[0], np.where(b, np.uint16(ONE), np.uint16(0))
     encoded = index_program(product, mapping, sizes, operands).encoded
     return IndexedProgram(_with_slots(build_index(whole.product, mapping, sizes.shape), slots, needed, sizes), encoded)
+
+
+@dataclass(frozen=True, eq=False)
+class ListedTiles:
+    """A split-K product whose index has two lists of output tiles: ``whole`` walks all of them, ``listed`` those kept.
+
+    Both have the same words. The second list begins at a flit: ``owners_at`` of the descriptor of ``listed``.
+    """
+
+    whole: IndexedProgram
+    listed: IndexedProgram
+
+
+def index_with_list(dense: DenseProduct, kept: NDArray[np.bool_], sizes: FabricSizes) -> ListedTiles:
+    """The index of a split-K product ``dense`` of all output tiles, and of those that ``kept [rows, columns]`` tells.
+
+    Both deal their tiles out to the mesh columns of a group in turn, as the topology unit does.
+    """
+    assert isinstance(dense.mapping, SplitKMapping)
+    flit_words = sizes.flit_bits // 32
+    whole = _dealt_tiles(dense, np.ones_like(kept), dense.mapping.split, sizes)
+    listed = _dealt_tiles(dense, kept, dense.mapping.split, sizes)
+    at, others = listed.index.descriptor, listed.index.words.astype(np.int64)
+    words = [
+        _whole_flits(whole.index.words.astype(np.int64), flit_words),
+        _whole_flits(others[at.owners_at : at.orders_at], flit_words),
+        others[at.orders_at : at.batches_at],
+    ]
+    content = np.concatenate(words).astype(np.uint32)
+    descriptor = replace(
+        whole.index.descriptor,
+        owners_at=len(words[0]),
+        orders_at=len(words[0]) + len(words[1]),
+        column_rounds=at.column_rounds,
+        index_words=int(content.size),
+    )
+    return ListedTiles(
+        replace(whole, index=replace(whole.index, words=content)),
+        replace(listed, index=replace(listed.index, words=content, descriptor=descriptor)),
+    )
+
+
+def _dealt_tiles(dense: DenseProduct, kept: NDArray[np.bool_], split: int, sizes: FabricSizes) -> IndexedProgram:
+    product, shape = replace(dense.product, needed=kept), sizes.shape
+    owners = np.arange(int(kept.sum()), dtype=np.int64) % (shape.mesh_columns // split)
+    mapping = SplitKMapping.with_owners(product, shape, split, owners)
+    return index_program(product, mapping, sizes, dense.operands)
 
 
 def block_words(slots: Mapping[tuple[int, int], int], lines: int, size: int) -> tuple[Words, Words, Words]:

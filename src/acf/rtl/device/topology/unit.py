@@ -23,15 +23,20 @@ from acf.rtl.device.vector.streams import ADDRESS_BITS
 
 @dataclass(frozen=True)
 class TopologySizes:
-    """The largest layer of a topology unit, in blocks; it has ``slots`` of them and moves up to ``moves``."""
+    """The largest layer of a topology unit, in blocks; it has ``slots`` of them and moves up to ``moves``.
+
+    A split-K weight gradient has up to ``mesh_columns`` to accumulate its tiles, ``accumulator_tiles`` each in a round.
+    """
 
     rows: int
     columns: int
     slots: int
     moves: int
+    mesh_columns: int
+    accumulator_tiles: int
 
     def __post_init__(self) -> None:
-        for name in ("rows", "columns", "slots", "moves"):
+        for name in ("rows", "columns", "slots", "moves", "mesh_columns", "accumulator_tiles"):
             if not 1 <= getattr(self, name) < 1 << 16:
                 raise RtlError(f"{name} {getattr(self, name)} of a topology unit is not in 1 to 65535; use one that is")
 
@@ -94,7 +99,7 @@ class TopologyUnit(Component):
         sizes, beyond = self.sizes, parts.field("moves") == 0
         for name, most in (("rows", sizes.rows), ("columns", sizes.columns), ("blocks", sizes.slots)):
             beyond |= (parts.field(name) > most) | (parts.field(name) == 0)
-        return beyond | (parts.field("moves") > sizes.moves)
+        return beyond | (parts.field("moves") > sizes.moves) | (parts.field("group_columns") > sizes.mesh_columns)
 
     def _read_table(self, m: Module, parts: "Parts") -> None:
         """The slot of every block, a flit of words at a time."""

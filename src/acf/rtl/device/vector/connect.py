@@ -82,7 +82,7 @@ def place_vector(m: Module, device: Any, registers: Any, sequencer: Any, walking
         ]
         m.d.sync += registers.vector_failed.eq(registers.vector_start)
         return work
-    topology = None if device.walker is None else device.walker.topology
+    topology = None if device.walker is None else device.walker.topology(device.sizes.shape)
     queue = place(m, "vector_queue", VectorQueue(device.sizes, device.axi, topology), "vector_queue")
     work = VectorWork(queue, place(m, "read_mux", ReadMux(device.axi), "read_mux"))
     was_done = Signal()
