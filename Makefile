@@ -4,6 +4,9 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
+# The suite starts many Pythons: each would compile the package, and rewrite the assertions of all tests, anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test test-oldest test-newest types units coverage fuzz faults load docs clean
 
 demo: $(VENV)/.installed-demo

@@ -17,6 +17,27 @@ from acf.errors import RtlError
 from tests.rtl.conftest import skip_without_verilator
 from tests.rtl.tools.reports.components import LIBERTY
 
+TWO_SCUS = """\
+base = "acf-512"
+mesh_rows = 1
+mesh_columns = 1
+scus_per_cluster = 2
+tile = 8
+link_bytes = 16
+queue_packets = 2
+parallel_slots = 4
+accumulator_tiles = 2
+prefetch_packets = 2
+"""
+
+
+@pytest.fixture
+def two_scus(tmp_path: Path) -> str:
+    """The file of a fabric as small as one can be built: Amaranth's simulator elaborates every instance."""
+    path = tmp_path / "two-scus.toml"
+    path.write_text(TWO_SCUS)
+    return str(path)
+
 
 def run(*arguments: str) -> str:
     result = CliRunner().invoke(app, ["rtl", *arguments])
@@ -94,31 +115,32 @@ def test_emit_needs_a_unit_or_a_configuration() -> None:
     assert isinstance(result.exception, RtlError)
 
 
-def test_the_command_tells_what_moved_and_that_the_output_is_right() -> None:
-    size = ["--tokens", "4", "--inputs", "8", "--outputs", "8", "--sparsity", "0"]
+def test_the_command_tells_what_moved_and_that_the_output_is_right(two_scus: str) -> None:
+    size = ["--on", two_scus, "--tokens", "4", "--inputs", "8", "--outputs", "8", "--sparsity", "0"]
     result = CliRunner().invoke(app, ["rtl", "device", *size, "--latency", "3", "--backend", "pysim", "--json"])
     assert result.exit_code == 0, result.output
     facts = json.loads(result.stdout)["data"]
     assert facts["is_equal"] is True
-    assert facts["written_bytes"] == 4 * 8 * 8 * 2  # four serial tiles of a row each, and so four tiles of results
+    assert facts["written_bytes"] == 8 * 8 * 2  # one serial tile of four rows, and so one tile of results
     assert facts["programs"] == 1
 
 
-def test_a_layer_on_the_gates_is_told_in_cycles_by_reason_and_drawn() -> None:
-    size = ("--tokens", "4", "--inputs", "8", "--outputs", "8", "--sparsity", "0")
+def test_a_layer_on_the_gates_is_told_in_cycles_by_reason_and_drawn(two_scus: str) -> None:
+    size = ("--on", two_scus, "--tokens", "4", "--inputs", "8", "--outputs", "8", "--sparsity", "0")
     shown = run("sim", *size, "--backend", "pysim", "--timing", "20")
-    assert "cycles on 4 SCUs (pysim" in shown
+    assert "cycles on 2 SCUs (pysim" in shown
     assert "the model agrees on every event, counter and bit" in shown
-    assert sum(line.startswith("SCU ") for line in shown.splitlines()) == 4
+    assert sum(line.startswith("SCU ") for line in shown.splitlines()) == 2
     facts = json.loads(run("sim", *size, "--backend", "pysim", "--json"))["data"]
     assert facts["cycles"] == facts["model_cycles"] > 0
-    assert sum(facts["scu_cycles"].values()) == 4 * facts["cycles"]
+    assert sum(facts["scu_cycles"].values()) == 2 * facts["cycles"]
     assert facts["divergence"] is None
 
 
-def test_random_programs_agree_and_are_counted() -> None:
-    facts = json.loads(run("lockstep", "--programs", "2", "--tiles", "2", "--backend", "pysim", "--json"))["data"]
-    assert (facts["programs"], facts["scus"], facts["backend"]) == (2, 4, "pysim")
+def test_random_programs_agree_and_are_counted(two_scus: str) -> None:
+    options = ("--on", two_scus, "--programs", "2", "--tiles", "2", "--backend", "pysim", "--json")
+    facts = json.loads(run("lockstep", *options))["data"]
+    assert (facts["programs"], facts["scus"], facts["backend"]) == (2, 2, "pysim")
     assert facts["cycles"] > 0
 
 

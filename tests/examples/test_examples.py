@@ -66,7 +66,7 @@ def test_co_design_trains_and_simulates_every_point(tmp_path: Path) -> None:
 
 
 def test_a_small_fabric_becomes_verilog_and_agrees_with_the_simulator(tmp_path: Path) -> None:
-    output = output_of("06_rtl.py", tmp_path)
+    output = output_of("06_rtl.py", tmp_path, "--tiles", "2")
     assert "KiB of Verilog" in output
     assert "agree on every event" in output
     assert (tmp_path / "runs/06/small.v").exists()

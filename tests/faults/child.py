@@ -10,6 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch._dynamo  # noqa: F401  # which every optimizer imports
+
 from tests.faults.disk import Fault, arm, changes
 
 KILLED = -signal.SIGKILL

@@ -26,13 +26,13 @@ def play(*options: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_interrupted_runs_end_as_uninterrupted_ones() -> None:
-    done = play("--kills", "6", "--full", "6", "--workloads", "loop,accuracy")
+    done = play("--kills", "4", "--full", "4", "--workloads", "loop,accuracy")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "6 kills and 6 full disks over loop, accuracy" in done.stdout
+    assert "4 kills and 4 full disks over loop, accuracy" in done.stdout
     assert "0 wrong" in done.stdout
 
 
 def test_a_command_that_leaves_half_a_record_is_found() -> None:
-    done = play("--kills", "3", "--full", "3", "--workloads", "torn")
+    done = play("--kills", "2", "--full", "2", "--workloads", "torn")
     assert done.returncode == 1, done.stdout + done.stderr
     assert "WRONG torn" in done.stdout

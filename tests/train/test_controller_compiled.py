@@ -12,6 +12,8 @@ from acf.nn import BlockSparsity, sparsify_
 from acf.train import TopologyChange, attach
 from acf.train.observers import LayerListener
 
+pytestmark = pytest.mark.usefixtures("few_collected_objects")
+
 
 @pytest.fixture(autouse=True)
 def _fresh_compiler():

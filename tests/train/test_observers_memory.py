@@ -7,6 +7,8 @@ import pytest
 
 from acf.nn import BlockSparsity
 
+pytestmark = pytest.mark.usefixtures("few_collected_objects")
+
 EXAMPLE = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "scoring_memory.py"))
 measure, POLICIES = EXAMPLE["measure"], EXAMPLE["POLICIES"]
 

@@ -14,7 +14,7 @@ WORLD_SIZE = 2
 
 PROCESSES = torch.multiprocessing.get_context("forkserver")
 """Makes ranks: forks of one process that imports torch and acf once, and has neither threads nor a process group."""
-PROCESSES.set_forkserver_preload(["torch", "torch.distributed", "acf.train"])
+PROCESSES.set_forkserver_preload(["torch", "torch.distributed", "torch._dynamo", "acf.train"])
 
 
 def outcomes_of_two_ranks(work: Callable[[int, Path], Any], folder: Path) -> list[Any]:

@@ -88,7 +88,8 @@ class Operands(NamedTuple):
         A row of a parallel tile comes through a read port that ``scus_per_port`` SCUs share, so a streamed element
         takes at least that many cycles.
         """
-        patterns, parallel = product.serial.patterns, product.parallel
+        # One dtype for every tile size: the loops over packets are compiled once, not for each.
+        patterns, parallel = product.serial.patterns.astype(np.uint32, copy=False), product.parallel
         if shape.skip != "both":
             at_least = np.maximum(-(-parallel.widths // shape.lanes), shape.scus_per_port)
             same = np.where(product.present, at_least[:, None], 0).astype(np.int8)

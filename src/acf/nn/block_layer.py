@@ -14,6 +14,7 @@ from acf.nn.initial import fill_uniform, shared_generator
 from acf.nn.sparse_layer import SparseLayer
 from acf.ops import Conv2dGeometry, LayerIdentity, probed
 from acf.sparse import BlockLayout, BlockTopology, distributed_like, frobenius_norms, is_sharded, whole, zero_slots
+from acf.sparse.compiler_constant import compiler_constant
 
 SAVED_TOPOLOGY = ("block_rows", "block_cols")
 """The topology buffers in the ``state_dict``; the others are derived from these."""
@@ -399,7 +400,7 @@ def check_version(metadata: dict[str, Any], layer: BlockSparseLayer, prefix: str
         )
 
 
-@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+@compiler_constant
 def _is_exporting_onnx() -> bool:
     """Whether `torch.onnx.export` runs; called for its value where TorchDynamo would take the function for False."""
     return torch.onnx.is_in_onnx_export()

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from acf.errors import SparsityError
+from acf.sparse.compiler_constant import compiler_constant
 
 LARGEST_TILE = 4  # 90 patterns at 2:4, and 116,963,796,250 at 4:8
 _CHUNK_TILES = 1 << 18  # tiles scored at a time, so that scores take about 100 MB
@@ -56,7 +57,7 @@ def require_enumerable(n: int, m: int) -> None:
         )
 
 
-@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+@compiler_constant
 def transposable_patterns(n: int, m: int) -> tuple[tuple[int, ...], ...]:
     """Every m x m pattern with n per row and column; for each row the index of its kept members in `row_choices`.
 
@@ -71,7 +72,7 @@ def transposable_patterns(n: int, m: int) -> tuple[tuple[int, ...], ...]:
     )
 
 
-@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+@compiler_constant
 def row_choices(n: int, m: int) -> tuple[tuple[int, ...], ...]:
     """Every way to keep n of m members, in lexicographic order.
 

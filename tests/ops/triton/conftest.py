@@ -9,6 +9,8 @@ from tests.ops.triton.interpreted import INTERPRETING
 collect_ignore_glob = [] if INTERPRETING else ["test_*_interpreted.py"]
 
 if INTERPRETING:
+    import inspect
+
     import numpy as np
     import triton.language as tl
     from triton.runtime import interpreter
@@ -35,3 +37,19 @@ if INTERPRETING:
             "create_dot",
             lambda self, a, b, *rest: dot(self, widened(a), widened(b), *rest),
         )
+
+    BUILTINS: dict[Any, list[str]] = {}
+    """Names of Triton's builtins by module or class, as they are before the first kernel runs."""
+
+    @pytest.fixture(autouse=True)
+    def _builtins_found_once(monkeypatch: pytest.MonkeyPatch) -> None:
+        """Search a module for builtins once: the interpreter does at every call, which took a third of these tests."""
+
+        def patch_builtins(package: Any, *rest: Any) -> None:
+            if package not in BUILTINS:
+                BUILTINS[package] = [name for name, each in inspect.getmembers(package) if tl.core.is_builtin(each)]
+            for name in BUILTINS[package]:
+                if tl.core.is_builtin(member := getattr(package, name)):
+                    interpreter._patch_attr(package, name, member, *rest)
+
+        monkeypatch.setattr(interpreter, "_patch_builtin", patch_builtins)

@@ -1,7 +1,8 @@
 """What the tests in Triton's interpreter share: random topologies, poisoned results and small launch configurations."""
 
 import os
-from dataclasses import replace
+from dataclasses import asdict, replace
+from itertools import combinations
 from typing import TYPE_CHECKING
 
 import torch
@@ -50,6 +51,16 @@ def small(config: "LaunchConfig", block: int) -> "LaunchConfig":
 def distinct(configs: tuple["LaunchConfig", ...], block: int) -> list["LaunchConfig"]:
     """The different computations among ``configs``: warps and stages mean nothing to the interpreter."""
     return list(dict.fromkeys(replace(small(config, block), warps=4, stages=3) for config in configs))
+
+
+def pairwise(configs: list["LaunchConfig"]) -> list["LaunchConfig"]:
+    """Configurations in which any two fields take every pair of values that they take in ``configs``, greedily few."""
+    pairs = {config: set(combinations(asdict(config).items(), 2)) for config in configs}
+    chosen, missing = [], set().union(*pairs.values())
+    while missing:
+        chosen.append(max(configs, key=lambda config: len(pairs[config] & missing)))
+        missing -= pairs[chosen[-1]]
+    return chosen
 
 
 def fused_or_exact(configs: tuple["LaunchConfig", ...], block: int, dtype: torch.dtype) -> list["LaunchConfig"]:

@@ -15,11 +15,13 @@ POINTWISE = Conv2dGeometry((1, 1), (2, 2))
 STRIDED = [Conv2dGeometry((3, 3), (2, 2), (1, 1)), Conv2dGeometry((3, 4), (2, 3), (2, 1), (1, 2))]
 
 
-def check_convolution(block: int, dtype: torch.dtype, geometry: Conv2dGeometry, size: tuple[int, int]) -> None:
-    taps = geometry.taps
-    topology = random_topology(3, 2 * taps, block)
+def check_convolution(
+    block: int, dtype: torch.dtype, geometry: Conv2dGeometry, size: tuple[int, int], input_blocks: int
+) -> None:
+    """Compare every kernel on two images of ``size`` with ``input_blocks`` blocks of channels."""
+    topology = random_topology(3, input_blocks * geometry.taps, block)
     weight = torch.randn(topology.block_rows.numel(), block, block).to(dtype)
-    x = torch.randn(2, 2 * block, *size).to(dtype).contiguous(memory_format=torch.channels_last)
+    x = torch.randn(2, input_blocks * block, *size).to(dtype).contiguous(memory_format=torch.channels_last)
     output_grad = torch.randn(2, 3 * block, *geometry.output_size(*size)).to(dtype)
     problem = ConvProblem.build(list(x.shape), list(output_grad.shape), geometry)
     source, flat = problem.pixels_of(x), problem.pixels_of(output_grad)
@@ -50,14 +52,20 @@ def check_convolution(block: int, dtype: torch.dtype, geometry: Conv2dGeometry, 
 
 
 @pytest.mark.parametrize("geometry", [PADDED, UNEVEN, POINTWISE], ids=["padded", "uneven", "pointwise"])
-@pytest.mark.parametrize(("block", "dtype"), [(16, torch.float32), (32, torch.bfloat16)])
-def test_convolutions_agree_with_the_reference(block: int, dtype: torch.dtype, geometry: Conv2dGeometry) -> None:
-    check_convolution(block, dtype, geometry, (5, 4))
+@pytest.mark.parametrize(("block", "dtype", "input_blocks"), [(16, torch.float32, 2), (32, torch.bfloat16, 1)])
+def test_convolutions_agree_with_the_reference(
+    block: int, dtype: torch.dtype, input_blocks: int, geometry: Conv2dGeometry
+) -> None:
+    check_convolution(block, dtype, geometry, (5, 4), input_blocks)
 
 
-@pytest.mark.parametrize("geometry", STRIDED, ids=["3x3", "uneven and dilated"])
-def test_strided_convolutions_agree_with_the_reference_phase_by_phase(geometry: Conv2dGeometry) -> None:
-    check_convolution(16, torch.bfloat16, geometry, (8, 6))
+@pytest.mark.parametrize(
+    ("geometry", "input_blocks"), list(zip(STRIDED, (2, 1), strict=True)), ids=["3x3", "uneven and dilated"]
+)
+def test_strided_convolutions_agree_with_the_reference_phase_by_phase(
+    geometry: Conv2dGeometry, input_blocks: int
+) -> None:
+    check_convolution(16, torch.bfloat16, geometry, (8, 6), input_blocks)
 
 
 def test_convolution_ops_keep_the_memory_format_of_their_input() -> None:

@@ -16,6 +16,7 @@ from acf.rtl.verify.lockstep.products import Product, random_product
 from acf.rtl.verify.lockstep.run import run_lockstep
 from acf.rtl.verify.lockstep.training_step import training_step
 from acf.sim.fabric import play
+from tests.rtl.verify.conftest import compiled
 from tests.rtl.verify.tiny_cluster import TINY_CLUSTER
 
 
@@ -111,7 +112,7 @@ def test_an_scu_that_shares_its_port_holds_a_block_and_a_row_of_sums_as_the_mode
 
 def test_a_cluster_that_reads_more_sums_than_a_flit_holds_loses_none() -> None:
     shape = acf.sim.spec("acf-512", **TINY_CLUSTER, scus_per_cluster=8, lanes=4, skip="serial", link_bytes=16)
-    fabric = FabricSimulation.of(FabricSizes(shape, command_depth=16, memory_flits=64), "pysim")
+    fabric = compiled(FabricSizes(shape, command_depth=16, memory_flits=64))
     a, b = (np.random.default_rng(seed).standard_normal((8, 8)) for seed in (0, 1))
     both = run_lockstep(Product(bf16_bits(a), bf16_bits(b)), fabric)
     assert both.divergence is None, str(both.divergence)

@@ -60,7 +60,7 @@ def test_an_operand_without_a_non_zero_gives_zeros(device: runtime.Device) -> No
 
 
 def test_a_split_k_program_runs_in_gates(device: runtime.Device) -> None:
-    product = runtime.Product(phase="weight_grad", rows=30, weight=WEIGHT)
+    product = runtime.Product(phase="weight_grad", rows=10, weight=WEIGHT)
     program = mapped_program(product, FABRIC, lambda tiled: SplitKMapping.balanced(tiled, FABRIC, 1))
     assert program.fabric_products[0].descriptor.split_k
     operands = random_operands(program)

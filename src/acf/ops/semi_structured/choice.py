@@ -12,6 +12,7 @@ import torch
 
 from acf.errors import SparsityError
 from acf.ops.dense import dense_chosen
+from acf.sparse.compiler_constant import compiler_constant
 
 SETTING = os.environ.get("ACF_NM_KERNELS", "auto")
 DTYPES = (torch.float16, torch.bfloat16)
@@ -119,7 +120,7 @@ def _examine(device: torch.device) -> Machine:
     return Machine(torch.cuda.get_device_capability(device), ("cusparselt", "cutlass")[0 if with_cusparselt else 1 :])
 
 
-@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+@compiler_constant
 def _library_for(device: torch.device, dtype: torch.dtype, rows: int, cols: int) -> str:
     library, reason = choose(machine_of(device), dtype, (rows, cols), SETTING)
     if not library and SETTING in LIMITS:
@@ -131,8 +132,7 @@ def library_for(device: torch.device, dtype: torch.dtype, shape: tuple[int, int]
     """The library for a 2:4 weight of ``shape`` on ``device``, or an empty string; none in `acf.ops.dense_products`."""
     if dense_chosen():
         return ""
-    library: str = _library_for(device, dtype, *shape)
-    return library
+    return _library_for(device, dtype, *shape)
 
 
 def describe_layer(device: torch.device, shape: tuple[int, int]) -> Choice:
