@@ -78,13 +78,18 @@ def _offsets(sorted_indices: Tensor, count: int) -> Tensor:
     return torch.searchsorted(sorted_indices, groups, out_int32=True)
 
 
-def check_inside(layout: BlockLayout, rows: Tensor, cols: Tensor) -> None:
-    """Refuse coordinates ``rows [blocks]`` and ``cols [blocks]`` of blocks that lie outside the grid."""
+def check_pairs(rows: Tensor, cols: Tensor) -> None:
+    """Refuse rows and columns that are not two vectors of one length."""
     if rows.shape != cols.shape or rows.dim() != 1:
         raise TopologyError(
             f"block_rows {tuple(rows.shape)} and block_cols {tuple(cols.shape)} must be two vectors of one length; "
             "pass one row and one column per packed block"
         )
+
+
+def check_inside(layout: BlockLayout, rows: Tensor, cols: Tensor) -> None:
+    """Refuse coordinates ``rows [blocks]`` and ``cols [blocks]`` of blocks that lie outside the grid."""
+    check_pairs(rows, cols)
     if rows.numel() == 0:
         return
     inside = (rows >= 0) & (rows < layout.grid_rows) & (cols >= 0) & (cols < layout.grid_cols)
