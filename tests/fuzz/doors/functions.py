@@ -14,6 +14,7 @@ from torch import nn
 import acf
 from acf import runtime
 from acf.masks import SET, GradualPruning, StaticTopology
+from acf.nn.plan import PlannedLayer
 from acf.ops import MlpLayer, block_conv2d, block_experts, block_gated_mlp, block_linear, block_mlp
 from acf.ops.geometry import Conv2dGeometry
 from acf.ops.linear import block_gradient_norms
@@ -58,6 +59,11 @@ SETTINGS: tuple[Callable[[Any], object], ...] = (
     lambda value: replace(MEMORIES["hbm2"], bank_queue_depth=value),
     lambda value: acf.PlanOptions(checks=value),
     lambda value: acf.PlanOptions(blocks=(value,)),
+    lambda value: acf.PlanOptions(blocks=value),
+    lambda value: acf.PlanOptions(rounds=value),
+    lambda value: acf.PlanOptions(family=value),
+    lambda value: PlannedLayer("fc", value, 1.0, 1.0),
+    lambda value: PlannedLayer("fc", 0.5, 1.0, 1.0, block=value),
     lambda value: runtime.WeightBlocks.dense(16, value),
     lambda value: acf.simulate(value, "tensorcore"),
     lambda value: acf.simulate(small_step(), value),
