@@ -14,7 +14,7 @@ from torch import Tensor
 from acf.errors import ArgumentError, SparsityError, TopologyError, require_kind
 from acf.ops.activation import ACTIVATIONS
 from acf.sparse import BlockLayout, BlockTopology
-from acf.sparse.topology import check_inside, check_pairs
+from acf.sparse.topology import check_indices, check_inside, check_pairs
 
 
 def check_linear(x: Tensor, weight: Tensor, topology: BlockTopology, bias: Tensor | None) -> None:
@@ -92,12 +92,8 @@ def check_candidates(rows: Tensor, cols: Tensor, matrix: tuple[int, int], block_
 
     There, to read their values is to wait for the device.
     """
-    for name, each in (("candidate_rows", rows), ("candidate_cols", cols)):
-        require_kind(each, Tensor, name, "pass a tensor with one index for each block")
-        if each.dtype is torch.bool or each.is_floating_point() or each.is_complex():
-            raise ArgumentError(
-                f"{name} is {str(each.dtype).removeprefix('torch.')}; pass integers, one for each block"
-            )
+    check_indices(rows, "candidate_rows")
+    check_indices(cols, "candidate_cols")
     if len(block_shape) != 2:
         raise ArgumentError(f"block_shape is {tuple(block_shape)}; pass height and width of a block")
     layout = BlockLayout(*matrix, *block_shape)
