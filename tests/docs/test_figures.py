@@ -122,3 +122,9 @@ def test_a_missing_record_and_an_unknown_column_are_named() -> None:
         list(BOUND["wrong_figures"](TABLE.replace("r.json", "s.json")))
     with pytest.raises(LookupError, match="no column for 'V: "):
         list(BOUND["wrong_figures"](TABLE.replace("U: {", "V: {")))
+
+
+def test_a_sum_is_rounded_once_whatever_the_version_of_python() -> None:
+    assert BOUND["exact_sum"]([0.1] * 10) == 1.0
+    assert str(BOUND["exact_sum"]([1, 2])) == "3"
+    assert BOUND["fill"]("{sum([0.1] * 10)}", BOUND["names_of"]("fuzz.json")) == "1.0"

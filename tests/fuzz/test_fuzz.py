@@ -6,7 +6,7 @@ import pytest
 
 from tests.fuzz.__main__ import merged_rows
 from tests.fuzz.case import LongWork, run_case
-from tests.fuzz.doors import DOORS
+from tests.fuzz.doors import DOORS, prepare
 from tests.fuzz.doors.commands import SMALL, all_commands
 from tests.fuzz.workers import play_door, play_here
 
@@ -19,6 +19,7 @@ MOST_CASES = 20
 
 @pytest.mark.parametrize("name", DOORS)
 def test_a_door_answers_whatever_comes_in(name: str, tmp_path: Path) -> None:
+    prepare()  # with nothing compiled yet, the first case would take minutes
     findings = play_here(name, range(CASES.get(name, MOST_CASES)), tmp_path)
     assert not findings, "\n".join(map(str, findings))
 

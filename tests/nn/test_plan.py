@@ -1,13 +1,14 @@
 """Planning a sparse model by times measured on this machine."""
 
 import copy
+from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
 import acf
-from acf.errors import SparsityError
+from acf.errors import ArgumentError, SparsityError
 from acf.nn import block_sparse_layers
 from acf.nn.plan import PlannedLayer, PlanOptions, SparsityPlan, plan
 
@@ -122,3 +123,40 @@ def test_blocks_to_choose_from_need_the_distribution_by_cost() -> None:
 def test_a_block_that_is_no_positive_integer_is_refused() -> None:
     with pytest.raises(SparsityError, match="pass such as"):
         PlanOptions(blocks=(0, 16))
+
+
+@pytest.mark.parametrize("speedup", [float("nan"), float("inf"), 0, -2.0, 0.5, 10**400, True, "2"])
+def test_a_speedup_that_no_step_can_have_is_refused_before_anything_is_timed(speedup: Any) -> None:
+    with pytest.raises(SparsityError, match=r"is no number from 1 to 1e\+06; pass the ratio"):
+        plan(mlp(), torch.randn(32, 64), SPEC, speedup=speedup)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"blocks": None}, "blocks None are not positive integers"),
+        ({"blocks": 16}, "blocks 16 are not positive integers"),
+        ({"family": "vit"}, "family 'vit' is not one of cnn"),
+        ({"family": []}, "family .. is not one of cnn"),
+    ],
+)
+def test_options_that_mean_nothing_are_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(SparsityError, match=message):
+        PlanOptions(**settings)
+
+
+def test_options_of_another_kind_are_refused() -> None:
+    with pytest.raises(ArgumentError, match=r"options is \{\}, of type dict; pass PlanOptions"):
+        plan(mlp(), torch.randn(32, 64), SPEC, options={})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("density", [float("nan"), -0.5, 0.0, 1.5, "0.5", None, True])
+def test_a_layer_is_planned_with_a_share_of_its_blocks(density: Any) -> None:
+    with pytest.raises(SparsityError, match=r"of layer '0' is outside \(0, 1\]; pass the share of blocks that stay"):
+        PlannedLayer("0", density, 1e-3, 1e-4)
+
+
+@pytest.mark.parametrize("block", [0, -8, 1.5, "8", True])
+def test_a_layer_is_planned_with_blocks_of_a_whole_side(block: Any) -> None:
+    with pytest.raises(SparsityError, match=r"of layer '0' is no positive integer; pass the side of a block, or None"):
+        PlannedLayer("0", 0.5, 1e-3, 1e-4, block=block)

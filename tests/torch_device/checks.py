@@ -208,7 +208,15 @@ def errors() -> dict[str, Any]:
 
     mixed: Callable[[], Tensor] = lambda: torch.ones(2, device="acf") + torch.ones(2)  # noqa: E731
     lstm = nn.LSTM(2, 2).to("acf")
-    return {"mixed": message(mixed), "lstm": message(lambda: lstm(torch.ones(1, 1, 2, device="acf")))}
+    linear = nn.Linear(16, 16).to("acf")
+    return {
+        "mixed": message(mixed),
+        "lstm": message(lambda: lstm(torch.ones(1, 1, 2, device="acf"))),
+        "wide": message(lambda: linear(torch.ones(2, 32, device="acf"))),
+        "narrow": message(lambda: linear(torch.ones(2, 8, device="acf"))),
+        "on_host": message(lambda: linear(torch.ones(2, 16))),
+        "other_dtype": message(lambda: torch.ones(2, 4, device="acf") @ torch.ones(4, 2, device="acf").bfloat16()),
+    }
 
 
 CHECKS: tuple[Callable[[], dict[str, Any]], ...] = (

@@ -117,6 +117,14 @@ def test_what_cannot_run_is_refused_by_name(outcome: dict[str, Any]) -> None:
     )
 
 
+@needs_door
+def test_operands_of_a_product_that_do_not_fit_are_refused(outcome: dict[str, Any]) -> None:
+    assert "mat1 and mat2 shapes cannot be multiplied (2x32 and 16x16)" in outcome["errors"]["wide"]
+    assert "mat1 and mat2 shapes cannot be multiplied (2x8 and 16x16)" in outcome["errors"]["narrow"]
+    assert "one operand is on cpu and another on acf; move both" in outcome["errors"]["on_host"]
+    assert "same dtype" in outcome["errors"]["other_dtype"]
+
+
 def test_a_torch_without_the_door_is_refused_with_what_remains(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(torch.utils.backend_registration, DOOR, raising=False)
     with pytest.raises(TorchDeviceError, match=r"has no _setup_privateuseone.*with acf.offload\(model, device\)"):

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from acf.errors import SparsityError, require_kind
 from acf.masks import kept_blocks
 from acf.masks.cost import LayerChoice, LayerCost, TimeLine, cheapest_choices, total_seconds
-from acf.nn.advice import Advice, advise, device_of, family_of, fitting_blocks
+from acf.nn.advice import FAMILIES, Advice, advise, device_of, family_of, fitting_blocks
 from acf.nn.block_spec import BlockSparsity
 from acf.nn.fused_experts import unfused_experts
 from acf.nn.kind import LayerKind
@@ -23,8 +23,15 @@ from acf.nn.timing import REPLAYS, captured_step, example_inputs, layer_step, se
 SLOPE_FACTOR = 3.0
 """A layer is timed at the density asked for and at this many times it, which gives its time as a line."""
 
+MOST_SPEEDUP = 1e6
+"""No step gains as much: what is more is a slip."""
+
 CHECK_TOLERANCE = 0.05
 """A prediction that differs from the measured step by less than this share is kept."""
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 @dataclass(frozen=True)
@@ -40,6 +47,16 @@ class PlannedLayer:
     planned_seconds: float
     reason: str = ""
     block: int | None = None
+
+    def __post_init__(self) -> None:
+        if not (_is_number(self.density) and 0 < self.density <= 1):
+            raise SparsityError(
+                f"density {self.density!r} of layer {self.name!r} is outside (0, 1]; pass the share of blocks that stay"
+            )
+        if self.block is not None and (type(self.block) is not int or self.block < 1):
+            raise SparsityError(
+                f"block {self.block!r} of layer {self.name!r} is no positive integer; pass the side of a block, or None"
+            )
 
 
 @dataclass(frozen=True)
@@ -123,8 +140,11 @@ class PlanOptions:
             )
         if type(self.checks) is not int or self.checks < 0:
             raise SparsityError(f"checks {self.checks!r} is no count; pass 0 for none, or a positive integer")
-        if any(type(block) is not int or block < 1 for block in self.blocks):
+        are_sides = isinstance(self.blocks, tuple | list)
+        if not are_sides or any(type(block) is not int or block < 1 for block in self.blocks):
             raise SparsityError(f"blocks {self.blocks!r} are not positive integers; pass such as (32, 64)")
+        if self.family != "" and self.family not in FAMILIES:
+            raise SparsityError(f"family {self.family!r} is not one of {', '.join(FAMILIES)}; use one of these names")
 
 
 def plan(
@@ -146,8 +166,14 @@ def plan(
     be. The model is left as it is. Whole steps are timed as forward and backward of the mean square of the output, or
     of the output itself where it is a scalar.
     """
-    options = options or PlanOptions()
+    options = PlanOptions() if options is None else options
+    require_kind(options, PlanOptions, "options", "pass PlanOptions, or None")
     require_kind(model, nn.Module, "model", "pass the torch.nn.Module to plan for")
+    if speedup is not None and not (_is_number(speedup) and 1 <= speedup <= MOST_SPEEDUP):
+        raise SparsityError(
+            f"speedup {speedup!r:.40} is no number from 1 to {MOST_SPEEDUP:g}; pass the ratio of the dense step's time "
+            "to the sparse one's"
+        )
     if not isinstance(spec, BlockSparsity):
         advice = advise(options.family or family_of(model), device_of(model))
         advised = options if options.blocks else replace(options, blocks=_advised_blocks(model, advice, filter_fn))

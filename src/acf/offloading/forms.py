@@ -24,6 +24,10 @@ class LayerForm(ABC):
         return ""
 
     @abstractmethod
+    def wanted(self, module: Any, x: Tensor) -> str:
+        """The shape that ``x`` should have, or an empty string if it has it: a device reads bytes, not shapes."""
+
+    @abstractmethod
     def operand(self, module: Any, x: Tensor) -> Tensor:
         """The input as the product reads it, ``[tokens, in]`` or ``[batch, in, h, w]``; differentiable."""
 
@@ -69,6 +73,10 @@ class LayerForm(ABC):
 class _Linear(LayerForm):
     """Inputs ``[..., in]``."""
 
+    def wanted(self, module: Any, x: Tensor) -> str:
+        fits = x.dim() >= 1 and x.shape[-1] == module.in_features
+        return "" if fits else f"[..., {module.in_features}]"
+
     def operand(self, module: Any, x: Tensor) -> Tensor:
         return x.reshape(-1, x.shape[-1])
 
@@ -82,6 +90,16 @@ class _Linear(LayerForm):
 
 class _Conv2d(LayerForm):
     """Inputs ``[batch, in, h, w]``, or one image ``[in, h, w]``."""
+
+    def wanted(self, module: Any, x: Tensor) -> str:
+        settings = self._settings(module)
+        channels = settings.channels[0]
+        if x.dim() not in (3, 4) or x.shape[-3] != channels:
+            return f"[batch, {channels}, h, w] or [{channels}, h, w]"
+        height, width = self.operand(module, x).shape[2:]
+        if min(settings.geometry.output_size(height, width)) < 1:
+            return f"images that hold a kernel of {' x '.join(map(str, settings.geometry.kernel_size))}"
+        return ""
 
     def operand(self, module: Any, x: Tensor) -> Tensor:
         return self._settings(module).pad(x.unsqueeze(0) if x.dim() == 3 else x)

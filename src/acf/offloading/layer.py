@@ -41,6 +41,8 @@ class OffloadedLayer:
                 f"{self.name} got an input of {x.dtype}, and devices multiply bf16; pass float32 or bfloat16, or leave "
                 "the layer out of the offloaded model"
             )
+        if wanted := self.form.wanted(self.module, x):
+            raise OffloadError(f"{self.name} got an input of shape {list(x.shape)} and takes {wanted}; pass such a one")
         operand = self.form.operand(self.module, x)
         y: Tensor = _Passes.apply(operand, self.module.weight, self)  # type: ignore[no-untyped-call]
         return self.form.output(self.module, x, y)

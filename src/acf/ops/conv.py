@@ -10,13 +10,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from acf.errors import SparsityError
 from acf.ops import reference
 from acf.ops.bias import bias_grad
 from acf.ops.differentiate import Dtypes, Layer, SparseProduct, multiply
-from acf.ops.geometry import Conv2dGeometry
+from acf.ops.geometry import Conv2dGeometry, check_geometry
 from acf.ops.library import GEOMETRY, TOKEN, TOPOLOGY, Op, differentiable, unchanged
 from acf.ops.observe import observed
-from acf.ops.operands import check_bias, check_operands
+from acf.ops.operands import check_candidates, check_layer, check_operands, check_tokens
 from acf.ops.reference import grid_cols, grid_rows, memory_format_of
 from acf.sparse import BlockTopology
 
@@ -139,6 +140,21 @@ _block_conv2d = differentiable(
 )
 
 
+def check_conv2d(
+    x: Tensor, weight: Tensor, topology: BlockTopology, geometry: Conv2dGeometry, bias: Tensor | None
+) -> None:
+    """Refuse what is no convolution, and an ``x`` that is not ``[batch, in, h, w]``."""
+    check_operands(x, weight, 4, 3)
+    check_layer(weight, topology, bias)
+    check_geometry(geometry)
+    columns = grid_cols(topology) * weight.shape[2]
+    if x.shape[1] * geometry.taps != columns:
+        raise SparsityError(
+            f"x has {x.shape[1]} channels, and at {geometry.taps} taps the layer takes {columns / geometry.taps:g}; "
+            "pass [batch, in, h, w] as the weight has them, and its geometry"
+        )
+
+
 def block_conv2d(
     x: Tensor,
     weight: Tensor,
@@ -152,8 +168,7 @@ def block_conv2d(
     ``weight`` is packed ``[nnz, block_height, block_width]``, ``bias`` is ``[out]``; differentiable in all three.
     Dtypes and ``token`` are as in `acf.ops.block_linear`.
     """
-    check_operands(x, weight, 4, 3)
-    check_bias(bias)
+    check_conv2d(x, weight, topology, geometry, bias)
     return _block_conv2d(x, weight, bias, *topology, *geometry.as_lists(), token)
 
 
@@ -167,6 +182,10 @@ def block_conv2d_gradient_norms(
 ) -> Tensor:
     """`block_gradient_norms` for a convolution with ``x [batch, in, h, w]`` and its output gradient."""
     check_operands(output_grad, x, 4, 4)
+    check_geometry(geometry)
+    matrix = (output_grad.shape[1], x.shape[1] * geometry.taps)
+    check_candidates(candidate_rows, candidate_cols, matrix, block_shape)
+    check_tokens(output_grad, x)
     return conv2d_gradient_norms(
         output_grad, x, candidate_rows, candidate_cols, list(block_shape), *geometry.as_lists()
     )

@@ -10,13 +10,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from acf.errors import SparsityError, require_kind
 from acf.ops.bias import bias_grad
 from acf.ops.conv import block_conv2d_forward, block_conv2d_input_grad, block_conv2d_weight_grad, split_arguments
 from acf.ops.differentiate import Dtypes, Layer, SparseProduct, multiply
-from acf.ops.geometry import Conv2dGeometry
+from acf.ops.geometry import Conv2dGeometry, check_geometry, check_pair
 from acf.ops.library import GEOMETRY, TOKEN, TOPOLOGY, Op, differentiable
 from acf.ops.observe import observed
-from acf.ops.operands import check_fractions
+from acf.ops.operands import check_layer, check_operands
 from acf.ops.reference import grid_cols, grid_rows
 from acf.sparse import BlockTopology
 
@@ -114,5 +115,14 @@ def block_conv_transpose2d(
     differentiable in all three. ``geometry`` is that of the convolution whose input gradient is computed, and
     ``output_padding`` is less than its stride. Dtypes and ``token`` are as in `acf.ops.block_linear`.
     """
-    check_fractions(x)
+    check_operands(x, weight, 4, 3)
+    check_geometry(geometry)
+    check_pair("output_padding", output_padding, 0)
+    require_kind(topology, BlockTopology, "topology", "pass a BlockTopology, as BlockTopology.build makes it")
+    check_layer(weight, topology, bias, grid_cols(topology) * weight.shape[2] // geometry.taps)
+    if x.shape[1] != grid_rows(topology) * weight.shape[1]:
+        raise SparsityError(
+            f"x has {x.shape[1]} channels, and the layer takes {grid_rows(topology) * weight.shape[1]}; pass "
+            "[batch, in, h, w] as the weight has them"
+        )
     return _block_conv_transpose2d(x, weight, bias, *topology, *geometry.as_lists(), list(output_padding), token)

@@ -10,12 +10,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from acf.errors import TopologyError
+from acf.errors import ArgumentError, TopologyError, require_kind
 from acf.ops import expert_loop, reference
 from acf.ops.differentiate import Dtypes, Layer, SparseProduct, multiply
 from acf.ops.library import TOKEN, TOPOLOGY, Op, differentiable
 from acf.ops.observe import observed
-from acf.ops.operands import check_fractions
+from acf.ops.operands import check_candidates, check_layer, check_operands, check_tokens
+from acf.ops.reference import grid_rows
 from acf.sparse import BlockTopology
 
 
@@ -120,6 +121,16 @@ _block_experts = differentiable(
 )
 
 
+def check_offsets(offsets: Tensor) -> None:
+    """Refuse what are no offsets ``[experts + 1]``; their values are the kernels' to read."""
+    require_kind(offsets, Tensor, "offsets", "pass a tensor of integers [experts + 1]")
+    if offsets.dim() != 1 or offsets.shape[0] < 2 or offsets.dtype not in (torch.int32, torch.int64):
+        raise ArgumentError(
+            f"offsets are {str(offsets.dtype).removeprefix('torch.')} of shape {list(offsets.shape)}; pass int32 or "
+            "int64 [experts + 1], the first row of each expert and then the end of the last"
+        )
+
+
 def block_experts(
     x: Tensor, weight: Tensor, topology: BlockTopology, offsets: Tensor, token: Tensor | None = None
 ) -> Tensor:
@@ -130,12 +141,19 @@ def block_experts(
     row of each expert, then the end of the last. An expert may have no token; rows past the last offset give zeros.
     Differentiable in ``x`` and ``weight`` like `block_linear`, with the same rules for dtypes.
     """
+    check_operands(x, weight, 2, 3)
+    check_layer(weight, topology, None)
+    check_offsets(offsets)
+    if grid_rows(topology) % expert_loop.expert_count(offsets):
+        raise TopologyError(
+            f"{grid_rows(topology)} block rows are not those of {expert_loop.expert_count(offsets)} experts; give the "
+            "first row of each expert, then the number of rows"
+        )
     inputs = expert_loop.cols_per_expert(topology, offsets) * weight.shape[2]
     if x.dim() != 2 or x.shape[1] != inputs:
         raise TopologyError(
             f"x is {list(x.shape)} and these experts take [tokens, {inputs}]; flatten all dimensions but the last"
         )
-    check_fractions(x)
     return _block_experts(x, weight, *topology, offsets, token)
 
 
@@ -143,4 +161,9 @@ def block_experts_gradient_norms(
     output_grad: Tensor, x: Tensor, rows: Tensor, cols: Tensor, offsets: Tensor, block_shape: tuple[int, int]
 ) -> Tensor:
     """`block_gradient_norms` of experts: blocks at ``(rows, cols)`` of the grid of the stacked matrix, float32."""
+    check_operands(output_grad, x, 2, 2)
+    check_offsets(offsets)
+    matrix = (expert_loop.expert_count(offsets) * output_grad.shape[1], x.shape[1])
+    check_candidates(rows, cols, matrix, block_shape)
+    check_tokens(output_grad, x)
     return experts_gradient_norms(output_grad, x, rows, cols, offsets, list(block_shape))

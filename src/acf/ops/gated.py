@@ -16,8 +16,16 @@ from acf.ops.activation import ACTIVATIONS
 from acf.ops.differentiate import input_grad, is_transformed, multiply
 from acf.ops.library import TOPOLOGY, Op, differentiable
 from acf.ops.linear import block_linear_forward, block_linear_input_grad
-from acf.ops.mlp import MlpLayer, Operands, block_linear_activation, layer_grads, operands_of
-from acf.ops.operands import check_fractions
+from acf.ops.mlp import (
+    MlpLayer,
+    Operands,
+    block_linear_activation,
+    check_follows,
+    check_mlp_layers,
+    layer_grads,
+    operands_of,
+)
+from acf.ops.operands import check_activation, check_linear
 from acf.ops.reference import grid_cols, grid_rows
 from acf.sparse import BlockTopology
 
@@ -181,7 +189,11 @@ def block_gated_mlp(x: Tensor, gate: MlpLayer, up: MlpLayer, down: MlpLayer, act
     Equals three `block_linear` with an activation of `ACTIVATIONS` and a product between them, to the accuracy of the
     dtype, and is differentiable in ``x``, all weights and all biases.
     """
-    check_fractions(x)
+    check_activation(activation)
+    check_mlp_layers(gate=gate, up=up, down=down)
+    for layer in (gate, up):
+        check_linear(x, layer.weight, layer.topology, layer.bias)
+        check_follows(down, layer)
     flat, layers = x.reshape(-1, x.shape[-1]), (gate, up, down)
     parameters = [parameter for layer in layers for parameter in (layer.weight, layer.bias)]
     topologies = [list(layer.topology) for layer in layers]

@@ -3,6 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from torch import SymInt
+
+from acf.errors import ArgumentError, require_kind
+
+LEAST = {"kernel_size": 1, "stride": 1, "padding": 0, "dilation": 1}
+"""The least value of either number of a pair."""
+
 
 @dataclass(frozen=True)
 class Conv2dGeometry:
@@ -36,3 +43,17 @@ class Conv2dGeometry:
     def as_lists(self) -> tuple[list[int], list[int], list[int], list[int]]:
         """The four pairs as lists, the form op schemas take."""
         return list(self.kernel_size), list(self.stride), list(self.padding), list(self.dilation)
+
+
+def check_geometry(geometry: Conv2dGeometry) -> None:
+    """Refuse what is no geometry, and pairs of it that no convolution can have."""
+    require_kind(geometry, Conv2dGeometry, "geometry", "pass a Conv2dGeometry")
+    for name, least in LEAST.items():
+        check_pair(name, getattr(geometry, name), least)
+
+
+def check_pair(name: str, pair: Sequence[int], least: int) -> None:
+    """Refuse what are not two integers from ``least`` on."""
+    is_pair = isinstance(pair, tuple | list) and len(pair) == 2
+    if not (is_pair and all(isinstance(each, int | SymInt) and each >= least for each in pair)):
+        raise ArgumentError(f"{name} is {pair!r:.60}; pass two integers, each at least {least}")

@@ -9,11 +9,13 @@ An op takes a `BlockTopology` as its six tensors and a `Conv2dGeometry` as its f
 
 from collections.abc import Callable
 from dataclasses import fields
+from functools import wraps
 from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor
 
+from acf.errors import ArgumentError
 from acf.ops.geometry import Conv2dGeometry
 from acf.sparse import BlockTopology
 
@@ -47,7 +49,7 @@ class Op(Generic[Result]):
         _LIBRARY.define(name + schema)
         self.overload = getattr(getattr(torch.ops, NAMESPACE), name).default
         _LIBRARY.impl(name, everywhere, "CompositeExplicitAutograd")
-        torch.library.register_fake(f"{NAMESPACE}::{name}", fake, lib=_LIBRARY)
+        torch.library.register_fake(f"{NAMESPACE}::{name}", _refusing_meta(fake), lib=_LIBRARY)
         torch.library.register_vmap(f"{NAMESPACE}::{name}", self._vmap, lib=_LIBRARY)
 
     def __call__(self, *args: Any) -> Result:
@@ -74,6 +76,26 @@ class Op(Generic[Result]):
         if isinstance(calls[0], Tensor):
             return torch.stack(calls), 0
         return tuple(torch.stack(outputs) for outputs in zip(*calls, strict=True)), (0,) * len(calls[0])
+
+
+def _refusing_meta(fake: Callable[..., Result]) -> Callable[..., Result]:
+    """``fake``, which torch also calls for a real input beside operands without values, on the device ``meta``.
+
+    What it would return then is memory that nobody has written.
+    """
+
+    @wraps(fake)
+    def checked(*args: Any) -> Result:
+        tensors = [each for arg in args for each in (arg if isinstance(arg, list | tuple) else [arg])]
+        without_values = any(isinstance(each, Tensor) and each.device.type == "meta" for each in tensors[1:])
+        if without_values and args[0].device.type != "meta":
+            raise ArgumentError(
+                f"the first operand is on {args[0].device} and another on meta, where tensors have no values; give the "
+                "layer values with to_empty and load_state_dict, or pass an input on meta"
+            )
+        return fake(*args)
+
+    return checked
 
 
 def _part(arg: Any, dim: Any, index: int) -> Any:

@@ -14,7 +14,7 @@ from acf.ops.bias import bias_grad
 from acf.ops.differentiate import Dtypes, Layer, SparseProduct, multiply
 from acf.ops.library import TOKEN, TOPOLOGY, Op, differentiable, unchanged
 from acf.ops.observe import observed
-from acf.ops.operands import check_bias, check_operands
+from acf.ops.operands import check_candidates, check_linear, check_operands, check_tokens
 from acf.ops.reference import grid_cols, grid_rows
 from acf.sparse import BlockTopology
 
@@ -149,8 +149,7 @@ def block_linear(
     another dtype than ``x`` is cast to that of ``x``; gradients have the dtypes of their parameters. ``token`` is that
     of the layer's `acf.ops.LayerIdentity`, for observers of its weight gradient.
     """
-    check_operands(x, weight, 1, 3)
-    check_bias(bias)
+    check_linear(x, weight, topology, bias)
     if x.dim() == 2:
         return _block_linear(x, weight, bias, *topology, token)
     y = _block_linear(x.reshape(-1, x.shape[-1]), weight, bias, *topology, token)
@@ -170,10 +169,7 @@ def block_gradient_norms(
     ``(candidate_rows[c], candidate_cols[c])`` of the grid that ``block_shape`` (height, width) cuts.
     """
     check_operands(output_grad, x, 1, 1)
-    return linear_gradient_norms(
-        output_grad.reshape(-1, output_grad.shape[-1]),
-        x.reshape(-1, x.shape[-1]),
-        candidate_rows,
-        candidate_cols,
-        list(block_shape),
-    )
+    check_candidates(candidate_rows, candidate_cols, (output_grad.shape[-1], x.shape[-1]), block_shape)
+    output_grad, x = output_grad.reshape(-1, output_grad.shape[-1]), x.reshape(-1, x.shape[-1])
+    check_tokens(output_grad, x)
+    return linear_gradient_norms(output_grad, x, candidate_rows, candidate_cols, list(block_shape))

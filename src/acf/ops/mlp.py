@@ -11,12 +11,13 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from acf.errors import SparsityError, require_kind
 from acf.ops import reference
 from acf.ops.activation import ACTIVATIONS
 from acf.ops.differentiate import Layer, Topology, input_grad, is_transformed, multiply, weight_grad
 from acf.ops.library import TOPOLOGY, Op, differentiable
 from acf.ops.linear import LINEAR, block_linear_forward, block_linear_input_grad, parameter_grads
-from acf.ops.operands import check_fractions
+from acf.ops.operands import check_activation, check_layer, check_linear
 from acf.ops.reference import grid_cols, grid_rows
 from acf.ops.whole_mlp import block_mlp_backward, block_mlp_forward, tokens_innermost
 from acf.sparse import BlockTopology
@@ -180,7 +181,7 @@ def _runs_whole(x: Tensor, first: "Operands", second: "Operands") -> bool:
         return False
     from acf.ops.cpu.both_layers import runs_whole
 
-    return runs_whole(x, (first.weight, second.weight), (first.topology, second.topology))
+    return runs_whole(x, (first.weight, second.weight), (first.bias, second.bias), (first.topology, second.topology))
 
 
 def layer_grads(
@@ -257,13 +258,33 @@ _block_mlp = differentiable(
 )
 
 
+def check_mlp_layers(**layers: MlpLayer) -> None:
+    """Refuse what is no `MlpLayer`."""
+    for name, layer in layers.items():
+        require_kind(layer, MlpLayer, name, "pass an MlpLayer of weight, topology and bias")
+
+
+def check_follows(layer: MlpLayer, before: MlpLayer) -> None:
+    """Refuse a layer that does not take what the one before it gives."""
+    check_layer(layer.weight, layer.topology, layer.bias)
+    inputs = grid_cols(layer.topology) * layer.weight.shape[2]
+    hidden = grid_rows(before.topology) * before.weight.shape[1]
+    if inputs != hidden:
+        raise SparsityError(
+            f"a layer of {inputs} inputs cannot follow one of {hidden} outputs; pass two that fit, in their order"
+        )
+
+
 def block_mlp(x: Tensor, first: MlpLayer, second: MlpLayer, activation: str = "gelu") -> Tensor:
     """``x [..., in]`` through a block-sparse layer, an activation of `ACTIVATIONS` and a second layer: ``[..., out]``.
 
     Equals `block_linear` twice with the activation between them, to the accuracy of the dtype, and is differentiable
     in ``x``, both weights and both biases.
     """
-    check_fractions(x)
+    check_activation(activation)
+    check_mlp_layers(first=first, second=second)
+    check_linear(x, first.weight, first.topology, first.bias)
+    check_follows(second, first)
     flat = x if tokens_innermost(x) else x.reshape(-1, x.shape[-1])
     parameters = (first.weight, first.bias, second.weight, second.bias)
     topologies = list(first.topology), list(second.topology)

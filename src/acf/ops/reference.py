@@ -9,6 +9,7 @@ from torch.nn import grad as conv_grad
 
 from acf.ops.geometry import Conv2dGeometry
 from acf.sparse import BlockLayout, BlockTopology, conv_weight_to_matrix, frobenius_norms, matrix_to_conv_weight
+from acf.sparse.topology import check_pairs
 
 
 def layout_of(block_shape: tuple[int, int], topology: BlockTopology) -> BlockLayout:
@@ -24,6 +25,7 @@ def layout_of(block_shape: tuple[int, int], topology: BlockTopology) -> BlockLay
 
 def unpack(weight: Tensor, topology: BlockTopology) -> Tensor:
     """Packed ``[nnz, block_height, block_width]`` as dense ``[rows, cols]``."""
+    check_pairs(topology.block_rows, topology.block_cols)
     layout = layout_of((weight.shape[1], weight.shape[2]), topology)
     return layout.unpack(weight, topology.block_rows, topology.block_cols)
 

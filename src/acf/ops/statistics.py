@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from acf.ops import reference
-from acf.ops.conv import CONV2D, block_conv2d_forward, fake_conv2d
+from acf.ops.conv import CONV2D, block_conv2d_forward, check_conv2d, fake_conv2d
 from acf.ops.differentiate import Gradients, Layer, is_transformed, multiply, product_gradients
 from acf.ops.geometry import Conv2dGeometry
 from acf.ops.library import GEOMETRY, TOKEN, TOPOLOGY, Op, differentiable
@@ -125,6 +125,7 @@ def block_conv2d_for_batch_norm(
     token: Tensor | None = None,
 ) -> Tensor:
     """`acf.ops.block_conv2d`, with the statistics of the output left on it for `batch_norm_after_conv2d`."""
+    check_conv2d(x, weight, topology, geometry, bias)
     return _block_conv2d_for_batch_norm(x, weight, bias, *topology, *geometry.as_lists(), token)
 
 

@@ -2,10 +2,11 @@
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from acf.errors import SparsityError
+from acf.errors import SparsityError, require_kind
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,10 @@ class BlockLayout:
     stacked: int = 1
 
     def __post_init__(self) -> None:
+        for name, number in vars(self).items():
+            require_kind(number, (int, np.integer, torch.SymInt), name, "pass an integer")
+        if self.stacked < 1:
+            raise SparsityError(f"stacked is {self.stacked}; pass how many matrices lie below each other, at least 1")
         for size, block, name in (
             (self.rows // self.stacked, self.block_height, "rows"),
             (self.cols, self.block_width, "columns"),
@@ -60,6 +65,11 @@ class BlockLayout:
 
     def blocks(self, dense: Tensor) -> Tensor:
         """View ``dense [rows, cols]`` as ``[grid_rows, grid_cols, block_height, block_width]``."""
+        if dense.shape != (self.rows, self.cols):
+            raise SparsityError(
+                f"a matrix of shape {list(dense.shape)} is not the {self.rows} x {self.cols} of this layout; pass one "
+                "that is, or build the layout of this one"
+            )
         cut = dense.reshape(self.grid_rows, self.block_height, self.grid_cols, self.block_width)
         return cut.permute(0, 2, 1, 3)
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from acf.errors import TopologyError, require_kind
+from acf.errors import ArgumentError, TopologyError, require_kind
 from acf.sparse.layout import BlockLayout
 
 
@@ -35,7 +35,7 @@ class BlockTopology(NamedTuple):
     def build(cls, layout: BlockLayout, block_rows: Tensor, block_cols: Tensor) -> "BlockTopology":
         """Index the blocks at ``(block_rows[s], block_cols[s])``, refusing repeats and blocks outside the grid."""
         for name, each in (("block_rows", block_rows), ("block_cols", block_cols)):
-            require_kind(each, Tensor, name, "pass a tensor with one index for each block")
+            check_indices(each, name)
         _check_blocks(layout, block_rows.long(), block_cols.long())
         return cls.unchecked(layout, block_rows, block_cols)
 
@@ -61,6 +61,12 @@ class BlockTopology(NamedTuple):
     @classmethod
     def from_mask(cls, layout: BlockLayout, mask: Tensor) -> "BlockTopology":
         """Index the true blocks of a bool ``mask [grid_rows, grid_cols]``, slots in row-major order."""
+        require_kind(mask, Tensor, "mask", "pass a bool tensor [grid_rows, grid_cols]")
+        if mask.dtype is not torch.bool or mask.shape != (layout.grid_rows, layout.grid_cols):
+            raise TopologyError(
+                f"a mask of {str(mask.dtype).removeprefix('torch.')} {list(mask.shape)} says nothing of "
+                f"{layout.grid_rows} x {layout.grid_cols} blocks; pass a bool for each of them"
+            )
         rows, cols = torch.nonzero(mask, as_tuple=True)
         return cls.unchecked(layout, rows, cols)
 
@@ -78,13 +84,25 @@ def _offsets(sorted_indices: Tensor, count: int) -> Tensor:
     return torch.searchsorted(sorted_indices, groups, out_int32=True)
 
 
-def check_inside(layout: BlockLayout, rows: Tensor, cols: Tensor) -> None:
-    """Refuse coordinates ``rows [blocks]`` and ``cols [blocks]`` of blocks that lie outside the grid."""
+def check_indices(indices: Tensor, name: str) -> None:
+    """Refuse what are no integers, of which fractions would be cut off."""
+    require_kind(indices, Tensor, name, "pass a tensor with one index for each block")
+    if indices.dtype is torch.bool or indices.is_floating_point() or indices.is_complex():
+        raise ArgumentError(f"{name} is {str(indices.dtype).removeprefix('torch.')}; pass one integer for each block")
+
+
+def check_pairs(rows: Tensor, cols: Tensor) -> None:
+    """Refuse rows and columns that are not two vectors of one length."""
     if rows.shape != cols.shape or rows.dim() != 1:
         raise TopologyError(
             f"block_rows {tuple(rows.shape)} and block_cols {tuple(cols.shape)} must be two vectors of one length; "
             "pass one row and one column per packed block"
         )
+
+
+def check_inside(layout: BlockLayout, rows: Tensor, cols: Tensor) -> None:
+    """Refuse coordinates ``rows [blocks]`` and ``cols [blocks]`` of blocks that lie outside the grid."""
+    check_pairs(rows, cols)
     if rows.numel() == 0:
         return
     inside = (rows >= 0) & (rows < layout.grid_rows) & (cols >= 0) & (cols < layout.grid_cols)

@@ -10,8 +10,9 @@ from acf.ops import Conv2dGeometry
 from acf.ops.observe import observed
 from acf.runtime import Product, WeightBlocks
 from acf.sparse import BlockTopology, conv_weight_to_matrix, matrix_to_conv_weight
+from acf.torch_device.errors import TorchDeviceError
 from acf.torch_device.fallback import run_on_host
-from acf.torch_device.memory import host_view, to_device
+from acf.torch_device.memory import NAME, host_view, is_on_device, to_device
 from acf.torch_device.session import SESSION
 from acf.torch_device.tensors import DISPATCH_KEY
 from acf.trace.op import TracedConv
@@ -28,12 +29,17 @@ def _run(product: Product, a: Tensor, b: Tensor) -> Tensor:
 
 
 def _has_program(*tensors: Tensor) -> bool:
+    """Whether operands can be multiplied by a program; those that are not all on the device are refused."""
+    elsewhere = [tensor.device for tensor in tensors if not is_on_device(tensor)]
+    if elsewhere:
+        raise TorchDeviceError(f"one operand is on {elsewhere[0]} and another on {NAME}; move both to one of them")
     return all(tensor.dtype in DTYPES and tensor.numel() for tensor in tensors)
 
 
 def _mm(a: Tensor, b: Tensor) -> Tensor:
     """``a [m, k] @ b [k, n]``: the forward pass of a linear layer with weight ``b^T``."""
-    if not _has_program(a, b):
+    fits = a.dim() == b.dim() == 2 and a.shape[1] == b.shape[0] and a.dtype == b.dtype
+    if not fits or not _has_program(a, b):  # the host refuses what does not fit
         result: Tensor = run_on_host(aten.mm.default, a, b)
         return result
     columns, depth = b.shape[1], b.shape[0]

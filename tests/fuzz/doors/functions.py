@@ -14,7 +14,8 @@ from torch import nn
 import acf
 from acf import runtime
 from acf.masks import SET, GradualPruning, StaticTopology
-from acf.ops import block_conv2d, block_linear
+from acf.nn.plan import PlannedLayer
+from acf.ops import MlpLayer, block_conv2d, block_experts, block_gated_mlp, block_linear, block_mlp
 from acf.ops.geometry import Conv2dGeometry
 from acf.ops.linear import block_gradient_norms
 from acf.sim.dram import MEMORIES, dram_spec
@@ -58,6 +59,11 @@ SETTINGS: tuple[Callable[[Any], object], ...] = (
     lambda value: replace(MEMORIES["hbm2"], bank_queue_depth=value),
     lambda value: acf.PlanOptions(checks=value),
     lambda value: acf.PlanOptions(blocks=(value,)),
+    lambda value: acf.PlanOptions(blocks=value),
+    lambda value: acf.PlanOptions(rounds=value),
+    lambda value: acf.PlanOptions(family=value),
+    lambda value: PlannedLayer("fc", value, 1.0, 1.0),
+    lambda value: PlannedLayer("fc", 0.5, 1.0, 1.0, block=value),
     lambda value: runtime.WeightBlocks.dense(16, value),
     lambda value: acf.simulate(value, "tensorcore"),
     lambda value: acf.simulate(small_step(), value),
@@ -123,6 +129,40 @@ def _conv(rng: Random) -> None:
     place = rng.randrange(3)
     arguments[place] = strange_tensor(rng, arguments[place])
     block_conv2d(arguments[0], arguments[1], topology, geometry, arguments[2])
+
+
+def _strange_layer(rng: Random) -> MlpLayer:
+    """A layer with one operand, or one array of its topology, that is not what it should be."""
+    topology, weight = _topology()
+    layer = MlpLayer(weight.clone().requires_grad_(), topology, torch.ones(16, requires_grad=True))
+    place = rng.choice(("weight", "bias", "topology"))
+    if place != "topology":
+        return layer._replace(**{place: strange_tensor(rng, getattr(layer, place).detach())})
+    array = rng.choice(BlockTopology._fields)
+    changed = strange_tensor(rng, getattr(topology, array))
+    if torch.is_tensor(changed) and changed.dim() > 0:
+        topology = topology._replace(**{array: changed})
+    return layer._replace(topology=topology)
+
+
+def _mlp(rng: Random) -> None:
+    topology, weight = _topology()
+    good = MlpLayer(weight.clone().requires_grad_(), topology, torch.ones(16, requires_grad=True))
+    layers: list[Any] = [good, good, good]
+    layers[rng.randrange(3)] = _strange_layer(rng) if rng.random() < 0.9 else strange(rng)
+    x = torch.ones(4, 16) if rng.random() < 0.7 else strange_tensor(rng, torch.ones(4, 16))
+    activation = rng.choice(("gelu", "silu", "relu", strange(rng)))
+    y = block_mlp(x, *layers[:2], activation) if rng.random() < 0.5 else block_gated_mlp(x, *layers, activation)
+    if y.requires_grad and not y.is_complex():
+        y.sum().backward()
+
+
+def _experts(rng: Random) -> None:
+    topology = BlockTopology.from_mask(BlockLayout(16, 8, 8, 8, stacked=2), torch.ones(2, 1, dtype=torch.bool))
+    arguments: list[Any] = [torch.ones(4, 8), torch.ones(2, 8, 8), topology, torch.tensor([0, 2, 4])]
+    place = rng.choice((0, 1, 3))
+    arguments[place] = strange_tensor(rng, arguments[place])
+    block_experts(arguments[0], arguments[1], arguments[2], arguments[3])
 
 
 def _norms(rng: Random) -> None:
@@ -236,6 +276,8 @@ FUNCTIONS: dict[str, Callable[[Random], None]] = {
     "block_linear": _linear,
     "block_conv2d": _conv,
     "block_gradient_norms": _norms,
+    "block_mlp": _mlp,
+    "block_experts": _experts,
     "forward": _forward,
     "attach": _attach,
     "sparsify_": _sparsify,
@@ -252,8 +294,8 @@ FUNCTIONS: dict[str, Callable[[Random], None]] = {
 """Public functions by name, each called with something strange."""
 
 WITH_OPERANDS = {
-    "block_linear", "block_conv2d", "block_gradient_norms", "forward", "capture", "masks", "offload", "GraphedStep",
-    "warm_up", "plan",
+    "block_linear", "block_conv2d", "block_gradient_norms", "block_mlp", "block_experts", "forward", "capture",
+    "masks", "offload", "GraphedStep", "warm_up", "plan",
 }  # fmt: skip
 """Those that compute with tensors of the caller."""
 

@@ -37,11 +37,26 @@ def test_ports_wider_than_64_bits_are_words_least_first(simulate) -> None:
         ({"bye": [1]}, "'bye' is no input of this component; its inputs are by"),
         ({"by": [256]}, "port by has 8 bits and is given a value that needs more"),
         ({"by": [0.5]}, "port by is given float64 values; give integers"),
+        ({"by": [[1, 2], [3, 4]]}, r"port by is given values of shape \[2, 2\] in 2 cycles; give one for all cycles"),
+        ({"by": [[[1]]]}, r"values of shape \[1, 1, 1\] in 1 cycles"),
     ],
 )
 def test_inputs_that_do_not_fit_are_refused(inputs, message: str) -> None:
     with pytest.raises(RtlError, match=message):
         Simulation(Counter(), backend="pysim").run(inputs)
+
+
+def test_inputs_for_another_number_of_cycles_are_refused() -> None:
+    running = Simulation(Counter(), backend="pysim")
+    with pytest.raises(RtlError, match=r"port by is given values of shape \[3\] in 2 cycles; give one for all cycles"):
+        running.run({"by": [1, 2, 3]}, cycles=2)
+    assert running.run({"by": [1]}, cycles=2)["count"].tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("cycles", [-1, 1.5, "2", True])
+def test_cycles_that_are_no_count_are_refused(cycles: object) -> None:
+    with pytest.raises(RtlError, match=r"is no count; pass an integer, or None"):
+        Simulation(Counter(), backend="pysim").run({"by": 1}, cycles=cycles)
 
 
 def test_an_unknown_backend_is_refused_with_the_known_ones() -> None:

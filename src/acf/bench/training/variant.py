@@ -7,7 +7,7 @@ from math import isfinite
 from acf.bench.accuracy.methods import Recipe, recipe_of
 from acf.bench.training.task import TaskSpec
 from acf.errors import SparsityError
-from acf.nn.plan import PlanOptions
+from acf.nn.plan import MOST_SPEEDUP, PlanOptions
 
 PLAN_PREFIX = "plan_"
 
@@ -28,6 +28,13 @@ def _rate(text: str) -> float:
     if not 0 <= rate <= MOST_RATE:
         raise ValueError(f"{text} is below 0 or above {MOST_RATE:g}")
     return rate
+
+
+def _speedup(text: str) -> float:
+    speedup = _number(text)
+    if not 1 <= speedup <= MOST_SPEEDUP:
+        raise ValueError(f"{text} is below 1 or above {MOST_SPEEDUP:g}")
+    return speedup
 
 
 def _whole(text: str) -> int:
@@ -61,7 +68,7 @@ RUN_SETTINGS: dict[str, Callable[[str], object]] = {
     "start_scale": _number,
     "block": _whole,
     "dense_layers": _parts,
-    "speedup": _number,
+    "speedup": _speedup,
 }
 """Settings of a run, and how the text of each is read; all other settings are the method's."""
 

@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from acf.ops.activation import ACTIVATIONS
 from acf.ops.cpu import kernels
-from acf.ops.cpu.call import EPILOGUES, run_pass
+from acf.ops.cpu.call import BY_COLUMNS, BY_ROWS, EPILOGUES, Walk, readable_indices, run_pass
 from acf.ops.observe import is_observed
 from acf.ops.reference import grid_cols, grid_rows
 from acf.ops.whole_mlp import Gradients, backward_in_parts, empty_like_tokens, forward_in_parts, strip_tokens
@@ -32,22 +33,20 @@ class Weights(NamedTuple):
     bias_grad: Tensor | None = None
 
 
-def runs_whole(x: Tensor, weights: tuple[Tensor, Tensor], topologies: tuple[Any, Any]) -> bool:
+def runs_whole(
+    x: Tensor,
+    weights: tuple[Tensor, Tensor],
+    biases: tuple[Tensor | None, Tensor | None],
+    topologies: tuple[Any, Any],
+) -> bool:
     """Whether the native kernels take both layers at once, and it pays."""
     first, second = (BlockTopology(*topology) for topology in topologies)
-    layers = tuple(zip(weights, (first, second), strict=True))
-    fits = (
-        x.shape[-1] == grid_cols(first) * weights[0].shape[2]
-        and grid_rows(first) * weights[0].shape[1] == grid_cols(second) * weights[1].shape[2]
-        and weights[0].shape[1:] == weights[1].shape[1:]
-        and all(weight.shape[0] == topology.block_rows.shape[0] for weight, topology in layers)
-    )
+    layers = [Weights(*each) for each in zip(weights, biases, (first, second), strict=True)]
     size = sum(weight.numel() * weight.element_size() for weight in weights)
     return (
-        fits
-        and x.dtype == torch.float32
+        _operands_fit(x, *layers)
         and size <= MOST_WEIGHT_BYTES
-        and all(kernels.applies(weight.shape[1:], x, weight, topology) for weight, topology in layers)
+        and all(kernels.applies(layer.weight.shape[1:], x, layer.weight, layer.topology) for layer in layers)
     )
 
 
@@ -67,6 +66,8 @@ def block_mlp_backward(output_grad: Tensor, x: Tensor, hidden: Tensor, *rest: An
     if not _is_native(x, rest) or any(is_observed(token) for token in rest[7:]):
         return backward_in_parts(output_grad, x, hidden, *rest)
     first, second = _layers(rest)
+    if not _gradient_fits(output_grad, x, hidden, second):
+        return backward_in_parts(output_grad, x, hidden, *rest)
     weight_grads = [torch.empty_like(layer.weight) for layer in (first, second)]
     bias_grads = [x.new_empty(grid_rows(layer.topology) * layer.weight.shape[1]) for layer in (first, second)]
     written = [
@@ -80,23 +81,50 @@ def block_mlp_backward(output_grad: Tensor, x: Tensor, hidden: Tensor, *rest: An
 
 def _is_native(x: Tensor, rest: Sequence[Any]) -> bool:
     """Whether the kernels can take both layers; who computes one pass need not know who computed the other."""
-    weights = rest[0], rest[2]
-    same_blocks = weights[0].shape[1:] == weights[1].shape[1:]
-    biases_fit = all(bias is None or bias.dtype == torch.float32 for bias in (rest[1], rest[3]))
-    natives = (kernels.applies(weight.shape[1:], x, weight) for weight in weights)
-    return x.dtype == torch.float32 and same_blocks and biases_fit and all(natives)
+    first, second = (Weights(rest[place], rest[place + 1], BlockTopology(*rest[5 + place // 2])) for place in (0, 2))
+    natives = (kernels.applies(layer.weight.shape[1:], x, layer.weight) for layer in (first, second))
+    return x.dim() == 3 and rest[4] in ACTIVATIONS and _operands_fit(x, first, second) and all(natives)
+
+
+def _operands_fit(x: Tensor, first: Weights, second: Weights) -> bool:
+    """Whether input, both layers and their biases have sizes and dtypes that fit together."""
+    return (
+        x.dtype == torch.float32
+        and x.shape[-1] == grid_cols(first.topology) * first.weight.shape[2]
+        and grid_rows(first.topology) * first.weight.shape[1] == grid_cols(second.topology) * second.weight.shape[2]
+        and first.weight.shape[1:] == second.weight.shape[1:]
+        and all(_layer_fits(layer) for layer in (first, second))
+    )
+
+
+def _layer_fits(layer: Weights) -> bool:
+    outputs = (grid_rows(layer.topology) * layer.weight.shape[1],)
+    bias_fits = layer.bias is None or (layer.bias.dtype == torch.float32 and layer.bias.shape == outputs)
+    return bias_fits and layer.weight.shape[0] == layer.topology.block_rows.shape[0]
+
+
+def _gradient_fits(output_grad: Tensor, x: Tensor, hidden: Tensor, second: Weights) -> bool:
+    """Whether the gradient is one of the output, and the sums are those that a forward pass of ``x`` keeps."""
+    batch, tokens, _ = x.shape
+    hidden_channels = grid_cols(second.topology) * second.weight.shape[2]
+    return (
+        output_grad.shape == (batch, tokens, grid_rows(second.topology) * second.weight.shape[1])
+        and hidden.shape == (batch * tokens * hidden_channels,)
+        and hidden.is_contiguous()
+        and output_grad.dtype == hidden.dtype == torch.float32
+    )
 
 
 def _layers(rest: Sequence[Any]) -> tuple[Weights, Weights]:
     first_weight, first_bias, second_weight, second_bias, _, first_topology, second_topology = rest[:7]
     return (
-        _contiguous(first_weight, first_bias, first_topology),
-        _contiguous(second_weight, second_bias, second_topology),
+        _contiguous(first_weight, first_bias, first_topology, BY_ROWS),
+        _contiguous(second_weight, second_bias, second_topology, BY_COLUMNS),
     )
 
 
-def _contiguous(weight: Tensor, bias: Tensor | None, topology: Sequence[Tensor]) -> Weights:
-    indices = BlockTopology(*(each.contiguous() for each in topology))
+def _contiguous(weight: Tensor, bias: Tensor | None, topology: Sequence[Tensor], walk: Walk) -> Weights:
+    indices = BlockTopology(*readable_indices(BlockTopology(*topology), walk, weight.shape[0]))
     return Weights(weight.contiguous(), None if bias is None else bias.contiguous(), indices)
 
 

@@ -36,6 +36,20 @@ SIZE_FIELDS = (
 PROBLEM = struct.Struct(f"{len(SIZE_FIELDS)}q3Pq{len(BlockTopology._fields)}PPqPP")
 EPILOGUES = {"": 0, "scale": 1, "gelu": 2, "gelu_tanh": 3, "silu": 4, "relu": 5}  # as in problem.h
 
+
+class Walk(NamedTuple):
+    """The arrays that a pass follows, by their places in a topology."""
+
+    offsets: int
+    slots: int
+    indices: int
+
+
+BY_ROWS, BY_COLUMNS = (
+    Walk(*(BlockTopology._fields.index(name) for name in names))
+    for names in (("row_offsets", "row_slots", "block_cols"), ("col_offsets", "col_slots", "block_rows"))
+)
+
 Sizes = tuple[int, ...]
 
 
@@ -179,8 +193,29 @@ def _instruction_set() -> int | None:
     return min(best, INSTRUCTION_SETS.index(_Cap.name))
 
 
+def readable_indices(topology: BlockTopology, walk: Walk, blocks: int) -> list[Tensor]:
+    """The arrays of a topology as native code reads them; refused if those of the walk are not int32, or too short.
+
+    What they say is checked in native code. The number of offsets is no question: sizes of operands come from it.
+    """
+    offsets, slots, indices = topology[walk.offsets], topology[walk.slots], topology[walk.indices]
+    same_dtype = offsets.dtype is slots.dtype is indices.dtype is torch.int32
+    if not (same_dtype and slots.numel() == indices.numel() == blocks):
+        found = ", ".join(f"{_short(each.dtype)} {list(each.shape)}" for each in (offsets, slots, indices))
+        raise TopologyError(
+            f"offsets, slots and indices of a topology are {found} for {blocks} blocks, and should be int32 with one "
+            "slot and one index for each; rebuild it with BlockTopology.build"
+        )
+    return [tensor.contiguous() for tensor in topology]
+
+
+def _short(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
 def _run(name: str, sizes: Sizes, operands: Operands, topology: BlockTopology) -> None:
-    weight, indices = operands.weight.contiguous(), [tensor.contiguous() for tensor in topology]
+    weight = operands.weight.contiguous()
+    indices = readable_indices(topology, BY_COLUMNS if name == "acf_input_gradient" else BY_ROWS, weight.shape[0])
     bias = None if operands.bias is None else operands.bias.float().contiguous()
     pointers = (operands.x.data_ptr(), operands.y.data_ptr(), weight.data_ptr(), weight.shape[0])
     bias_pointer = 0 if bias is None else bias.data_ptr()

@@ -13,12 +13,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from acf.errors import TopologyError
 from acf.ops import dense, mlp, reference, statistics
+from acf.ops.activation import ACTIVATIONS
 from acf.ops.conv import split_arguments
 from acf.ops.cpu.build import load_library
 from acf.ops.cpu.call import Operands, instruction_set, run_conv2d, run_linear
 from acf.ops.geometry import Conv2dGeometry
+from acf.ops.operands import check_block_count
 from acf.ops.reference import grid_cols, grid_rows
 from acf.sparse import BlockLayout, BlockTopology
 from acf.sparse.topology import check_inside
@@ -58,6 +59,7 @@ def block_linear_activation(
     """CPU kernel of ``acf::block_linear_activation``."""
     topology = BlockTopology(*indices)
     fits = x.shape[1] == grid_cols(topology) * weight.shape[2] and _operands_fit(bias, weight, topology)
+    fits &= activation in ACTIVATIONS
     if packed or not fits or not applies(weight.shape[1:], x, weight, topology):
         return mlp.linear_then_activation(x, weight, bias, activation, packed, *indices)
     value, slope = (x.new_empty(x.shape[0], grid_rows(topology) * weight.shape[1]) for _ in range(2))
@@ -84,7 +86,10 @@ def block_linear_weight_grad(output_grad: Tensor, x: Tensor, *rest: Any) -> Tens
     topology, dtype = BlockTopology(*rest[:6]), rest[6]
     height = output_grad.shape[1] // grid_rows(topology)
     width = x.shape[1] // grid_cols(topology)
-    if x.shape[0] != output_grad.shape[0] or not applies((height, width), output_grad, x, topology):
+    fits = x.shape[0] == output_grad.shape[0] and (
+        (output_grad.shape[1], x.shape[1]) == (height * grid_rows(topology), width * grid_cols(topology))
+    )
+    if not fits or not applies((height, width), output_grad, x, topology):
         return reference.linear_weight_grad(output_grad, x, topology).to(dtype)
     weight_grad = x.new_empty(topology.block_rows.numel(), height, width)
     run_linear("acf_weight_gradient", Operands(x, output_grad, weight_grad), topology)
@@ -133,7 +138,7 @@ def _conv_output(x: Tensor, weight: Tensor, bias: Tensor | None, rest: Sequence[
     out_size = geometry.output_size(x.shape[2], x.shape[3])
     y_size = (x.shape[0], grid_rows(topology) * weight.shape[1], *out_size)
     fits = (
-        _conv_fits(x.shape, y_size, geometry)
+        _conv_fits(x.shape, y_size, geometry, weight.shape[1])
         and _in_columns(x.shape, geometry) == grid_cols(topology) * weight.shape[2]
         and _operands_fit(bias, weight, topology)
     )
@@ -146,7 +151,7 @@ def block_conv2d_input_grad(output_grad: Tensor, weight: Tensor, *rest: Any) -> 
     """CPU kernel of ``acf::block_conv2d_input_grad``."""
     input_size, (topology, geometry) = rest[6], split_arguments((*rest[:6], *rest[7:]))
     fits = (
-        _conv_fits(input_size, output_grad.shape, geometry)
+        _conv_fits(input_size, output_grad.shape, geometry, weight.shape[1])
         and _in_columns(input_size, geometry) == grid_cols(topology) * weight.shape[2]
         and output_grad.shape[1] == grid_rows(topology) * weight.shape[1]
         and _operands_fit(None, weight, topology)
@@ -163,7 +168,11 @@ def block_conv2d_weight_grad(output_grad: Tensor, x: Tensor, *rest: Any) -> Tens
     (topology, geometry), dtype = split_arguments(rest[:10]), rest[10]
     height = output_grad.shape[1] // grid_rows(topology)
     width = _in_columns(x.shape, geometry) // grid_cols(topology)
-    fits = _conv_fits(x.shape, output_grad.shape, geometry)
+    fits = (
+        _conv_fits(x.shape, output_grad.shape, geometry, height)
+        and output_grad.shape[1] == height * grid_rows(topology)
+        and _in_columns(x.shape, geometry) == width * grid_cols(topology)
+    )
     if not fits or not applies((height, width), output_grad, x, topology):
         return reference.conv2d_weight_grad(output_grad, x, topology, geometry).to(dtype)
     weight_grad = x.new_empty(topology.block_rows.numel(), height, width)
@@ -184,7 +193,7 @@ def block_conv2d_gradient_norms(
     if dense.dense_chosen():
         return dense.conv2d_gradient_norms(output_grad, x, candidate_rows, candidate_cols, block_shape, geometry)
     height, width = block_shape
-    fits = _conv_fits(x.shape, output_grad.shape, geometry)
+    fits = _conv_fits(x.shape, output_grad.shape, geometry, height)
     if not fits or not applies((height, width), output_grad, x):
         return reference.conv2d_gradient_norms(
             output_grad, x, candidate_rows, candidate_cols, (height, width), geometry
@@ -251,19 +260,19 @@ def _in_columns(input_size: Sequence[int], geometry: Conv2dGeometry) -> int:
     return input_size[1] * geometry.taps
 
 
-def _conv_fits(x_size: Sequence[int], y_size: Sequence[int], geometry: Conv2dGeometry) -> bool:
-    """Whether a convolution of this geometry makes ``y_size`` of ``x_size``, and at least one pixel of it."""
+def _conv_fits(x_size: Sequence[int], y_size: Sequence[int], geometry: Conv2dGeometry, block: int) -> bool:
+    """Whether a convolution of this geometry makes ``y_size`` of ``x_size``, and at least one pixel of it.
+
+    Kernels also need whole blocks of channels at every tap.
+    """
     out_size = geometry.output_size(x_size[2], x_size[3])
-    return min(*x_size[2:], *out_size) >= 1 and x_size[0] == y_size[0] and out_size == tuple(y_size[2:])
+    sizes_fit = min(*x_size[2:], *out_size) >= 1 and x_size[0] == y_size[0] and out_size == tuple(y_size[2:])
+    return sizes_fit and block >= 1 and x_size[1] % block == 0
 
 
 def _operands_fit(bias: Tensor | None, weight: Tensor, topology: BlockTopology) -> bool:
     """Whether the bias has a value for every output; packed blocks that are not those of the topology are refused."""
-    if weight.shape[0] != topology.block_rows.shape[0]:
-        raise TopologyError(
-            f"a weight of {weight.shape[0]} packed blocks does not fit a topology of {topology.block_rows.shape[0]}; "
-            "pass the topology that it was packed with"
-        )
+    check_block_count(weight, topology)
     return bias is None or bias.shape == (grid_rows(topology) * weight.shape[1],)
 
 

@@ -27,6 +27,12 @@ def pack_values(port: Port, values: ArrayLike, cycles: int) -> Words:
         raise RtlError(
             f"port {port.name} has {port.width} bits; give [cycles, {port.words}] words of 64 bits, least first"
         )
+    fits = array.ndim < 3 and (array.ndim < 2 or array.shape[1] == port.words)
+    if not fits or (array.ndim and len(array) not in (1, cycles)):
+        raise RtlError(
+            f"port {port.name} is given values of shape {list(array.shape)} in {cycles} cycles; give one for all "
+            "cycles or one for each"
+        )
     packed = np.broadcast_to(array.astype(np.uint64).reshape(-1, port.words), (cycles, port.words))
     top_bits = port.width - (port.words - 1) * WORD_BITS
     if cycles and top_bits < WORD_BITS and int(packed[:, -1].max()) >> top_bits:

@@ -85,14 +85,12 @@ class Simulation:
         """
         if cycles is None:
             cycles = max((len(value) for value in map(np.asarray, inputs.values()) if value.ndim), default=1)
-        return self._named(self.run_words(pack_inputs(self.inputs, inputs, cycles)))
-
-    def run_words(self, inputs: Words) -> Words:
-        """As `run` without names: uint64 ``[cycles, words]`` in the order of ``inputs``, out in that of ``outputs``."""
-        driven = np.ascontiguousarray(inputs, dtype=np.uint64)
-        read = np.zeros((len(driven), columns_of(self.outputs)), dtype=np.uint64)
+        if not isinstance(cycles, int | np.integer) or isinstance(cycles, bool) or cycles < 0:
+            raise RtlError(f"cycles {cycles!r} is no count; pass an integer, or None for those of the longest input")
+        driven = pack_inputs(self.inputs, inputs, cycles)
+        read = np.zeros((cycles, columns_of(self.outputs)), dtype=np.uint64)
         self._runner.run(driven, read)
-        return read
+        return self._named(read)
 
     def _named(self, words: Words) -> dict[str, Words]:
         found, column = {}, 0
