@@ -7,6 +7,7 @@ stand in ``unbound.json`` with the reason, and may only shrink.
 import json
 import runpy
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -122,3 +123,22 @@ def test_a_missing_record_and_an_unknown_column_are_named() -> None:
         list(BOUND["wrong_figures"](TABLE.replace("r.json", "s.json")))
     with pytest.raises(LookupError, match="no column for 'V: "):
         list(BOUND["wrong_figures"](TABLE.replace("U: {", "V: {")))
+
+
+TWO_RECORDS = "It takes 4.0x of it. <!-- figure: r.json {other('s.json').seconds / rows[1].used:.1f}x of it -->\n"
+
+
+@pytest.mark.usefixtures("_record")
+def test_a_figure_may_come_from_two_records() -> None:
+    (BOUND["names_of"].__globals__["RESULTS"] / "s.json").write_text('{"seconds": 1.02}')
+    assert list(BOUND["wrong_figures"](TWO_RECORDS)) == []
+    (BOUND["names_of"].__globals__["RESULTS"] / "s.json").write_text('{"seconds": 2.04}')
+    assert list(BOUND["wrong_figures"](TWO_RECORDS)) == ["r.json says '8.0x of it', the page does not"]
+
+
+def test_a_measure_of_an_ablation_is_the_mean_of_its_seeds_and_a_missing_point_is_named() -> None:
+    points = [SimpleNamespace(series="a", value="1", figures=SimpleNamespace(speedup=speedup)) for speedup in (1, 2)]
+    record = SimpleNamespace(ablation="block", points=points)
+    assert BOUND["mean"](record, "a", "1", "speedup") == 1.5
+    with pytest.raises(LookupError, match="ablation block has no '2' of 'a'"):
+        BOUND["mean"](record, "a", "2", "speedup")
