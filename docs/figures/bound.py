@@ -19,7 +19,7 @@ In both, ``record`` is the whole record (its ``data``, where it has an envelope)
 object are names. ``one(rows, **fields)`` is the only row with these fields; ``each(rows, "checks")`` lists the rows of
 a nested list beside the fields around it; ``largest(lost)`` names the largest shares; ``ablation(record[0], 0.9)``
 lists the rows of an ablation, each measure as `acf report` writes it, and ``mean(record[0], "tile 16", "16",
-"speedup")`` is one of these measures over all seeds. ``other("fabric-scale.json")`` is the content of another record,
+"speedup")`` is one of these measures over all seeds. ``span([0.4, 2.6, 1.1], ".1f")`` is "0.4 to 2.6". ``other("fabric-scale.json")`` is the content of another record,
 for a figure of two. Of whole steps, ``step(record, "resnet50",
 "acf-512", 0.9)`` is a row of a fabric, ``seeds`` its rows of all seeds, and ``gain(record, row, "energy_j",
 "tensorcore")`` how many times the figure of a fabric's row the machine beside it takes.
@@ -78,7 +78,7 @@ def bindings_of(page: str) -> list[Binding]:
 def names_of(record: str) -> dict[str, Any]:
     """The names that templates of this record may use."""
     loaded = other(record)
-    functions = (one, each, largest, ablation, mean, other, step, seeds, gain, fmean, stdev)
+    functions = (one, each, largest, ablation, mean, span, other, step, seeds, gain, fmean, stdev)
     helpers = {function.__name__: function for function in functions}
     return helpers | {"record": loaded} | (vars(loaded) if isinstance(loaded, SimpleNamespace) else {})
 
@@ -136,6 +136,11 @@ def mean(record: SimpleNamespace, series: str, value: str, measure: str) -> floa
     if not found:
         raise LookupError(f"ablation {record.ablation} has no {value!r} of {series!r}")
     return fmean(getattr(figures, measure) for figures in found)
+
+
+def span(values: list[float], form: str) -> str:
+    """The least and the greatest of some values, as text."""
+    return f"{min(values):{form}} to {max(values):{form}}"
 
 
 def step(

@@ -136,9 +136,10 @@ def test_a_figure_may_come_from_two_records() -> None:
     assert list(BOUND["wrong_figures"](TWO_RECORDS)) == ["r.json says '8.0x of it', the page does not"]
 
 
-def test_a_measure_of_an_ablation_is_the_mean_of_its_seeds_and_a_missing_point_is_named() -> None:
+def test_an_ablation_gives_means_of_its_seeds_and_spans_and_names_a_missing_point() -> None:
     points = [SimpleNamespace(series="a", value="1", figures=SimpleNamespace(speedup=speedup)) for speedup in (1, 2)]
     record = SimpleNamespace(ablation="block", points=points)
     assert BOUND["mean"](record, "a", "1", "speedup") == 1.5
+    assert BOUND["span"]([2.25, 0.5, 1.0], ".1f") == "0.5 to 2.2"
     with pytest.raises(LookupError, match="ablation block has no '2' of 'a'"):
         BOUND["mean"](record, "a", "2", "speedup")
