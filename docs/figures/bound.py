@@ -16,11 +16,11 @@ page binds a text of that page, which must occur in it as written:
     <!-- figure: kernels-h200.json {max(row.ratio for row in conv):.1f}x as fast as cuDNN -->
 
 In both, ``record`` is the whole record (its ``data``, where it has an envelope), and the fields of a record that is an
-object are names. ``one(rows, **fields)`` is the only row with these fields; ``each(rows, "checks")`` lists the rows of
-a nested list beside the fields around it; ``largest(lost)`` names the largest shares; ``ablation(record[0], 0.9)``
-lists the rows of an ablation, each measure as `acf report` writes it, and ``mean(record[0], "tile 16", "16",
-"speedup")`` is one of these measures over all seeds. ``span([0.4, 2.6, 1.1], ".1f")`` is "0.4 to 2.6". ``other("fabric-scale.json")`` is the content of another record,
-for a figure of two. Of whole steps, ``step(record, "resnet50",
+object are names. ``other("fabric-scale.json")`` is the content of another record, for a figure of two. ``one(rows,
+**fields)`` is the only row with these fields; ``each(rows, "checks")`` lists the rows of a nested list beside the
+fields around it; ``largest(lost)`` names the largest shares; ``span([0.4, 2.6, 1.1], ".1f")`` is "0.4 to 2.6".
+``ablation(record[0], 0.9)`` lists the rows of an ablation, each measure as `acf report` writes it; ``mean(record[0],
+"tile 16", "16", "speedup")`` is one of these measures over all seeds. Of whole steps, ``step(record, "resnet50",
 "acf-512", 0.9)`` is a row of a fabric, ``seeds`` its rows of all seeds, and ``gain(record, row, "energy_j",
 "tensorcore")`` how many times the figure of a fabric's row the machine beside it takes.
 Paths are relative to ``docs/results``.
