@@ -16,9 +16,11 @@ page binds a text of that page, which must occur in it as written:
     <!-- figure: kernels-h200.json {max(row.ratio for row in conv):.1f}x as fast as cuDNN -->
 
 In both, ``record`` is the whole record (its ``data``, where it has an envelope), and the fields of a record that is an
-object are names. ``one(rows, **fields)`` is the only row with these fields; ``each(rows, "checks")`` lists the rows of
-a nested list beside the fields around it; ``largest(lost)`` names the largest shares; ``ablation(record[0], 0.9)``
-lists the rows of an ablation, each measure as `acf report` writes it. Of whole steps, ``step(record, "resnet50",
+object are names. ``other("fabric-scale.json")`` is the content of another record, for a figure of two. ``one(rows,
+**fields)`` is the only row with these fields; ``each(rows, "checks")`` lists the rows of a nested list beside the
+fields around it; ``largest(lost)`` names the largest shares; ``span([0.4, 2.6, 1.1], ".1f")`` is "0.4 to 2.6".
+``ablation(record[0], 0.9)`` lists the rows of an ablation, each measure as `acf report` writes it; ``mean(record[0],
+"tile 16", "16", "speedup")`` is one of these measures over all seeds. Of whole steps, ``step(record, "resnet50",
 "acf-512", 0.9)`` is a row of a fabric, ``seeds`` its rows of all seeds, and ``gain(record, row, "energy_j",
 "tensorcore")`` how many times the figure of a fabric's row the machine beside it takes.
 Paths are relative to ``docs/results``.
@@ -47,7 +49,7 @@ TABLE = re.compile(r"(?:^\|.*\|[ ]*$\n?)+", re.MULTILINE)
 FIGURE = re.compile(r"(?<![\w.,-])[-+]?(?:\d[\d,]*\.\d+(?![\d.]*\.)|\d[\d,]*(?=x\b))")
 """What counts as a figure: a number with a decimal point, or a ratio such as 4x. Whole numbers are conditions."""
 VERSION = re.compile(
-    r"\b(?:torch|triton|Triton|Python|CUDA|Linux|SqueezeNet|MKL|oneDNN|g\+\+|capability|version)\s+\d[\w.+]*"
+    r"\b(?:torch|triton|Triton|Python|CUDA|Linux|SqueezeNet|MKL|oneDNN|Yosys|g\+\+|capability|version)\s+\d[\w.+]*"
 )
 SETTING = re.compile(
     r"\b(?:momentum|smoothing|rate|at\s+density|planned\s+for|aim|aim\s+is)\s+(?:of\s+|to\s+)?[-+]?\d[\d.]*(?:e-\d+|x)?"
@@ -76,16 +78,20 @@ def bindings_of(page: str) -> list[Binding]:
 
 def names_of(record: str) -> dict[str, Any]:
     """The names that templates of this record may use."""
+    loaded = other(record)
+    functions = (one, each, largest, ablation, mean, span, other, step, seeds, gain, fmean, stdev)
+    helpers = {function.__name__: function for function in functions} | {"sum": exact_sum}
+    return helpers | {"record": loaded} | (vars(loaded) if isinstance(loaded, SimpleNamespace) else {})
+
+
+def other(record: str) -> Any:
+    """What a record holds, without its envelope."""
     path = RESULTS / record
     if not path.exists():
         raise LookupError(f"record {record} is missing; make it again, or take the binding out")
     loaded = json.loads(path.read_text(encoding="utf-8"), object_hook=lambda fields: SimpleNamespace(**fields))
-    functions = (one, each, largest, ablation, step, seeds, gain, fmean, stdev)
-    helpers = {function.__name__: function for function in functions}
-    if {"kind", "schema", "data"} <= set(vars(loaded) if isinstance(loaded, SimpleNamespace) else ()):
-        loaded = loaded.data
-    helpers["sum"] = exact_sum
-    return helpers | {"record": loaded} | (vars(loaded) if isinstance(loaded, SimpleNamespace) else {})
+    has_envelope = {"kind", "schema", "data"} <= set(vars(loaded) if isinstance(loaded, SimpleNamespace) else ())
+    return loaded.data if has_envelope else loaded
 
 
 def exact_sum(values: Iterable[float]) -> float:
@@ -133,6 +139,19 @@ def ablation(record: SimpleNamespace, sparsity: float) -> list[SimpleNamespace]:
         for row in read.rows
         if row.sparsity == sparsity
     ]
+
+
+def mean(record: SimpleNamespace, series: str, value: str, measure: str) -> float:
+    """A measure of an ablation over all seeds, at one value of a series."""
+    found = [point.figures for point in record.points if (point.series, point.value) == (series, value)]
+    if not found:
+        raise LookupError(f"ablation {record.ablation} has no {value!r} of {series!r}")
+    return fmean(getattr(figures, measure) for figures in found)
+
+
+def span(values: list[float], form: str) -> str:
+    """The least and the greatest of some values, as text."""
+    return f"{min(values):{form}} to {max(values):{form}}"
 
 
 def step(

@@ -7,6 +7,7 @@ stand in ``unbound.json`` with the reason, and may only shrink.
 import json
 import runpy
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -38,19 +39,41 @@ def test_the_list_of_unbound_figures_names_pages_that_exist_and_gives_reasons() 
     assert all(len(reason) > 10 for reason in reasons)
 
 
-def _provenance(record: Any) -> set[str]:
-    """Which of command, date and commit a record or its parts give."""
-    given = {"commands": "command", "revision": "commit"}
-    parts = [record, *(record.values() if isinstance(record, dict) else [])]
-    parts += record.get("sessions", []) if isinstance(record, dict) else []
-    keys = {key for part in parts if isinstance(part, dict) for key in part}
-    return {given.get(key, key) for key in keys} & {"command", "date", "commit"}
+PROVENANCE = {"command", "date", "commit"}
+
+
+def _given(part: Any) -> set[str]:
+    """Which of `PROVENANCE` an object gives itself."""
+    names = {"commands": "command", "revision": "commit"}
+    return {names.get(key, key) for key in part} & PROVENANCE if isinstance(part, dict) else set()
+
+
+def _has_provenance(record: Any) -> bool:
+    """Whether a record gives all of `PROVENANCE`, or each of its parts does."""
+    inner = list(record.values()) if isinstance(record, dict) else []
+    sessions = record.get("sessions", []) if isinstance(record, dict) else []
+    return set().union(*map(_given, (record, *inner, *sessions))) == PROVENANCE or _is_told_by_parts(record, set())
+
+
+def _is_told_by_parts(part: Any, told: set[str]) -> bool:
+    """Whether an object, or every object in it, gives what is not ``told`` around it."""
+    told = told | _given(part)
+    inner = [each for each in part.values() if isinstance(each, dict)] if isinstance(part, dict) else []
+    return told == PROVENANCE or (bool(inner) and all(_is_told_by_parts(each, told) for each in inner))
 
 
 def test_every_record_says_which_command_made_it_when_and_from_which_commit() -> None:
     records = {path.name: json.loads(path.read_text(encoding="utf-8")) for path in BOUND["RESULTS"].glob("*.json")}
-    without = {name for name, record in records.items() if _provenance(record) != {"command", "date", "commit"}}
+    without = {name for name, record in records.items() if not _has_provenance(record)}
     assert without == set(LISTED["records"]), "a new record needs command, date and commit; take repaired ones off"
+
+
+def test_a_record_of_several_calls_must_say_of_each_where_it_comes_from() -> None:
+    calls = {"command": "acf rtl area", "commit": "4195dab9"}
+    record = {"date": "2026-11-16", "area": {"acf-512": calls, "acf-512-wide": calls}, "tools": "Yosys"}
+    assert _has_provenance(record)
+    assert not _has_provenance(record | {"area": {"acf-512": calls, "acf-512-wide": {"command": "acf rtl area"}}})
+    assert not _has_provenance({"date": "2026-11-16", "tools": "Yosys"})
 
 
 TABLE = """<!-- table: r.json
@@ -128,3 +151,23 @@ def test_a_sum_is_rounded_once_whatever_the_version_of_python() -> None:
     assert BOUND["exact_sum"]([0.1] * 10) == 1.0
     assert str(BOUND["exact_sum"]([1, 2])) == "3"
     assert BOUND["fill"]("{sum([0.1] * 10)}", BOUND["names_of"]("fuzz.json")) == "1.0"
+
+
+TWO_RECORDS = "It takes 4.0x of it. <!-- figure: r.json {other('s.json').seconds / rows[1].used:.1f}x of it -->\n"
+
+
+@pytest.mark.usefixtures("_record")
+def test_a_figure_may_come_from_two_records() -> None:
+    (BOUND["names_of"].__globals__["RESULTS"] / "s.json").write_text('{"seconds": 1.02}')
+    assert list(BOUND["wrong_figures"](TWO_RECORDS)) == []
+    (BOUND["names_of"].__globals__["RESULTS"] / "s.json").write_text('{"seconds": 2.04}')
+    assert list(BOUND["wrong_figures"](TWO_RECORDS)) == ["r.json says '8.0x of it', the page does not"]
+
+
+def test_an_ablation_gives_means_of_its_seeds_and_spans_and_names_a_missing_point() -> None:
+    points = [SimpleNamespace(series="a", value="1", figures=SimpleNamespace(speedup=speedup)) for speedup in (1, 2)]
+    record = SimpleNamespace(ablation="block", points=points)
+    assert BOUND["mean"](record, "a", "1", "speedup") == 1.5
+    assert BOUND["span"]([2.25, 0.5, 1.0], ".1f") == "0.5 to 2.2"
+    with pytest.raises(LookupError, match="ablation block has no '2' of 'a'"):
+        BOUND["mean"](record, "a", "2", "speedup")
