@@ -4,22 +4,75 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
+RUN_IN_FORKS = """
+import os, runpy, sys, traceback
+import numba, pydantic, torch, torch._dynamo  # once for all examples, which import acf themselves
+torch.set_num_threads(1)
+
+def run(folder, printed, *command):
+    os.chdir(folder)
+    output = os.open(printed, os.O_WRONLY | os.O_CREAT)
+    os.dup2(output, 1), os.dup2(output, 2)
+    sys.argv = list(command)
+    sys.path[0] = os.path.dirname(command[0])
+    assert not any(name.split(".")[0] == "acf" for name in sys.modules)
+    runpy.run_path(command[0], run_name="__main__")
+
+for line in sys.stdin:
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            run(*line.rstrip("\\n").split("\\t"))
+            code = 0
+        except SystemExit as ended:
+            code = 1 if ended.code else 0
+            if isinstance(ended.code, str):
+                print(ended.code, flush=True)
+        except BaseException:
+            traceback.print_exc()
+        sys.stdout.flush()
+        os._exit(code)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def forks() -> Iterator[subprocess.Popen[str]]:
+    """A Python that has imported torch and numba, which runs every example in a fork."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-c", RUN_IN_FORKS]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, env=environment, text=True, **pipes) as process:
+        FORKS.append(process)
+        yield process
+        FORKS.clear()
+        process.stdin.close()
+
+
+FORKS: list[subprocess.Popen[str]] = []
+"""The process of the fixture `forks`."""
+
 
 def output_of(name: str, folder: Path, *options: str) -> str:
     """What an example prints; skipped with its reason where it skips itself."""
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    command = (sys.executable, EXAMPLES / name, *options)
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
-    if done.stdout.startswith("skipped:"):
-        pytest.skip(done.stdout.removeprefix("skipped:").strip())
-    return done.stdout
+    printed = folder / "printed.txt"
+    requests, answers = FORKS[0].stdin, FORKS[0].stdout
+    assert requests is not None
+    assert answers is not None
+    print(folder, printed, EXAMPLES / name, *options, sep="\t", file=requests, flush=True)
+    assert answers.readline() == "0\n", printed.read_text()
+    output = printed.read_text()
+    if output.startswith("skipped:"):
+        pytest.skip(output.removeprefix("skipped:").strip())
+    return output
 
 
 def test_training_ends_in_a_report(tmp_path: Path) -> None:
