@@ -45,7 +45,7 @@ def joined(runs: Path, parts: dict[str, tuple[str, ...]]) -> dict[str, Any]:
     read = [_read(runs / folder / f"{name}.json") for folder, names in parts.items() for name in names]
     values = envelope("ablations", [data_of(each) for each in read])
     values["command"] = "; ".join(f"acf bench ablation {COMMANDS[folder]}" for folder in parts)
-    values["commit"] = ", ".join(sorted({each["commit"] for each in read}))
+    values["commit"] = ", ".join(sorted({commit for each in read for commit in each["commit"].split(", ")}))
     values["date"] = max(each["date"] for each in read)
     return values
 
