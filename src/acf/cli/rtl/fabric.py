@@ -12,6 +12,7 @@ from acf.extras import require
 from acf.terminal import progress, working
 
 if TYPE_CHECKING:
+    from acf.rtl.device.step.control import StepControl
     from acf.rtl.device.step.layer import StepSizes, StepState
     from acf.rtl.device.step.plan import StepPlan
     from acf.rtl.verify.workloads import DeviceMemory, Layer, LayerSizes
@@ -27,6 +28,7 @@ LAYER = "acf.rtl.verify.workloads:Layer"
 LAYER_SIZES = "acf.rtl.verify.workloads:LayerSizes"
 MEMORY = "acf.rtl.verify.workloads:DeviceMemory"
 STEP_SIZES = "acf.rtl.device.step.layer:StepSizes"
+STEP_CONTROL = "acf.rtl.device.step.control:StepControl"
 
 
 @app.command()
@@ -183,23 +185,11 @@ def layers(
         raise typer.Exit(1)
 
 
-@spec_command(app, sizes=STEP_SIZES, memory=MEMORY)
+@spec_command(app, sizes=STEP_SIZES, memory=MEMORY, control=STEP_CONTROL)
 def step(
     sizes: "StepSizes",
     memory: "DeviceMemory",
-    walks: Annotated[
-        bool,
-        typer.Option("--walks", help="The device walks the index of every product; else the host sends commands."),
-    ] = False,
-    moves: Annotated[
-        int, typer.Option(min=0, help="Blocks that the device moves at the end of a walked step; a second one follows.")
-    ] = 0,
-    dataflow: Annotated[
-        str,
-        typer.Option(
-            help="Of walked products, with --moves of the weight gradient: output-stationary, split-K or fastest."
-        ),
-    ] = "fastest",
+    control: "StepControl",
     config: FabricName = None,
     backend: Backend = "auto",
     as_json: Json = False,
@@ -220,11 +210,11 @@ def step(
     depths = device_sizes(shape, memory.command_depth)
     axi = AxiSpec(data_bits=min(256, depths.flit_bits), masters=memory.masters)
     state = random_step(sizes, shape.tile)
-    if moves:
-        plan = plan_moving_step(state, depths, axi, moves, dataflow=dataflow)
+    if control.moves:
+        plan = plan_moving_step(state, depths, axi, control.moves, dataflow=control.dataflow)
         _moving_steps(plan, state, sizes, memory, backend, as_json)
         return
-    plan = plan_step(state, depths, axi, walks, dataflow)
+    plan = plan_step(state, depths, axi, control.walks, control.dataflow)
     with working("build the device and run the step", visible=not as_json):
         built = device_for_step(plan, axi, memory.latency, backend)
         run = run_step(built, plan, state, sizes)
