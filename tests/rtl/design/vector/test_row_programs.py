@@ -44,6 +44,16 @@ def test_exponentials_of_all_sizes_have_the_bits_of_the_model(unit: Simulation, 
     assert_equal(found, run_pass(("softmax", "forward", 1), wide, 12), compares=False)
 
 
+def test_reciprocals_of_powers_of_two_are_exact_and_have_the_bits_of_the_model(unit: Simulation) -> None:
+    powers = np.float32(2.0) ** np.arange(-125, 126, 25, dtype=np.float32)
+    sums = np.stack([powers, np.nextafter(powers, np.float32(np.inf))], axis=1)
+    inputs = VectorInputs(sums, np.zeros_like(sums), np.zeros(sums.shape, dtype=bool), np.ones((5, LANES), np.float32))
+    found, _ = run_unit(unit, ("softmax", "reciprocal", 0), inputs, len(sums))
+    assert_equal(found, run_pass(("softmax", "reciprocal", 0), inputs, len(sums)), compares=False)
+    np.testing.assert_array_equal(floats(found.out)[:, 0], 1 / powers)
+    np.testing.assert_allclose(floats(found.out)[:, 1], 1 / powers, rtol=1e-6)
+
+
 def test_all_passes_of_a_kind_take_at_most_the_cycles_that_the_simulator_charges(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
