@@ -42,7 +42,12 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "docs" / "results"
-PAGES = (ROOT / "README.md", ROOT / "docs" / "status.md", *sorted(RESULTS.glob("*.md")))
+PAGES = (
+    ROOT / "README.md",
+    ROOT / "docs" / "status.md",
+    ROOT / "docs" / "explanation" / "when-it-pays.md",
+    *sorted(RESULTS.glob("*.md")),
+)
 
 COMMENT = re.compile(r"<!-- (table|figure): (\S+\.json)\s+(.*?)\s*-->", re.DOTALL)
 TABLE = re.compile(r"(?:^\|.*\|[ ]*$\n?)+", re.MULTILINE)
