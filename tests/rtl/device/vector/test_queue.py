@@ -13,38 +13,7 @@ from acf.rtl.device.registers import ERRORS
 from acf.rtl.device.vector.connect import check_vector
 from acf.rtl.device.vector.descriptor import VectorDescriptor
 from tests.rtl.device.programs import AXI, SIZES
-
-LANES, FLIT = 8, 16
-LIST_PAGE = 15
-VECTOR_WORK = 16  # a bit of the status
-NO_MASK = np.zeros((1, LANES), dtype=bool)
-NO_CONSTANTS = np.zeros((5, LANES), dtype=np.float32)
-
-
-@pytest.fixture
-def device(vector_device: DeviceSimulation) -> DeviceSimulation:
-    vector_device.simulation.restart()
-    return vector_device
-
-
-def normal(seed: int, *shape: int) -> np.ndarray:
-    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
-
-
-def narrow(values: np.ndarray) -> bytes:
-    return bf16_bits(values).astype("<u2").tobytes()
-
-
-def run_list(device: DeviceSimulation, descriptors: list[VectorDescriptor], most_cycles: int = 2000) -> int:
-    """Run a list; the bits of the register ``error``."""
-    device.load(LIST_PAGE * 4096, b"".join(each.content() for each in descriptors))
-    device.write_register("vector_page", LIST_PAGE)
-    device.write_register("vector_count", len(descriptors))
-    for _ in range(most_cycles // 50):
-        device.run_for(50)
-        if not device.read_register("status") & VECTOR_WORK:
-            return device.read_register("error")
-    raise AssertionError(f"still busy after {most_cycles} cycles")
+from tests.rtl.device.vector.lists import FLIT, LANES, LIST_PAGE, NO_CONSTANTS, NO_MASK, narrow, normal, run_list
 
 
 def test_runs_with_gaps_are_read_added_and_written(device: DeviceSimulation) -> None:
@@ -79,7 +48,16 @@ def test_an_update_reads_and_writes_its_state_in_place(device: DeviceSimulation)
         (300, constants.tobytes()),
     ):
         device.load(FLIT * flit, content)
-    places = {"x": 0, "second_x": 100, "y": 200, "output_0": 100, "output_1": 200, "output_2": 400, "constants": 300}
+    places = {
+        "x": 0,
+        "second_x": 100,
+        "second_x_is_wide": True,
+        "y": 200,
+        "output_0": 100,
+        "output_1": 200,
+        "output_2": 400,
+        "constants": 300,
+    }
     key = ("sgd", "update", 0)
     assert run_list(device, [VectorDescriptor(key, vectors=9, y_is_wide=True, loads_constants=True, **places)]) == 0
     x = np.stack([bf16_values(bf16_bits(gradient)), momentum], axis=1).reshape(-1, LANES)
@@ -102,7 +80,7 @@ def test_sums_go_on_over_descriptors_and_a_barrier_lets_the_next_one_read_them(d
         device,
         [
             VectorDescriptor(sums, vectors=8),
-            VectorDescriptor(sums, vectors=8, x=8, keeps_sums=True, stores_sums=True, output_0=200),
+            VectorDescriptor(sums, vectors=8, x=8, keeps_sums=True, stores_sums=True, output_2=200),
             VectorDescriptor(statistics, vectors=1, x=200, y=202, output_0=400, constants=300, **wide),
         ],
     )
@@ -147,8 +125,10 @@ def test_descriptors_and_devices_that_cannot_be_are_refused() -> None:
         ({"vectors": 0}, "0 vectors does nothing"),
         ({"x": 1 << 32}, "x 4294967296 does not fit in 32 bits"),
         ({"vectors": 65535, "runs": 65535}, "more than the unit counts"),
-        ({"stores_sums": True}, "relu forward 0 writes results, so its sums cannot be stored"),
-        ({"program": ("gelu", "forward", 0)}, "pass gelu forward 0 is not one of"),
+        ({"program": ("sgd", "update", 0), "stores_sums": True}, "sgd update 0 writes to the third output"),
+        ({"program": ("gelu", "forward", 1)}, "pass gelu forward 1 is not one of"),
+        ({"x_order": "diagonals"}, "x_order 'diagonals' is not one of rows, columns, spread"),
+        ({"x_order": "columns", "x_is_wide": True}, "x is float32, and columns are made of bf16 alone"),
     ):
         with pytest.raises(RtlError, match=message):
             replace(relu, **change)

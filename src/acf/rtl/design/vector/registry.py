@@ -6,18 +6,9 @@ from acf.rtl.design.vector.row_programs import ROW_PROGRAMS, STEPS_BETWEEN, chec
 
 PROGRAM_SETS: dict[str, ProgramSet] = {
     "cnn": ProgramSet("cnn", ALL_PROGRAMS),
-    "transformer": ProgramSet("transformer", ALL_PROGRAMS | ROW_PROGRAMS | STEPS_BETWEEN),
+    "transformer": ProgramSet("transformer", ALL_PROGRAMS | ROW_PROGRAMS | STEPS_BETWEEN, has_rows=True),
 }
 """By name. Programs of the first set have the same numbers in the second."""
-
-
-def program_number(kind: str, phase: str, number: int = 0) -> int:
-    """The code of a pass at the port ``program`` of a unit with the programs of CNNs.
-
-    >>> program_number("batch_norm", "forward", 1)
-    1
-    """
-    return PROGRAM_SETS["cnn"].number(kind, phase, number)
 
 
 def check_program_sets() -> None:

@@ -6,15 +6,14 @@ import numpy as np
 
 from acf.errors import RtlError
 from acf.rtl.design.arithmetic.model import bf16_values
-from acf.rtl.design.vector.programs import ALL_PROGRAMS
-from acf.rtl.design.vector.registry import program_number
 from acf.rtl.device.host.layer_runs import memory_ports
 from acf.rtl.device.host.placed_product import DATAFLOWS, encode_dense
 from acf.rtl.device.host.simulation import DeviceSimulation
 from acf.rtl.device.step.layer import StepState
 from acf.rtl.device.step.plan import StepPlan
 from acf.rtl.device.step.reference import StepResult
-from acf.rtl.device.vector.traits import ALL_TRAITS
+from acf.rtl.device.vector.descriptor import PROGRAMS
+from acf.rtl.device.vector.traits import TRAITS
 from acf.sim.fabric import AdaptiveFabric
 from acf.sim.fabric.memory_ports import play_through_ports
 from acf.sim.memory import OnChipMemory
@@ -92,13 +91,18 @@ def _through_memory(plan: StepPlan, device: DeviceSimulation, products: dict[str
         if number == plan.first_descriptors:
             for cycles in gradients:
                 schedule.add(Job(cycles, 0, is_product=True, waits=True))
-        traits = ALL_TRAITS[program_number(*each.program)]
+        traits = TRAITS[each.program]
         vectors = each.vectors * each.runs
-        read = vectors * (1 + each.x_is_wide + traits.reads_y * (1 + each.y_is_wide) + 2 * traits.has_second_x)
+        read = vectors * (
+            1
+            + each.x_is_wide
+            + traits.reads_y * (1 + each.y_is_wide)
+            + traits.second_takes * (1 + each.second_x_is_wide)
+        )
         written = vectors * sum(traits.vector_flits)
         schedule.add(
             Job(
-                max(len(ALL_PROGRAMS[each.program]) * vectors, read * beats, written * beats),
+                max(len(PROGRAMS.programs[each.program]) * vectors, read * beats, written * beats),
                 0,
                 is_product=False,
                 waits=True,

@@ -229,7 +229,7 @@ class _MovingPlanner(WalkedPlanner):
             x=flit,
             x_is_wide=to == "norms" or self.listed is not None,
             stores_sums=True,
-            output_0=self.regions[to][number],
+            output_2=self.regions[to][number],
             barrier=is_first,
         )
 

@@ -107,7 +107,7 @@ class Passes:
                     after_products=1,
                     keeps_sums=number > 0,
                     stores_sums=run is own[-1],
-                    output_0=self.regions[to][column],
+                    output_2=self.regions[to][column],
                     barrier=is_backward and column == number == 0,
                 )
 
@@ -211,6 +211,7 @@ class Passes:
             ("sgd", "update", 0),
             x=gradient,
             second_x=state,
+            second_x_is_wide=True,
             y=value,
             y_is_wide=True,
             output_0=state,

@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 from acf.errors import RtlError
 from acf.rtl.design.arithmetic.model import bf16_bits
 from acf.rtl.design.axi.spec import AxiSpec
-from acf.rtl.design.vector.programs import ALL_PROGRAMS
 from acf.rtl.device.host.image import read_output
 from acf.rtl.device.host.simulation import DeviceSimulation
 from acf.rtl.device.registers import ERRORS
 from acf.rtl.device.step.layer import StepSizes, StepState
 from acf.rtl.device.step.plan import StepPlan
 from acf.rtl.device.step.reference import StepResult, input_constants, update_constants
+from acf.rtl.device.vector.descriptor import PROGRAMS
 
 _DONE, _VECTOR_WORK = 1, 16
 
@@ -36,7 +36,7 @@ class StepRun:
     def record(self, plan: StepPlan) -> dict[str, Any]:
         """The figures as plain values."""
         names = ("cycles", "product_cycles", "vector_cycles")
-        operations = [len(ALL_PROGRAMS[each.program]) * each.vectors * each.runs for each in plan.passes]
+        operations = [len(PROGRAMS.programs[each.program]) * each.vectors * each.runs for each in plan.passes]
         counts = {"descriptors": len(plan.descriptors), "commands": _commands(plan), "operations": operations}
         return {name: getattr(self, name) for name in names} | counts
 
@@ -58,7 +58,7 @@ def _commands(plan: StepPlan) -> int:
 def device_for_step(plan: StepPlan, axi: AxiSpec, latency_cycles: int = 50, backend: str = "auto") -> DeviceSimulation:
     """A device with a vector unit, and memory that holds the step."""
     beats = 1 << (plan.end // axi.beat_bytes - 1).bit_length()
-    return DeviceSimulation.of(plan.sizes, axi, beats, latency_cycles, backend, plan.walker, vector=True)
+    return DeviceSimulation.of(plan.sizes, axi, beats, latency_cycles, backend, plan.walker, vector="transformer")
 
 
 def run_step(device: DeviceSimulation, plan: StepPlan, state: StepState, sizes: StepSizes) -> StepRun:

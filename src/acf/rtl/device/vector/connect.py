@@ -73,7 +73,7 @@ class VectorWork:
 
 def place_vector(m: Module, device: Any, registers: Any, sequencer: Any, walking: Walking) -> VectorWork:
     """Add the vector queue to a device that was built with one; ``walking`` starts products."""
-    if not device.vector:
+    if device.vector is None:
         work = VectorWork(None, None)
         m.d.comb += [
             work.start.eq(walking.start_product),
@@ -83,7 +83,7 @@ def place_vector(m: Module, device: Any, registers: Any, sequencer: Any, walking
         m.d.sync += registers.vector_failed.eq(registers.vector_start)
         return work
     topology = None if device.walker is None else device.walker.topology(device.sizes.shape)
-    queue = place(m, "vector_queue", VectorQueue(device.sizes, device.axi, topology), "vector_queue")
+    queue = place(m, "vector_queue", VectorQueue(device.sizes, device.axi, device.vector, topology), "vector_queue")
     work = VectorWork(queue, place(m, "read_mux", ReadMux(device.axi), "read_mux"))
     was_done = Signal()
     lacks, lacks_walked = (

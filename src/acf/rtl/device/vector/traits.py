@@ -3,8 +3,17 @@
 from dataclasses import dataclass
 
 from acf.rtl.design.vector.operation import Operation
-from acf.rtl.design.vector.programs import ALL_PROGRAMS
-from acf.rtl.device.vector.descriptor import OUTPUTS
+from acf.rtl.device.vector.descriptor import OUTPUTS, PROGRAMS
+
+Key = tuple[str, str, int]
+
+DESTINATIONS: dict[Key, tuple[int, ...]] = {
+    # Momentum, master weight, operand.
+    ("sgd", "update", 0): (0, 1, 2),
+    # x_hat, output.
+    ("layer_norm", "forward", 1): (0, 1),
+}
+"""The output of everything that a vector emits, in order; of other programs all goes to the first."""
 
 
 @dataclass(frozen=True)
@@ -18,10 +27,13 @@ class Emit:
 
 @dataclass(frozen=True)
 class Traits:
-    """``reads_y``: a stream of y is read; ``has_second_x``: a second one of x. ``emits``: of a vector, in order."""
+    """``reads_y``: a stream of y is read; ``second_takes``: vectors of the second x that a vector of x goes with.
+
+    ``emits``: of a vector, in order.
+    """
 
     reads_y: bool
-    has_second_x: bool
+    second_takes: int
     emits: tuple[Emit, ...]
 
     @property
@@ -30,21 +42,21 @@ class Traits:
         return [sum(1 + each.is_wide for each in self.emits if each.output == output) for output in range(OUTPUTS)]
 
 
-def traits_of(key: tuple[str, str, int]) -> Traits:
-    """The traits of a program of `ALL_PROGRAMS`."""
-    program: tuple[Operation, ...] = ALL_PROGRAMS[key]
+def traits_of(key: Key) -> Traits:
+    """The traits of a program."""
+    program: tuple[Operation, ...] = PROGRAMS.programs[key]
     emitted = [each for each in program if each.emits]
-    is_update = key[1] == "update"
+    destinations = DESTINATIONS.get(key, (0,) * len(emitted))
     return Traits(
-        # The mask of a ReLU is where its output, read as y, was positive.
-        reads_y=any("y" in each.takes for each in program) or any(each.keeps == "mask" for each in program),
-        has_second_x=sum(bool(each.takes) for each in program) > 1,
+        # A mask is where y is positive: the output of a ReLU, or the one-hot label of a row.
+        reads_y=any("y" in each.takes or each.keeps == "mask" or each.left == "mask_one" for each in program),
+        second_takes=sum(bool(each.takes) for each in program) - 1,
         emits=tuple(
-            Emit(number if is_update else 0, not each.rounds, each is emitted[-1])
-            for number, each in enumerate(emitted)
+            Emit(output, not each.rounds, each is emitted[-1])
+            for output, each in zip(destinations, emitted, strict=True)
         ),
     )
 
 
-ALL_TRAITS: tuple[Traits, ...] = tuple(traits_of(key) for key in ALL_PROGRAMS)
-"""By number of the program."""
+TRAITS: dict[Key, Traits] = {key: traits_of(key) for key in PROGRAMS.programs}
+"""By program."""
