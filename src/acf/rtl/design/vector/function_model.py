@@ -10,7 +10,9 @@ from acf.rtl.design.vector.operation import (
     GREATEST_POWER,
     LEAST_POWER,
     RECIPROCAL_TABLE,
+    ROOT_BITS,
     ROOT_SEED,
+    ROOT_TABLE,
     TABLE_BITS,
     Operation,
 )
@@ -53,6 +55,13 @@ def _root_seed(values: Floats) -> Floats:
     return _of_finite(values, _floats(ROOT_SEED - (_bits(values) >> 1)))
 
 
+def _root_table(values: Floats) -> Floats:
+    bits = _bits(values)
+    entries = np.array(ROOT_TABLE)[(bits >> (23 - ROOT_BITS)) & ((2 << ROOT_BITS) - 1)]
+    exponent = 189 - (bits >> 24)
+    return _of_finite(values, -_floats((exponent << 23) + (entries << (23 - ENTRY_BITS))))
+
+
 def _reciprocal_seed(values: Floats) -> Floats:
     bits = _bits(values)
     is_power = bits & 0x7FFFFF == 0
@@ -66,7 +75,12 @@ def _logarithm_seed(values: Floats) -> Floats:
     return _of_finite(values, _floats((135 << 23) + (_bits(values) >> 8)))
 
 
-SEEDS = {"root_seed": _root_seed, "reciprocal_seed": _reciprocal_seed, "logarithm_seed": _logarithm_seed}
+SEEDS = {
+    "root_seed": _root_seed,
+    "root_table": _root_table,
+    "reciprocal_seed": _reciprocal_seed,
+    "logarithm_seed": _logarithm_seed,
+}
 """Functions of ``left`` alone."""
 
 

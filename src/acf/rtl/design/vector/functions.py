@@ -11,7 +11,9 @@ from acf.rtl.design.vector.operation import (
     GREATEST_POWER,
     LEAST_POWER,
     RECIPROCAL_TABLE,
+    ROOT_BITS,
     ROOT_SEED,
+    ROOT_TABLE,
     TABLE_BITS,
 )
 
@@ -33,6 +35,15 @@ def _root_seed(m: Module, numbers: Numbers, acts: Value) -> Value:
     left = numbers.left
     bits = (ROOT_SEED - Cat(left.fraction, left.exponent)[1:])[:31]
     return Cat(bits, Const(0, 1), _kind_of_seed(left))
+
+
+def _root_table(m: Module, numbers: Numbers, acts: Value) -> Value:
+    """With mantissa m and exponent e: 2 / sqrt(m), or 2 / sqrt(2 m) where e is odd, and 189 - e / 2."""
+    left = numbers.left
+    index = Cat(left.fraction[FRACTION_BITS - ROOT_BITS :], left.exponent[0])
+    table = Array(Const(each, ENTRY_BITS) for each in ROOT_TABLE)[index]
+    exponent = (189 - left.exponent[1:])[:8]
+    return Cat(Const(0, FRACTION_BITS - ENTRY_BITS), table, exponent, Const(1, 1), _kind_of_seed(left))
 
 
 def _reciprocal_seed(m: Module, numbers: Numbers, acts: Value) -> Value:
@@ -106,6 +117,7 @@ def _order(number: Any) -> Value:
 
 FUNCTION_GATES: dict[str, Callable[[Module, Numbers, Value], Value]] = {
     "root_seed": _root_seed,
+    "root_table": _root_table,
     "reciprocal_seed": _reciprocal_seed,
     "logarithm_seed": _logarithm_seed,
     "split": _split,
