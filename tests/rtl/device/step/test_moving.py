@@ -30,7 +30,7 @@ def with_blocks(state: StepState, kept: list[list[int]]) -> StepState:
     """The same state with other blocks; new ones are zero."""
     mask = np.array(kept, dtype=bool)
     values = np.kron(mask, np.ones((8, 8), dtype=bool))
-    return replace(state, kept=mask, master=state.master * values, momentum=state.momentum * values)
+    return replace(state, kept=mask, master=state.master * values, moments=state.moments * values)
 
 
 def test_steps_walk_the_index_that_the_device_wrote_when_it_moved_blocks(vector_device: DeviceSimulation) -> None:

@@ -65,14 +65,16 @@ def _scheduled(plan: StepPlan, products: dict[str, int]) -> int:
     outputs = plan.regions["y"].count * shape.tile**2
     weights = len(plan.blocks) * shape.tile**2
     step.add_product(TracedOp("layer", "forward", "x", "w"), _played("forward", products["forward"]))
-    for kind, phase in (("batch_norm", "forward"), ("relu", "forward"), ("add", "forward")):
-        step.add_vector_ops([VectorOp("layer", kind, phase, outputs, after=1)])
-    for kind in ("relu", "batch_norm"):
+    for kind in plan.kind.forward:
+        step.add_vector_ops([VectorOp("layer", kind, "forward", outputs, after=1)])
+    for kind in plan.kind.backward:
         step.add_vector_ops([VectorOp("layer", kind, "backward", outputs, after=1)])
     if "input_gradient" in products:
         step.add_product(TracedOp("layer", "input_grad", "dz", "w"), _played("input_grad", products["input_gradient"]))
     step.add_product(TracedOp("layer", "weight_grad", "dz", "x"), _played("weight_grad", products["weight_gradient"]))
-    step.add_vector_ops([VectorOp("layer", "sgd", "update", weights, after=len(products))])
+    step.add_vector_ops(
+        [VectorOp("layer", plan.vector_work.optimizer.program[0], "update", weights, after=len(products))]
+    )
     time = step.time(sum(products.values()))
     return 0 if time is None else time.cycles
 
@@ -92,13 +94,9 @@ def _through_memory(plan: StepPlan, device: DeviceSimulation, products: dict[str
             for cycles in gradients:
                 schedule.add(Job(cycles, 0, is_product=True, waits=True))
         traits = TRAITS[each.program]
+        takes, is_wide = traits.stream_takes, (each.x_is_wide, each.y_is_wide, each.second_x_is_wide)
         vectors = each.vectors * each.runs
-        read = vectors * (
-            1
-            + each.x_is_wide
-            + traits.reads_y * (1 + each.y_is_wide)
-            + traits.second_takes * (1 + each.second_x_is_wide)
-        )
+        read = vectors * sum(count * (1 + wide) for count, wide in zip(takes, is_wide, strict=True))
         written = vectors * sum(traits.vector_flits)
         schedule.add(
             Job(

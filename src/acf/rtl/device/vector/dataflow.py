@@ -39,26 +39,28 @@ def feed(m: Module, parts: Parts) -> None:
     """The input streams, and which of them the next operation takes from."""
     unit, traits = parts.unit, parts.traits
     reads_y = parts.by_program([each.reads_y for each in traits], 1)
-    seconds = parts.by_program([each.second_takes for each in traits], 2)
-    for number, takes in enumerate((Const(1, 1), reads_y, seconds)):
-        _request(m, parts, number, takes)
+    last = parts.by_program([len(each.from_second) - 1 for each in traits], 2)
+    seconds = parts.by_program([sum(bit << at for at, bit in enumerate(each.from_second)) for each in traits], 4)
+    for number in range(len(INPUTS)):
+        _request(m, parts, number, parts.by_program([each.stream_takes[number] for each in traits], 2))
     x, y, second = parts.inputs
-    taken, takes_second, loads = Signal(2), Signal(), unit.load_constant
+    taken, takes_second, takes_y, loads = Signal(2), Signal(), Signal(), unit.load_constant
     m.d.comb += [
-        takes_second.eq(taken != 0),
+        takes_second.eq(seconds.bit_select(taken, 1)),
+        takes_y.eq(reads_y & (taken == 0)),
         unit.program.eq(parts.field("program")),
         unit.vectors.eq(parts.field("vectors") * parts.field("runs")),
         unit.keeps_sums.eq(parts.field("keeps_sums")),
-        unit.in_valid.eq(Mux(takes_second, second.valid, x.valid & (y.valid | ~reads_y))),
+        unit.in_valid.eq(Mux(takes_second, second.valid, x.valid & (y.valid | ~takes_y))),
         x.take.eq(unit.in_ready & ~takes_second),
-        y.take.eq(unit.in_ready & ~takes_second & reads_y),
+        y.take.eq(unit.in_ready & takes_y),
         second.take.eq(unit.in_ready & takes_second),
         Value.cast(unit.x).eq(Mux(loads, parts.constants, Mux(takes_second, second.values, x.values))),
         Value.cast(unit.y).eq(y.values),
         unit.in_mask.eq(Cat(*(_is_positive(y.values[at : at + 32]) for at in range(0, len(y.values), 32)))),
     ]
     with m.If(unit.in_ready):
-        m.d.sync += taken.eq(Mux(taken == seconds, 0, taken + 1))
+        m.d.sync += taken.eq(Mux(taken == last, 0, taken + 1))
 
 
 def _request(m: Module, parts: Parts, number: int, takes: Value) -> None:

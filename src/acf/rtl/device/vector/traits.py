@@ -10,10 +10,18 @@ Key = tuple[str, str, int]
 DESTINATIONS: dict[Key, tuple[int, ...]] = {
     # Momentum, master weight, operand.
     ("sgd", "update", 0): (0, 1, 2),
+    # Both moments, master weight, operand.
+    ("adam", "update", 0): (0, 0, 1, 2),
     # x_hat, output.
     ("layer_norm", "forward", 1): (0, 1),
 }
 """The output of everything that a vector emits, in order; of other programs all goes to the first."""
+
+SECOND_TAKES: dict[Key, tuple[bool, ...]] = {
+    # Both moments from x, then the master weight.
+    ("adam", "update", 0): (False, False, True),
+}
+"""Which takes of a vector, in order, are from the second x; of other programs all but the first."""
 
 
 @dataclass(frozen=True)
@@ -27,14 +35,20 @@ class Emit:
 
 @dataclass(frozen=True)
 class Traits:
-    """``reads_y``: a stream of y is read; ``second_takes``: vectors of the second x that a vector of x goes with.
+    """``reads_y``: a stream of y is read; ``from_second``: of every take, whether it is from the second x.
 
     ``emits``: of a vector, in order.
     """
 
     reads_y: bool
-    second_takes: int
+    from_second: tuple[bool, ...]
     emits: tuple[Emit, ...]
+
+    @property
+    def stream_takes(self) -> tuple[int, int, int]:
+        """Vectors of x, y and second x that a vector of the pass takes."""
+        seconds = sum(self.from_second)
+        return len(self.from_second) - seconds, int(self.reads_y), seconds
 
     @property
     def vector_flits(self) -> list[int]:
@@ -47,10 +61,11 @@ def traits_of(key: Key) -> Traits:
     program: tuple[Operation, ...] = PROGRAMS.programs[key]
     emitted = [each for each in program if each.emits]
     destinations = DESTINATIONS.get(key, (0,) * len(emitted))
+    takes = sum(bool(each.takes) for each in program)
     return Traits(
         # A mask is where y is positive: the output of a ReLU, or the one-hot label of a row.
         reads_y=any("y" in each.takes or each.keeps == "mask" or each.left == "mask_one" for each in program),
-        second_takes=sum(bool(each.takes) for each in program) - 1,
+        from_second=SECOND_TAKES.get(key, (False,) + (True,) * (takes - 1)),
         emits=tuple(
             Emit(output, not each.rounds, each is emitted[-1])
             for output, each in zip(destinations, emitted, strict=True)
