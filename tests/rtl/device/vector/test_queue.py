@@ -119,6 +119,33 @@ def test_a_list_that_cannot_run_sets_its_bit(device: DeviceSimulation) -> None:
     assert run_list(device, [VectorDescriptor(("relu", "forward", 0), vectors=1)]) == 0
 
 
+def test_a_maximum_of_two_rows_and_its_gradient_run_over_a_whole_image(device: DeviceSimulation) -> None:
+    height, width = 4, 6
+    image, dy = normal(10, height, width, LANES), normal(11, height // 2, width // 2, LANES)
+    device.load(FLIT * 100, narrow(image))
+    device.load(FLIT * 200, narrow(dy))
+    windows = {"vectors": width // 2, "runs": height // 2}
+    forward, backward = (("pool", phase, 1) for phase in ("forward", "backward"))
+    rows = {"x": 100, "second_x": 100 + width, "x_skip": width, "second_x_skip": width}
+    places = {"x": 200, "y": 320, "output_0": 400, "output_1": 400 + width, "output_skip": width}
+    assert run_list(
+        device,
+        [
+            VectorDescriptor(forward, output_0=300, output_1=320, **windows, **rows),
+            VectorDescriptor(backward, barrier=True, **windows, **places),
+        ],
+    ) == 0  # fmt: skip
+    pixels = bf16_values(bf16_bits(image)).reshape(height // 2, 2, width // 2, 2, LANES)
+    x = pixels.transpose(0, 2, 1, 3, 4).reshape(-1, LANES)
+    both = run_pass(forward, VectorInputs(x, x, NO_MASK, NO_CONSTANTS), 6).out.view(np.float32).reshape(6, 2, LANES)
+    assert device.peek(FLIT * 300, FLIT * 6) == narrow(both[:, 0]) == narrow(pixels.max((1, 3)))
+    assert device.peek(FLIT * 320, FLIT * 6) == narrow(both[:, 1])
+    gradient = bf16_values(bf16_bits(dy)).reshape(-1, LANES)
+    inputs = VectorInputs(gradient, np.ascontiguousarray(both[:, 1]), NO_MASK, NO_CONSTANTS)
+    dx = run_pass(backward, inputs, 6).out.view(np.float32).reshape(height // 2, width // 2, 2, 2, LANES)
+    assert device.peek(FLIT * 400, FLIT * height * width) == narrow(dx.transpose(0, 2, 1, 3, 4))
+
+
 def test_descriptors_and_devices_that_cannot_be_are_refused() -> None:
     relu = VectorDescriptor(("relu", "forward", 0), vectors=1)
     for change, message in (
@@ -127,6 +154,7 @@ def test_descriptors_and_devices_that_cannot_be_are_refused() -> None:
         ({"vectors": 65535, "runs": 65535}, "more than the unit counts"),
         ({"program": ("sgd", "update", 0), "stores_sums": True}, "sgd update 0 writes to the third output"),
         ({"program": ("gelu", "forward", 1)}, "pass gelu forward 1 is not one of"),
+        ({"program": ("pool", "forward", 0)}, "pool forward 0 has windows that overlap"),
         ({"x_order": "diagonals"}, "x_order 'diagonals' is not one of rows, columns, spread"),
         ({"x_order": "columns", "x_is_wide": True}, "x is float32, and columns are made of bf16 alone"),
     ):

@@ -40,6 +40,10 @@ FUNCTIONS = {
     "logarithm_seed": "`LOGARITHM_OFFSET` and a first guess at log2(left), the sign of left ignored",
     "split": "left = n + f with a whole n, which the lane keeps, and f from 0 to 1: 1 + f",
     "scaled": "left * right + addend, times 2 to the power of the n kept last",
+    "window_first": "x, the first value of a window; the lane begins to count places from 1",
+    "window_next": "the greater one of x and first_sum; where it is x, or NaN, the lane keeps its place in the window",
+    "place": "the place that the lane keeps, as a number",
+    "where_equal": "left, where y equals right, else 0; plus addend",
     "maximum": "the greater one of x and first_sum; NaN stays. A pass with it starts at -Inf",
 }
 """What an operation may do in place of a sum. Seeds are NaN where ``left`` is zero, Inf or NaN."""
@@ -78,6 +82,7 @@ LITERALS: dict[str, float] = {
     "minus_one": -1.0,
     "minus_half": -0.5,
     "two": 2.0,
+    **{f"place_{place}": float(place) for place in range(3, 10)},
     "minus_two": -2.0,
     "three_halves": 1.5,
     "minus_tiny": -(2.0**-100),

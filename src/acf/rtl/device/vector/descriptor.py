@@ -20,6 +20,9 @@ are transposed, so that a lane has a row. spread: a flit becomes a vector for ea
 PROGRAMS = PROGRAM_SETS["transformer"]
 """The programs that a descriptor can name; a device with fewer of them gives up a list that names another."""
 
+UNQUEUED = (("pool", "forward", 0),)
+"""Programs that no descriptor can name: windows of 3 x 3 overlap, and a stream reads every flit once."""
+
 FIELDS: dict[str, tuple[int, int, int, str]] = {
     "program": (0, 0, 8, "number of the program (`PROGRAM_SETS`)"),
     "x_is_wide": (0, 8, 1, "x is float32, else bf16"),
@@ -89,6 +92,9 @@ class VectorDescriptor:
 
     def __post_init__(self) -> None:
         PROGRAMS.number(*self.program)
+        if self.program in UNQUEUED:
+            name = " ".join(map(str, self.program))
+            raise RtlError(f"{name} has windows that overlap, and a stream reads every flit once; use windows of 2 x 2")
         self._check_orders()
         for name, value in self._values().items():
             bits = FIELDS[name][2]

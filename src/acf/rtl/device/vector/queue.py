@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from amaranth.hdl import Cat, Module, Signal
+from amaranth.hdl import Array, Cat, Const, Module, Signal
 from amaranth.lib import data
 from amaranth.lib.wiring import Component, In, Out
 from amaranth.utils import bits_for
@@ -175,6 +175,9 @@ class VectorQueue(Component):
             can_run.eq((following("program") < len(parts.traits)) & (vectors != 0) & (vectors < 1 << VECTOR_BITS)),
             has_turns.eq(Cat(*(following(name) for name in TURNS)).any()),
         ]
+        is_queued = Array(Const(int(each.is_queued), 1) for each in parts.traits)[following("program")]
+        with m.If(~is_queued):
+            m.d.comb += can_run.eq(0)
         # Tiles are turned whole, by streams that can.
         cut = following("vectors")[: (self.sizes.shape.tile - 1).bit_length()].any()
         with m.If(has_turns & (cut if PROGRAM_SETS[self.programs].has_rows else 1)):

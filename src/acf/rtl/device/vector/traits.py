@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from acf.rtl.design.vector.operation import Operation
-from acf.rtl.device.vector.descriptor import OUTPUTS, PROGRAMS
+from acf.rtl.device.vector.descriptor import OUTPUTS, PROGRAMS, UNQUEUED
 
 Key = tuple[str, str, int]
 
@@ -14,12 +14,18 @@ DESTINATIONS: dict[Key, tuple[int, ...]] = {
     ("adam", "update", 0): (0, 0, 1, 2),
     # x_hat, output.
     ("layer_norm", "forward", 1): (0, 1),
+    # Maximum, place.
+    ("pool", "forward", 1): (0, 1),
+    # Both rows of the input.
+    ("pool", "backward", 1): (0, 0, 1, 1),
 }
 """The output of everything that a vector emits, in order; of other programs all goes to the first."""
 
 SECOND_TAKES: dict[Key, tuple[bool, ...]] = {
     # Both moments from x, then the master weight.
     ("adam", "update", 0): (False, False, True),
+    # Two pixels of a row, two of the next.
+    ("pool", "forward", 1): (False, False, True, True),
 }
 """Which takes of a vector, in order, are from the second x; of other programs all but the first."""
 
@@ -37,12 +43,13 @@ class Emit:
 class Traits:
     """``reads_y``: a stream of y is read; ``from_second``: of every take, whether it is from the second x.
 
-    ``emits``: of a vector, in order.
+    ``emits``: of a vector, in order. ``is_queued``: the streams of a queue can read what the program takes.
     """
 
     reads_y: bool
     from_second: tuple[bool, ...]
     emits: tuple[Emit, ...]
+    is_queued: bool = True
 
     @property
     def stream_takes(self) -> tuple[int, int, int]:
@@ -58,6 +65,8 @@ class Traits:
 
 def traits_of(key: Key) -> Traits:
     """The traits of a program."""
+    if key in UNQUEUED:
+        return Traits(reads_y=False, from_second=(False,), emits=(), is_queued=False)
     program: tuple[Operation, ...] = PROGRAMS.programs[key]
     emitted = [each for each in program if each.emits]
     destinations = DESTINATIONS.get(key, (0,) * len(emitted))
