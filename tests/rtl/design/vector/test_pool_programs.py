@@ -89,6 +89,25 @@ def test_gradients_go_where_the_maximum_of_a_window_of_four_was() -> None:
     np.testing.assert_array_equal(as_image(dx, SIDE), expected.numpy())
 
 
+def test_gradients_of_windows_that_overlap_are_added() -> None:
+    x, half = image(6).requires_grad_(), SIDE // 2
+    dy = image(7, half)
+    places = run(("pool", "forward", 0), windows(x.detach(), 3, 2, 1)).reshape(half, half, 2, CHANNELS)[:, :, 1]
+    gradients, places = (  # without windows below and to the right of the last
+        np.pad(each, ((0, 1), (0, 1), (0, 0))) for each in (dy[0].permute(1, 2, 0).numpy(), places)
+    )
+    neighbours = [(1, 1), (1, 0), (0, 1), (0, 0)]
+    rows, at = (
+        np.stack([each[down : half + down, right : half + right] for down, right in neighbours], axis=2)
+        for each in (gradients, places)
+    )
+    out = run(("pool", "backward", 0), rows.reshape(-1, CHANNELS), at.reshape(-1, CHANNELS))
+    (expected,) = torch.autograd.grad(torch.nn.functional.max_pool2d(x, 3, 2, 1), x, dy)
+    quads = out.reshape(half, half, 4, CHANNELS)[:, :, [1, 0, 2, 3]].reshape(half, half, 2, 2, CHANNELS)
+    dx = quads.transpose(0, 2, 1, 3, 4).reshape(-1, CHANNELS)
+    np.testing.assert_allclose(as_image(dx, SIDE), expected.numpy(), rtol=2.0**-8)  # rounded to bf16
+
+
 def test_a_global_average_and_its_gradient_are_those_of_torch() -> None:
     x, dy = image(4), image(5, 1)
     pixels = x.permute(0, 2, 3, 1).reshape(-1, CHANNELS).numpy()

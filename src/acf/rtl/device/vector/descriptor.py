@@ -20,7 +20,7 @@ are transposed, so that a lane has a row. spread: a flit becomes a vector for ea
 PROGRAMS = PROGRAM_SETS["transformer"]
 """The programs that a descriptor can name; a device with fewer of them gives up a list that names another."""
 
-UNQUEUED = (("pool", "forward", 0),)
+UNQUEUED = (("pool", "forward", 0), ("pool", "backward", 0))
 """Programs that no descriptor can name: windows of 3 x 3 overlap, and a stream reads every flit once."""
 
 FIELDS: dict[str, tuple[int, int, int, str]] = {
