@@ -12,7 +12,9 @@ from acf.rtl.device.host.simulation import DeviceSimulation
 from acf.rtl.device.registers import ERRORS
 from acf.rtl.device.vector.connect import check_vector
 from acf.rtl.device.vector.descriptor import VectorDescriptor
-from tests.rtl.device.programs import AXI, SIZES
+from acf.rtl.device.vector.queue import VectorQueue
+from acf.rtl.tools.verilog import to_rtlil
+from tests.rtl.device.programs import AXI, SIZES, VECTOR_AXI, VECTOR_SIZES
 from tests.rtl.device.vector.lists import FLIT, LANES, LIST_PAGE, NO_CONSTANTS, NO_MASK, narrow, normal, run_list
 
 
@@ -144,6 +146,10 @@ def test_a_maximum_of_two_rows_and_its_gradient_run_over_a_whole_image(device: D
     inputs = VectorInputs(gradient, np.ascontiguousarray(both[:, 1]), NO_MASK, NO_CONSTANTS)
     dx = run_pass(backward, inputs, 6).out.view(np.float32).reshape(height // 2, width // 2, 2, 2, LANES)
     assert device.peek(FLIT * 400, FLIT * height * width) == narrow(dx.transpose(0, 2, 1, 3, 4))
+
+
+def test_a_queue_without_passes_of_rows_has_nothing_that_turns_tiles() -> None:
+    assert "tile_turner" not in to_rtlil(VectorQueue(VECTOR_SIZES, VECTOR_AXI, "cnn"), "queue")
 
 
 def test_descriptors_and_devices_that_cannot_be_are_refused() -> None:

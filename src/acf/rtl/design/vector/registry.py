@@ -12,7 +12,7 @@ PROGRAM_SETS: dict[str, ProgramSet] = {
     "cnn": ProgramSet("cnn", _CNN),
     "transformer": ProgramSet("transformer", _CNN | ROW_PROGRAMS | STEPS_BETWEEN | ADAM_PROGRAM, has_rows=True),
 }
-"""By name. Programs of the first set have the same numbers in the second."""
+"""By name, the smaller one first; its programs have the same numbers in the other."""
 
 
 def check_program_sets() -> None:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from acf.errors import RtlError
 from acf.rtl.design.arithmetic.model import bf16_bits
 from acf.rtl.design.axi.spec import AxiSpec
+from acf.rtl.design.vector.registry import PROGRAM_SETS
 from acf.rtl.device.host.image import read_output
 from acf.rtl.device.host.simulation import DeviceSimulation
 from acf.rtl.device.registers import ERRORS
@@ -56,9 +57,11 @@ def _commands(plan: StepPlan) -> int:
 
 
 def device_for_step(plan: StepPlan, axi: AxiSpec, latency_cycles: int = 50, backend: str = "auto") -> DeviceSimulation:
-    """A device with a vector unit, and memory that holds the step."""
+    """A device whose vector unit has the programs of the step, and memory that holds it."""
+    used = {each.program for each in plan.passes}
+    programs = next(name for name, each in PROGRAM_SETS.items() if used <= each.programs.keys())
     beats = 1 << (plan.end // axi.beat_bytes - 1).bit_length()
-    return DeviceSimulation.of(plan.sizes, axi, beats, latency_cycles, backend, plan.walker, vector="transformer")
+    return DeviceSimulation.of(plan.sizes, axi, beats, latency_cycles, backend, plan.walker, vector=programs)
 
 
 def run_step(device: DeviceSimulation, plan: StepPlan, state: StepState, sizes: StepSizes) -> StepRun:
