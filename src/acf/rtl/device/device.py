@@ -59,7 +59,7 @@ class Device(Component):
         self.axi = axi if axi is not None else AxiSpec(data_bits=min(256, sizes.flit_bits))
         Slots(sizes, self.axi)  # refuses a bus that does not fit
         if vector is not None:
-            check_vector(sizes, self.axi)
+            check_vector(sizes, self.axi, vector)
         self.groups = lines_of_masters(sizes.shape, self.axi.masters)
         super().__init__(
             {

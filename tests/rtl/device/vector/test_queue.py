@@ -167,8 +167,10 @@ def test_descriptors_and_devices_that_cannot_be_are_refused() -> None:
         with pytest.raises(RtlError, match=message):
             replace(relu, **change)
     with pytest.raises(RtlError, match="through one master, not 2"):
-        check_vector(SIZES, replace(AXI, masters=2))
+        check_vector(SIZES, replace(AXI, masters=2), "cnn")
     with pytest.raises(RtlError, match="link_bytes 32 is not the 16 bytes of a row"):
-        check_vector(replace(SIZES, shape=replace(SIZES.shape, link_bytes=32)), AXI)
+        check_vector(replace(SIZES, shape=replace(SIZES.shape, link_bytes=32)), AXI, "cnn")
     with pytest.raises(RtlError, match="interleave the values of their rows"):
-        check_vector(replace(SIZES, shape=replace(SIZES.shape, scus_per_cluster=2)), AXI)
+        check_vector(replace(SIZES, shape=replace(SIZES.shape, scus_per_cluster=2)), AXI, "cnn")
+    with pytest.raises(RtlError, match="programs 'rnn' is not one of cnn, transformer"):
+        check_vector(SIZES, AXI, "rnn")

@@ -11,12 +11,14 @@ from acf.rtl.design.axi.spec import AxiSpec
 from acf.rtl.design.fabric.sizes import FabricSizes
 from acf.rtl.design.primitives.shared_modules import place
 from acf.rtl.design.primitives.wires import forward
+from acf.rtl.design.vector.unit import VectorSpec
 from acf.rtl.device.vector.queue import VectorQueue, check_fabric
 from acf.rtl.device.walking import Walking
 
 
-def check_vector(sizes: FabricSizes, axi: AxiSpec) -> None:
-    """Refuse several masters, whose memories a descriptor cannot tell apart, and fabrics of `check_fabric`."""
+def check_vector(sizes: FabricSizes, axi: AxiSpec, programs: str) -> None:
+    """Refuse unknown programs, several masters, whose memories a descriptor cannot tell apart, and some fabrics."""
+    VectorSpec(sizes.shape.tile, programs)
     if axi.masters > 1:
         raise RtlError(
             f"the vector unit reads and writes through one master, not {axi.masters}; use masters=1, or leave it out"
