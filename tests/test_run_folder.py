@@ -55,10 +55,14 @@ def test_the_second_process_in_a_folder_is_told_who_the_first_is(tmp_path: Path)
 @pytest.mark.parametrize("function", [only_process_in, only_process_writing])
 def test_an_interruption_says_where_finished_work_lies(function: Callable[[Path], Any], tmp_path: Path) -> None:
     place = tmp_path / "runs"
-    written = place / "record.json" if function is only_process_in else place
-    with pytest.raises(KeyboardInterrupt) as interrupted, function(place):
-        written.write_text("done")
-        raise KeyboardInterrupt
+
+    def work() -> None:
+        with function(place):
+            (place / "record.json" if place.is_dir() else place).write_text("done")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt) as interrupted:
+        work()
     assert interrupted.value.__notes__ == [f"what is done stays in {place}"]
 
 
