@@ -16,6 +16,16 @@ def test_rows_compare_with_the_baseline(make_run: MakeRun) -> None:
     assert row.sooner == pytest.approx(10.0 / 3.75)
 
 
+def test_energy_is_compared_with_and_without_what_the_idle_device_draws(make_run: MakeRun) -> None:
+    dense = make_run("dense", 0, 10.0, (90.0,), joules=5000.0, idle_watts=100.0)
+    sparse = make_run("static-90", 0, 5.0, (90.0,), joules=2500.0, idle_watts=200.0)
+    row = summarize([sparse], [dense], True)
+    assert (row.energy_ratio, row.net_joules) == (2.0, 1500.0)
+    assert row.net_energy_ratio == pytest.approx(4000.0 / 1500.0)
+    unknown = make_run("static-90", 1, 5.0, (90.0,), joules=2500.0)
+    assert summarize([unknown], [dense], True).net_energy_ratio is None
+
+
 def test_a_loss_is_better_when_lower_and_may_never_be_reached(make_run: MakeRun) -> None:
     dense, sparse = make_run("dense", 0, 10.0, (3.0, 2.0)), make_run("static-90", 0, 5.0, (3.0, 2.5))
     row = summarize([sparse], [dense], False)

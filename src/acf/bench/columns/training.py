@@ -51,6 +51,14 @@ TRAINING_RUNS: "tuple[Column[VariantSummary], ...]" = (
         "joules of the first variant over these",
         places=(_TIMES,),
     ),
+    Column(
+        "net_energy_ratio",
+        "beyond idle",
+        lambda summary: summary.net_energy_ratio,
+        RATIO,
+        "the same without what the idle device draws",
+        places=(_TIMES,),
+    ),
     Column("peak_gib", "GiB", lambda summary: summary.peak_gib, Format("{:.1f}".format), places=(_TIMES,)),
     Column(
         "quality",

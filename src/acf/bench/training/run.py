@@ -82,6 +82,13 @@ class TrainingRun:
     planned_layers: tuple[PlannedLayer, ...] = ()
 
     @property
+    def net_joules(self) -> float | None:
+        """Joules beyond those of the idle device; None where one of both was not measured."""
+        if self.joules is None or self.idle_watts is None:
+            return None
+        return self.joules - self.idle_watts * self.seconds
+
+    @property
     def diverged(self) -> bool:
         """Whether the last measurement of quality was no finite number."""
         return not isfinite(self.quality)

@@ -15,7 +15,8 @@ class VariantSummary:
     ``speedup`` is the baseline's mean seconds over this variant's, ``quality_gap`` how much better it is than the
     baseline (negative: worse), ``seconds_to_baseline`` the time at which the mean curve of the runs reached the
     baseline's final quality (None if it never did), ``sooner`` the baseline's mean seconds over that time,
-    ``energy_ratio`` the baseline's joules over this variant's. ``compile_seconds`` is of the run, or trial of a
+    ``energy_ratio`` the baseline's joules over this variant's; ``net_joules`` and ``net_energy_ratio`` are without
+    what the idle device would have drawn. ``compile_seconds`` is of the run, or trial of a
     learning rate, that compiled longest: the first one, since later ones find its code. ``whole_seconds`` is what a
     user waits who trains once: all steps, with that compilation. ``diverged`` is the number of runs that ended
     without a finite quality; the mean is not finite then.
@@ -37,6 +38,8 @@ class VariantSummary:
     sooner: float | None
     joules: float | None
     energy_ratio: float | None
+    net_joules: float | None
+    net_energy_ratio: float | None
     peak_gib: float
     sparsity: float
     moves: float
@@ -54,6 +57,7 @@ def summarize(
     baseline_seconds, target = mean(run.seconds for run in baseline), mean(run.quality for run in baseline)
     reached = seconds_to(mean_curve(runs), target, higher_is_better)
     joules, baseline_joules = (_mean_or_none([run.joules for run in each]) for each in (runs, baseline))
+    net_joules, baseline_net_joules = (_mean_or_none([run.net_joules for run in each]) for each in (runs, baseline))
     compile_seconds = max(longest_trial_compile_seconds, *(run.compile_seconds for run in runs))
     return VariantSummary(
         variant=runs[0].variant,
@@ -71,7 +75,9 @@ def summarize(
         seconds_to_baseline=reached,
         sooner=baseline_seconds / reached if reached else None,
         joules=joules,
-        energy_ratio=None if joules is None or baseline_joules is None else baseline_joules / joules,
+        energy_ratio=_ratio_or_none(baseline_joules, joules),
+        net_joules=net_joules,
+        net_energy_ratio=_ratio_or_none(baseline_net_joules, net_joules),
         peak_gib=mean(run.peak_gib for run in runs),
         sparsity=mean(run.sparsity for run in runs),
         moves=mean(run.moves for run in runs),
@@ -89,3 +95,7 @@ def _deviation(quality: Sequence[float]) -> float:
 def _mean_or_none(values: Sequence[float | None]) -> float | None:
     present = [value for value in values if value is not None]
     return mean(present) if present and len(present) == len(values) else None
+
+
+def _ratio_or_none(value: float | None, over: float | None) -> float | None:
+    return None if value is None or not over else value / over
