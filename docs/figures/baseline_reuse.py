@@ -1,4 +1,4 @@
-"""Writes docs/results/energy-baseline.json: what dense tensor cores take beside `acf-512-lean` that reuse operands better.
+"""Writes docs/results/energy-baseline.json: dense tensor cores that reuse operands better, beside `acf-512-lean`.
 
     python docs/figures/baseline_reuse.py
 
