@@ -3,9 +3,10 @@
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -49,6 +50,26 @@ def test_the_second_process_in_a_folder_is_told_who_the_first_is(tmp_path: Path)
             pass
     with only_process_in(folder):
         assert (folder / LOCK_NAME).read_text().startswith(f"{os.getpid()} ")
+
+
+@pytest.mark.parametrize("function", [only_process_in, only_process_writing])
+def test_an_interruption_says_where_finished_work_lies(function: Callable[[Path], Any], tmp_path: Path) -> None:
+    place = tmp_path / "runs"
+
+    def work() -> None:
+        with function(place):
+            (place / "record.json" if place.is_dir() else place).write_text("done")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt) as interrupted:
+        work()
+    assert interrupted.value.__notes__ == [f"what is done stays in {place}"]
+
+
+def test_an_interruption_before_anything_is_written_promises_nothing(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt) as interrupted, only_process_in(tmp_path / "runs"):
+        raise KeyboardInterrupt
+    assert not hasattr(interrupted.value, "__notes__")
 
 
 def test_records_that_share_a_folder_have_a_lock_each(tmp_path: Path) -> None:

@@ -42,7 +42,12 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "docs" / "results"
-PAGES = (ROOT / "README.md", ROOT / "docs" / "status.md", *sorted(RESULTS.glob("*.md")))
+PAGES = (
+    ROOT / "README.md",
+    ROOT / "docs" / "status.md",
+    ROOT / "docs" / "explanation" / "when-it-pays.md",
+    *sorted(RESULTS.glob("*.md")),
+)
 BINDING_PAGES = (*PAGES, ROOT / "docs" / "rtl-fabric.md")
 """Pages that bind figures; of those that are not in `PAGES`, others are not counted."""
 

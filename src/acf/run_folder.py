@@ -77,10 +77,21 @@ def _held(lock_path: Path, what: Path) -> Iterator[None]:
         file = _open_lock(lock_path, what)
     try:
         yield
+    except KeyboardInterrupt as interruption:
+        if _holds_work(what, lock_path):
+            interruption.add_note(f"what is done stays in {what}")
+        raise
     finally:
         with suppress(OSError):
             os.unlink(lock_path)  # while it is locked: who opened it before sees that it is gone
         os.close(file)
+
+
+def _holds_work(what: Path, lock_path: Path) -> bool:
+    """Whether the record exists, or the folder holds more than its lock."""
+    with suppress(OSError):
+        return any(each.name != lock_path.name for each in what.iterdir()) if what.is_dir() else what.exists()
+    return False
 
 
 def _open_lock(lock_path: Path, what: Path) -> int:

@@ -9,6 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from acf.files import check_writable
+from acf.printable import printable_line
 
 EARLIER_NAMES = {
     "--save": "--out",
@@ -87,11 +88,12 @@ class AcfGroup(TyperGroup):
         return command
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command; Ctrl-C is one line and exit code 130, as shells have it."""
+        """Run the command; Ctrl-C is one line, which says where finished work lies, and exit code 130 as in shells."""
         try:
             return super().invoke(ctx)
-        except KeyboardInterrupt:
-            typer.echo("acf: interrupted", err=True)
+        except KeyboardInterrupt as interruption:
+            notes = getattr(interruption, "__notes__", [])
+            typer.echo(printable_line("; ".join(("acf: interrupted", *notes))), err=True)
             raise typer.Exit(130) from None
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:

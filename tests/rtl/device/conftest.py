@@ -11,6 +11,6 @@ collect_ignore = ["bus_bench.py"]
 
 @pytest.fixture(scope="session")
 def vector_device() -> DeviceSimulation:
-    """One SCU, a walker and a vector unit, with 128 KiB of memory; Amaranth's simulator would take minutes."""
+    """One SCU, a walker and a vector unit, with 256 KiB of memory; Amaranth's simulator would take minutes."""
     skip_without_verilator()
-    return DeviceSimulation.of(VECTOR_SIZES, VECTOR_AXI, 1 << 14, 5, "verilator", VECTOR_WALKER, vector=True)
+    return DeviceSimulation.of(VECTOR_SIZES, VECTOR_AXI, 1 << 15, 5, "verilator", VECTOR_WALKER, vector="transformer")

@@ -123,7 +123,8 @@ def refuse_unfit(task: Task, variants: Iterable[Variant]) -> None:
     """Refuse settings of another task, and blocks that do not divide a layer, before anything is trained."""
     for variant in variants:
         sparsity, sizes = variant.recipe.sparsity, variant.sizes(task.spec)
-        if isinstance(sparsity, acf.BlockSparsity) and sparsity.distribution != "cost":
+        leaves_unfit_dense = bool(variant.plan.get("blocks"))  # as a plan that may choose among several blocks does
+        if isinstance(sparsity, acf.BlockSparsity) and not leaves_unfit_dense:
             model = task.model(sizes)
             chosen, _ = choose_layers(model, sparsity, _filter(variant))
             try:

@@ -194,14 +194,14 @@ def step(
     backend: Backend = "auto",
     as_json: Json = False,
 ) -> None:
-    """Run a whole training step of a layer on the device: products, batch norm, ReLU, loss, SGD; exit 1 if wrong."""
+    """Run a whole training step of a layer on the device: products, norm, activation, loss, update; exit 1 if wrong."""
     require("amaranth", needed_by="the RTL flow")
     from acf.rtl.design.axi.spec import AxiSpec
     from acf.rtl.design.fabric.shapes import find_shape
     from acf.rtl.device.device import device_sizes
     from acf.rtl.device.step.layer import random_step
     from acf.rtl.device.step.model import model_step
-    from acf.rtl.device.step.moving import plan_moving_step
+    from acf.rtl.device.step.moving import check_moving, plan_moving_step
     from acf.rtl.device.step.plan import plan_step
     from acf.rtl.device.step.reference import reference_step
     from acf.rtl.device.step.run import device_for_step, run_step, step_text
@@ -211,10 +211,11 @@ def step(
     axi = AxiSpec(data_bits=min(256, depths.flit_bits), masters=memory.masters)
     state = random_step(sizes, shape.tile)
     if control.moves:
+        check_moving(sizes)
         plan = plan_moving_step(state, depths, axi, control.moves, dataflow=control.dataflow)
         _moving_steps(plan, state, sizes, memory, backend, as_json)
         return
-    plan = plan_step(state, depths, axi, control.walks, control.dataflow)
+    plan = plan_step(state, depths, axi, control.walks, control.dataflow, sizes)
     with working("build the device and run the step", visible=not as_json):
         built = device_for_step(plan, axi, memory.latency, backend)
         run = run_step(built, plan, state, sizes)

@@ -44,8 +44,8 @@ class Device(Component):
     Registers are at ``s_axi`` (AXI4-Lite slave), memory at ``m_axi``, or at ``m_axi_0``, ``m_axi_1``, ... where
     ``axi`` has several masters; each serves lines of its own (`lines_of_masters`). ``interrupt_request`` is 1 while the
     device is done or stopped, if the host has enabled interrupts. With ``walker`` it also runs products from a
-    descriptor: it walks their index and makes the commands itself. With ``vector`` it has a vector unit, which runs
-    lists of vector descriptors beside the products.
+    descriptor: it walks their index and makes the commands itself. With ``vector``, a name of `PROGRAM_SETS`, it has
+    a vector unit of these programs, which runs lists of vector descriptors beside the products.
     """
 
     def __init__(
@@ -53,13 +53,13 @@ class Device(Component):
         sizes: FabricSizes,
         axi: AxiSpec | None = None,
         walker: WalkerOption | None = None,
-        vector: bool = False,
+        vector: str | None = None,
     ) -> None:
         self.sizes, self.walker, self.vector = sizes, walker, vector
         self.axi = axi if axi is not None else AxiSpec(data_bits=min(256, sizes.flit_bits))
         Slots(sizes, self.axi)  # refuses a bus that does not fit
-        if vector:
-            check_vector(sizes, self.axi)
+        if vector is not None:
+            check_vector(sizes, self.axi, vector)
         self.groups = lines_of_masters(sizes.shape, self.axi.masters)
         super().__init__(
             {

@@ -6,8 +6,8 @@ import pytest
 from acf.errors import RtlError
 from acf.rtl.design.arithmetic.model import bf16_bits, bf16_values
 from acf.rtl.design.vector.model import VectorInputs, run_pass
-from acf.rtl.design.vector.programs import ALL_PROGRAMS, CHANNEL_PROGRAMS, PROGRAMS
-from acf.rtl.design.vector.registry import program_number
+from acf.rtl.design.vector.programs import CHANNEL_PROGRAMS, PROGRAMS
+from acf.rtl.design.vector.registry import PROGRAM_SETS
 from acf.rtl.design.vector.unit import VectorSpec, VectorUnit
 from acf.rtl.tools.port_arrays import split_bits
 from acf.rtl.tools.simulation import Simulation
@@ -60,7 +60,14 @@ def test_sums_go_on_where_a_start_keeps_them(unit: Simulation) -> None:
     inputs = inputs_of(key, 4, seed=7)
     unit.restart()
     for first in (0, 2):
-        unit.run({"start": [1], "program": [program_number(*key)], "vectors": [2], "keeps_sums": [int(first > 0)]})
+        unit.run(
+            {
+                "start": [1],
+                "program": [PROGRAM_SETS["cnn"].number(*key)],
+                "vectors": [2],
+                "keeps_sums": [int(first > 0)],
+            }
+        )
         for row in (first, first, first + 1, first + 1):
             seen = unit.run({"x": words(inputs.x[row : row + 1]), "in_valid": [1]})
     seen = unit.run({"in_valid": [0]})
@@ -93,7 +100,9 @@ def test_an_update_follows_the_rule_of_sgd(unit: Simulation) -> None:
 
 def test_a_start_that_cannot_run_is_refused(unit: Simulation) -> None:
     unit.restart()
-    seen = unit.run({"start": [1, 1, 1, 1], "program": [len(ALL_PROGRAMS), 0, 0, 0], "vectors": [1, 0, 1, 1]})
+    seen = unit.run(
+        {"start": [1, 1, 1, 1], "program": [len(PROGRAM_SETS["cnn"].programs), 0, 0, 0], "vectors": [1, 0, 1, 1]}
+    )
     assert seen["refused"].tolist() == [1, 1, 0, 1]
     assert seen["busy"].tolist() == [0, 0, 0, 1]
 

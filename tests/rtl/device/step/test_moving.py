@@ -15,7 +15,7 @@ from acf.rtl.device.host.image import read_output
 from acf.rtl.device.host.placed_product import page_of
 from acf.rtl.device.host.simulation import DeviceSimulation
 from acf.rtl.device.step.layer import StepSizes, StepState, random_step
-from acf.rtl.device.step.moving import moved_step, plan_moving_step, present_gradient, run_moving_steps
+from acf.rtl.device.step.moving import check_moving, moved_step, plan_moving_step, present_gradient, run_moving_steps
 from acf.rtl.device.step.plan import StepPlan
 from acf.rtl.device.step.reference import reference_step, weight_gradient_of
 from acf.rtl.device.step.run import run_step
@@ -30,7 +30,7 @@ def with_blocks(state: StepState, kept: list[list[int]]) -> StepState:
     """The same state with other blocks; new ones are zero."""
     mask = np.array(kept, dtype=bool)
     values = np.kron(mask, np.ones((8, 8), dtype=bool))
-    return replace(state, kept=mask, master=state.master * values, momentum=state.momentum * values)
+    return replace(state, kept=mask, master=state.master * values, moments=state.moments * values)
 
 
 def test_steps_walk_the_index_that_the_device_wrote_when_it_moved_blocks(vector_device: DeviceSimulation) -> None:
@@ -140,3 +140,10 @@ def test_blocks_of_another_topology_are_refused() -> None:
         plan_moving_step(empty, FABRIC, VECTOR_AXI, 1)
     with pytest.raises(RtlError, match="moves 5 must be at least 1 and at most"):
         plan_moving_step(state, FABRIC, VECTOR_AXI, 5)
+
+
+@pytest.mark.parametrize("other", [{"passes": "transformer"}, {"optimizer": "adam"}])
+def test_moves_at_the_end_of_a_step_that_is_not_planned_for_them_are_refused(other: dict[str, str]) -> None:
+    check_moving(LAYER)
+    with pytest.raises(RtlError, match=f"'{next(iter(other.values()))}'.* cannot be moved by the device"):
+        check_moving(replace(LAYER, **other))

@@ -12,39 +12,10 @@ from acf.rtl.device.host.simulation import DeviceSimulation
 from acf.rtl.device.registers import ERRORS
 from acf.rtl.device.vector.connect import check_vector
 from acf.rtl.device.vector.descriptor import VectorDescriptor
-from tests.rtl.device.programs import AXI, SIZES
-
-LANES, FLIT = 8, 16
-LIST_PAGE = 15
-VECTOR_WORK = 16  # a bit of the status
-NO_MASK = np.zeros((1, LANES), dtype=bool)
-NO_CONSTANTS = np.zeros((5, LANES), dtype=np.float32)
-
-
-@pytest.fixture
-def device(vector_device: DeviceSimulation) -> DeviceSimulation:
-    vector_device.simulation.restart()
-    return vector_device
-
-
-def normal(seed: int, *shape: int) -> np.ndarray:
-    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
-
-
-def narrow(values: np.ndarray) -> bytes:
-    return bf16_bits(values).astype("<u2").tobytes()
-
-
-def run_list(device: DeviceSimulation, descriptors: list[VectorDescriptor], most_cycles: int = 2000) -> int:
-    """Run a list; the bits of the register ``error``."""
-    device.load(LIST_PAGE * 4096, b"".join(each.content() for each in descriptors))
-    device.write_register("vector_page", LIST_PAGE)
-    device.write_register("vector_count", len(descriptors))
-    for _ in range(most_cycles // 50):
-        device.run_for(50)
-        if not device.read_register("status") & VECTOR_WORK:
-            return device.read_register("error")
-    raise AssertionError(f"still busy after {most_cycles} cycles")
+from acf.rtl.device.vector.queue import VectorQueue
+from acf.rtl.tools.verilog import to_rtlil
+from tests.rtl.device.programs import AXI, SIZES, VECTOR_AXI, VECTOR_SIZES
+from tests.rtl.device.vector.lists import FLIT, LANES, LIST_PAGE, NO_CONSTANTS, NO_MASK, narrow, normal, run_list
 
 
 def test_runs_with_gaps_are_read_added_and_written(device: DeviceSimulation) -> None:
@@ -79,7 +50,16 @@ def test_an_update_reads_and_writes_its_state_in_place(device: DeviceSimulation)
         (300, constants.tobytes()),
     ):
         device.load(FLIT * flit, content)
-    places = {"x": 0, "second_x": 100, "y": 200, "output_0": 100, "output_1": 200, "output_2": 400, "constants": 300}
+    places = {
+        "x": 0,
+        "second_x": 100,
+        "second_x_is_wide": True,
+        "y": 200,
+        "output_0": 100,
+        "output_1": 200,
+        "output_2": 400,
+        "constants": 300,
+    }
     key = ("sgd", "update", 0)
     assert run_list(device, [VectorDescriptor(key, vectors=9, y_is_wide=True, loads_constants=True, **places)]) == 0
     x = np.stack([bf16_values(bf16_bits(gradient)), momentum], axis=1).reshape(-1, LANES)
@@ -102,7 +82,7 @@ def test_sums_go_on_over_descriptors_and_a_barrier_lets_the_next_one_read_them(d
         device,
         [
             VectorDescriptor(sums, vectors=8),
-            VectorDescriptor(sums, vectors=8, x=8, keeps_sums=True, stores_sums=True, output_0=200),
+            VectorDescriptor(sums, vectors=8, x=8, keeps_sums=True, stores_sums=True, output_2=200),
             VectorDescriptor(statistics, vectors=1, x=200, y=202, output_0=400, constants=300, **wide),
         ],
     )
@@ -141,20 +121,56 @@ def test_a_list_that_cannot_run_sets_its_bit(device: DeviceSimulation) -> None:
     assert run_list(device, [VectorDescriptor(("relu", "forward", 0), vectors=1)]) == 0
 
 
+def test_a_maximum_of_two_rows_and_its_gradient_run_over_a_whole_image(device: DeviceSimulation) -> None:
+    height, width = 4, 6
+    image, dy = normal(10, height, width, LANES), normal(11, height // 2, width // 2, LANES)
+    device.load(FLIT * 100, narrow(image))
+    device.load(FLIT * 200, narrow(dy))
+    windows = {"vectors": width // 2, "runs": height // 2}
+    forward, backward = (("pool", phase, 1) for phase in ("forward", "backward"))
+    rows = {"x": 100, "second_x": 100 + width, "x_skip": width, "second_x_skip": width}
+    places = {"x": 200, "y": 320, "output_0": 400, "output_1": 400 + width, "output_skip": width}
+    assert run_list(
+        device,
+        [
+            VectorDescriptor(forward, output_0=300, output_1=320, **windows, **rows),
+            VectorDescriptor(backward, barrier=True, **windows, **places),
+        ],
+    ) == 0  # fmt: skip
+    pixels = bf16_values(bf16_bits(image)).reshape(height // 2, 2, width // 2, 2, LANES)
+    x = pixels.transpose(0, 2, 1, 3, 4).reshape(-1, LANES)
+    both = run_pass(forward, VectorInputs(x, x, NO_MASK, NO_CONSTANTS), 6).out.view(np.float32).reshape(6, 2, LANES)
+    assert device.peek(FLIT * 300, FLIT * 6) == narrow(both[:, 0]) == narrow(pixels.max((1, 3)))
+    assert device.peek(FLIT * 320, FLIT * 6) == narrow(both[:, 1])
+    gradient = bf16_values(bf16_bits(dy)).reshape(-1, LANES)
+    inputs = VectorInputs(gradient, np.ascontiguousarray(both[:, 1]), NO_MASK, NO_CONSTANTS)
+    dx = run_pass(backward, inputs, 6).out.view(np.float32).reshape(height // 2, width // 2, 2, 2, LANES)
+    assert device.peek(FLIT * 400, FLIT * height * width) == narrow(dx.transpose(0, 2, 1, 3, 4))
+
+
+def test_a_queue_without_passes_of_rows_has_nothing_that_turns_tiles() -> None:
+    assert "tile_turner" not in to_rtlil(VectorQueue(VECTOR_SIZES, VECTOR_AXI, "cnn"), "queue")
+
+
 def test_descriptors_and_devices_that_cannot_be_are_refused() -> None:
     relu = VectorDescriptor(("relu", "forward", 0), vectors=1)
     for change, message in (
         ({"vectors": 0}, "0 vectors does nothing"),
         ({"x": 1 << 32}, "x 4294967296 does not fit in 32 bits"),
         ({"vectors": 65535, "runs": 65535}, "more than the unit counts"),
-        ({"stores_sums": True}, "relu forward 0 writes results, so its sums cannot be stored"),
-        ({"program": ("gelu", "forward", 0)}, "pass gelu forward 0 is not one of"),
+        ({"program": ("sgd", "update", 0), "stores_sums": True}, "sgd update 0 writes to the third output"),
+        ({"program": ("gelu", "forward", 1)}, "pass gelu forward 1 is not one of"),
+        ({"program": ("pool", "forward", 0)}, "pool forward 0 has windows that overlap"),
+        ({"x_order": "diagonals"}, "x_order 'diagonals' is not one of rows, columns, spread"),
+        ({"x_order": "columns", "x_is_wide": True}, "x is float32, and columns are made of bf16 alone"),
     ):
         with pytest.raises(RtlError, match=message):
             replace(relu, **change)
     with pytest.raises(RtlError, match="through one master, not 2"):
-        check_vector(SIZES, replace(AXI, masters=2))
+        check_vector(SIZES, replace(AXI, masters=2), "cnn")
     with pytest.raises(RtlError, match="link_bytes 32 is not the 16 bytes of a row"):
-        check_vector(replace(SIZES, shape=replace(SIZES.shape, link_bytes=32)), AXI)
+        check_vector(replace(SIZES, shape=replace(SIZES.shape, link_bytes=32)), AXI, "cnn")
     with pytest.raises(RtlError, match="interleave the values of their rows"):
-        check_vector(replace(SIZES, shape=replace(SIZES.shape, scus_per_cluster=2)), AXI)
+        check_vector(replace(SIZES, shape=replace(SIZES.shape, scus_per_cluster=2)), AXI, "cnn")
+    with pytest.raises(RtlError, match="programs 'rnn' is not one of cnn, transformer"):
+        check_vector(SIZES, AXI, "rnn")

@@ -1,6 +1,7 @@
 """What the functions of a lane give, by NumPy's floats and bits."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +11,9 @@ from acf.rtl.design.vector.operation import (
     GREATEST_POWER,
     LEAST_POWER,
     RECIPROCAL_TABLE,
+    ROOT_BITS,
     ROOT_SEED,
+    ROOT_TABLE,
     TABLE_BITS,
     Operation,
 )
@@ -21,19 +24,46 @@ POINT = 24
 """Bits behind the point of the fixed-point number that `split` goes through."""
 
 
-def function_value(
-    operation: Operation, held: Mapping[str, Floats], total: Floats, power: Powers
-) -> tuple[Floats, Powers]:
-    """The value of ``operation`` whose sum is ``total``, and the powers that are kept after it."""
-    left = held[operation.left]
+@dataclass
+class Kept:
+    """What functions keep from one operation to the next: powers of two, and the places of maxima in windows.
+
+    ``values``: how many values of the window there have been.
+    """
+
+    power: Powers
+    place: Powers
+    values: int = 0
+
+
+def function_value(operation: Operation, held: Mapping[str, Floats], total: Floats, kept: Kept) -> Floats:
+    """The value of ``operation`` whose sum is ``total``; changes what is ``kept``."""
     if operation.function == "split":
-        return _split(left)
+        value, kept.power = _split(held[operation.left])
+        return value
     if operation.function == "scaled":
-        return _scaled(total, power), power
-    if operation.function == "maximum":
-        x, first = held["x"], held["first_sum"]
-        return np.where(np.isnan(x) | (~np.isnan(first) & (x > first)), x, first), power
-    return (SEEDS[operation.function](left) if operation.function else total), power
+        return _scaled(total, kept.power)
+    if operation.function in WINDOW_FUNCTIONS:
+        return _window_value(operation.function, held, kept)
+    seed = SEEDS.get(operation.function)
+    return total if seed is None else seed(held[operation.left])
+
+
+WINDOW_FUNCTIONS = ("maximum", "window_first", "window_next", "place")
+
+
+def _window_value(function: str, held: Mapping[str, Floats], kept: Kept) -> Floats:
+    x, first = held["x"], held["first_sum"]
+    is_greater = np.isnan(x) | (~np.isnan(first) & (x > first))
+    if function == "window_first":
+        kept.values, kept.place = 1, np.ones_like(kept.place)
+        return x
+    if function == "place":
+        return kept.place.astype(np.float32)
+    if function == "window_next":
+        kept.values += 1
+        kept.place = np.where(is_greater, kept.values, kept.place)
+    return np.where(is_greater, x, first)
 
 
 def _bits(values: Floats) -> NDArray[np.int64]:
@@ -53,6 +83,13 @@ def _root_seed(values: Floats) -> Floats:
     return _of_finite(values, _floats(ROOT_SEED - (_bits(values) >> 1)))
 
 
+def _root_table(values: Floats) -> Floats:
+    bits = _bits(values)
+    entries = np.array(ROOT_TABLE)[(bits >> (23 - ROOT_BITS)) & ((2 << ROOT_BITS) - 1)]
+    exponent = 189 - (bits >> 24)
+    return _of_finite(values, -_floats((exponent << 23) + (entries << (23 - ENTRY_BITS))))
+
+
 def _reciprocal_seed(values: Floats) -> Floats:
     bits = _bits(values)
     is_power = bits & 0x7FFFFF == 0
@@ -66,7 +103,12 @@ def _logarithm_seed(values: Floats) -> Floats:
     return _of_finite(values, _floats((135 << 23) + (_bits(values) >> 8)))
 
 
-SEEDS = {"root_seed": _root_seed, "reciprocal_seed": _reciprocal_seed, "logarithm_seed": _logarithm_seed}
+SEEDS = {
+    "root_seed": _root_seed,
+    "root_table": _root_table,
+    "reciprocal_seed": _reciprocal_seed,
+    "logarithm_seed": _logarithm_seed,
+}
 """Functions of ``left`` alone."""
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import numpy as np
 from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value, signed
 
 from acf.rtl.design.arithmetic.number import FINITE, INFINITE, NOT_A_NUMBER, NUMBER, ZERO
@@ -11,28 +12,51 @@ from acf.rtl.design.vector.operation import (
     GREATEST_POWER,
     LEAST_POWER,
     RECIPROCAL_TABLE,
+    ROOT_BITS,
     ROOT_SEED,
+    ROOT_TABLE,
     TABLE_BITS,
 )
 
 FRACTION_BITS = NUMBER["fraction"].width
 BIAS = 127
+PLACE_BITS = 4
+"""Bits of a place in a window."""
+
+
+def number_word(value: float) -> int:
+    """The bits of a `NUMBER` that is finite and not zero."""
+    return int(np.float32(value).view(np.uint32)) | FINITE << 32
 
 
 class Numbers(NamedTuple):
-    """What functions see of a lane: operand ``left``, the sum, ``x``, ``first_sum``, and the ``power`` kept last."""
+    """What functions see of a lane: operand ``left``, the sum, ``x``, ``first_sum``, and what they have kept.
+
+    ``power``: of two. ``values``: how many values of a window there have been; ``place``: that of the greatest.
+    """
 
     left: Any
     total: Any
     x: Any
     first_sum: Any
     power: Signal
+    values: Signal
+    place: Signal
 
 
 def _root_seed(m: Module, numbers: Numbers, acts: Value) -> Value:
     left = numbers.left
     bits = (ROOT_SEED - Cat(left.fraction, left.exponent)[1:])[:31]
     return Cat(bits, Const(0, 1), _kind_of_seed(left))
+
+
+def _root_table(m: Module, numbers: Numbers, acts: Value) -> Value:
+    """With mantissa m and exponent e: 2 / sqrt(m), or 2 / sqrt(2 m) where e is odd, and 189 - e / 2."""
+    left = numbers.left
+    index = Cat(left.fraction[FRACTION_BITS - ROOT_BITS :], left.exponent[0])
+    table = Array(Const(each, ENTRY_BITS) for each in ROOT_TABLE)[index]
+    exponent = (189 - left.exponent[1:])[:8]
+    return Cat(Const(0, FRACTION_BITS - ENTRY_BITS), table, exponent, Const(1, 1), _kind_of_seed(left))
 
 
 def _reciprocal_seed(m: Module, numbers: Numbers, acts: Value) -> Value:
@@ -92,10 +116,39 @@ def _scaled(m: Module, numbers: Numbers, acts: Value) -> Value:
 
 
 def _maximum(m: Module, numbers: Numbers, acts: Value) -> Value:
+    return Mux(_is_greater(numbers), numbers.x.as_value(), numbers.first_sum.as_value())
+
+
+def _is_greater(numbers: Numbers) -> Value:
+    """Whether x is above first_sum; NaN is above all, the latest NaN above an earlier one."""
     x, first = numbers.x, numbers.first_sum
-    is_greater = _order(x) > _order(first)
-    takes_x = (x.kind == NOT_A_NUMBER) | ((first.kind != NOT_A_NUMBER) & is_greater)
-    return Mux(takes_x, x.as_value(), first.as_value())
+    return (x.kind == NOT_A_NUMBER) | ((first.kind != NOT_A_NUMBER) & (_order(x) > _order(first)))
+
+
+def _window_first(m: Module, numbers: Numbers, acts: Value) -> Value:
+    with m.If(acts):
+        m.d.sync += [numbers.values.eq(1), numbers.place.eq(1)]
+    return Value.cast(numbers.x.as_value())
+
+
+def _window_next(m: Module, numbers: Numbers, acts: Value) -> Value:
+    is_greater = Signal(name="is_greatest")
+    m.d.comb += is_greater.eq(_is_greater(numbers))
+    with m.If(acts):
+        m.d.sync += numbers.values.eq(numbers.values + 1)
+        with m.If(is_greater):
+            m.d.sync += numbers.place.eq(numbers.values + 1)
+    return Mux(is_greater, numbers.x.as_value(), numbers.first_sum.as_value())
+
+
+def _place(m: Module, numbers: Numbers, acts: Value) -> Value:
+    words = [number_word(max(1, place)) for place in range(1 << PLACE_BITS)]
+    return Array(Const(word, NUMBER.size) for word in words)[numbers.place]
+
+
+def _where_equal(m: Module, numbers: Numbers, acts: Value) -> Value:
+    """The sum; its operands are chosen by the comparison."""
+    return Value.cast(numbers.total.as_value())
 
 
 def _order(number: Any) -> Value:
@@ -106,10 +159,15 @@ def _order(number: Any) -> Value:
 
 FUNCTION_GATES: dict[str, Callable[[Module, Numbers, Value], Value]] = {
     "root_seed": _root_seed,
+    "root_table": _root_table,
     "reciprocal_seed": _reciprocal_seed,
     "logarithm_seed": _logarithm_seed,
     "split": _split,
     "scaled": _scaled,
     "maximum": _maximum,
+    "window_first": _window_first,
+    "window_next": _window_next,
+    "place": _place,
+    "where_equal": _where_equal,
 }
 """The gates of every name of `FUNCTIONS`: bits of a `NUMBER`; the last argument is 1 in a cycle that keeps them."""

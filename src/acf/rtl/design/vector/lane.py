@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import numpy as np
 from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import data
 from amaranth.lib.wiring import Component, In, Out
@@ -12,7 +11,7 @@ from acf.rtl.design.arithmetic.add import NumberAdder
 from acf.rtl.design.arithmetic.multiply_fp32 import Fp32NumberMultiplier
 from acf.rtl.design.arithmetic.number import FINITE, INFINITE, NOT_A_NUMBER, NUMBER, ZERO, packed, unpacked
 from acf.rtl.design.fabric.results import rounded_bf16
-from acf.rtl.design.vector.functions import FUNCTION_GATES, Numbers
+from acf.rtl.design.vector.functions import FUNCTION_GATES, PLACE_BITS, Numbers, number_word
 from acf.rtl.design.vector.operation import CONSTANTS, LITERALS, Operation
 from acf.rtl.design.vector.program_set import ProgramSet
 from acf.rtl.design.vector.registry import PROGRAM_SETS
@@ -86,6 +85,9 @@ class VectorLane(Component):
         m.d.comb += [
             multiplier.x.eq(self._chosen("left", sources)),
             multiplier.y.eq(self._chosen("right", sources)),
+        ]
+        self._select(m, multiplier, sources)
+        m.d.comb += [
             adder.x.eq(multiplier.product),
             adder.y.eq(self._chosen("addend", sources)),
         ]
@@ -96,7 +98,8 @@ class VectorLane(Component):
             kept.eq(Mux(operation.by_mask, self.mask, is_positive | (x.kind == NOT_A_NUMBER))),
             value.eq(Mux(operation.compares, Mux(kept, x, 0), adder.total)),
         ]
-        numbers = Numbers(multiplier.x, adder.total, x, sources["first_sum"], Signal(signed(8), name="power"))
+        state = Signal(signed(8), name="power"), Signal(PLACE_BITS, name="values"), Signal(PLACE_BITS, name="place")
+        numbers = Numbers(multiplier.x, adder.total, x, sources["first_sum"], *state)
         for code, name in enumerate(self.programs.functions, start=1):
             found = FUNCTION_GATES[name](m, numbers, self.active & (operation.function == code))
             with m.If(operation.function == code):
@@ -136,6 +139,16 @@ class VectorLane(Component):
                 m.d.sync += constant.eq(loaded)
         return sources
 
+    def _select(self, m: Module, multiplier: Any, sources: dict[str, Any]) -> None:
+        """A function that asks whether y equals the right operand takes the left one as it is, or zero."""
+        if "where_equal" not in self.programs.functions:
+            return
+        code = self.programs.functions.index("where_equal") + 1
+        with m.If(self.operation.function == code):
+            m.d.comb += multiplier.y.eq(Const(number_word(1.0), NUMBER.size))
+            with m.If(sources["y"].as_value() != self._chosen("right", sources)):
+                m.d.comb += multiplier.x.eq(0)
+
     def _emit(self, m: Module, value: Any, is_positive: Signal) -> None:
         bits = packed(m, value, "packed_value")
         with m.If(self.active & self.operation.emits):
@@ -147,8 +160,3 @@ class VectorLane(Component):
     def _chosen(self, field: str, sources: dict[str, Any]) -> Value:
         names = self.programs.operands[field]
         return Array([Value.cast(sources[name]) for name in names])[self.operation[field]]
-
-
-def number_word(value: float) -> int:
-    """The bits of a `NUMBER` that is finite and not zero."""
-    return int(np.float32(value).view(np.uint32)) | FINITE << 32

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from acf.rtl.design.arithmetic.model import QUIET_NAN, add_flushed, bf16_bits, bf16_values, multiply_flushed
-from acf.rtl.design.vector.function_model import function_value
-from acf.rtl.design.vector.operation import LITERALS
+from acf.rtl.design.vector.function_model import Kept, function_value
+from acf.rtl.design.vector.operation import LITERALS, Operation
 from acf.rtl.design.vector.program_set import starts_lowest
 from acf.rtl.design.vector.registry import PROGRAM_SETS
 
@@ -52,7 +52,7 @@ def run_pass(
     elif starts_lowest(program):
         held["first_sum"] = np.full(lanes, -np.inf, dtype=np.float32)
     held |= {name: np.full(lanes, value, dtype=np.float32) for name, value in {"one": 1.0, **LITERALS}.items()}
-    power = np.zeros(lanes, dtype=np.int64)
+    kept = Kept(*np.zeros((2, lanes), dtype=np.int64))
     held |= {f"constant_{number}": _flushed(each) for number, each in enumerate(inputs.constants)}
     out: list[NDArray[np.uint32]] = []
     masks: list[NDArray[np.bool_]] = []
@@ -64,12 +64,12 @@ def run_pass(
         taken += bool(operation.takes)
         held["mask_one"] = mask.astype(np.float32)
         if operation.keeps:
-            kept = mask if operation.keeps == "mask" else (held["x"] > 0) | np.isnan(held["x"])
-            value = np.where(kept, held["x"], np.float32(0))
+            stays = mask if operation.keeps == "mask" else (held["x"] > 0) | np.isnan(held["x"])
+            value = np.where(stays, held["x"], np.float32(0))
         else:
-            product = multiply_flushed(held[operation.left], held[operation.right])
+            product = multiply_flushed(*_factors(operation, held))
             total = product if operation.addend == "nothing" else add_flushed(product, held[operation.addend])
-            value, power = function_value(operation, held, total, power)
+            value = function_value(operation, held, total, kept)
         held[operation.to] = value
         if operation.emits:
             out.append(_bits(bf16_values(bf16_bits(value)) if operation.rounds else value))
@@ -81,6 +81,13 @@ def run_pass(
         second_sums=_bits(held["second_sum"]),
         cycles=len(program) * vectors,
     )
+
+
+def _factors(operation: Operation, held: dict[str, Floats]) -> tuple[Floats, Floats]:
+    left, right = held[operation.left], held[operation.right]
+    if operation.function != "where_equal":
+        return left, right
+    return np.where(held["y"] == right, left, np.float32(0)), np.ones_like(left)
 
 
 def _flushed(values: Floats) -> Floats:

@@ -35,10 +35,15 @@ Programs = dict[tuple[str, str, int], tuple[Operation, ...]]
 
 FUNCTIONS = {
     "root_seed": "a first guess at 1 / sqrt(2 * left), the sign of left ignored",
+    "root_table": "minus a first guess at 1 / sqrt(2 * left) within 0.4 %, the sign of left ignored",
     "reciprocal_seed": "a first guess at 1 / left, the sign of left ignored",
     "logarithm_seed": "`LOGARITHM_OFFSET` and a first guess at log2(left), the sign of left ignored",
     "split": "left = n + f with a whole n, which the lane keeps, and f from 0 to 1: 1 + f",
     "scaled": "left * right + addend, times 2 to the power of the n kept last",
+    "window_first": "x, the first value of a window; the lane begins to count places from 1",
+    "window_next": "the greater one of x and first_sum; where it is x, or NaN, the lane keeps its place in the window",
+    "place": "the place that the lane keeps, as a number",
+    "where_equal": "left, where y equals right, else 0; plus addend",
     "maximum": "the greater one of x and first_sum; NaN stays. A pass with it starts at -Inf",
 }
 """What an operation may do in place of a sum. Seeds are NaN where ``left`` is zero, Inf or NaN."""
@@ -52,6 +57,14 @@ RECIPROCAL_TABLE = tuple(
 )
 """Upper bits of the fraction of 2 / m, by the upper bits of that of m: within 0.5 %. The seed of a power of two is its
 reciprocal itself, so that a sigmoid of large arguments is 1: its gradient multiplies what is missing from 1 by much."""
+
+ROOT_BITS = TABLE_BITS - 1
+ROOT_TABLE = tuple(
+    round((1 << ENTRY_BITS) * (2 / ((1 + (index + 0.5) / (1 << ROOT_BITS)) * (1 << odd)) ** 0.5 - 1))
+    for odd in (0, 1)
+    for index in range(1 << ROOT_BITS)
+)
+"""Upper bits of the fraction of 2 / sqrt(m), and then of 2 / sqrt(2 m), by the upper bits of that of m."""
 
 GREATEST_POWER, LEAST_POWER = 126, -128
 """What `split` keeps of a ``left`` beyond them. 2 to the greatest one times 2 is finite, to the least one zero."""
@@ -69,6 +82,10 @@ LITERALS: dict[str, float] = {
     "minus_one": -1.0,
     "minus_half": -0.5,
     "two": 2.0,
+    **{f"place_{place}": float(place) for place in range(3, 10)},
+    "minus_two": -2.0,
+    "three_halves": 1.5,
+    "minus_tiny": -(2.0**-100),
     "minus_log_2": -float(np.log(2.0)),
     "logarithm_offset": LOGARITHM_OFFSET,
     **{f"exponential_{power}": value for power, value in enumerate(EXPONENTIAL)},

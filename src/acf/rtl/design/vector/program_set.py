@@ -9,10 +9,11 @@ from acf.rtl.design.vector.operation import Operation, Programs
 
 @dataclass(frozen=True)
 class ProgramSet:
-    """``programs`` in the order of their numbers."""
+    """``programs`` in the order of their numbers; ``has_rows``: in some of them a lane has a row of a matrix."""
 
     name: str
     programs: Programs
+    has_rows: bool = False
 
     @cached_property
     def operations(self) -> tuple[Operation, ...]:

@@ -87,9 +87,9 @@ ALL_PROGRAMS = PROGRAMS | CHANNEL_PROGRAMS
 """All of them, in the order of their numbers."""
 
 
-def check_programs() -> None:
+def check_programs(programs: Programs) -> None:
     """Refuse programs that do not take the cycles of the simulator's passes."""
-    for (kind, phase, number), program in PROGRAMS.items():
+    for (kind, phase, number), program in programs.items():
         charged = PASSES[kind, phase][number].operations
         if len(program) != charged:
             raise RtlError(

@@ -36,7 +36,7 @@ class VectorSpec:
 
 
 class VectorUnit(Component):
-    """Runs pass number ``program`` (`program_number`) over ``vectors`` vectors, a value for every lane of ``spec``.
+    """Runs pass number ``program`` (`ProgramSet.number`) over ``vectors`` vectors, a value for every lane of ``spec``.
 
     ``start`` is taken while ``busy`` is 0, and refused (``refused`` in that cycle) otherwise, or where there is no such
     program or no vector. A lane performs an operation in every cycle with ``works``; the unit waits while an operation

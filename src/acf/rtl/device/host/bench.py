@@ -24,7 +24,12 @@ class DeviceBench(Component):
     """
 
     def __init__(
-        self, sizes: FabricSizes, axi: AxiSpec, beats: int, walker: WalkerOption | None = None, vector: bool = False
+        self,
+        sizes: FabricSizes,
+        axi: AxiSpec,
+        beats: int,
+        walker: WalkerOption | None = None,
+        vector: str | None = None,
     ) -> None:
         self._device = Device(sizes, axi, walker, vector)
         self._memories = [AxiMemory(axi, beats) for _ in range(axi.masters)]

@@ -105,7 +105,7 @@ class DeviceSimulation:
         latency_cycles: int = 50,
         backend: str = "auto",
         walker: WalkerOption | None = None,
-        vector: bool = False,
+        vector: str | None = None,
     ) -> "DeviceSimulation":
         """Build the device for a backend of `Simulation`; ``walker`` and ``vector`` as in `Device`."""
         bench = DeviceBench(sizes, axi, beats, walker, vector)

@@ -1,4 +1,4 @@
-"""A layer and its training step: linear, batch normalisation, ReLU, squared error, SGD with momentum."""
+"""A layer and its training step: linear, a normalisation, an activation, a loss, an optimizer."""
 
 from dataclasses import dataclass
 
@@ -9,6 +9,7 @@ from acf.errors import RtlError
 from acf.options import option
 from acf.rtl.design.arithmetic.model import bf16_bits
 from acf.rtl.design.fabric.encoding import Bits
+from acf.rtl.device.step.optimizer import optimizer_named
 
 Floats = NDArray[np.float32]
 
@@ -22,26 +23,37 @@ class StepSizes:
     outputs: int = option(32, "Features of the output.", min=1)
     sparsity: float = option(0.5, "Share of absent weight blocks.", min=0.0, max=1.0)
     seed: int = option(0, "Seed of all values.", min=0)
-    learning_rate: float = option(0.1, "Learning rate of SGD.", min=0.0)
-    momentum: float = option(0.9, "Momentum of SGD.", min=0.0)
-    weight_decay: float = option(0.01, "Weight decay of SGD.", min=0.0)
+    passes: str = option("cnn", "cnn: batch norm, ReLU, squared error; transformer: layer norm, GELU, cross-entropy.")
+    optimizer: str = option("sgd", "sgd, or adam: with decoupled weight decay.")
+    learning_rate: float = option(0.1, "Learning rate.", min=0.0)
+    momentum: float = option(0.9, "Momentum of SGD, beta1 of Adam.", min=0.0)
+    second_beta: float = option(0.999, "beta2 of Adam.", min=0.0, max=1.0)
+    weight_decay: float = option(0.01, "Weight decay.", min=0.0)
+    optimizer_eps: float = option(1e-8, "Added to the root of Adam's second moment.", min=0.0)
+    step: int = option(1, "Number of the step, by which Adam corrects the bias of its moments.", min=1)
     eps: float = option(1e-5, "Added to the variance.", min=1e-12)
+
+    @property
+    def has_labels(self) -> bool:
+        """Whether the target is a label for every token."""
+        return self.passes == "transformer"
 
 
 @dataclass(frozen=True, eq=False)
 class StepState:
     """Values before a step, or after it. ``x [tokens, inputs]`` and ``target [tokens, outputs]`` are bf16 bits.
 
-    ``master`` and ``momentum`` are float32 ``[inputs, outputs]``, zero where ``kept`` (bool blocks
-    ``[inputs / tile, outputs / tile]``) is False; ``channels`` are float32 ``[4, outputs]``: gamma, beta and the
-    momentum of each. The loss is half the squared error, summed.
+    ``master [inputs, outputs]`` and ``moments [n, inputs, outputs]`` are float32, zero where ``kept`` (bool blocks
+    ``[inputs / tile, outputs / tile]``) is False. SGD has one moment; Adam has two, the second one first. ``channels``
+    are float32 ``[2 + 2 n, outputs]``: gamma, beta, the moments of gamma, those of beta. The loss is half the squared
+    error, summed; or the mean cross-entropy, where ``target`` is one-hot.
     """
 
     x: Bits
     target: Bits
     kept: NDArray[np.bool_]
     master: Floats
-    momentum: Floats
+    moments: Floats
     channels: Floats
 
     @property
@@ -60,17 +72,27 @@ def random_step(sizes: StepSizes, tile: int) -> StepState:
     kept = rng.random((rows, columns)) >= sizes.sparsity
     kept[rng.integers(rows, size=columns), np.arange(columns)] = True
     present = np.kron(kept, np.ones((tile, tile), dtype=bool))
+    moments = optimizer_named(sizes.optimizer).moments
 
     def normal(*shape: int) -> Floats:
         return rng.standard_normal(shape).astype(np.float32)
 
-    return StepState(
+    state = StepState(
         x=bf16_bits(np.maximum(normal(sizes.tokens, sizes.inputs), 0)),
-        target=bf16_bits(normal(sizes.tokens, sizes.outputs)),
+        target=bf16_bits(_one_hot(rng, sizes) if sizes.has_labels else normal(sizes.tokens, sizes.outputs)),
         kept=kept,
         master=np.where(present, normal(*present.shape) / np.float32(sizes.inputs) ** 0.5, 0).astype(np.float32),
-        momentum=np.where(present, normal(*present.shape), 0).astype(np.float32),
-        channels=np.concatenate([1 + 0.1 * normal(1, sizes.outputs), 0.1 * normal(3, sizes.outputs)]).astype(
-            np.float32
-        ),
+        moments=np.where(present, normal(moments, *present.shape), 0).astype(np.float32),
+        channels=np.concatenate(
+            [1 + 0.1 * normal(1, sizes.outputs), 0.1 * normal(1 + 2 * moments, sizes.outputs)]
+        ).astype(np.float32),
     )
+    if moments == 2:  # the second moment is a mean of squares
+        state.moments[0] **= 2
+        state.channels[2::2] **= 2
+    return state
+
+
+def _one_hot(rng: np.random.Generator, sizes: StepSizes) -> Floats:
+    labels = rng.integers(sizes.outputs, size=sizes.tokens)
+    return np.eye(sizes.outputs, dtype=np.float32)[labels]

@@ -6,15 +6,14 @@ import numpy as np
 
 from acf.errors import RtlError
 from acf.rtl.design.arithmetic.model import bf16_values
-from acf.rtl.design.vector.programs import ALL_PROGRAMS
-from acf.rtl.design.vector.registry import program_number
 from acf.rtl.device.host.layer_runs import memory_ports
 from acf.rtl.device.host.placed_product import DATAFLOWS, encode_dense
 from acf.rtl.device.host.simulation import DeviceSimulation
 from acf.rtl.device.step.layer import StepState
 from acf.rtl.device.step.plan import StepPlan
 from acf.rtl.device.step.reference import StepResult
-from acf.rtl.device.vector.traits import ALL_TRAITS
+from acf.rtl.device.vector.descriptor import PROGRAMS
+from acf.rtl.device.vector.traits import TRAITS
 from acf.sim.fabric import AdaptiveFabric
 from acf.sim.fabric.memory_ports import play_through_ports
 from acf.sim.memory import OnChipMemory
@@ -66,14 +65,16 @@ def _scheduled(plan: StepPlan, products: dict[str, int]) -> int:
     outputs = plan.regions["y"].count * shape.tile**2
     weights = len(plan.blocks) * shape.tile**2
     step.add_product(TracedOp("layer", "forward", "x", "w"), _played("forward", products["forward"]))
-    for kind, phase in (("batch_norm", "forward"), ("relu", "forward"), ("add", "forward")):
-        step.add_vector_ops([VectorOp("layer", kind, phase, outputs, after=1)])
-    for kind in ("relu", "batch_norm"):
+    for kind in plan.kind.forward:
+        step.add_vector_ops([VectorOp("layer", kind, "forward", outputs, after=1)])
+    for kind in plan.kind.backward:
         step.add_vector_ops([VectorOp("layer", kind, "backward", outputs, after=1)])
     if "input_gradient" in products:
         step.add_product(TracedOp("layer", "input_grad", "dz", "w"), _played("input_grad", products["input_gradient"]))
     step.add_product(TracedOp("layer", "weight_grad", "dz", "x"), _played("weight_grad", products["weight_gradient"]))
-    step.add_vector_ops([VectorOp("layer", "sgd", "update", weights, after=len(products))])
+    step.add_vector_ops(
+        [VectorOp("layer", plan.vector_work.optimizer.program[0], "update", weights, after=len(products))]
+    )
     time = step.time(sum(products.values()))
     return 0 if time is None else time.cycles
 
@@ -92,13 +93,14 @@ def _through_memory(plan: StepPlan, device: DeviceSimulation, products: dict[str
         if number == plan.first_descriptors:
             for cycles in gradients:
                 schedule.add(Job(cycles, 0, is_product=True, waits=True))
-        traits = ALL_TRAITS[program_number(*each.program)]
+        traits = TRAITS[each.program]
+        takes, is_wide = traits.stream_takes, (each.x_is_wide, each.y_is_wide, each.second_x_is_wide)
         vectors = each.vectors * each.runs
-        read = vectors * (1 + each.x_is_wide + traits.reads_y * (1 + each.y_is_wide) + 2 * traits.has_second_x)
+        read = vectors * sum(count * (1 + wide) for count, wide in zip(takes, is_wide, strict=True))
         written = vectors * sum(traits.vector_flits)
         schedule.add(
             Job(
-                max(len(ALL_PROGRAMS[each.program]) * vectors, read * beats, written * beats),
+                max(len(PROGRAMS.programs[each.program]) * vectors, read * beats, written * beats),
                 0,
                 is_product=False,
                 waits=True,

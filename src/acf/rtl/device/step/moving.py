@@ -40,6 +40,15 @@ PRESENT_GRADIENT = "present_gradient"
 OUTPUT_STATIONARY, SPLIT_K, _ = DATAFLOWS
 
 
+def check_moving(sizes: StepSizes) -> None:
+    """Refuse a step that cannot end with moves: the device zeroes one moment, and only CNN passes are planned for."""
+    if (sizes.passes, sizes.optimizer) != ("cnn", "sgd"):
+        raise RtlError(
+            f"blocks of a step with passes {sizes.passes!r} and optimizer {sizes.optimizer!r} cannot be moved by the "
+            "device; use 'cnn' and 'sgd', or no moves"
+        )
+
+
 def plan_moving_step(
     state: StepState,
     sizes: FabricSizes,
@@ -84,8 +93,8 @@ def moved_step(state: StepState, plan: StepPlan, result: StepResult, moves: int)
     for before, block in zip(plan.blocks, after, strict=True):
         kept[block], stays[block] = True, before == block
     values = np.kron(stays, np.ones((tile, tile), dtype=bool))
-    master, momentum = (np.where(values, each, np.float32(0)) for each in (result.master, result.momentum))
-    return replace(state, kept=kept, master=master, momentum=momentum, channels=result.channels), after
+    master, moments = (np.where(values, each, np.float32(0)) for each in (result.master, result.moments))
+    return replace(state, kept=kept, master=master, moments=moments, channels=result.channels), after
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,7 +131,7 @@ def run_moving_steps(
         following, blocks = moved_step(state, plan, expected, moves)
         dataflow = SPLIT_K if plan.programs["weight_gradient"].program.reduces else OUTPUT_STATIONARY
         after = plan_moving_step(following, plan.sizes, device.axi, moves, blocks, dataflow)
-        values = {name: getattr(following, name) for name in ("weight", "master", "momentum")}
+        values = {name: getattr(following, name) for name in ("weight", "master", "moments")}
         differences = read_step(device, after, following).differences(replace(expected, **values))
         yield MovingRun(run, plan, blocks, differences + _differences(device, after))
         state, plan = following, after
@@ -229,7 +238,7 @@ class _MovingPlanner(WalkedPlanner):
             x=flit,
             x_is_wide=to == "norms" or self.listed is not None,
             stores_sums=True,
-            output_0=self.regions[to][number],
+            output_2=self.regions[to][number],
             barrier=is_first,
         )
 
@@ -240,8 +249,9 @@ class _MovingPlanner(WalkedPlanner):
         if self.listed is not None:
             at = self.listed.listed.index.descriptor
             mask, group_columns = at.owners_at, at.group_columns
-        names = ("weight", "master", "momentum", "norms", "gradient_norms")
+        names = ("weight", "master", "norms", "gradient_norms")
         places: dict[str, Any] = {name: self.regions[name].base for name in names}
+        places["momentum"] = self.regions["moments"].base
         return TopologyDescriptor(
             rows=self.inputs,
             columns=self.columns,

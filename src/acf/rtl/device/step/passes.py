@@ -1,19 +1,19 @@
-"""The vector descriptors of a step, in order: passes over tiles wherever products have left them."""
+"""What the vector work of every step has in common: places in memory, runs of tiles, passes over all, updates."""
 
-from collections.abc import Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from acf.rtl.device.step.layer import Floats, StepSizes, StepState
+from acf.rtl.device.step.optimizer import Optimizer
 from acf.rtl.device.vector.descriptor import VectorDescriptor
 
 Key = tuple[str, str, int]
 Tile = tuple[int, int]
-
-INPUT_CONSTANTS, CHANNEL_CONSTANTS = 5, 8
-"""Vectors of a channel group: -1/2n, -eps/2, gamma, beta, 1.5; then -1/n, scale, shift, 1/deviation, -mean/deviation
-and three for the backward pass."""
-
-_SCALE, _INVERSE, _GRADIENTS = 1, 3, 5  # where constants of the passes begin among the latter
 
 
 @dataclass(frozen=True)
@@ -35,149 +35,109 @@ class Region:
 
 @dataclass(frozen=True)
 class Run:
-    """Tiles at equal distances: the first at ``flit``, ``step`` flits apart; their ``rows`` are ``row_step`` apart.
+    """Tiles at equal distances: the first at ``flit``, ``step`` flits apart; ``places`` are ``place_step`` apart.
 
-    ``tile_flits``: flits of a tile; of float32 values it has twice those of bf16.
+    A place is the row of a tile in its column of tiles, or the column in its row. ``tile_flits``: flits of a tile; of
+    float32 values it has twice those of bf16.
     """
 
     flit: int
     step: int
-    rows: Sequence[int]
-    row_step: int
+    places: Sequence[int]
+    place_step: int
     tile_flits: int
 
 
-def runs_of(places: list[tuple[int, int]], tile_flits: int) -> list[Run]:
-    """(flit, row) of tiles, in order of flits, as few runs as a greedy walk finds."""
+def runs_of(found: list[tuple[int, int]], tile_flits: int) -> list[Run]:
+    """(flit, place) of tiles, in order of flits, as few runs as a greedy walk finds."""
     runs: list[Run] = []
-    for flit, row in places:
+    for flit, place in found:
         last = runs[-1] if runs else None
-        if last is not None and len(last.rows) == 1 and row > last.rows[0] and flit >= last.flit + tile_flits:
-            runs[-1] = Run(last.flit, flit - last.flit, [last.rows[0], row], row - last.rows[0], tile_flits)
+        if last is not None and len(last.places) == 1 and place > last.places[0] and flit >= last.flit + tile_flits:
+            runs[-1] = Run(last.flit, flit - last.flit, [last.places[0], place], place - last.places[0], tile_flits)
         elif (
             last is not None
-            and len(last.rows) > 1
-            and (flit, row)
+            and len(last.places) > 1
+            and (flit, place)
             == (
-                last.flit + last.step * len(last.rows),
-                last.rows[-1] + last.row_step,
+                last.flit + last.step * len(last.places),
+                last.places[-1] + last.place_step,
             )
         ):
-            runs[-1] = Run(last.flit, last.step, [*last.rows, row], last.row_step, tile_flits)
+            runs[-1] = Run(last.flit, last.step, [*last.places, place], last.place_step, tile_flits)
         else:
-            runs.append(Run(flit, tile_flits, [row], 1, tile_flits))
+            runs.append(Run(flit, tile_flits, [place], 1, tile_flits))
     return runs
 
 
-class Passes:
-    """Makes the descriptors of a step with ``rows x columns`` tiles of outputs; ``regions`` tell where all else lies.
+class Passes(ABC):
+    """Makes the descriptors of a step with ``rows x columns`` tiles of outputs; ``regions``: where all else lies."""
 
-    Activations have the tile (row, column) at place ``column * rows + row``, so that a channel group is contiguous.
-    """
+    def __init__(self, regions: dict[str, Region], tile: int, rows: int, columns: int, optimizer: Optimizer) -> None:
+        self.regions, self.tile, self.rows, self.columns, self.optimizer = regions, tile, rows, columns, optimizer
 
-    def __init__(self, regions: dict[str, Region], tile: int, rows: int, columns: int) -> None:
-        self.regions, self.tile, self.rows, self.columns = regions, tile, rows, columns
+    @abstractmethod
+    def places(self) -> dict[str, tuple[int, int]]:
+        """Regions that these passes need: flits of a piece, and pieces."""
+
+    @abstractmethod
+    def runs(self, results: dict[Tile, int], tile_flits: int) -> list[list[Run]]:
+        """Where the forward product leaves its tiles, by column of tiles or by row, whichever sums go over."""
+
+    @abstractmethod
+    def before_gradient(self, runs: list[list[Run]]) -> Iterator[VectorDescriptor]:
+        """From the product's output to the loss, and back to the gradient of that output, ``dz``."""
+
+    @abstractmethod
+    def update_channels(self) -> Iterator[VectorDescriptor]:
+        """Gamma and beta."""
+
+    @abstractmethod
+    def contents(self, state: StepState, sizes: StepSizes) -> dict[str, bytes]:
+        """What the host puts into regions before the step, by name."""
+
+    @abstractmethod
+    def read_channels(self, read: Callable[[str], Floats]) -> Floats:
+        """``channels`` as in `StepState`; ``read`` gives the float32 numbers of a region."""
+
+    def read_loss(self, read: Callable[[str], Floats]) -> Floats:
+        """The loss of every token, where the device computes it."""
+        return np.zeros(0, dtype=np.float32)
+
+    def activation_place(self, tile: Tile) -> int:
+        """The number of a tile of activations in its region: column by column, as an index has the tiles of ``dz``."""
+        return tile[1] * self.rows + tile[0]
 
     def activation(self, name: str, tile: Tile) -> int:
         """The first flit of a tile of activations."""
-        return self.regions[name][tile[1] * self.rows + tile[0]]
+        return self.regions[name][self.activation_place(tile)]
 
-    def before_gradient(self, runs: list[list[Run]]) -> Iterator[VectorDescriptor]:
-        """Batch normalisation, ReLU, the loss's gradient, and back to the product's output."""
-        kind = "batch_norm"
-        yield from self._sums((kind, "forward", 0), runs, "sums", is_backward=False)
-        yield from self._per_channel((kind, "statistics", 0), "sums", self.regions["input_constants"], _SCALE)
-        yield from self._elementwise((kind, "forward", 1), runs, _SCALE, "normalised")
-        yield self._whole(("relu", "forward", 0), "normalised", None, "y")
-        yield self._whole(("add", "forward", 0), "y", "target", "dy")
-        yield self._whole(("relu", "backward", 0), "dy", "y", "masked")
-        yield from self._sums((kind, "backward", 0), runs, "gradient_sums", is_backward=True)
-        yield from self._per_channel(
-            (kind, "gradients", 0), "gradient_sums", self.regions["channel_constants"], _GRADIENTS
-        )
-        yield from self._elementwise((kind, "backward", 1), runs, _INVERSE, "dz")
+    def activation_bytes(self, values: NDArray[np.uint16]) -> bytes:
+        """A matrix of activations as it lies in its region."""
+        tiles = values.reshape(self.rows, self.tile, self.columns, self.tile).swapaxes(1, 2)
+        ordered = np.empty((self.rows * self.columns, self.tile, self.tile), dtype=values.dtype)
+        for row in range(self.rows):
+            for column in range(self.columns):
+                ordered[self.activation_place((row, column))] = tiles[row, column]
+        return ordered.tobytes()
 
-    def _sums(self, key: Key, runs: list[list[Run]], to: str, is_backward: bool) -> Iterator[VectorDescriptor]:
-        """Both sums of every channel group; those of the backward pass need constants, and earlier results."""
-        for column, own in enumerate(runs):
-            for number, run in enumerate(own):
-                yield VectorDescriptor(
-                    key,
-                    **self._inputs(run, column, _INVERSE) | {"loads_constants": is_backward},
-                    after_products=1,
-                    keeps_sums=number > 0,
-                    stores_sums=run is own[-1],
-                    output_0=self.regions[to][column],
-                    barrier=is_backward and column == number == 0,
-                )
+    def activation_values(self, content: NDArray[np.uint16]) -> NDArray[np.uint16]:
+        """A matrix of activations out of its region."""
+        tiles = content.reshape(-1, self.tile, self.tile)
+        places = [[self.activation_place((row, column)) for column in range(self.columns)] for row in range(self.rows)]
+        return np.ascontiguousarray(np.block([[tiles[place] for place in row] for row in places]))
 
-    def _elementwise(self, key: Key, runs: list[list[Run]], constants: int, to: str) -> Iterator[VectorDescriptor]:
-        for column, own in enumerate(runs):
-            for number, run in enumerate(own):
-                yield VectorDescriptor(
-                    key,
-                    **self._inputs(run, column, constants),
-                    output_0=self.activation(to, (run.rows[0], column)),
-                    output_skip=run.row_step * self.tile - self.tile,
-                    barrier=column == number == 0,
-                )
-
-    def _inputs(self, run: Run, column: int, constants: int) -> dict[str, Any]:
-        """Tiles of the product's output, and those of the gradient behind them, where a pass reads it."""
-        return {
-            "vectors": self.tile,
-            "runs": len(run.rows),
-            "x": run.flit,
-            "x_skip": run.step - run.tile_flits,
-            "x_is_wide": run.tile_flits > self.tile,
-            "y": self.activation("masked", (run.rows[0], column)),
-            "y_skip": run.row_step * self.tile - self.tile,
-            "constants": self.regions["channel_constants"][column] + 2 * constants,
-            "loads_constants": True,
-        }
-
-    def _per_channel(self, key: Key, sums: str, constants: Region, to: int) -> Iterator[VectorDescriptor]:
-        """Constants of the next passes out of sums."""
-        for column in range(self.columns):
-            yield VectorDescriptor(
-                key,
-                vectors=1,
-                x=self.regions[sums][column],
-                y=self.regions[sums][column] + 2,
-                x_is_wide=True,
-                y_is_wide=True,
-                output_0=self.regions["channel_constants"][column] + 2 * to,
-                constants=constants[column],
-                loads_constants=True,
-                barrier=column == 0,
-            )
-
-    def _whole(self, key: Key, x: str, y: str | None, to: str) -> VectorDescriptor:
+    def whole(self, key: Key, x: str, y: str | None, to: str) -> VectorDescriptor:
         """A pass over all activations."""
-        count = self.regions[x].count
         return VectorDescriptor(
             key,
             vectors=self.tile,
-            runs=count,
+            runs=self.regions[x].count,
             x=self.regions[x].base,
             y=0 if y is None else self.regions[y].base,
             output_0=self.regions[to].base,
             barrier=True,
         )
-
-    def update_channels(self) -> Iterator[VectorDescriptor]:
-        """Gamma and beta: their gradients are the second and the first sum of the backward pass."""
-        for column in range(self.columns):
-            for number, sums in ((0, 2), (1, 0)):
-                value = self.regions["input_constants"][column] + 2 * (2 + number)
-                state = self.regions["channel_momentum"][column] + 2 * number
-                yield self._update(
-                    value,
-                    state,
-                    self.regions["gradient_sums"][column] + sums,
-                    self.regions["discarded"].base,
-                    x_is_wide=True,
-                )
 
     def update_weights(self, gradients: list[int], tile_flits: int, products: int) -> Iterator[VectorDescriptor]:
         """Runs of blocks whose gradients are equally far apart, once so many products are done.
@@ -186,37 +146,53 @@ class Passes:
         """
         first = 0
         for run in runs_of([(at, number) for number, at in enumerate(gradients)], tile_flits):
-            yield self._update(
-                self.regions["master"][first],
-                self.regions["momentum"][first],
-                run.flit,
-                self.regions["weight"][first],
+            yield self.update(
+                self._block_places(first, run.flit),
+                gradient_is_wide=tile_flits > self.tile,
                 vectors=self.tile,
-                runs=len(run.rows),
-                x_skip=run.step - tile_flits,
-                x_is_wide=tile_flits > self.tile,
+                runs=len(run.places),
                 after_products=products,
+                **{f"{self.gradient_stream}_skip": run.step - tile_flits},
             )
-            first += len(run.rows)
+            first += len(run.places)
 
     def update_block(self, slot: int, gradient: int, is_wide: bool) -> Iterator[VectorDescriptor]:
         """One block by itself; ``is_wide``: its gradient is float32."""
-        places = (self.regions[name][slot] for name in ("master", "momentum", "weight"))
-        master, momentum, weight = places
-        yield self._update(master, momentum, gradient, weight, vectors=self.tile, x_is_wide=is_wide)
+        places = self._block_places(slot, gradient)
+        yield self.update(places, is_wide, vectors=self.tile)
 
-    def _update(self, value: int, state: int, gradient: int, operand: int, **others: Any) -> VectorDescriptor:
+    def _block_places(self, slot: int, gradient: int) -> "UpdatedPlaces":
+        master, moments, weight = (self.regions[name][slot] for name in ("master", "moments", "weight"))
+        return UpdatedPlaces(master, moments, weight, gradient)
+
+    @property
+    def gradient_stream(self) -> str:
+        """The input stream of an update that is the gradient."""
+        return next(name for name in ("x", "second_x", "y") if getattr(self.optimizer, name) == "gradient")
+
+    def update(self, places: "UpdatedPlaces", gradient_is_wide: bool, **others: Any) -> VectorDescriptor:
+        """An update of the values at ``places``; ``others``: further fields of the descriptor."""
         fields = {"vectors": 1} | others
+        for name in ("x", "second_x", "y"):
+            stream = getattr(self.optimizer, name)
+            fields[name] = getattr(places, stream)
+            fields[f"{name}_is_wide"] = gradient_is_wide if stream == "gradient" else True
         return VectorDescriptor(
-            ("sgd", "update", 0),
-            x=gradient,
-            second_x=state,
-            y=value,
-            y_is_wide=True,
-            output_0=state,
-            output_1=value,
-            output_2=operand,
+            self.optimizer.program,
+            output_0=places.moments,
+            output_1=places.master,
+            output_2=places.operand,
             constants=self.regions["update_constants"].base,
             loads_constants=True,
             **fields,
         )
+
+
+@dataclass(frozen=True)
+class UpdatedPlaces:
+    """Flits where an update finds master values, moments and the gradient, and where it puts bf16 operands."""
+
+    master: int
+    moments: int
+    operand: int
+    gradient: int

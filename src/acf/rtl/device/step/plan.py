@@ -20,8 +20,10 @@ from acf.rtl.device.host.placed_product import (
     placed_results,
     result_tile_flits,
 )
-from acf.rtl.device.step.layer import StepState
-from acf.rtl.device.step.passes import CHANNEL_CONSTANTS, INPUT_CONSTANTS, Passes, Region, Run, Tile, runs_of
+from acf.rtl.device.step.kinds import StepKind, kind_named
+from acf.rtl.device.step.layer import StepSizes, StepState
+from acf.rtl.device.step.optimizer import optimizer_named
+from acf.rtl.device.step.passes import Passes, Region, Run, Tile
 from acf.rtl.device.topology.descriptor import TopologyDescriptor
 from acf.rtl.device.vector.descriptor import DESCRIPTOR_BYTES, VectorDescriptor
 from acf.rtl.device.walking import WalkerOption
@@ -35,12 +37,15 @@ class StepPlan:
     """The regions of a step by name, its products by name in order, and its vector descriptors.
 
     ``blocks``: (row, column) of every weight block, in the order in which they lie in memory. ``order``: for every
-    column of tiles, its row tiles in the order of summing. ``first_descriptors``: those before the first gradient,
-    which waits for them. ``walker``: what the device needs to walk the products; None: the host sends commands.
-    ``contents``: what further regions hold before the step, by name.
+    column of tiles, its row tiles in the order of summing; or the other way round, where ``kind`` sums rows.
+    ``vector_work`` made the descriptors. ``first_descriptors``: those before the first gradient, which waits for them.
+    ``walker``: what the device needs to walk the products; None: the host sends commands. ``contents``: what further
+    regions hold before the step, by name.
     """
 
     sizes: FabricSizes
+    kind: StepKind
+    vector_work: Passes
     regions: dict[str, Region]
     programs: Mapping[str, EncodedProgram]
     images: Mapping[str, MemoryImage]
@@ -64,14 +69,22 @@ class StepPlan:
 
 
 def plan_step(
-    state: StepState, sizes: FabricSizes, axi: AxiSpec, walks: bool = False, dataflow: str = "fastest"
+    state: StepState,
+    sizes: FabricSizes,
+    axi: AxiSpec,
+    walks: bool = False,
+    dataflow: str = "fastest",
+    layer: StepSizes | None = None,
 ) -> StepPlan:
     """Lay out a step from byte 0 on.
 
     ``walks``: the device walks the index of every product, and computes the gradient of the input, too; else the host
-    sends commands of output-stationary products. ``dataflow`` of walked products: as for `map_dense`.
+    sends commands of output-stationary products. ``dataflow`` of walked products: as for `map_dense`; a forward product
+    whose rows are summed is output-stationary. ``layer`` names passes and optimizer.
     """
-    return WalkedPlanner(state, sizes, axi, dataflow).plan() if walks else Planner(state, sizes, axi).plan()
+    if walks:
+        return WalkedPlanner(state, sizes, axi, dataflow, layer).plan()
+    return Planner(state, sizes, axi, layer).plan()
 
 
 class Planner:
@@ -79,12 +92,15 @@ class Planner:
 
     products: tuple[str, ...] = ("forward", "weight_gradient")
 
-    def __init__(self, state: StepState, sizes: FabricSizes, axi: AxiSpec) -> None:
+    def __init__(self, state: StepState, sizes: FabricSizes, axi: AxiSpec, layer: StepSizes | None = None) -> None:
+        layer = layer or StepSizes()
+        optimizer = optimizer_named(layer.optimizer)
+        self.kind = kind_named(layer.passes)
         self.sizes, self.axi, self.tile, self.link = sizes, axi, sizes.shape.tile, sizes.shape.link_bytes
         self.rows, self.inputs = state.x.shape[0] // self.tile, state.x.shape[1] // self.tile
         self.columns, self.kept = state.target.shape[1] // self.tile, state.kept
         self.regions: dict[str, Region] = {}
-        self.passes = Passes(self.regions, self.tile, self.rows, self.columns)
+        self.passes = self.kind.passes(self.regions, self.tile, self.rows, self.columns, optimizer)
         self.programs: dict[str, EncodedProgram] = {}
         self.images: dict[str, MemoryImage] = {}
         self.indexed: dict[str, IndexedProgram] = {}
@@ -107,11 +123,13 @@ class Planner:
         self._region("descriptors", DESCRIPTOR_BYTES // self.link, len(descriptors))
         return StepPlan(
             sizes=self.sizes,
+            kind=self.kind,
+            vector_work=self.passes,
             regions=self.regions,
             programs={name: self.programs[name] for name in self.products},
             images={name: self.images[name] for name in self.products},
             blocks=blocks,
-            order=[[row for run in column for row in run.rows] for column in runs],
+            order=[[place for run in line for place in run.places] for line in runs],
             descriptors=self._finished(descriptors, len(first)),
             first_descriptors=len(before),
             end=self.flit * self.link,
@@ -133,15 +151,9 @@ class Planner:
         return {}
 
     def _runs(self) -> list[list[Run]]:
-        """By column of tiles: where the forward product leaves its row tiles."""
+        """Where the forward product leaves its tiles."""
         results = placed_results(self.programs["forward"], self.images["forward"])
-        return [
-            runs_of(
-                [(at, row) for (row, at_column), at in results.items() if at_column == column],
-                result_tile_flits(self.programs["forward"]),
-            )
-            for column in range(self.columns)
-        ]
+        return self.passes.runs(results, result_tile_flits(self.programs["forward"]))
 
     # The products.
     def _operands(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]]:
@@ -181,20 +193,14 @@ class Planner:
         self.flit = page_of(self.regions[name].end * self.link) // self.link
 
     def _place_regions(self) -> None:
-        tile, blocks, outputs = self.tile, int(self.kept.sum()), self.rows * self.columns
+        tile, blocks = self.tile, int(self.kept.sum())
         self._region("x", tile, self.rows * self.inputs)
         self._region("weight", tile, blocks)
-        for name in ("master", "momentum"):
-            self._region(name, 2 * tile, blocks)
-        for name in ("target", "normalised", "y", "dy", "masked", "dz"):
-            self._region(name, tile, outputs)
-        self._region("input_constants", 2 * INPUT_CONSTANTS, self.columns)
-        self._region("channel_constants", 2 * CHANNEL_CONSTANTS, self.columns)
-        self._region("channel_momentum", 4, self.columns)
-        for name in ("sums", "gradient_sums"):
-            self._region(name, 4, self.columns)
+        self._region("master", 2 * tile, blocks)
+        self._region("moments", 2 * tile * self.passes.optimizer.moments, blocks)
+        for name, (flits, count) in self.passes.places().items():
+            self._region(name, flits, count)
         self._region("update_constants", 10, 1)
-        self._region("discarded", 1, 1)
 
 
 class WalkedPlanner(Planner):
@@ -202,15 +208,18 @@ class WalkedPlanner(Planner):
 
     products = ("forward", "input_gradient", "weight_gradient")
 
-    def __init__(self, state: StepState, sizes: FabricSizes, axi: AxiSpec, dataflow: str) -> None:
-        super().__init__(state, sizes, axi)
+    def __init__(
+        self, state: StepState, sizes: FabricSizes, axi: AxiSpec, dataflow: str, layer: StepSizes | None = None
+    ) -> None:
+        super().__init__(state, sizes, axi, layer)
         self.dataflow = dataflow
 
     def _encode(self) -> None:
         x, present, dz = self._operands()
         flow = self.dataflow
+        forward = "output-stationary" if self.kind.sums_rows else flow
         self.indexed = {
-            "forward": index_dense(x, present, None, self.sizes, dataflow=flow),
+            "forward": index_dense(x, present, None, self.sizes, dataflow=forward),
             "input_gradient": index_dense(dz, present.T.copy(), None, self.sizes, direct=True, dataflow=flow),
             "weight_gradient": index_dense(x.T.copy(), dz, present, self.sizes, dataflow=flow),
         }

@@ -10,13 +10,14 @@ from numpy.typing import NDArray
 from acf.errors import RtlError
 from acf.rtl.design.arithmetic.model import bf16_bits
 from acf.rtl.design.axi.spec import AxiSpec
-from acf.rtl.design.vector.programs import ALL_PROGRAMS
+from acf.rtl.design.vector.registry import PROGRAM_SETS
 from acf.rtl.device.host.image import read_output
 from acf.rtl.device.host.simulation import DeviceSimulation
 from acf.rtl.device.registers import ERRORS
 from acf.rtl.device.step.layer import StepSizes, StepState
 from acf.rtl.device.step.plan import StepPlan
-from acf.rtl.device.step.reference import StepResult, input_constants, update_constants
+from acf.rtl.device.step.reference import StepResult
+from acf.rtl.device.vector.descriptor import PROGRAMS
 
 _DONE, _VECTOR_WORK = 1, 16
 
@@ -36,7 +37,7 @@ class StepRun:
     def record(self, plan: StepPlan) -> dict[str, Any]:
         """The figures as plain values."""
         names = ("cycles", "product_cycles", "vector_cycles")
-        operations = [len(ALL_PROGRAMS[each.program]) * each.vectors * each.runs for each in plan.passes]
+        operations = [len(PROGRAMS.programs[each.program]) * each.vectors * each.runs for each in plan.passes]
         counts = {"descriptors": len(plan.descriptors), "commands": _commands(plan), "operations": operations}
         return {name: getattr(self, name) for name in names} | counts
 
@@ -56,9 +57,11 @@ def _commands(plan: StepPlan) -> int:
 
 
 def device_for_step(plan: StepPlan, axi: AxiSpec, latency_cycles: int = 50, backend: str = "auto") -> DeviceSimulation:
-    """A device with a vector unit, and memory that holds the step."""
+    """A device whose vector unit has the programs of the step, and memory that holds it."""
+    used = {each.program for each in plan.passes}
+    programs = next(name for name, each in PROGRAM_SETS.items() if used <= each.programs.keys())
     beats = 1 << (plan.end // axi.beat_bytes - 1).bit_length()
-    return DeviceSimulation.of(plan.sizes, axi, beats, latency_cycles, backend, plan.walker, vector=True)
+    return DeviceSimulation.of(plan.sizes, axi, beats, latency_cycles, backend, plan.walker, vector=programs)
 
 
 def run_step(device: DeviceSimulation, plan: StepPlan, state: StepState, sizes: StepSizes) -> StepRun:
@@ -101,23 +104,19 @@ def _wait(device: DeviceSimulation, is_over: Callable[[int], bool], most_cycles:
 
 def _load(device: DeviceSimulation, plan: StepPlan, state: StepState, sizes: StepSizes) -> None:
     """Operands, optimizer state, constants, commands and descriptors."""
-    tile, link = plan.sizes.shape.tile, plan.sizes.shape.link_bytes
-    target = state.target ^ np.uint16(0x8000)  # the loss's gradient is y - target
+    tile, link, work = plan.sizes.shape.tile, plan.sizes.shape.link_bytes, plan.vector_work
     contents = {
         "x": _tiled(state.x, tile).tobytes(),
-        "target": _tiled(target, tile).swapaxes(0, 1).tobytes(),
-        "update_constants": update_constants(sizes, tile).tobytes(),
+        "update_constants": work.optimizer.lane_constants(sizes, tile).tobytes(),
         "descriptors": b"".join(each.content() for each in plan.descriptors),
+        **work.contents(state, sizes),
     }
-    for name, values in (("weight", state.weight), ("master", state.master), ("momentum", state.momentum)):
+    for name, values in (("weight", state.weight), ("master", state.master)):
         blocks = _tiled(values, tile)
         contents[name] = b"".join(blocks[place].tobytes() for place in plan.blocks)
-    groups = state.channels.reshape(4, -1, tile).swapaxes(0, 1)
-    contents["input_constants"] = b"".join(input_constants(sizes, *group[:2]).tobytes() for group in groups)
-    contents["channel_momentum"] = b"".join(group[2:].tobytes() for group in groups)
-    counts = np.zeros((len(groups), 8, tile), dtype=np.float32)
-    counts[:, 0] = -1 / sizes.tokens
-    contents["channel_constants"] = counts.tobytes()
+    # The moments of a row of a block lie one behind another.
+    moments = np.stack([_tiled(each, tile) for each in state.moments], axis=3)
+    contents["moments"] = b"".join(moments[place].tobytes() for place in plan.blocks)
     for name, content in (contents | dict(plan.contents)).items():
         device.load(plan.regions[name].base * link, content)
     for image in plan.images.values():
@@ -126,39 +125,36 @@ def _load(device: DeviceSimulation, plan: StepPlan, state: StepState, sizes: Ste
 
 def read_step(device: DeviceSimulation, plan: StepPlan, state: StepState) -> StepResult:
     """What a step has left in memory."""
-    tile, link = plan.sizes.shape.tile, plan.sizes.shape.link_bytes
+    tile, link, work = plan.sizes.shape.tile, plan.sizes.shape.link_bytes, plan.vector_work
 
     def region(name: str, kind: str) -> NDArray[Any]:
         place = plan.regions[name]
         content = device.peek(place.base * link, (place.end - place.base) * link)
         return np.frombuffer(content, dtype=kind)
 
-    def activation(name: str) -> NDArray[Any]:
-        rows = state.x.shape[0] // tile
-        tiles = region(name, "<u2").reshape(-1, rows, tile, tile)  # column of tiles, row of tiles
-        return np.ascontiguousarray(tiles.transpose(1, 2, 0, 3)).reshape(rows * tile, -1)
+    def weights(name: str, kind: str, count: int = 1) -> NDArray[Any]:
+        """``[count, inputs, outputs]``: numbers of a row of a block lie one behind another."""
+        whole = np.zeros((count, state.kept.shape[0], tile, state.kept.shape[1], tile), dtype=kind)
+        for place, block in zip(plan.blocks, region(name, kind).reshape(-1, tile, count, tile), strict=True):
+            whole[:, place[0], :, place[1]] = block.swapaxes(0, 1)
+        return whole.reshape(count, *state.master.shape)
 
-    def weights(name: str, kind: str) -> NDArray[Any]:
-        whole = np.zeros((state.kept.shape[0], tile, state.kept.shape[1], tile), dtype=kind)
-        for place, block in zip(plan.blocks, region(name, kind).reshape(-1, tile, tile), strict=True):
-            whole[place[0], :, place[1]] = block
-        return whole.reshape(state.master.shape)
+    def floats(name: str) -> NDArray[Any]:
+        return region(name, "<f4")
 
-    values = region("input_constants", "<f4").reshape(-1, 5, tile)[:, 2:4]
-    momenta = region("channel_momentum", "<f4").reshape(-1, 2, tile)
-    channels = np.concatenate([values, momenta], axis=1).swapaxes(0, 1).reshape(4, -1)
     dx = state.x[:0]
     if "input_gradient" in plan.images:
         left = read_output(plan.images["input_gradient"], plan.programs["input_gradient"], device.peek)
         dx = bf16_bits(left.view(np.float32))
     return StepResult(
         dx=dx,
-        y=activation("y"),
-        dz=activation("dz"),
-        weight=weights("weight", "<u2"),
-        master=weights("master", "<f4"),
-        momentum=weights("momentum", "<f4"),
-        channels=np.ascontiguousarray(channels),
+        y=work.activation_values(region("y", "<u2")),
+        dz=work.activation_values(region("dz", "<u2")),
+        weight=weights("weight", "<u2")[0],
+        master=weights("master", "<f4")[0],
+        moments=weights("moments", "<f4", work.optimizer.moments),
+        channels=work.read_channels(floats),
+        loss=work.read_loss(floats),
     )
 
 

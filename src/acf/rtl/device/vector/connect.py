@@ -11,12 +11,14 @@ from acf.rtl.design.axi.spec import AxiSpec
 from acf.rtl.design.fabric.sizes import FabricSizes
 from acf.rtl.design.primitives.shared_modules import place
 from acf.rtl.design.primitives.wires import forward
+from acf.rtl.design.vector.unit import VectorSpec
 from acf.rtl.device.vector.queue import VectorQueue, check_fabric
 from acf.rtl.device.walking import Walking
 
 
-def check_vector(sizes: FabricSizes, axi: AxiSpec) -> None:
-    """Refuse several masters, whose memories a descriptor cannot tell apart, and fabrics of `check_fabric`."""
+def check_vector(sizes: FabricSizes, axi: AxiSpec, programs: str) -> None:
+    """Refuse unknown programs, several masters, whose memories a descriptor cannot tell apart, and some fabrics."""
+    VectorSpec(sizes.shape.tile, programs)
     if axi.masters > 1:
         raise RtlError(
             f"the vector unit reads and writes through one master, not {axi.masters}; use masters=1, or leave it out"
@@ -73,7 +75,7 @@ class VectorWork:
 
 def place_vector(m: Module, device: Any, registers: Any, sequencer: Any, walking: Walking) -> VectorWork:
     """Add the vector queue to a device that was built with one; ``walking`` starts products."""
-    if not device.vector:
+    if device.vector is None:
         work = VectorWork(None, None)
         m.d.comb += [
             work.start.eq(walking.start_product),
@@ -83,7 +85,7 @@ def place_vector(m: Module, device: Any, registers: Any, sequencer: Any, walking
         m.d.sync += registers.vector_failed.eq(registers.vector_start)
         return work
     topology = None if device.walker is None else device.walker.topology(device.sizes.shape)
-    queue = place(m, "vector_queue", VectorQueue(device.sizes, device.axi, topology), "vector_queue")
+    queue = place(m, "vector_queue", VectorQueue(device.sizes, device.axi, device.vector, topology), "vector_queue")
     work = VectorWork(queue, place(m, "read_mux", ReadMux(device.axi), "read_mux"))
     was_done = Signal()
     lacks, lacks_walked = (

@@ -1,11 +1,14 @@
 """Streams between memory and the vector unit: runs of flits, read ahead, and written in bursts."""
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib.wiring import Component, In, Out
 from amaranth.utils import bits_for
 
 from acf.rtl.design.axi.spec import PAGE_BYTES
 from acf.rtl.design.primitives.fifo import BoundedFifo
+from acf.rtl.design.primitives.shared_modules import place
+from acf.rtl.device.vector.descriptor import ORDERS
+from acf.rtl.device.vector.turning import VALUE_BITS, Spreader, TileTurner
 
 ADDRESS_BITS = 32
 """Bits of the number of a flit in memory."""
@@ -67,15 +70,17 @@ class InputStream(Component):
 
     ``wanted`` asks for ``want_flits`` flits from ``want_address`` on and is answered by ``granted``; the flits come in
     order with ``flit_valid``, and there is room for them. With ``is_wide`` a vector is two flits of float32, else one
-    of bf16. ``take`` removes the vector that is at ``values``.
+    of bf16. ``take`` removes the vector that is at ``values``. ``order``: a code of `ORDERS`, where the stream
+    ``turns``; else it gives rows alone.
     """
 
-    def __init__(self, flit_bits: int) -> None:
-        self.flit_bits = flit_bits
+    def __init__(self, flit_bits: int, turns: bool = False) -> None:
+        self.flit_bits, self.turns = flit_bits, turns
         super().__init__(
             {
                 **_run_ports(),
                 "is_wide": In(1),
+                "order": In(2),
                 "wanted": Out(1),
                 "want_address": Out(ADDRESS_BITS),
                 "want_flits": Out(range(CHUNK_FLITS + 1)),
@@ -106,6 +111,8 @@ class InputStream(Component):
             self.values.eq(Mux(self.is_wide, Cat(half, fifo.read_data), _widened(fifo.read_data))),
             fifo.read_ready.eq(loads_half | self.take),
         ]
+        if self.turns:
+            self._turn(m, fifo, ~runs.is_over | (space != READ_FLITS))
         m.d.sync += space.eq(space + (fifo.read_valid & fifo.read_ready) - Mux(self.granted, self.want_flits, 0))
         with m.If(self.granted):
             runs.advance(m, self.want_flits)
@@ -115,21 +122,45 @@ class InputStream(Component):
             m.d.sync += has_half.eq(0)
         return m
 
+    def _turn(self, m: Module, fifo: BoundedFifo, more: Value) -> None:
+        """The other orders, between the queue of flits and the values."""
+        side = self.flit_bits // VALUE_BITS
+        turner = place(m, "turner", TileTurner(side), "tile_turner")
+        spreader = place(m, "spreader", Spreader(side), "spreader")
+        m.d.comb += [turner.flit.eq(fifo.read_data), turner.more.eq(more), spreader.flit.eq(fifo.read_data)]
+        with m.If(self.order == ORDERS["columns"]):
+            m.d.comb += [
+                turner.valid.eq(fifo.read_valid),
+                turner.take.eq(self.take),
+                fifo.read_ready.eq(turner.ready),
+                self.valid.eq(turner.out_valid),
+                self.values.eq(_widened(turner.out)),
+            ]
+        with m.If(self.order == ORDERS["spread"]):
+            m.d.comb += [
+                spreader.take.eq(self.take),
+                fifo.read_ready.eq(spreader.ready),
+                self.values.eq(_widened(spreader.out)),
+            ]
+
 
 class OutputStream(Component):
     """Collects flits and offers them to a `BurstWriter` in bursts of at most ``burst`` flits, within pages and runs.
 
-    A flit enters where ``valid`` meets ``ready``. ``is_over``: all flits of all runs were handed to the writer.
+    A flit enters where ``valid`` meets ``ready``. ``is_over``: all flits of all runs were handed to the writer. With
+    ``turned`` tiles of bf16 are transposed before, where the stream ``turns``; ``ends``: no further flit will enter.
     """
 
-    def __init__(self, flit_bits: int, burst: int) -> None:
-        self.flit_bits, self.burst = flit_bits, burst
+    def __init__(self, flit_bits: int, burst: int, turns: bool = False) -> None:
+        self.flit_bits, self.burst, self.turns = flit_bits, burst, turns
         super().__init__(
             {
                 **_run_ports(),
                 "valid": In(1),
                 "ready": Out(1),
                 "flit": In(flit_bits),
+                "turned": In(1),
+                "ends": In(1),
                 "offers": Out(1),
                 "to": Out(ADDRESS_BITS),
                 "words": Out(bits_for(burst)),
@@ -161,12 +192,30 @@ class OutputStream(Component):
             self.word.eq(fifo.read_data),
             self.is_over.eq(runs.is_over & ~busy),
         ]
+        if self.turns:
+            self._turn(m, fifo)
         with m.If(self.granted):
             m.d.sync += [busy.eq(1), left.eq(self.words)]
             runs.advance(m, self.words)
         with m.Elif(self.next):
             m.d.sync += [busy.eq(left != 1), left.eq(left - 1)]
         return m
+
+    def _turn(self, m: Module, fifo: BoundedFifo) -> None:
+        """A turner in front of the queue of flits."""
+        turner = place(m, "turner", TileTurner(self.flit_bits // VALUE_BITS), "tile_turner")
+        m.d.comb += [
+            turner.flit.eq(self.flit),
+            turner.valid.eq(self.valid & self.turned),
+            turner.more.eq(~self.ends),
+            turner.take.eq(fifo.write_ready & self.turned),
+        ]
+        with m.If(self.turned):
+            m.d.comb += [
+                fifo.write_valid.eq(turner.out_valid),
+                fifo.write_data.eq(turner.out),
+                self.ready.eq(turner.ready),
+            ]
 
 
 def _widened(flit: Signal) -> Cat:
