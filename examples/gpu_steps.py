@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from acf.metrics.meters import EnergyMeter
 from acf.zoo.networks.resnet import ResNet50
-from acf.zoo.networks.transformer import DecoderLayer, EncoderLayer
+from acf.zoo.networks.transformer import DecoderLayer, EncoderLayer, TransformerSpec
 
 Step = tuple[torch.optim.Optimizer, Callable[[], Tensor]]
 
@@ -30,11 +30,9 @@ class Body(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.encoder = nn.ModuleList(EncoderLayer() for _ in range(6))
-        self.decoder = nn.ModuleList(DecoderLayer() for _ in range(6))
-        for module in self.modules():
-            if isinstance(module, nn.Dropout):
-                module.p = 0.0
+        spec = TransformerSpec(dropout=0.0)
+        self.encoder = nn.ModuleList(EncoderLayer(spec) for _ in range(6))
+        self.decoder = nn.ModuleList(DecoderLayer(spec) for _ in range(6))
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
         """The decoder's output."""

@@ -48,6 +48,8 @@ PAGES = (
     ROOT / "docs" / "explanation" / "when-it-pays.md",
     *sorted(RESULTS.glob("*.md")),
 )
+BINDING_PAGES = (*PAGES, ROOT / "docs" / "rtl-fabric.md")
+"""Pages that bind figures; of those that are not in `PAGES`, others are not counted."""
 
 COMMENT = re.compile(r"<!-- (table|figure): (\S+\.json)\s+(.*?)\s*-->", re.DOTALL)
 TABLE = re.compile(r"(?:^\|.*\|[ ]*$\n?)+", re.MULTILINE)
@@ -310,7 +312,7 @@ def unbound_figures(page: str) -> dict[str, int]:
 
 if __name__ == "__main__":
     failed = False
-    for path in PAGES:
+    for path in BINDING_PAGES:
         before = path.read_text(encoding="utf-8")
         after = written(before)
         if after != before:

@@ -44,7 +44,7 @@ MEASURED_ZEROS = RESULTS / "zeros.json"
 
 NETWORKS = ("resnet50", "transformer-base")
 FABRICS = ("acf-512-lean", "acf-512-wide", "acf-512")
-LARGE_FABRICS = ("acf-16384-hbm3e", "acf-h200")
+LARGE_FABRICS = ("acf-16384", "acf-16384-hbm3e", "acf-h200")
 RECORDS = {"fabric-steps.json": FABRICS, "fabric-scale.json": LARGE_FABRICS}
 """The records, each of its own fabrics."""
 
@@ -54,6 +54,7 @@ PACKAGE_FABRICS = ("acf-512", "acf-h200")
 
 BESIDE: dict[str, dict[str, AcceleratorSpec]] = {
     **{fabric: PEERS[fabric] for fabric in sorted(FABRICS)},
+    "acf-16384": {},
     "acf-16384-hbm3e": {},
     "acf-h200": {"gpu-h200": spec("gpu-h200")},
 }
@@ -154,8 +155,8 @@ def published_rows() -> list[Row]:
         [
             *product(NETWORKS, FABRICS, (0.9, 0.0), (0,), (None,)),
             *product(measured, FABRICS, (0.9,), (0,), (MEASURED_ZEROS,)),
-            *product(NETWORKS, LARGE_FABRICS[1:], (0.9,), (0,), (None,)),
-            ("resnet50", LARGE_FABRICS[0], 0.9, 0, None),
+            *product(NETWORKS, LARGE_FABRICS[2:], (0.9,), (0,), (None,)),
+            *product(NETWORKS[:1], LARGE_FABRICS[:2], (0.9,), (0,), (None,)),
             *product(NETWORKS, FABRICS, SPARSITIES, (0,), (None,)),
             *product(NETWORKS, FABRICS, (0.9,), (1, 2), (None,)),
             *product(measured, FABRICS, SPARSITIES, (0,), (MEASURED_ZEROS,)),

@@ -1,6 +1,7 @@
 """Cycles in which gates clock each unit beside those that the lean fabric is charged for, on products in lockstep.
 
     python docs/figures/unit_gates.py osu018_stdcells.lib
+    python docs/figures/unit_gates.py                       # only the steps, with the record's runs and pins
 
 The fabric is `acf-512-lean` with two mesh rows and two mesh columns, compiled by Verilator; `acf.sim.fabric.activity`
 counts what is charged. Then what the published steps would take if units were clocked as much longer than charged as
@@ -179,20 +180,25 @@ def further_j(row: dict[str, Any], run: dict[str, Any]) -> tuple[float, float]:
     return longer_pj * 1e-12, idle * pins_pj(device.clock_pins - device.gated_flip_flops) * 1e-12
 
 
-def main() -> None:
-    """Run both products and write."""
+def measured(liberty: Path) -> dict[str, Any]:
+    """The record without steps: both products in lockstep, and the pins of every unit."""
     fabric = FabricSimulation.of(FabricSizes(FABRIC, command_depth=512, memory_flits=4096), "verilator", "-O1")
     runs = [compared(fabric, *case) for case in CASES]
-    pins = gated_pins(Liberty.read(Path(sys.argv[1])))
-    record = {
+    return {
         "command": "python docs/figures/unit_gates.py osu018_stdcells.lib",
         "commit": commit_of(Path(acf.__file__).parent),
         "date": datetime.now(UTC).date().isoformat(),
         "units": {"scu": FABRIC.scus, "cluster": FABRIC.clusters, "row controller": 2, "column controller": 2},
         "runs": runs,
-        "pins": pins,
-        "effects": effects(runs, pins),
+        "pins": gated_pins(Liberty.read(liberty)),
     }
+
+
+def main() -> None:
+    """Measure, or take what was measured from the record; then charge the published steps and write."""
+    record = measured(Path(sys.argv[1])) if len(sys.argv) > 1 else json.loads(RECORD.read_text(encoding="utf-8"))
+    charged = {"effects": effects(record["runs"], record["pins"]), "charged_at": commit_of(Path(acf.__file__).parent)}
+    record = {name: value for name, value in record.items() if name not in charged} | charged
     RECORD.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 
 

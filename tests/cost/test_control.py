@@ -115,6 +115,7 @@ def test_an_scu_that_holds_a_block_and_its_port_switch_and_are_clocked_as_in_the
         ("index controller", "index-controller of acf-512"),
         ("wide index controller", "index-controller of acf-512-wide"),
         ("16-row index controller", "index-controller of acf-16384-hbm3e, no sharing"),
+        ("32-row index controller", "index-controller of acf-h200, no sharing"),
     ],
 )
 def test_index_controllers_are_those_that_were_synthesised(name: str, unit: str) -> None:

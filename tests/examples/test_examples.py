@@ -143,3 +143,14 @@ def test_a_trained_network_is_pruned_in_three_ways_and_fine_tuned(tmp_path: Path
 def test_steps_of_a_gpu_are_measured_or_skipped_with_the_reason(tmp_path: Path) -> None:
     steps = json.loads(output_of("gpu_steps.py", tmp_path))
     assert {(step["network"], step["compiled"]) for step in steps} >= {("resnet50", True), ("transformer-base", True)}
+
+
+def test_the_transformer_of_the_gpu_steps_is_transformer_base(tmp_path: Path) -> None:
+    code = f"import sys; sys.path[0] = {str(EXAMPLES)!r}; import torch, gpu_steps\n"
+    code += "body = gpu_steps.Body(); print(*body(torch.zeros(1, 2, 512), torch.zeros(1, 2, 512)).shape)\n"
+    code += "print(sum(p.numel() for name, p in body.named_parameters() if p.dim() == 2))"
+    program = tmp_path / "body.py"
+    program.write_text(code)
+    shape, weights = output_of(str(program), tmp_path).splitlines()
+    assert shape == "1 2 512"
+    assert int(weights) == 6 * (4 + 8) * 512**2 + 6 * 2 * 2 * 512 * 2048

@@ -7,7 +7,7 @@ import acf
 from acf.errors import ArchitectureError
 from acf.sim.memory import OnChipMemory
 from acf.sim.planned_memory import PlannedMemory
-from acf.trace import BitTensor, TracedOp, VectorOp
+from acf.trace import BitTensor, TracedOp, VectorOp, kept_by
 
 NETWORK = "abcdcba"
 """Tensors of a forward pass, used again in reverse in the backward pass."""
@@ -74,6 +74,37 @@ def test_an_addition_reads_its_second_operand_where_it_lies() -> None:
     machine = acf.spec("tensorcore-512", memory_plan="planned")
     unknown, linked = (acf.simulate(trace, machine).dram_bytes for trace in traces)
     assert unknown - linked == 65536 * 2
+
+
+def backward_step(other: str) -> acf.Trace:
+    """A gradient of 65,536 values waits, while two products run, for the addition that reads ``other``."""
+    dense, half = np.ones((256, 256), dtype=bool), np.arange(65536).reshape(256, 256) % 2 == 0
+    ops = [
+        TracedOp("late", "weight_grad", "g", "y", transpose_a=True),
+        TracedOp("late", "input_grad", "g", "w", external=("w",)),
+    ]
+    vector = [
+        VectorOp("late", "keep", "backward", 65536, 1, "y"),
+        VectorOp("early", "add", "backward", 65536, 2, other),
+    ]
+    tensors = {"g": dense, "y": half, "w": dense}
+    return acf.Trace(ops, {name: BitTensor.from_array(bits) for name, bits in tensors.items()}, vector_ops=vector)
+
+
+@pytest.mark.parametrize(("on_chip_bytes", "moved"), [(10**6, 0), (1, 2)])
+def test_a_gradient_kept_for_an_addition_is_written_and_read_only_where_it_does_not_fit(
+    on_chip_bytes: int, moved: int
+) -> None:
+    machine = acf.spec("tensorcore-512", memory_plan="planned", on_chip_bytes=on_chip_bytes)
+    kept = acf.simulate(backward_step(kept_by("late")), machine)
+    packed_bytes = 65536 // 2 * 2 + 65536 // 8  # the zeros of the operand behind the same ReLU
+    assert sum(op.dram_bytes for op in kept.vector_ops) == moved * packed_bytes
+
+
+def test_without_a_plan_the_second_operand_of_an_addition_is_read_once() -> None:
+    machine = acf.spec("tensorcore-512", memory_plan="lru", on_chip_bytes=10**6)
+    kept = acf.simulate(backward_step(kept_by("late")), machine)
+    assert {op.kind: op.dram_bytes for op in kept.vector_ops} == {"keep": 0, "add": 65536 * 2}
 
 
 def test_an_unknown_plan_is_refused() -> None:

@@ -194,6 +194,10 @@ CONTROL_UNITS: dict[str, ControlUnit] = {
     "16-row index controller": ControlUnit(
         140_099.0, 7_331.0, 6_768.0, OTHERS_LOADED, 0.0, _CONTROLLERS + ": acf-16384-hbm3e --no-sharing"
     ),
+    # the same in 32 x 32 clusters
+    "32-row index controller": ControlUnit(
+        231_359.0, 10_876.0, 10_360.0, OTHERS_LOADED, 0.0, _CONTROLLERS + ": acf-h200 --no-sharing"
+    ),
     # used at topology updates alone, stopped else; what a byte of the link adds, and what a mesh column
     "topology unit": ControlUnit(47_161.5, 4_663.667, 4_508.333, 0.0, 0.0, _TOPOLOGY_UNITS),
     "topology link byte": ControlUnit(114.2675, 16.30556, 16.11111, 0.0, 0.0, _TOPOLOGY_UNITS),

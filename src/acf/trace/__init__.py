@@ -4,7 +4,7 @@ from acf.trace.bits import BitTensor
 from acf.trace.capture import capture
 from acf.trace.op import PHASES, Matmul, TracedConv, TracedOp
 from acf.trace.trace import Trace
-from acf.trace.vector_op import VECTOR_KINDS, VectorOp
+from acf.trace.vector_op import VECTOR_KINDS, VectorOp, kept_by
 
 __all__ = [
     "PHASES",
@@ -16,4 +16,5 @@ __all__ = [
     "TracedOp",
     "VectorOp",
     "capture",
+    "kept_by",
 ]

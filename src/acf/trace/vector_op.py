@@ -11,6 +11,7 @@ VECTOR_KINDS: dict[str, tuple[str, ...]] = {
     "gelu": ("forward", "backward"),
     "softmax": ("forward", "backward"),
     "add": ("forward", "backward"),
+    "keep": ("backward",),
     "pool": ("forward", "backward"),
     "cross_entropy": ("forward", "backward"),
     "sgd": ("update",),
@@ -19,7 +20,8 @@ VECTOR_KINDS: dict[str, tuple[str, ...]] = {
 """Kinds of vector work, and the phases in which each occurs.
 
 layer_norm: any normalisation over one row, as RMSNorm; gelu: any smooth activation; add: a residual connection;
-pool: counted over its input; sgd: with momentum; adam: also AdamW.
+keep: a gradient that waits for the addition where its skip connection begins, no operation; pool: counted over its
+input; sgd: with momentum; adam: also AdamW.
 """
 
 
@@ -28,7 +30,8 @@ class VectorOp:
     """Vector work on ``elements`` values; ``after`` products of the trace come before it.
 
     ``phase`` is "forward", "backward" or "update" (the optimizer, on the kept weights of the product before it).
-    ``other``: the operand of an earlier product that an addition reads as its second operand; empty: not known.
+    ``other``: what an addition reads as its second operand, the operand of an earlier product or, backwards, what a
+    "keep" keeps (`kept_by`); of a "keep" the operand that has its zeros. Empty: not known.
     """
 
     name: str
@@ -47,3 +50,8 @@ class VectorOp:
                 f"{self.name}: elements {self.elements} and after {self.after} must not be negative; "
                 "the trace is damaged, capture it again"
             )
+
+
+def kept_by(name: str) -> str:
+    """The tensor that a "keep" of this name keeps, as the ``other`` of the addition that reads it."""
+    return f"{name}.keep.kept"

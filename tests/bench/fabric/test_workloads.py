@@ -7,6 +7,7 @@ import pytest
 from acf.bench.fabric.workloads import WORKLOADS, StepSpec, layer_traces, step_layers, step_traces
 from acf.errors import ArchitectureError
 from acf.lowering import matrix_products
+from acf.trace import kept_by
 
 
 def test_networks_have_the_weights_of_their_papers() -> None:
@@ -81,3 +82,19 @@ def test_gradients_have_zeros_only_right_before_a_relu_unless_asked_for() -> Non
 def test_the_projection_onto_the_vocabulary_is_a_dense_layer_more() -> None:
     layers = step_layers(StepSpec("transformer-base", 64, 0.9, projection=True))
     assert (layers[-1].name, layers[-1].product.weights, layers[-1].sparse) == ("projection", 512 * 37_000, False)
+
+
+def test_every_bottleneck_adds_the_gradient_that_the_next_one_has_kept() -> None:
+    traces = list(step_traces(StepSpec("resnet50", 1, 0.9)))
+    kept, read = [], []
+    for op in (op for trace in traces for op in trace.vector_ops if op.phase == "backward"):
+        if op.kind == "keep":
+            kept.append(kept_by(op.name))
+        elif op.kind == "add":
+            read.append((op.name, op.other))
+            assert not op.other or op.other in kept
+    assert len(read) == 16
+    assert [name for name, other in read if not other] == ["layer4.2.conv3"]  # nothing is added behind the last one
+    assert dict(read)["layer1.2.conv3"] == kept_by("layer2.0.downsample")
+    assert dict(read)["layer1.1.conv3"] == kept_by("layer1.2.conv3")
+    assert sorted(kept) == sorted(other for _, other in read if other)

@@ -1,28 +1,71 @@
 """What comes with a layer's products in a training step: vector work, and the attention that follows a layer."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import prod
 
 import numpy as np
 
-from acf.trace import BitTensor, TracedOp, VectorOp
+from acf.trace import BitTensor, TracedOp, VectorOp, kept_by
 from acf.zoo.shapes import AttentionShape
 
 OPTIMIZERS: dict[str, str] = {"resnet50": "sgd", "transformer-base": "adam"}
 """The optimizer with which each network's paper trains it."""
 
 
+@dataclass(frozen=True)
+class Skip:
+    """How a layer takes part in skip connections, by names of layers; empty: it does not, or the step lacks the tensor.
+
+    ``residual``: its input is added to the output. ``merges``: keeps the gradient that is added where the output is
+    used twice. ``keeps``: how the layer's own gradient waits for such an addition, "output" (behind the activation, so
+    it has the zeros of the input of ``zeros_of``) or "input".
+    """
+
+    residual: str = ""
+    merges: str = ""
+    keeps: str = ""
+    zeros_of: str = ""
+
+    def other(self, kind: str, phase: str) -> str:
+        """The second operand of an addition."""
+        if kind != "add":
+            return ""
+        if phase == "forward":
+            return f"{self.residual}.activation" if self.residual else ""
+        return kept_by(self.merges) if self.merges else ""
+
+
+NO_SKIP = Skip()
+"""Of a layer without a skip connection."""
+
+
+@dataclass(frozen=True)
+class LayerValues:
+    """How many values a layer takes, gives and is updated in."""
+
+    inputs: int
+    outputs: int
+    kept_weights: int
+
+
 def vector_ops(
-    name: str, kinds: Sequence[str], outputs: int, kept_weights: int, optimizer: str, residual: str = ""
+    name: str, kinds: Sequence[str], values: LayerValues, optimizer: str, skip: Skip = NO_SKIP
 ) -> list[VectorOp]:
     """Vector work of a layer whose products are forward, weight gradient, input gradient, in this order.
 
-    ``kinds`` follow the forward product; their gradients, in reverse, precede the gradient products. ``residual``: the
-    operand of an earlier product that is added, if the step has it.
+    ``kinds`` follow the forward product; their gradients, in reverse, precede the gradient products.
     """
-    forward = [VectorOp(name, kind, "forward", outputs, 1, residual if kind == "add" else "") for kind in kinds]
-    backward = [VectorOp(name, kind, "backward", outputs, 1) for kind in reversed(kinds)]
-    return [*forward, *backward, VectorOp(name, optimizer, "update", kept_weights, 2)]
+    ops = [VectorOp(name, kind, "forward", values.outputs, 1, skip.other(kind, "forward")) for kind in kinds]
+    for kind in reversed(kinds):
+        ops.append(VectorOp(name, kind, "backward", values.outputs, 1, skip.other(kind, "backward")))
+        if kind == "add" and skip.keeps == "output":
+            zeros_of = f"{skip.zeros_of}.activation" if skip.zeros_of else ""
+            ops.append(VectorOp(name, "keep", "backward", values.outputs, 1, zeros_of))
+    ops.append(VectorOp(name, optimizer, "update", values.kept_weights, 2))
+    if skip.keeps == "input":
+        ops.append(VectorOp(name, "keep", "backward", values.inputs, 3))
+    return ops
 
 
 class AttentionStep:

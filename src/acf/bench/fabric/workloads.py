@@ -8,12 +8,13 @@ Vector work and attention come with their layers.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from acf.bench.fabric.layer_work import OPTIMIZERS, AttentionStep, vector_ops
+from acf.bench.fabric.layer_work import NO_SKIP, OPTIMIZERS, AttentionStep, LayerValues, Skip, vector_ops
 from acf.bench.fabric.zeros import with_measured_zeros
 from acf.errors import ArchitectureError
 from acf.masks.distribution import LayerShape, kept_blocks
@@ -88,8 +89,7 @@ class StepLayer:
     """A layer of a step, the zeros of its operands, and whether its weight is block-sparse.
 
     ``vector``: kinds of vector work on its output, in order (`acf.trace.VECTOR_KINDS`). ``attention`` runs after the
-    layer's forward product, with its softmax. ``residual``: the layer whose input is added to its output; empty: none,
-    or the output of another layer is added.
+    layer's forward product, with its softmax. ``skip``: its part in skip connections, where the step has their tensors.
     """
 
     product: ProductShape
@@ -97,7 +97,7 @@ class StepLayer:
     sparse: bool = True
     vector: tuple[str, ...] = ()
     attention: AttentionShape | None = None
-    residual: str = ""
+    skip: Skip = NO_SKIP
 
     @property
     def name(self) -> str:
@@ -113,13 +113,14 @@ def resnet50() -> list[StepLayer]:
     """
     layers = [as_convolution(layer) for layer in network_shapes("resnet50").layers]
     stem, classifier = layers[0], layers[-1]
+    names = [layer.name for layer in layers]
     return [
         StepLayer(
             layer,
             Zeros(0.0 if layer is stem else RELU_ZEROS, 0.0),
             sparse=layer not in (stem, classifier),
             vector=_STEM_VECTOR if layer is stem else _resnet_vector(layer.name),
-            residual=_skipped_from(layer.name, {each.name for each in layers}),
+            skip=_resnet_skip(layer.name, names),
         )
         for layer in layers
     ]
@@ -134,10 +135,24 @@ def _resnet_vector(name: str) -> tuple[str, ...]:
     return own.get(name.rpartition(".")[2], ("batch_norm", "relu"))
 
 
-def _skipped_from(name: str, names: set[str]) -> str:
-    """The first layer of the bottleneck that ends with ``name``, if its input is added as it is."""
+def _resnet_skip(name: str, names: Sequence[str]) -> Skip:
+    """The skip connections at a layer of a ResNet of bottlenecks, each of which adds its input as it is or downsampled.
+
+    A bottleneck's gradient goes along its skip connection to the addition of the bottleneck before it.
+    """
     block, _, layer = name.rpartition(".")
-    return f"{block}.conv1" if layer == "conv3" and f"{block}.downsample" not in names else ""
+    blocks = list(dict.fromkeys(each.rpartition(".")[0] for each in names if each.endswith(".conv3")))
+    is_first = block == blocks[0]
+    if layer == "downsample":
+        return Skip(keeps="" if is_first else "input")
+    if layer != "conv3":
+        return NO_SKIP
+    following = dict(pairwise(blocks)).get(block, "")
+    ends = [end for end in (f"{following}.downsample", f"{following}.conv3") if end in names]
+    if f"{block}.downsample" in names:
+        return Skip(merges=ends[0] if ends else "")
+    zeros_of = f"{following}.conv1" if following else ""
+    return Skip(f"{block}.conv1", ends[0] if ends else "", "" if is_first else "output", zeros_of)
 
 
 def transformer_base() -> list[StepLayer]:
@@ -294,9 +309,8 @@ def _layer_trace(layer: StepLayer, weight: NDArray[np.bool_], spec: StepSpec, rn
     if not product.reads_data:
         ops.append(TracedOp(layer.name, "input_grad", gradient, weights, conv=conv, external=(weights,)))
     optimizer = OPTIMIZERS.get(spec.network, "sgd")
-    residual = f"{layer.residual}.activation" if layer.residual else ""
-    outputs, kept = tensors[gradient].size, tensors[weights].nonzeros
-    vector = vector_ops(layer.name, layer.vector, outputs, kept, optimizer, residual)
+    values = LayerValues(tensors[activation].size, tensors[gradient].size, tensors[weights].nonzeros)
+    vector = vector_ops(layer.name, layer.vector, values, optimizer, layer.skip)
     trace = Trace(ops, tensors, spec.label, vector)
     return trace if layer.attention is None else _with_attention(trace, layer.attention, spec)
 

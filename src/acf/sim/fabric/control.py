@@ -35,8 +35,17 @@ LOADED_IN_PART = ("scu", "lane", "router", "index controller")
 COUNTING_UNITS = ("scu", "scu-serial")
 """Units that were synthesised with performance counters; "wide scu" was without them."""
 
-INDEX_CONTROLLERS = {"wide index controller": (4, 12), "index controller": (8, 48), "16-row index controller": (16, 31)}
+INDEX_CONTROLLERS = {
+    "wide index controller": (4, 12),
+    "index controller": (8, 48),
+    "16-row index controller": (16, 31),
+    "32-row index controller": (32, 63),
+}
 """Index controllers that were synthesised: mesh rows or mesh columns, and clusters that they send to."""
+
+
+MACRO_BITS = 1_024
+"""Memories of the gates with at most so many bits are registers, and part of what was synthesised."""
 
 
 def topology_unit_bytes(spec: "AdaptiveFabric") -> int:
@@ -77,9 +86,13 @@ def index_controller_bytes(spec: "AdaptiveFabric") -> int:
 
     An index buffer of 16,384 words (`acf.rtl.device.WalkerOption`), tables of addresses and owners, and with an entry
     for every mesh column those of owned tiles and of a split-K round: for 8 columns 1,280 bytes, and 64 words of four
-    rows, 512 bits, and of four columns, 160.
+    rows, 512 bits, and of four columns, 160. Two tables of the owner planner are memories where they have more than
+    `MACRO_BITS`, else registers: what each of the columns needs, and the owner of each of 256 output columns.
     """
-    return 65_536 + 21_792 + ceil((1_280 + 5_376) / 8 * spec.mesh_columns)
+    columns = spec.mesh_columns
+    planner_bits = (64 * columns, 256 * (columns - 1).bit_length())
+    planner_bytes = sum(bits for bits in planner_bits if bits > MACRO_BITS) // 8
+    return 65_536 + 21_792 + ceil((1_280 + 5_376) / 8 * columns) + planner_bytes
 
 
 def control_units(spec: "AdaptiveFabric") -> dict[str, float]:
@@ -168,7 +181,7 @@ def _by_unit_pj(spec: "AdaptiveFabric", activity: Activity) -> tuple[float, floa
     clock_pj = switching_pj = 0.0
     for name, count in control_units(spec).items():
         unit = _unit(spec, name, activity.full_share)
-        kind = name.removeprefix("wide ").removeprefix("16-row ").removesuffix("-serial")
+        kind = name.removeprefix("wide ").removeprefix("16-row ").removeprefix("32-row ").removesuffix("-serial")
         cycles = activity.work_cycles if name in FULL_TILES else busy.get(kind, 0.0)
         cycles *= index_controller(spec)[1] if kind == "index controller" else 1.0
         in_part = kind in LOADED_IN_PART or name in FULL_TILES

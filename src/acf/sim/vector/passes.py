@@ -12,11 +12,18 @@ EXPONENTIAL = 4
 DIVISION = ROOT = 4
 """Operations of a division or square root: a table and two Newton steps."""
 
-TENSOR_BITS: dict[str, int | None] = {"saved": None, "gradient": None, "other": None, "mask": 1}
+TENSOR_BITS: dict[str, int | None] = {
+    "saved": None,
+    "gradient": None,
+    "other": None,
+    "kept": None,
+    "mask": 1,
+}
 """Bits per value of the tensors that passes keep; None: as wide as an operand.
 
 saved: what the forward pass keeps for the backward pass; gradient: the incoming gradient, between the two passes of a
-batch normalisation; other: the second operand of an addition; mask: which outputs of a ReLU were positive.
+batch normalisation; other: the second operand of an addition; kept: a gradient that becomes one; mask: which outputs
+of a ReLU were positive.
 """
 
 
@@ -60,6 +67,7 @@ PASSES: dict[tuple[str, str], tuple[Pass, ...]] = {
     ("softmax", "backward"): (Pass(4, reads=("saved",)),),
     ("add", "forward"): (Pass(1, reads=("other",)),),
     ("add", "backward"): (Pass(1, reads=("other",)),),
+    ("keep", "backward"): (Pass(0, writes=("kept",), emits=False),),
     # Windows of 3 x 3 at stride 2 compare 2.25 times per input value; the gradient goes where the maximum was.
     ("pool", "forward"): (Pass(3, writes=("mask",)),),
     ("pool", "backward"): (Pass(1, reads=("mask",)),),

@@ -19,8 +19,9 @@ class VectorUnit:
     ``overlaps``: works beside the products (`acf.sim.vector.schedule`); otherwise each fused pass is a kernel of its
     own, launched in ``launch_cycles``.
     ``channel_groups``: sums over a whole tensor are taken for one of so many groups of its channels after another, so
-    that a group waits on chip for its sum; and an addition reads its second operand where that lies, if it is known.
-    0: neither, sums are over whole tensors.
+    that a group waits on chip for its sum; and an addition reads its second operand where that lies, if it is known: a
+    gradient that was kept for it, or the operand of a product.
+    0: neither, sums are over whole tensors, and second operands cross the DRAM pins once, when they are read.
     """
 
     lanes: int
@@ -45,7 +46,7 @@ class PassCount:
 
 def count_passes(op: VectorOp, unit: VectorUnit, memory: OnChipMemory) -> Iterator[PassCount]:
     """The passes of ``op`` in order; what they keep for later goes through on-chip ``memory``."""
-    for each in PASSES[op.kind, op.phase]:
+    for each in PASSES[op.kind, op.phase] if op.kind != "keep" or unit.channel_groups else ():
         yield PassCount(
             cycles=ceil(op.elements * each.operations / unit.lanes),
             dram_bytes=_dram_bytes(op, each, unit, memory),
@@ -71,13 +72,19 @@ def _dram_bytes(op: VectorOp, each: Pass, unit: VectorUnit, memory: OnChipMemory
         moved += _read(op, tensor, unit, memory)
     for tensor in each.writes:
         if not (grouped and tensor in BETWEEN_PASSES):
-            moved += memory.write(f"{op.name}.{op.kind}.{tensor}", _tensor_bytes(op, tensor, unit))
+            moved += memory.write(f"{op.name}.{op.kind}.{tensor}", _written_bytes(op, tensor, unit, memory))
     if op.phase == "backward" and each is PASSES[op.kind, op.phase][-1]:
-        for tensor in TENSOR_BITS:
+        for tensor in TENSOR_BITS.keys() - {"kept"}:
             memory.discard(f"{op.name}.{op.kind}.{tensor}")
     if each.state_bytes:
         moved += op.elements * (2 * each.state_bytes + unit.value_bytes)
     return moved
+
+
+def _written_bytes(op: VectorOp, tensor: str, unit: VectorUnit, memory: OnChipMemory) -> int:
+    """Bytes of a tensor that a pass keeps; a gradient behind a ReLU is stored as the operand that has its zeros."""
+    dense_bytes = _tensor_bytes(op, tensor, unit)
+    return min(dense_bytes, memory.sizes.get(op.other, dense_bytes)) if tensor == "kept" else dense_bytes
 
 
 def _read(op: VectorOp, tensor: str, unit: VectorUnit, memory: OnChipMemory) -> int:
