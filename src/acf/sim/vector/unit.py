@@ -74,8 +74,9 @@ def _dram_bytes(op: VectorOp, each: Pass, unit: VectorUnit, memory: OnChipMemory
         if not (grouped and tensor in BETWEEN_PASSES):
             moved += memory.write(f"{op.name}.{op.kind}.{tensor}", _written_bytes(op, tensor, unit, memory))
     if op.phase == "backward" and each is PASSES[op.kind, op.phase][-1]:
-        for tensor in TENSOR_BITS.keys() - {"kept"}:
-            memory.discard(f"{op.name}.{op.kind}.{tensor}")
+        for tensor in TENSOR_BITS:
+            if tensor != "kept":  # the addition that reads it comes later
+                memory.discard(f"{op.name}.{op.kind}.{tensor}")
     if each.state_bytes:
         moved += op.elements * (2 * each.state_bytes + unit.value_bytes)
     return moved
