@@ -174,7 +174,7 @@ def compile_program(
     (folder / "all.cpp").write_text("".join(f'#include "{source}"\n' for source in sources), encoding="utf-8")
     flags = [*PROGRAM_FLAGS, *_trace_definitions(False), "-O0", "-IVtop", *_headers()]
     built = folder / "program"
-    objects = [_runtime_object(name, PROGRAM_FLAGS) for name in runtime]
+    objects = [_runtime_object(name, (*PROGRAM_FLAGS, "-O0")) for name in runtime]
     _run([_compiler_command()[0], *flags, "all.cpp", *objects, "-o", str(built), *link], folder)
     return built
 
@@ -196,14 +196,14 @@ def _trace_definitions(saif: bool) -> list[str]:
     return ["-DVM_TRACE=1", "-DVM_TRACE_SAIF=1"] if saif else ["-DVM_TRACE=0"]
 
 
-def _runtime_object(source: str, compiler_flags: Sequence[str] = COMPILER_FLAGS) -> str:
+def _runtime_object(source: str, compiler_flags: Sequence[str] = (*COMPILER_FLAGS, "-O1")) -> str:
     """Verilator's own runtime, compiled once for all models."""
     verilator = find_verilator()
     key = repr((source, compiler_flags, verilator.version, str(verilator.root), _compiler_command()))
     name = f"{Path(source).stem}-{hashlib.sha256(key.encode()).hexdigest()[:16]}.o"
 
     def build(folder: Path) -> Path:
-        flags = [*compiler_flags, "-O1", *_headers()]
+        flags = [*compiler_flags, *_headers()]
         full = str(verilator.root / "include" / source)
         _run([_compiler_command()[0], "-c", *flags, full, "-o", "runtime.o"], folder)
         return folder / "runtime.o"
