@@ -23,6 +23,7 @@ FLAGS = ("-O3", "--x-assign", "fast", "--x-initial", "fast", "--noassert", "-Wno
 COMPILER_FLAGS = ("-std=c++20", "-fPIC", "-w", "-fvisibility=hidden", "-DVL_TIME_CONTEXT")
 PROGRAM_FLAGS = ("-std=c++20", "-fPIC", "-w")  # libraries call back into a program
 INLINE_BYTES = 100_000  # above this much Verilog, a class for every module compiles far sooner and runs a little slower
+JOINED_BYTES = 100_000  # sources are compiled together up to this much: each alone would read Verilator's headers again
 RUNTIME_SOURCES = ("verilated.cpp", "verilated_threads.cpp")
 TRACE_SOURCES = ("verilated_saif_c.cpp",)
 BLOCK_SOURCES = ("verilated_dpi.cpp",)
@@ -146,11 +147,12 @@ def _build_blocks(verilog: str, top: str, optimise: str, blocks: Sequence[str], 
     texts = cut_verilog(verilog, top, blocks)
     for name, text in texts.items():
         (folder / f"{name}.v").write_text(text, encoding="utf-8")
-    sources = ["harness.cpp"]
-    for block in blocks:
-        sources += _verilate(folder, [f"{block}.v"], block, f"Block_{block}", ["--lib-create", block])
+    parts = {f"Block_{block}": ([f"{block}.v"], block, ["--lib-create", block]) for block in blocks}
     wrappers = [f"Block_{block}/{block}.sv" for block in blocks]
-    sources += _verilate(folder, [f"{top}.v", *wrappers], top, "Model", ["-fno-inline"])
+    parts["Model"] = ([f"{top}.v", *wrappers], top, ["-fno-inline"])
+    sources = ["harness.cpp"]
+    for prefix, (files, module, options) in parts.items():
+        sources += _joined(folder, prefix, _verilate(folder, files, module, prefix, options))
     flags = [*COMPILER_FLAGS, *_trace_definitions(False), optimise, "-IModel", *_headers()]
     flags += [f"-IBlock_{block}" for block in blocks]
 
@@ -164,6 +166,22 @@ def _build_blocks(verilog: str, top: str, optimise: str, blocks: Sequence[str], 
     built = folder / "library.so"
     _run([_compiler_command()[0], "-shared", *COMPILER_FLAGS, *objects, *runtime, "-o", str(built)], folder)
     return built
+
+
+def _joined(folder: Path, prefix: str, sources: Sequence[str]) -> list[str]:
+    """Sources of one model as fewer files that include them, of about `JOINED_BYTES` each or one larger source."""
+    groups: list[list[str]] = [[]]
+    size = 0
+    for source in sources:
+        size += (folder / source).stat().st_size
+        if groups[-1] and size > JOINED_BYTES:
+            groups.append([])
+            size = (folder / source).stat().st_size
+        groups[-1].append(source)
+    for number, group in enumerate(groups):
+        text = "".join(f'#include "{source}"\n' for source in group)
+        (folder / f"{prefix}_{number}.cpp").write_text(text, encoding="utf-8")
+    return [f"{prefix}_{number}.cpp" for number in range(len(groups))]
 
 
 def compile_program(
