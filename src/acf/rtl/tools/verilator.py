@@ -20,6 +20,8 @@ from acf.extras import install_line
 from acf.rtl.tools.hierarchy import cut_verilog
 
 FLAGS = ("-O3", "--x-assign", "fast", "--x-initial", "fast", "--noassert", "-Wno-fatal", "-Wno-lint", "-Wno-style")
+TRACE_FLAGS = ("--trace-saif", "-fno-gate", "-fno-dfg", "-fno-expand")
+"""To trace a net that was merged into others, the model would compute it once more."""
 COMPILER_FLAGS = ("-std=c++20", "-fPIC", "-w", "-fvisibility=hidden", "-DVL_TIME_CONTEXT")
 PROGRAM_FLAGS = ("-std=c++20", "-fPIC", "-w")  # libraries call back into a program
 INLINE_BYTES = 100_000  # above this much Verilog, a class for every module compiles far sooner and runs a little slower
@@ -104,7 +106,9 @@ def load_model(
     for all of their instances (hierarchical Verilation), for designs whose C++ would be too large otherwise.
     """
     verilator, compiler = find_verilator(), _compiler_command()
-    key = repr((verilog, top, harness, optimise, saif, blocks, FLAGS, COMPILER_FLAGS, verilator.version, compiler))
+    key = repr(
+        (verilog, top, harness, optimise, saif, blocks, FLAGS, TRACE_FLAGS, COMPILER_FLAGS, verilator.version, compiler)
+    )
     name = f"rtl-{hashlib.sha256(key.encode()).hexdigest()[:24]}.so"
 
     def build(folder: Path) -> Path:
@@ -131,7 +135,7 @@ def model_folder() -> Iterator[Path]:
 
 def _build(verilog: str, top: str, optimise: str, saif: bool, folder: Path) -> Path:
     """Compile all of a design as one source; the library lies in ``folder``."""
-    options = ["--trace-saif"] * saif + ["-fno-inline"] * (len(verilog) > INLINE_BYTES)
+    options = [*(TRACE_FLAGS if saif else ()), *["-fno-inline"] * (len(verilog) > INLINE_BYTES)]
     (folder / "top.v").write_text(verilog, encoding="utf-8")
     sources = ["harness.cpp", *_verilate(folder, ["top.v"], top, "Model", options)]
     (folder / "all.cpp").write_text("".join(f'#include "{source}"\n' for source in sources), encoding="utf-8")
