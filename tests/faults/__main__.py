@@ -30,18 +30,23 @@ def main() -> int:
     parser.add_argument("--keep", type=Path, help="folder for the runs; those that went wrong stay in it")
     options = parser.parse_args()
     load_faulty_disk()
+    from tests.faults.workloads import BROKEN, workloads
+
+    known = workloads()
+    names = options.workloads.split(",") if options.workloads else list(known)
+    if unknown := set(names) - set(known | BROKEN):
+        parser.error(f"no workload {', '.join(sorted(unknown))}; known with what is installed: {', '.join(known)}")
     with tempfile.TemporaryDirectory(prefix="acf-faults-") as folder:
-        return _play(options, options.keep or Path(folder))
+        return _play(options, names, options.keep or Path(folder))
 
 
-def _play(options: argparse.Namespace, folder: Path) -> int:
+def _play(options: argparse.Namespace, names: list[str], folder: Path) -> int:
     from tests.faults.campaign import Campaign, Findings
     from tests.faults.workloads import BROKEN, import_everything, workloads, write_data
     from tests.origin import origin
 
     import_everything()
     known = workloads()
-    names = options.workloads.split(",") if options.workloads else list(known)
     rows: list[dict[str, Any]] = []
     for place, name in enumerate(names):
         started = time.monotonic()
@@ -63,6 +68,7 @@ def _play(options: argparse.Namespace, folder: Path) -> int:
     )
     if options.out is not None:
         command = f"python -m tests.faults --kills {options.kills} --full {options.full} --seed {options.seed}"
+        command += f" --workloads {options.workloads}" if options.workloads else ""
         options.out.write_text(json.dumps(origin(command) | {"rows": rows}, indent=1) + "\n")
     return 1 if wrong else 0
 

@@ -192,12 +192,18 @@ def test_ops_of_experts_keep_their_schema_fake_and_autograd_rules(name):
     [
         pytest.param(PADDED, torch.contiguous_format, id="padded"),
         pytest.param(UNEVEN, torch.channels_last, id="uneven, channels last"),
-        pytest.param(ONE_TAP, torch.channels_last, id="one tap, channels last"),
     ],
 )
 @pytest.mark.parametrize("name", CONV_OPS)
 def test_convolution_ops_keep_their_schema_fake_and_autograd_rules(name, geometry, memory_format):
     check(name, conv_samples(geometry, torch.float32, memory_format)[name])
+
+
+@pytest.mark.parametrize(
+    "name", ["block_conv2d", "block_conv2d_for_batch_norm", "block_conv_transpose2d", "block_conv2d_gradient_norms"]
+)
+def test_convolution_ops_of_one_tap_keep_their_rules(name):
+    check(name, conv_samples(ONE_TAP, torch.float32, torch.channels_last)[name])
 
 
 @pytest.mark.parametrize("name", ["block_conv2d", "block_conv_transpose2d", "block_conv2d_gradient_norms"])

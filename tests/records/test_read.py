@@ -80,6 +80,11 @@ def test_a_file_that_is_no_json_is_refused(tmp_path: Path) -> None:
         read_record(tmp_path / "absent.json")
 
 
+def test_a_device_is_refused_before_it_is_read_and_told_so_once() -> None:
+    with pytest.raises(ReportError, match=r"^/dev/zero is a device, not a file; pass JSON [^;]*$"):
+        read_record(Path("/dev/zero"))
+
+
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999"])
 def test_a_record_with_a_number_that_json_does_not_have_is_refused(tmp_path: Path, number: str) -> None:
     path = tmp_path / "record.json"

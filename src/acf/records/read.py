@@ -51,13 +51,14 @@ class Record:
 def read_record(path: Path) -> Record:
     """The record in a file, or in what a pipe gives."""
     try:
-        if path.is_char_device():  # which may give bytes without end
-            raise ReportError(f"{path} is a device, not a file; {REMEDY}")
-        values = parse_json(path.read_text(encoding="utf-8"))
+        is_device = path.is_char_device()  # which may give bytes without end
+        values = None if is_device else parse_json(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ReportError(f"{path} cannot be read ({error.strerror}); {REMEDY}") from error
     except (ValueError, RecursionError) as error:
         raise ReportError(f"{path} is not JSON ({error}); {REMEDY}") from error
+    if is_device:
+        raise ReportError(f"{path} is a device, not a file; {REMEDY}")
     return parse_record(values, str(path))
 
 

@@ -14,11 +14,11 @@ from acf.rtl.tools.verilator import VerilatorUnavailableError
 from acf.rtl.verify.lockstep.fabric_simulation import FabricSimulation
 from tests.rtl.verify.tiny_cluster import TINY_CLUSTER
 
-THIRTY_TWO_SCUS = acf.sim.spec(
+TWELVE_SCUS = acf.sim.spec(
     "acf-512",
     mesh_rows=2,
-    mesh_columns=4,
-    scus_per_cluster=4,
+    mesh_columns=3,
+    scus_per_cluster=2,
     tile=8,
     link_bytes=16,
     queue_packets=4,
@@ -34,9 +34,9 @@ GATED_UNITS = acf.sim.spec(
     "acf-512-lean",
     **TINY_CLUSTER | {"mesh_rows": 2, "mesh_columns": 2},
     scus_per_cluster=2,
-    lanes=8,
+    lanes=4,
     held_rows=4,
-    link_bytes=32,
+    link_bytes=16,
 )
 
 HOLDING_SCU = acf.sim.spec("acf-512-lean", **TINY_CLUSTER, scus_per_cluster=1, lanes=8, held_rows=8, link_bytes=32)
@@ -60,8 +60,8 @@ def csc_scu() -> FabricSimulation:
 
 
 @pytest.fixture(scope="session")
-def thirty_two_scus() -> FabricSimulation:
-    return compiled(FabricSizes(THIRTY_TWO_SCUS, command_depth=256, memory_flits=1024))
+def twelve_scus() -> FabricSimulation:
+    return compiled(FabricSizes(TWELVE_SCUS, command_depth=256, memory_flits=1024))
 
 
 @pytest.fixture(scope="session")

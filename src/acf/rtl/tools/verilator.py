@@ -20,9 +20,13 @@ from acf.extras import install_line
 from acf.rtl.tools.hierarchy import cut_verilog
 
 FLAGS = ("-O3", "--x-assign", "fast", "--x-initial", "fast", "--noassert", "-Wno-fatal", "-Wno-lint", "-Wno-style")
-COMPILER_FLAGS = ("-std=c++20", "-fPIC", "-w", "-fvisibility=hidden", "-DVL_TIME_CONTEXT")
-PROGRAM_FLAGS = ("-std=c++20", "-fPIC", "-w")  # libraries call back into a program
+TRACE_FLAGS = ("--trace-saif", "-fno-gate", "-fno-dfg", "-fno-expand")
+"""To trace a net that was merged into others, the model would compute it once more."""
+# C++20 is for designs with delays; the library's headers of C++17 are read in two thirds of the time.
+COMPILER_FLAGS = ("-std=c++17", "-fPIC", "-w", "-fvisibility=hidden", "-DVL_TIME_CONTEXT")
+PROGRAM_FLAGS = ("-std=c++17", "-fPIC", "-w")  # libraries call back into a program
 INLINE_BYTES = 100_000  # above this much Verilog, a class for every module compiles far sooner and runs a little slower
+JOINED_BYTES = 100_000  # sources are compiled together up to this much: each alone would read Verilator's headers again
 RUNTIME_SOURCES = ("verilated.cpp", "verilated_threads.cpp")
 TRACE_SOURCES = ("verilated_saif_c.cpp",)
 BLOCK_SOURCES = ("verilated_dpi.cpp",)
@@ -103,7 +107,9 @@ def load_model(
     for all of their instances (hierarchical Verilation), for designs whose C++ would be too large otherwise.
     """
     verilator, compiler = find_verilator(), _compiler_command()
-    key = repr((verilog, top, harness, optimise, saif, blocks, FLAGS, COMPILER_FLAGS, verilator.version, compiler))
+    key = repr(
+        (verilog, top, harness, optimise, saif, blocks, FLAGS, TRACE_FLAGS, COMPILER_FLAGS, verilator.version, compiler)
+    )
     name = f"rtl-{hashlib.sha256(key.encode()).hexdigest()[:24]}.so"
 
     def build(folder: Path) -> Path:
@@ -130,7 +136,7 @@ def model_folder() -> Iterator[Path]:
 
 def _build(verilog: str, top: str, optimise: str, saif: bool, folder: Path) -> Path:
     """Compile all of a design as one source; the library lies in ``folder``."""
-    options = ["--trace-saif"] * saif + ["-fno-inline"] * (len(verilog) > INLINE_BYTES)
+    options = [*(TRACE_FLAGS if saif else ()), *["-fno-inline"] * (len(verilog) > INLINE_BYTES)]
     (folder / "top.v").write_text(verilog, encoding="utf-8")
     sources = ["harness.cpp", *_verilate(folder, ["top.v"], top, "Model", options)]
     (folder / "all.cpp").write_text("".join(f'#include "{source}"\n' for source in sources), encoding="utf-8")
@@ -146,11 +152,12 @@ def _build_blocks(verilog: str, top: str, optimise: str, blocks: Sequence[str], 
     texts = cut_verilog(verilog, top, blocks)
     for name, text in texts.items():
         (folder / f"{name}.v").write_text(text, encoding="utf-8")
-    sources = ["harness.cpp"]
-    for block in blocks:
-        sources += _verilate(folder, [f"{block}.v"], block, f"Block_{block}", ["--lib-create", block])
+    parts = {f"Block_{block}": ([f"{block}.v"], block, ["--lib-create", block]) for block in blocks}
     wrappers = [f"Block_{block}/{block}.sv" for block in blocks]
-    sources += _verilate(folder, [f"{top}.v", *wrappers], top, "Model", ["-fno-inline"])
+    parts["Model"] = ([f"{top}.v", *wrappers], top, ["-fno-inline"])
+    sources = ["harness.cpp"]
+    for prefix, (files, module, options) in parts.items():
+        sources += _joined(folder, prefix, _verilate(folder, files, module, prefix, options))
     flags = [*COMPILER_FLAGS, *_trace_definitions(False), optimise, "-IModel", *_headers()]
     flags += [f"-IBlock_{block}" for block in blocks]
 
@@ -166,6 +173,22 @@ def _build_blocks(verilog: str, top: str, optimise: str, blocks: Sequence[str], 
     return built
 
 
+def _joined(folder: Path, prefix: str, sources: Sequence[str]) -> list[str]:
+    """Sources of one model as fewer files that include them, of about `JOINED_BYTES` each or one larger source."""
+    groups: list[list[str]] = [[]]
+    size = 0
+    for source in sources:
+        size += (folder / source).stat().st_size
+        if groups[-1] and size > JOINED_BYTES:
+            groups.append([])
+            size = (folder / source).stat().st_size
+        groups[-1].append(source)
+    for number, group in enumerate(groups):
+        text = "".join(f'#include "{source}"\n' for source in group)
+        (folder / f"{prefix}_{number}.cpp").write_text(text, encoding="utf-8")
+    return [f"{prefix}_{number}.cpp" for number in range(len(groups))]
+
+
 def compile_program(
     folder: Path, files: Sequence[str], top: str, main: Path, runtime: Sequence[str], link: Sequence[str]
 ) -> Path:
@@ -174,7 +197,7 @@ def compile_program(
     (folder / "all.cpp").write_text("".join(f'#include "{source}"\n' for source in sources), encoding="utf-8")
     flags = [*PROGRAM_FLAGS, *_trace_definitions(False), "-O0", "-IVtop", *_headers()]
     built = folder / "program"
-    objects = [_runtime_object(name, PROGRAM_FLAGS) for name in runtime]
+    objects = [_runtime_object(name, (*PROGRAM_FLAGS, "-O0")) for name in runtime]
     _run([_compiler_command()[0], *flags, "all.cpp", *objects, "-o", str(built), *link], folder)
     return built
 
@@ -196,14 +219,14 @@ def _trace_definitions(saif: bool) -> list[str]:
     return ["-DVM_TRACE=1", "-DVM_TRACE_SAIF=1"] if saif else ["-DVM_TRACE=0"]
 
 
-def _runtime_object(source: str, compiler_flags: Sequence[str] = COMPILER_FLAGS) -> str:
+def _runtime_object(source: str, compiler_flags: Sequence[str] = (*COMPILER_FLAGS, "-O1")) -> str:
     """Verilator's own runtime, compiled once for all models."""
     verilator = find_verilator()
     key = repr((source, compiler_flags, verilator.version, str(verilator.root), _compiler_command()))
     name = f"{Path(source).stem}-{hashlib.sha256(key.encode()).hexdigest()[:16]}.o"
 
     def build(folder: Path) -> Path:
-        flags = [*compiler_flags, "-O1", *_headers()]
+        flags = [*compiler_flags, *_headers()]
         full = str(verilator.root / "include" / source)
         _run([_compiler_command()[0], "-c", *flags, full, "-o", "runtime.o"], folder)
         return folder / "runtime.o"

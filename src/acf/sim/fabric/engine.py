@@ -8,7 +8,7 @@ controllers share a memory: there a request can be visited before an earlier one
 
 from typing import NamedTuple
 
-from acf.jit import compiled, inlined
+from acf.jit import compiled_in_place, inlined
 from acf.sim.fabric.components.accumulators import Banks, at_edge, result_flits, sum_cycles
 from acf.sim.fabric.components.cluster import LatestTiles
 from acf.sim.fabric.components.controller import Controllers, request, window_place
@@ -56,7 +56,7 @@ def play_program(traffic: Traffic, timing: Timing, scu_cycles: Int64s) -> int:
     return visit_packets(traffic, timing, EventMachine.new(traffic, timing, scu_cycles), Recorder.off())
 
 
-@compiled
+@compiled_in_place
 def visit_packets(traffic: Traffic, timing: Timing, machine: EventMachine, recorder: Recorder) -> int:
     """Send and deliver all packets, k-step by k-step; returns the cycles of the program."""
     k_steps, end = traffic.round_of_k_step.size, 0
@@ -85,7 +85,7 @@ def visit_packets(traffic: Traffic, timing: Timing, machine: EventMachine, recor
     return wait_for_memory(machine.scus, end, machine.dram.end[0])
 
 
-@compiled
+@compiled_in_place
 def fill_windows(traffic: Traffic, timing: Timing, machine: EventMachine) -> None:
     """Request the first packets of every controller, as many as it prefetches, one per cycle and controller."""
     for place in range(timing.prefetch_packets):
@@ -164,7 +164,7 @@ def deliver_serial(
         item += 1
 
 
-@compiled
+@compiled_in_place
 def close_k_step(traffic: Traffic, timing: Timing, machine: EventMachine) -> None:
     """The parallel tiles of a k-step are no longer needed when the cluster's last serial tile of it is done."""
     stores, done_at = machine.stores, machine.clusters.done_at
@@ -177,7 +177,7 @@ def close_k_step(traffic: Traffic, timing: Timing, machine: EventMachine) -> Non
             give_back(stores, cluster, back_at)
 
 
-@compiled
+@compiled_in_place
 def close_round(traffic: Traffic, timing: Timing, machine: EventMachine, number: int) -> int:
     """Drain the results of a round and swap accumulator banks; returns when the last of them is at the edge."""
     clusters, banks = machine.clusters, machine.banks
@@ -201,7 +201,7 @@ def close_round(traffic: Traffic, timing: Timing, machine: EventMachine, number:
     return end
 
 
-@compiled
+@compiled_in_place
 def round_done(traffic: Traffic, timing: Timing, clusters: LatestTiles, cluster: int) -> int:
     """When a cluster, or where it reduces its whole column, is done with a round; 0 if it had no part in it."""
     if not traffic.reduces:

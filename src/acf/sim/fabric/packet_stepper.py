@@ -6,20 +6,18 @@ Credits for places in queues and stores come back on wires of their own, as on t
 
 from typing import NamedTuple
 
-import numpy as np
-
-from acf.jit import compiled, int64
+from acf.jit import compiled_in_place, int64
 from acf.lowering import FabricShape
 from acf.lowering.fabric_shape import SUM_BYTES
 from acf.sim.fabric.components.accumulators import Drains
 from acf.sim.fabric.components.cluster import Progress
 from acf.sim.fabric.components.controller import request
-from acf.sim.fabric.components.packet_network import PacketNetwork, run_mesh, start_packet
+from acf.sim.fabric.components.packet_network import PacketNetwork, run_mesh, start_packet, waiting_flits
 from acf.sim.fabric.components.scu import close_accounts, wait_for_memory
 from acf.sim.fabric.components.timed_dram import TimedDram, all_written, release, release_writes, run_memory, written_at
 from acf.sim.fabric.event_log import EventLog
 from acf.sim.fabric.plan import Plan
-from acf.sim.fabric.stepper import WAITING, SteppedMachine, begin_tiles, end_tiles, may_send
+from acf.sim.fabric.stepper import WAITING, SteppedMachine, begin_tiles, end_tiles, is_empty, may_send
 from acf.sim.fabric.traffic import Int64s, Timing, Traffic
 
 
@@ -41,14 +39,13 @@ def step_packets(
     if traffic.reduces:
         flit_cycles = -(-shape.link_bytes // (SUM_BYTES * shape.scus_per_cluster * shape.lanes))
     machine = PacketMachine(fabric, PacketNetwork.new(traffic, timing, shape.link_bytes), flit_cycles)
-    return step_machine(traffic, timing, plan, machine)
+    return step_machine(traffic, timing, plan, machine, EventLog.off())
 
 
-@compiled
-def step_machine(traffic: Traffic, timing: Timing, plan: Plan, machine: PacketMachine) -> int:
+@compiled_in_place
+def step_machine(traffic: Traffic, timing: Timing, plan: Plan, machine: PacketMachine, log: EventLog) -> int:
     """Step until all packets are sent, all tiles done and all results at the edge; returns the cycles."""
     fabric, network = machine.fabric, machine.network
-    log = no_log()
     time = int64(0)
     while True:
         end_tiles(traffic, timing, plan, fabric, time)
@@ -59,11 +56,9 @@ def step_machine(traffic: Traffic, timing: Timing, plan: Plan, machine: PacketMa
         if fabric.dram.ratio > 0:
             run_memory(traffic, timing, fabric.controllers, fabric.dram, time)
         if (
-            (fabric.controllers.head == traffic.first[1:]).all()
-            and (fabric.progress.serial_done == plan.item_count).all()
-            and (fabric.drains.round == traffic.round_flits.shape[0]).all()
+            is_empty(traffic, plan, fabric)
             and network.state.in_flight[0] == 0
-            and (network.waiting == 0).all()
+            and waiting_flits(network) == 0
             and all_written(fabric.dram)
         ):
             end = close_accounts(fabric.scus, network.last_result[0])
@@ -71,15 +66,7 @@ def step_machine(traffic: Traffic, timing: Timing, plan: Plan, machine: PacketMa
         time += 1
 
 
-@compiled
-def no_log() -> EventLog:
-    """A log that records nothing."""
-    rounds = np.zeros((3, 0, 0), dtype=np.int64)
-    begun = np.zeros((0, 0, 0), dtype=np.int64)
-    return EventLog(np.zeros(0, dtype=np.int64), begun, rounds[0], rounds[1], rounds[2])
-
-
-@compiled
+@compiled_in_place
 def inject_packets(traffic: Traffic, timing: Timing, fabric: SteppedMachine, network: PacketNetwork, time: int) -> None:
     """Controllers that have injected a packet begin the next one, if it is there and all destinations have room."""
     controllers = fabric.controllers
@@ -103,7 +90,7 @@ def inject_packets(traffic: Traffic, timing: Timing, fabric: SteppedMachine, net
             controllers.requested[line] += 1
 
 
-@compiled
+@compiled_in_place
 def drain_packets(
     traffic: Traffic,
     plan: Plan,

@@ -74,14 +74,10 @@ def list_items(traffic: Traffic, plan: Plan) -> None:
                 item += 1
 
 
-@compiled
 def plan_banks(traffic: Traffic, timing: Timing, plan: Plan) -> None:
     """Which rounds fill a bank of which cluster, and how many did so before."""
     plan.takes_part[:] = plan.has_items
     if traffic.reduces:
-        for cluster in range(plan.item_count.size):
-            for row in range(timing.mesh_rows):
-                other = row * timing.mesh_columns + cluster % timing.mesh_columns
-                plan.takes_part[:, cluster] |= plan.has_items[:, other]
-    for number in range(1, plan.takes_part.shape[0]):
-        plan.filled_before[number] = plan.filled_before[number - 1] + plan.takes_part[number - 1]
+        by_column = plan.has_items.reshape(-1, timing.mesh_rows, timing.mesh_columns).any(axis=1)
+        plan.takes_part[:] = np.tile(by_column, timing.mesh_rows)
+    plan.filled_before[1:] = np.cumsum(plan.takes_part, axis=0)[:-1]

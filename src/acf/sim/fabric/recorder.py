@@ -100,7 +100,8 @@ def record_tiles(traffic: Traffic, scus: Scus, recorder: Recorder, packet: int) 
                     reason = waited_for(scus, recorder, who)
                     add_state(recorder, recorder.track[who], reason, recorder.seen_until[who], start, 0)
                 add_state(recorder, recorder.track[who], WORK if work else SCAN, start, end, 1)
-                recorder.seen_cycles[who] = scus.cycles[who]
+                for reason in range(scus.cycles.shape[1]):
+                    recorder.seen_cycles[who, reason] = scus.cycles[who, reason]
             recorder.seen_until[who] = end
         item += 1
 

@@ -6,7 +6,7 @@ pipelines of fixed length, so a flit or a credit in flight is a cycle of arrival
 
 from typing import NamedTuple
 
-from acf.jit import compiled, inlined, int64
+from acf.jit import compiled_in_place, inlined, int64
 from acf.sim.fabric.components.accumulators import BANKS, Drains, at_edge, result_flits, sum_cycles
 from acf.sim.fabric.components.cluster import Arrivals, Progress, expect, first_reason
 from acf.sim.fabric.components.controller import Controllers, request, window_place
@@ -76,7 +76,7 @@ def step_and_log(traffic: Traffic, timing: Timing, scu_cycles: Int64s, log: Even
     return step_to_end(traffic, timing, plan, machine, log)
 
 
-@compiled
+@compiled_in_place
 def step_to_end(traffic: Traffic, timing: Timing, plan: Plan, machine: SteppedMachine, log: EventLog) -> int:
     """Step until all packets are sent, all tiles done and all results at the edge; returns the cycles."""
     controllers, progress, drains = machine.controllers, machine.progress, machine.drains
@@ -88,17 +88,25 @@ def step_to_end(traffic: Traffic, timing: Timing, plan: Plan, machine: SteppedMa
         begin_tiles(traffic, timing, plan, machine, time, log)
         if machine.dram.ratio > 0:
             run_memory(traffic, timing, controllers, machine.dram, time)
-        if (
-            (controllers.head == traffic.first[1:]).all()
-            and (progress.serial_done == plan.item_count).all()
-            and (drains.round == traffic.round_flits.shape[0]).all()
-            and all_written(machine.dram)
-        ):
+        if is_empty(traffic, plan, machine) and all_written(machine.dram):
             return wait_for_memory(machine.scus, close_accounts(machine.scus, end), written_at(machine.dram))
         time += 1
 
 
-@compiled
+@inlined
+def is_empty(traffic: Traffic, plan: Plan, machine: SteppedMachine) -> bool:
+    """Whether all packets are sent, all tiles done and the results of all rounds drained."""
+    for line in range(traffic.first.size - 1):
+        if machine.controllers.head[line] < traffic.first[line + 1]:
+            return False
+    for cluster in range(plan.item_count.size):
+        items_are_done = machine.progress.serial_done[cluster] == plan.item_count[cluster]
+        if not items_are_done or machine.drains.round[cluster] < traffic.round_flits.shape[0]:
+            return False
+    return True
+
+
+@compiled_in_place
 def end_tiles(traffic: Traffic, timing: Timing, plan: Plan, machine: SteppedMachine, time: int) -> None:
     """Serial tiles that all SCUs have streamed free their place; the end of a k-step or a round is noted."""
     progress, scus, queues, stores = machine.progress, machine.scus, machine.queues, machine.stores
@@ -130,7 +138,7 @@ def all_ended(scus: Scus, cluster: int, item: int, time: int) -> bool:
     return True
 
 
-@compiled
+@compiled_in_place
 def drain_results(
     traffic: Traffic, timing: Timing, plan: Plan, progress: Progress, drains: Drains, time: int, log: EventLog
 ) -> int:
@@ -158,7 +166,7 @@ def drain_results(
     return end
 
 
-@compiled
+@compiled_in_place
 def round_is_closed(
     traffic: Traffic, timing: Timing, plan: Plan, progress: Progress, number: int, cluster: int
 ) -> bool:
@@ -172,7 +180,7 @@ def round_is_closed(
     return True
 
 
-@compiled
+@compiled_in_place
 def start_drain(traffic: Traffic, timing: Timing, drains: Drains, cluster: int, time: int, log: EventLog) -> None:
     """Begin to drain the results of a round."""
     number = drains.round[cluster]
@@ -187,7 +195,7 @@ def start_drain(traffic: Traffic, timing: Timing, drains: Drains, cluster: int, 
         drains.until[cluster] = time
 
 
-@compiled
+@compiled_in_place
 def send_result_flit(timing: Timing, drains: Drains, cluster: int, time: int, log: EventLog) -> None:
     """One flit of results leaves, if this cycle is the cluster's turn on its row."""
     number = drains.round[cluster]
@@ -202,7 +210,7 @@ def send_result_flit(timing: Timing, drains: Drains, cluster: int, time: int, lo
         drains.until[cluster] = time + 1 + timing.result_flit_cycles
 
 
-@compiled
+@compiled_in_place
 def send_packets(traffic: Traffic, timing: Timing, machine: SteppedMachine, time: int, log: EventLog) -> None:
     """Controllers send the packet at their head, if they may, and request one more; ideal links take any number."""
     controllers, lines = machine.controllers, machine.lines
@@ -248,7 +256,7 @@ def may_send(traffic: Traffic, timing: Timing, machine: SteppedMachine, packet: 
     return int(reason)
 
 
-@compiled
+@compiled_in_place
 def deliver(traffic: Traffic, timing: Timing, machine: SteppedMachine, packet: int, time: int, reason: int) -> None:
     """Put a packet in flight to all its destinations; it takes a credit for each."""
     credits = machine.queues if traffic.serial[packet] else machine.stores
@@ -259,7 +267,7 @@ def deliver(traffic: Traffic, timing: Timing, machine: SteppedMachine, packet: i
         expect(arrivals, cluster, arrival(traffic, timing, packet, time, traffic.copy_distance[copy]), reason)
 
 
-@compiled
+@compiled_in_place
 def begin_tiles(
     traffic: Traffic, timing: Timing, plan: Plan, machine: SteppedMachine, time: int, log: EventLog
 ) -> None:

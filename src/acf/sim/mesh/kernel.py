@@ -1,13 +1,13 @@
 """One cycle of a mesh, compiled, in the order of `docs/mesh.md`."""
 
-from acf.jit import compiled, inlined, int64
+from acf.jit import compiled_in_place, inlined, int64
 from acf.sim.mesh.spec import LOCAL, OPPOSITE, PORTS
 from acf.sim.mesh.state import LINK_SLOTS, Deliveries, Int32s, MeshRules, MeshState, Packets, Routing
 
 LINK_CYCLES = 2  # from winning the crossbar to the downstream queue: crossbar and link
 
 
-@compiled
+@compiled_in_place
 def inject(state: MeshState, rules: MeshRules, routing: Routing, router: int, packet: int) -> bool:
     """Inject a flit of a packet into the local input of a router, at the end of a cycle, at most once per cycle.
 
@@ -37,7 +37,7 @@ def enqueue(state: MeshState, rules: MeshRules, routing: Routing, router: int, q
         state.wanted[router, queue] = routing.ports[router, routing.route_of[packet]]
 
 
-@compiled
+@compiled_in_place
 def step(state: MeshState, rules: MeshRules, routing: Routing, cycle: int) -> None:
     """Let one cycle pass: credits and flits arrive at its end, so routers see what was there before."""
     for router in range(rules.routers):
@@ -80,7 +80,7 @@ def receive_flits(state: MeshState, rules: MeshRules, routing: Routing, cycle: i
                 state.link_packet[slot, router, port] = -1
 
 
-@compiled
+@compiled_in_place
 def first_from(bits: int, turn: int, size: int) -> int:
     """The first set bit at or after ``turn`` in a ring of ``size`` bits; ``bits`` is not 0."""
     for offset in range(size):
@@ -233,7 +233,7 @@ def dequeue(
         state.credit_wire[slot, routing.neighbours[router, source], OPPOSITE[source]] = channel
 
 
-@compiled
+@compiled_in_place
 def run_packets(
     state: MeshState, rules: MeshRules, routing: Routing, packets: Packets, deliveries: Deliveries, limit_cycles: int
 ) -> int:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from acf.jit import compiled, inlined
+from acf.jit import compiled_in_place, inlined
 from acf.sim.fabric.components.cluster import Arrivals
 from acf.sim.fabric.components.credit import NEVER
 from acf.sim.fabric.components.line import Lines
@@ -108,7 +108,7 @@ def start_packet(
         arrivals.sent[cluster] += 1
 
 
-@compiled
+@compiled_in_place
 def run_mesh(
     traffic: Traffic, network: PacketNetwork, lines: Lines, serial: Arrivals, parallel: Arrivals, time: int
 ) -> None:
@@ -152,3 +152,12 @@ def receive(traffic: Traffic, network: PacketNetwork, arrivals: Arrivals, copy: 
         before = arrivals.at[cluster, number - 1] if number > 0 else 0
         arrivals.at[cluster, number] = max(-arrivals.at[cluster, number], before)
         number += 1
+
+
+@inlined
+def waiting_flits(network: PacketNetwork) -> int:
+    """Flits of results that clusters hold because the mesh has not taken them yet."""
+    flits = 0
+    for cluster in range(network.waiting.size):
+        flits += network.waiting[cluster]
+    return flits

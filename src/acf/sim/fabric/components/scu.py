@@ -40,9 +40,10 @@ def begin_tile(scus: Scus, cluster: int, scu: int, start: int, waited_for: int, 
 @inlined
 def close_accounts(scus: Scus, end: int) -> int:
     """Charge the wait for the last SCU and for the last results; returns the cycles of the program."""
-    latest = scus.busy_until.max()
+    per_cluster, latest = scus.busy_until.shape[1], 0
+    for who in range(scus.cycles.shape[0]):
+        latest = max(latest, scus.busy_until[who // per_cluster, who % per_cluster])
     end = max(end, latest)
-    per_cluster = scus.busy_until.shape[1]
     for who in range(scus.cycles.shape[0]):
         scus.cycles[who, IMBALANCE] += latest - scus.busy_until[who // per_cluster, who % per_cluster]
         scus.cycles[who, DRAIN] += end - latest

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from acf.jit import compiled, inlined
+from acf.jit import compiled_in_place, inlined
 from acf.sim.dram.kernel import offer, step
 from acf.sim.dram.simulate import locate
 from acf.sim.dram.spec import DramSpec, dram_spec
@@ -102,7 +102,7 @@ def release_writes(dram: TimedDram, packet: int) -> None:
         dram.released[dram.released.size - 1] += dram.write_counts[packet]
 
 
-@compiled
+@compiled_in_place
 def run_memory(traffic: Traffic, timing: Timing, controllers: Controllers, dram: TimedDram, time: int) -> None:
     """Let the memory clock run up to the end of a cycle of the fabric, and answer what is complete."""
     until = ((time + 1) * dram.ratio) >> CLOCK_BITS
@@ -149,7 +149,7 @@ def answer(traffic: Traffic, timing: Timing, controllers: Controllers, dram: Tim
         dram.answered[line] += 1
 
 
-@compiled
+@compiled_in_place
 def all_written(dram: TimedDram) -> bool:
     """Whether every write-back has been served."""
     while dram.clock[1] < dram.completion.size and dram.completion[dram.clock[1]] > 0:
@@ -157,7 +157,7 @@ def all_written(dram: TimedDram) -> bool:
     return bool(dram.clock[1] == dram.completion.size)
 
 
-@compiled
+@compiled_in_place
 def written_at(dram: TimedDram) -> int:
     """The cycle of the fabric at which the last write-back is complete; 0 without any."""
     latest = 0
