@@ -194,7 +194,8 @@ def test_index_controllers_of_a_mesh_beyond_those_synthesised_are_charged_in_pro
     walking, idle = Activity(1000, walk_cycles=1000), Activity(1000)
     walk_j = [control_j(spec, walking)["clock"] - control_j(spec, idle)["clock"] for spec in (small, wide)]
     assert walk_j[1] > 1.4 * walk_j[0] > 0
-    by_mesh_column, planner = 4 * (1_280 + 5_376), (64 * 48 + 256 * 6) // 8  # the planner's tables are registers up to 16
+    by_mesh_column = 4 * (1_280 + 5_376)
+    planner = (64 * 48 + 256 * 6) // 8  # tables that are registers up to 16 columns
     assert index_controller_bytes(wide) == index_controller_bytes(small) + by_mesh_column + planner
 
 
