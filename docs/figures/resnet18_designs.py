@@ -9,10 +9,6 @@ GPU, so nothing is timed. Accuracy is that on the last tenth of the training ima
 
 import argparse
 import json
-import os
-import subprocess
-import sys
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
@@ -20,7 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
-from resnet18_factors import DENSE_MIDDLE, DENSITIES, LAYERS
+from resnet18_factors import DENSE_MIDDLE, DENSITIES, LAYERS, runs_of
 from torch import nn
 
 import acf
@@ -126,15 +122,8 @@ def means(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def train_all(data: Path, seconds: float) -> None:
     """Train every design in a process of its own for ``seconds`` at the most, and write the record."""
     with TemporaryDirectory() as folder:
-        own = [sys.executable, __file__, str(data), "--out", folder]
-        untuned = {**os.environ, "ACF_AUTOTUNE": "0"}  # kernels that differ in speed alone
-        running = [subprocess.Popen([*own, "--design", name], env=untuned) for name in DESIGNS]
-        end = time.monotonic() + seconds
-        while any(each.poll() is None for each in running) and time.monotonic() < end:
-            time.sleep(1)
-        for each in running:
-            each.kill()
-        runs = [run for part in sorted(Path(folder).glob("runs-*.json")) for run in json.loads(part.read_text())]
+        own = [__file__, str(data), "--out", folder]
+        runs = runs_of([[*own, "--design", name] for name in DESIGNS], Path(folder), seconds)
     RECORD.write_text(json.dumps({**provenance("cuda"), "runs": runs, "means": means(runs)}, indent=1) + "\n")
 
 

@@ -15,7 +15,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -126,18 +126,23 @@ def effects(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
+def runs_of(workers: Sequence[Sequence[str]], folder: Path, seconds: float) -> list[dict[str, Any]]:
+    """What processes with these arguments wrote to ``runs-*.json`` in ``folder``, ended after ``seconds``."""
+    untuned = {**os.environ, "ACF_AUTOTUNE": "0"}  # kernels that differ in speed alone
+    running = [subprocess.Popen([sys.executable, *arguments], env=untuned) for arguments in workers]
+    end = time.monotonic() + seconds
+    while any(each.poll() is None for each in running) and time.monotonic() < end:
+        time.sleep(1)
+    for each in running:
+        each.kill()
+    return [run for part in sorted(folder.glob("runs-*.json")) for run in json.loads(part.read_text())]
+
+
 def train_all(data: Path, workers: int, seconds: float) -> None:
     """Train in ``workers`` processes for ``seconds`` at the most and write the record."""
     with TemporaryDirectory() as folder:
-        own = [sys.executable, __file__, str(data), "--workers", str(workers), "--out", folder]
-        untuned = {**os.environ, "ACF_AUTOTUNE": "0"}  # kernels that differ in speed alone
-        running = [subprocess.Popen([*own, "--worker", str(each)], env=untuned) for each in range(workers)]
-        end = time.monotonic() + seconds
-        while any(each.poll() is None for each in running) and time.monotonic() < end:
-            time.sleep(1)
-        for each in running:
-            each.kill()
-        runs = [run for part in sorted(Path(folder).glob("runs-*.json")) for run in json.loads(part.read_text())]
+        own = [__file__, str(data), "--workers", str(workers), "--out", folder]
+        runs = runs_of([[*own, "--worker", str(each)] for each in range(workers)], Path(folder), seconds)
     RECORD.write_text(json.dumps({**provenance("cuda"), "runs": runs, "effects": effects(runs)}, indent=1) + "\n")
 
 
