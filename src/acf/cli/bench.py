@@ -157,11 +157,15 @@ def tracking(
 def zeros(
     spec: "ZerosSpec",
     data: DataFolder = None,
+    runs: Annotated[
+        Path | None, typer.Option(help="Count in traced steps of this folder of runs instead; nothing is trained.")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Record to write; networks already in it are kept.")] = None,
     as_json: Json = False,
 ) -> None:
     """Train a known network with several seeds and count the zeros of every layer in a captured step (CPU)."""
     from acf.bench.columns import zeros_table
+    from acf.bench.zeros.kept_runs import runs_record, zeros_of_runs
     from acf.bench.zeros.measure import measure_zeros
     from acf.bench.zeros.record import add_to_record, zeros_record
     from acf.terminal import progress
@@ -169,6 +173,12 @@ def zeros(
     from acf.zoo.networks import NETWORKS
 
     with only_process_writing(out):
+        if runs is not None:
+            measured = zeros_of_runs(runs, spec.model)
+            record = runs_record(runs, spec.model, measured)
+            record = record if out is None else add_to_record(out, record)
+            print_outcome("zeros", record, zeros_table(measured), as_json)
+            return
         training_data = load_training_data(NETWORKS[spec.model].reads, data)
         measured, record = [], {}
         with progress(visible=not as_json) as on_progress:

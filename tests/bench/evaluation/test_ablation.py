@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import acf
-from acf.bench.evaluation.ablation import INTERCONNECTS, ablation_points, ablation_rows
+from acf.bench.evaluation.ablation import INTERCONNECTS, Base, ablation_points, ablation_rows
 from acf.bench.evaluation.bench import ResNet50Options
 from acf.bench.evaluation.machines import simulate_traces
 from acf.bench.evaluation.rows import Spread, evaluation_table
@@ -27,13 +27,19 @@ def test_every_point_is_trained_once() -> None:
     assert "rigl-90/block=16" in options.traced_systems
 
 
+def test_variants_have_the_settings_of_the_rigl_system() -> None:
+    options = ResNet50Options(systems="dense/rate=0.2,rigl/rate=0.8", sparsities=(0.9,), ablate="block")
+    names = [system.name for system in options.chosen_systems]
+    assert names == ["dense/rate=0.2", *(f"rigl-90/block={side}/rate=0.8" for side in (64, 16, 32, 128))]
+
+
 def test_an_unknown_ablation_is_refused() -> None:
     with pytest.raises(SparsityError, match="ablation 'mesh' is not one of block, regrow, interconnect"):
         ResNet50Options(ablate="mesh")
 
 
 def test_interconnects_are_compared_on_the_traces_of_the_trained_run(store: EvaluationStore) -> None:
-    points = ablation_points(["interconnect"], 0.5, 16)
+    points = ablation_points(["interconnect"], Base(0.5, 16))
     system = points[0].system
     store.put_fact("captured_examples", 2.0)
     metrics = {"top-1 %": 50.0}

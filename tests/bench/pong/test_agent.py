@@ -104,7 +104,8 @@ def test_a_copy_of_a_network_of_other_topology_computes_the_same(small: DqnSetti
     ("name", "message"),
     [
         ("dst-90", "starts dense and its layers shrink"),
-        ("static-90/rate=0.1", "rate in variant .* is the same for all"),
+        ("static-90/decay=0.1", "decay in variant .* is the same for all"),
+        ("static-90/rate=0", "rate 0 in variant .* trains nothing; use such as rate=5e-4"),
         ("bdwp-2:8", "is neither dense nor block-sparse"),
         ("static-90/distribution=cost", "distribution=cost in variant .* needs a plan"),
     ],

@@ -32,28 +32,38 @@ class Point:
     machine: str = FABRIC
 
 
-def _blocks(sparsity: float, block: int) -> list[Point]:
-    return [Point("block", str(side), _name(sparsity, side)) for side in BLOCKS]
+@dataclass(frozen=True)
+class Base:
+    """The rigl system that is varied; ``settings``, such as rate=0.8, are those it was given and all variants have."""
+
+    sparsity: float
+    block: int
+    settings: str = ""
+
+    def system(self, block: int = 0, fraction: float = DEFAULT_FRACTION) -> str:
+        """The name of a variant: with another ``block``, or moving another ``fraction`` at the first update."""
+        parts = [f"rigl-{100 * self.sparsity:g}/block={block or self.block}"]
+        parts += [] if fraction == DEFAULT_FRACTION else [f"fraction={fraction:g}"]
+        return "/".join([*parts, self.settings] if self.settings else parts)
 
 
-def _regrow(sparsity: float, block: int) -> list[Point]:
-    return [Point("regrow", f"{fraction:g}", _name(sparsity, block, fraction)) for fraction in FRACTIONS]
+def _blocks(base: Base) -> list[Point]:
+    return [Point("block", str(side), base.system(side)) for side in BLOCKS]
 
 
-def _interconnects(sparsity: float, block: int) -> list[Point]:
-    system = _name(sparsity, block)
+def _regrow(base: Base) -> list[Point]:
+    return [Point("regrow", f"{fraction:g}", base.system(fraction=fraction)) for fraction in FRACTIONS]
+
+
+def _interconnects(base: Base) -> list[Point]:
+    system = base.system()
     return [
         Point("interconnect", str(fields.get("interconnect", "mesh")), system, machine)
         for machine, fields in INTERCONNECTS.items()
     ]
 
 
-def _name(sparsity: float, block: int, fraction: float = DEFAULT_FRACTION) -> str:
-    plain = f"rigl-{100 * sparsity:g}/block={block}"
-    return plain if fraction == DEFAULT_FRACTION else f"{plain}/fraction={fraction:g}"
-
-
-ABLATIONS: dict[str, Callable[[float, int], list[Point]]] = {
+ABLATIONS: dict[str, Callable[[Base], list[Point]]] = {
     "block": _blocks,
     "regrow": _regrow,
     "interconnect": _interconnects,
@@ -61,16 +71,16 @@ ABLATIONS: dict[str, Callable[[float, int], list[Point]]] = {
 """What may be varied, by name; every one includes the plain rigl system at the highest sparsity."""
 
 
-def ablation_points(names: Sequence[str], sparsity: float, block: int) -> list[Point]:
+def ablation_points(names: Sequence[str], base: Base) -> list[Point]:
     """The points of the named ablations.
 
-    >>> [point.system for point in ablation_points(["regrow"], 0.9, 64)]
-    ['rigl-90/block=64/fraction=0.1', 'rigl-90/block=64', 'rigl-90/block=64/fraction=0.5']
+    >>> [point.system for point in ablation_points(["regrow"], Base(0.9, 64, "rate=0.8"))][:2]
+    ['rigl-90/block=64/fraction=0.1/rate=0.8', 'rigl-90/block=64/rate=0.8']
     """
     for name in names:
         if name not in ABLATIONS:
             raise SparsityError(f"ablation {name!r} is not one of {', '.join(ABLATIONS)}; use one of these names")
-    return [point for name in dict.fromkeys(names) for point in ABLATIONS[name](sparsity, block)]
+    return [point for name in dict.fromkeys(names) for point in ABLATIONS[name](base)]
 
 
 def ablation_rows(points: Sequence[Point], rows: Sequence[EvaluationRow]) -> tuple[AblationRow, ...]:

@@ -12,7 +12,7 @@ import torch
 
 from acf.bench import OnProgress
 from acf.bench.evaluation import cnn, resnet50, transformer
-from acf.bench.evaluation.ablation import FABRIC, INTERCONNECTS, Point, ablation_points, ablation_rows
+from acf.bench.evaluation.ablation import FABRIC, INTERCONNECTS, Base, Point, ablation_points, ablation_rows
 from acf.bench.evaluation.columns import evaluation_markdown
 from acf.bench.evaluation.machines import MACHINES, check_machines, simulate_traces
 from acf.bench.evaluation.ranks import current_ranks, is_first_process, joined
@@ -32,8 +32,8 @@ from acf.run_folder import only_process_in
 
 TABLE, LOSSES = "evaluation.md", "losses.svg"
 NOT_CONFIGURATION = (
-    "systems", "sparsities", "seeds", "machines", "traced", "ablate", "target", "data", "out", "name", "simulate",
-    "skipping", "render",
+    "systems", "sparsities", "seeds", "machines", "traced", "traced_seeds", "ablate", "target", "data", "out", "name",
+    "simulate", "skipping", "render",
 )  # fmt: skip
 """Options that may differ between calls that fill one folder."""
 
@@ -65,9 +65,11 @@ class EvaluationOptions(ABC):
     traced: str = option(
         "dense,rigl", "Systems that are traced, at start, middle and end of seed 0; such as rigl-90/block=64 for one."
     )
+    traced_seeds: int = option(1, "Seeds that are traced, those after 0 at the end alone; simulated machines play seed 0.", min=1)
     machines: str = option(",".join(MACHINES), "Simulated machines, separated by commas; none: traces are kept.")
     ablate: str = option(
-        "", "Vary block, regrow or interconnect, with commas: variants of rigl at the highest sparsity."
+        "",
+        "Vary block, regrow or interconnect, with commas: variants of rigl at the highest sparsity, with its settings.",
     )
     device: str = option("auto", "auto, cpu or cuda.")
     data_set: str = option("", "Which set of the folder.")
@@ -99,7 +101,9 @@ class EvaluationOptions(ABC):
     def points(self) -> list[Point]:
         """What ablations vary."""
         names = _names(self.ablate)
-        return ablation_points(names, max(self.sparsities), self.block) if names else []
+        given = next((kind for kind in _names(self.systems) if kind_of(kind) == "rigl"), "rigl")
+        base = Base(max(self.sparsities), self.block, given.partition("/")[2])
+        return ablation_points(names, base) if names else []
 
     @property
     def traced_systems(self) -> list[str]:
@@ -303,7 +307,7 @@ def _train_missing(
     total, done = options.seeds * len(systems), 0
     for seed in range(options.seeds):  # systems take turns, so that a drifting machine disturbs all alike
         for system in systems:
-            captured = options.captured if system.name in traced else 0
+            captured = options.captured if system.name in traced and seed < options.traced_seeds else 0
             plan = RunPlan(steps, options.measurements, options.checkpoint_every, captured)
             finished = store.has_run(system.name, seed)
             ranks.agree(f"whether {system.name}, seed {seed} is finished", finished)

@@ -139,9 +139,10 @@ class EvaluationStore:
         """Where the run in progress is kept."""
         return self.folder / f"checkpoint-{file_name(system)}-{seed}.pt"
 
-    def trace(self, system: str, stage: str) -> Path:
+    def trace(self, system: str, stage: str, seed: int = 0) -> Path:
         """Where a traced step is kept."""
-        return self.folder / "traces" / f"{file_name(system)}-{stage}.safetensors"
+        of_seed = f"-seed{seed}" if seed else ""
+        return self.folder / "traces" / f"{file_name(system)}-{stage}{of_seed}.safetensors"
 
     def write_record(self) -> Path:
         """Everything as JSON, for readers without SQLite."""

@@ -28,7 +28,7 @@ SEVERAL_METERS = "not measured: several processes trained"
 class RunPlan:
     """How a run goes: its ``steps``, how often quality is measured, steps between checkpoints, examples of traces.
 
-    With ``captured`` 0 nothing is traced; only runs of seed 0 are. ``idle_seconds`` is how long the meter of energy
+    With ``captured`` 0 nothing is traced. ``idle_seconds`` is how long the meter of energy
     watches the idle device first.
     """
 
@@ -173,14 +173,16 @@ class _Trainer:
             session.save(self.path, **progress.to_dict())
 
     def _trace(self, stage: str, at: int) -> None:
-        path = self.store.trace(self.system.name, stage)
-        if not self.plan.captured or self.seed != 0 or self.session.step != at or path.exists():
+        path = self.store.trace(self.system.name, stage, self.seed)
+        wanted = self.plan.captured and (self.seed == 0 or stage == STAGES[-1])
+        if not wanted or self.session.step != at or path.exists():
             return
         label = f"{self.task.spec.name}, {self.system.name}, {stage}: {self.plan.captured} examples after {at} steps"
         trace = self.session.capture(self.plan.captured, label)
-        known: Densities = self.store.fact("densities") or {}
-        known.setdefault(self.system.name, {})[stage] = gradient_densities(trace)
-        self.store.put_fact("densities", known)
+        if self.seed == 0:
+            known: Densities = self.store.fact("densities") or {}
+            known.setdefault(self.system.name, {})[stage] = gradient_densities(trace)
+            self.store.put_fact("densities", known)
         trace.save(path)  # last, because a stage that has its file is not traced again
 
     def _finished(self, meter: EnergyMeter) -> SystemRun:

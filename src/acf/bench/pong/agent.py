@@ -23,8 +23,8 @@ from acf.train.graphed import GraphedStep
 from acf.zoo.networks.dqn import NatureDqn
 
 ADAM_EPSILON = 1e-5
-REFUSED = ("width", "layers", "decay", "speedup", "batch", "rate")
-"""Settings of a `Variant` that a run of Pong does not have: all variants share the learner's."""
+REFUSED = ("width", "layers", "decay", "speedup", "batch")
+"""Settings of a `Variant` that a run of Pong does not have: all variants share the learner's, but for the rate."""
 
 
 def pong_variant(name: str) -> Variant:
@@ -33,6 +33,8 @@ def pong_variant(name: str) -> Variant:
     for setting in REFUSED:
         if getattr(variant, setting) is not None:
             raise SparsityError(f"{setting} in variant {name!r} is the same for all of Pong's variants; leave it out")
+    if variant.rate == 0:
+        raise SparsityError(f"rate 0 in variant {name!r} trains nothing; use such as rate=5e-4")
     sparsity = variant.recipe.sparsity
     if sparsity is not None and not isinstance(sparsity, acf.BlockSparsity):
         raise SparsityError(f"variant {name!r} is neither dense nor block-sparse; use such as static-90 or rigl-90")
@@ -51,10 +53,11 @@ class DqnAgent:
 
     def __init__(self, settings: DqnSettings, variant: Variant, actions: int, seed: int, device: torch.device) -> None:
         self.settings, self.device, self.actions = settings, device, actions
+        self.rate = settings.rate if variant.rate is None else variant.rate
         torch.manual_seed(seed)
         self.model = _network(variant, actions, device)
         self.target = copy.deepcopy(self.model).requires_grad_(False)
-        rate = torch.tensor(settings.rate, device=device)
+        rate = torch.tensor(self.rate, device=device)
         self.optimizer = torch.optim.Adam(
             self.model.parameters(), lr=rate, eps=ADAM_EPSILON, fused=True, capturable=device.type == "cuda"
         )
@@ -111,7 +114,7 @@ class DqnAgent:
         """Read what `save` wrote, before `warm_up`; returns the plain values."""
         more = acf.load_checkpoint(path, **self._parts())
         for group in self.optimizer.param_groups:  # the file's rate lies on the CPU
-            group["lr"] = torch.tensor(self.settings.rate, device=self.device)
+            group["lr"] = torch.tensor(self.rate, device=self.device)
         self.generator.set_state(more.pop("generator"))
         self.step, self._earlier_moves = int(more.pop("step")), int(more.pop("moves"))
         return more

@@ -24,7 +24,7 @@ class DqnSettings:
     frames: int = option(8_000_000, "Emulator frames of a run, 4 for each action.", min=1)
     games: int = option(64, "Games that are played side by side.", min=1)
     batch: int = option(256, "Transitions of an optimizer step.", min=1)
-    rate: float = option(2.5e-4, "Learning rate of Adam.", min=0)
+    rate: float = option(2.5e-4, "Learning rate of Adam, of variants that name none.", min=0)
     update_every: int = option(16, "Transitions for each optimizer step; divides the games.", min=1)
     target_every: int = option(500, "Optimizer steps between two copies into the target network.", min=1)
     n_step: int = option(3, "Steps of a return.", min=1)

@@ -1,6 +1,6 @@
 """Train a network of the zoo with several seeds, capture a step of each, and count the zeros of every layer."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from statistics import fmean, stdev
@@ -134,16 +134,20 @@ def measure_zeros(spec: ZerosSpec, data: LabelledData, on_progress: OnProgress) 
         for seed in range(spec.seeds):
             on_progress(f"{sparsity:.0%} sparse, DTS {target:g}, seed {seed}", (place * spec.seeds + seed) / runs)
             steps += captured_steps(spec.capture(sparsity, target, seed), data)
-        yield _gathered(spec, (sparsity, target), data.name, steps)
+        traces, losses = [step.trace for step in steps], tuple(step.loss for step in steps)
+        yield gathered(spec.model, (sparsity, target), data.name, traces, losses)
     on_progress("done", 1.0)
 
 
-def _gathered(spec: ZerosSpec, variant: tuple[float, float], data: str, steps: list[CapturedStep]) -> MeasuredZeros:
-    counted = [layer_zeros(step.trace) for step in steps]
+def gathered(
+    network: str, variant: tuple[float, float], data: str, traces: Sequence[Trace], losses: tuple[float, ...]
+) -> MeasuredZeros:
+    """Zeros of one ``variant``, its sparsity and gradient target, over ``traces`` of several seeds."""
+    counted = [layer_zeros(trace) for trace in traces]
     first_layers, first_whole = counted[0]
     layers = {
         name: {operand: Spread.of([shares[name][operand] for shares, _ in counted]) for operand in operands}
         for name, operands in first_layers.items()
     }
     whole = {operand: Spread.of([sums[operand] for _, sums in counted]) for operand in first_whole}
-    return MeasuredZeros(spec.model, *variant, data, tuple(step.loss for step in steps), whole, layers)
+    return MeasuredZeros(network, *variant, data, losses, whole, layers)
