@@ -1,6 +1,6 @@
 """Fields of a Spec that the command line offers as options. The Spec holds name, type, default and help text once."""
 
-from dataclasses import dataclass, field
+from dataclasses import Field, dataclass, field
 from typing import Any
 
 KEY = "option"
@@ -33,6 +33,12 @@ def option(default: Any, help: str, **details: Any) -> Any:
     20
     """
     return field(default=default, metadata={KEY: Option(help, **details)})
+
+
+def flag_of(option_field: "Field[Any]") -> str:
+    """The flag under which the command line offers a field, such as ``--image-size``."""
+    details: Option = option_field.metadata[KEY]
+    return details.flags[0] if details.flags else f"--{option_field.name.replace('_', '-')}"
 
 
 def required(help: str) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from typer.core import TyperCommand
 
 from acf.errors import AcfError
 from acf.extras import EXTRAS, require
-from acf.options import KEY, Option
+from acf.options import KEY, Option, flag_of
 
 Command = TypeVar("Command", bound=Callable[..., None])
 
@@ -124,14 +124,10 @@ def _parsed(own: Field[Any], hint: Any, value: Any) -> Any:
     try:
         return tuple(_finite(own, number(part)) for part in parts)
     except ValueError:
-        raise AcfError(f"{_flag(own)} {value!r} are not numbers with commas between; write 0.5,0.9") from None
+        raise AcfError(f"{flag_of(own)} {value!r} are not numbers with commas between; write 0.5,0.9") from None
 
 
 def _finite(own: Field[Any], value: Any) -> Any:
     if isinstance(value, float) and not isfinite(value):
-        raise AcfError(f"{_flag(own)} {value} is no finite number; pass one")
+        raise AcfError(f"{flag_of(own)} {value} is no finite number; pass one")
     return value
-
-
-def _flag(own: Field[Any]) -> str:
-    return str((*own.metadata[KEY].flags, f"--{own.name.replace('_', '-')}")[0])

@@ -56,7 +56,7 @@ def test_a_benchmark_trains_traces_simulates_and_renders_again(
     record = json.loads((folder / "evaluation.json").read_text())["data"]
     session = record["sessions"][0]
     assert {"torch", "device", "revision", "data"} <= set(session)
-    assert session["command"].startswith(f"acf bench {benchmark_name} --systems dense,rigl --sparsities 0.5 --block 16")
+    assert session["command"].startswith(f"acf bench {benchmark_name} --systems dense,rigl --sparsity 0.5 --block 16")
     assert str(tmp_path) not in json.dumps(record), "a record holds no paths of the machine"
     assert not list(folder.glob("checkpoint-*"))
     assert "| this device | dense |" in (folder / "evaluation.md").read_text()

@@ -27,7 +27,7 @@ from acf.bench.training.record import session_facts
 from acf.bench.training.session import refuse_unfit
 from acf.errors import FileError, SparsityError
 from acf.files import check_name, write_whole
-from acf.options import option
+from acf.options import flag_of, option
 from acf.run_folder import only_process_in
 
 TABLE, LOSSES = "evaluation.md", "losses.svg"
@@ -65,7 +65,7 @@ class EvaluationOptions(ABC):
     traced: str = option(
         "dense,rigl", "Systems that are traced, at start, middle and end of seed 0; such as rigl-90/block=64 for one."
     )
-    traced_seeds: int = option(1, "Seeds that are traced, those after 0 at the end alone; simulated machines play seed 0.", min=1)
+    traced_seeds: int = option(1, "Seeds that are traced, those after 0 at the end alone; machines play seed 0.", min=1)
     machines: str = option(",".join(MACHINES), "Simulated machines, separated by commas; none: traces are kept.")
     ablate: str = option(
         "",
@@ -143,7 +143,7 @@ class EvaluationOptions(ABC):
             value = getattr(self, each.name)
             if value != each.default and each.name not in NOT_IN_COMMAND:
                 text = ",".join(f"{part:g}" for part in value) if isinstance(value, tuple) else str(value)
-                words += [f"--{each.name.replace('_', '-')}", text]
+                words += [flag_of(each), text]
         return shlex.join(words)
 
     @abstractmethod

@@ -18,7 +18,7 @@ from acf.bench.training.tuning import TuningOptions
 from acf.bench.training.variant import Variant
 from acf.errors import FileError, SparsityError
 from acf.files import cache_directory, write_whole
-from acf.options import option
+from acf.options import flag_of, option
 from acf.records import values_of
 from acf.run_folder import only_process_writing
 
@@ -91,7 +91,7 @@ class TrainingOptions:
             value = getattr(self, each.name)
             if value != each.default and each.name not in NOT_IN_COMMAND:
                 text = ",".join(f"{part:g}" for part in value) if isinstance(value, tuple) else str(value)
-                words += [f"--{each.name.replace('_', '-')}", text]
+                words += [flag_of(each), text]
         return shlex.join(words)
 
 
