@@ -161,6 +161,18 @@ def test_nothing_is_kept_of_weights_that_a_cuda_graph_may_write_to(monkeypatch):
     assert other.masks().forward is other.masks().forward
 
 
+def test_nothing_is_kept_of_weights_whose_optimizer_step_is_captured(monkeypatch):
+    model = sparse_model()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    model(X).sum().backward()
+    with monkeypatch.context() as capture:  # of a compiled model, whose layers run no Python then
+        capture.setattr(nm_masks, "_is_captured", lambda weight: True)
+        optimizer.step()
+    for _ in range(2):
+        model[0].weight.data.normal_()  # what a replay does, as far as torch can tell
+        assert_masks_fit(model)
+
+
 def test_a_checkpoint_is_that_of_the_dense_model():
     dense = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 8))
     model = sparse_model()

@@ -4,9 +4,12 @@ The first pass after a weight update generates the masks, and later passes (furt
 activations, evaluation) reuse them. A change is detected by two counters. The weight's version counter shows optimizer
 steps, loaded checkpoints, DDP broadcasts and in-place edits. FSDP, which gathers a weight into the same tensor, fused
 optimizers and writes to ``parameter.data`` bypass it; all of them write at optimizer steps, which are counted too.
-Replays of CUDA graphs bypass both: of weights in such graphs nothing is kept.
+Replays of CUDA graphs bypass both, so nothing is kept of a weight that such a graph reads or writes. Layers that run
+while a graph is captured show what it reads. A compiled model shows nothing then, since its Python does not run; the
+optimizer whose step is captured with it does.
 """
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import torch
@@ -23,7 +26,13 @@ class NMMasks(NamedTuple):
 
 
 _IN_GRAPHS = WeakIdKeyDictionary()
-"""Weights that a captured CUDA graph reads, and may write: a replay changes no counter."""
+"""Weights that a captured CUDA graph reads or writes: a replay changes no counter."""
+
+
+def keep_nothing_of(weights: Iterable[Tensor]) -> None:
+    """Derive masks and operands of ``weights`` anew in every pass from now on: a captured CUDA graph writes them."""
+    for weight in weights:
+        _IN_GRAPHS[weight] = True
 
 
 def may_keep(weight: Tensor) -> bool:
@@ -35,7 +44,7 @@ def may_keep(weight: Tensor) -> bool:
     if torch.compiler.is_compiling() or not isinstance(weight, nn.Parameter) or weight.is_inference():
         return False
     if _is_captured(weight):
-        _IN_GRAPHS[weight] = True
+        keep_nothing_of([weight])
     return weight not in _IN_GRAPHS
 
 
@@ -55,8 +64,11 @@ class _OptimizerSteps:
             cls.hook = register_optimizer_step_post_hook(cls._after_step)
 
     @classmethod
-    def _after_step(cls, *_: Any) -> None:
+    def _after_step(cls, optimizer: torch.optim.Optimizer, *_: Any) -> None:
         cls.count += 1
+        written = [weight for group in optimizer.param_groups for weight in group["params"]]
+        if written and _is_captured(written[0]):
+            keep_nothing_of(written)
 
 
 class WeightState(NamedTuple):

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from acf.errors import ArgumentError, TopologyError, require_kind
+from acf.nn.nm_masks import keep_nothing_of
 from acf.ops.observe import observed_capture
 from acf.train.captured_move import CapturedMove
 from acf.train.controller import TopologyController, require_topology
@@ -185,6 +186,7 @@ class GraphedStep:
             loss = self._train(static)
             if move is not None:
                 move.record()
+        keep_nothing_of(self._parameters())
         return _Capture(graph, static, loss, self._parameters(), move)
 
     def _start_again(self, batch: tuple[Tensor, ...]) -> Tensor:
