@@ -53,15 +53,27 @@ def test_a_plan_is_checked_against_the_step_of_the_planned_model(monkeypatch: py
 
 
 def test_time_that_the_check_finds_buys_density_where_a_speedup_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("acf.nn.plan._time_line", lambda *args: (2e-3, 1e-4, 8e-3))
+    monkeypatch.setattr("acf.nn.plan._time_line", lambda *args: (2e-3, 1e-4, 4e-3))
     densities = []
     for checks in (0, 2):
         steps = iter([8e-3, 3e-3, 3.9e-3])  # dense; faster than predicted; then as asked for
         monkeypatch.setattr("acf.nn.plan.step_seconds", lambda *args, steps=steps: next(steps))
-        found = plan(mlp(), torch.randn(32, 64), SPEC, speedup=1.6, options=PlanOptions(rounds=1, checks=checks))
+        found = plan(mlp(), torch.randn(32, 64), SPEC, speedup=1.45, options=PlanOptions(rounds=1, checks=checks))
         densities.append(sum(found.densities.values()))
         assert (found.measured_seconds is None) == (checks == 0)
     assert densities[1] > densities[0]
+
+
+def test_a_speedup_that_only_a_much_sparser_model_has_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("acf.nn.plan._time_line", lambda *args: (2e-3, 1e-3, 2e-3))
+    monkeypatch.setattr("acf.nn.plan.step_seconds", lambda *args: 8e-3)
+    expected = (
+        r"speedup 1.33 would leave .* of the weights, and sparsity 0.75 keeps 25.00%, which gains about 1.14x here"
+    )
+    with pytest.raises(SparsityError, match=expected):
+        plan(mlp(), torch.randn(32, 64), SPEC, speedup=1.33, options=PlanOptions(rounds=1, checks=0))
+    found = plan(mlp(), torch.randn(32, 64), SPEC, speedup=1.14, options=PlanOptions(rounds=1, checks=0))
+    assert found.speedup >= 1.14
 
 
 def test_a_number_of_checks_that_is_no_count_is_refused() -> None:

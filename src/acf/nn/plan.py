@@ -30,6 +30,10 @@ CHECK_TOLERANCE = 0.05
 """A prediction that differs from the measured step by less than this share is kept."""
 
 
+LEAST_KEPT = 0.5
+"""A plan for a given speedup that keeps less than this part of the weights that were asked for is refused."""
+
+
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
@@ -161,10 +165,11 @@ def plan(
     runs with such models on such a device (`acf.nn.advice`), and densities by "cost".
 
     ``example`` is the model's input, or a tuple of its inputs. ``spec.distribution`` "cost" chooses densities so that
-    the step gains ``speedup``, or without it as much as a uniform distribution would. Other distributions are as they
-    are, except that layers which are no faster sparse stay dense. Call it inside ``torch.autocast`` if training will
-    be. The model is left as it is. Whole steps are timed as forward and backward of the mean square of the output, or
-    of the output itself where it is a scalar.
+    the step gains ``speedup``, or without it as much as a uniform distribution would. A speedup that would leave less
+    than half of the weights that ``spec`` keeps is refused. Other distributions are as they are, except that layers
+    which are no faster sparse stay dense. Call it inside ``torch.autocast`` if training will be. The model is left as
+    it is. Whole steps are timed as forward and backward of the mean square of the output, or of the output itself where
+    it is a scalar.
     """
     options = PlanOptions() if options is None else options
     require_kind(options, PlanOptions, "options", "pass PlanOptions, or None")
@@ -198,6 +203,8 @@ def plan(
             break
         rest += off
         planned = _plan_for(costs, left_dense, spec, step, rest, speedup, options)
+    if speedup is not None and spec.distribution == "cost":
+        _require_weights(costs, planned, rest, speedup)
     return planned
 
 
@@ -228,6 +235,20 @@ def _plan_for(
     ]
     layers += [PlannedLayer(name, 1.0, 0.0, 0.0, reason) for name, reason in left_dense.items()]
     return SparsityPlan(spec, tuple(layers), step, rest + total_seconds(choices))
+
+
+def _require_weights(costs: dict[str, LayerCost], planned: SparsityPlan, rest: float, speedup: float) -> None:
+    """Refuse a plan that reaches its speedup, or fails to, by removing far more than was asked for."""
+    spec, densities = planned.spec, {layer.name: layer.density for layer in planned.layers}
+    weights = {name: cost.shape.weights for name, cost in costs.items()}
+    kept = sum(count * densities[name] for name, count in weights.items()) / sum(weights.values())
+    if kept < LEAST_KEPT * (1.0 - spec.sparsity):
+        even = _choose(list(costs.values()), replace(spec, distribution="uniform"), None)
+        raise SparsityError(
+            f"speedup {speedup:g} would leave {kept:.2%} of the weights, and sparsity {spec.sparsity:g} keeps "
+            f"{1.0 - spec.sparsity:.2%}, which gains about {planned.step_seconds / (rest + total_seconds(even)):.2f}x "
+            "here; ask for less speedup or more sparsity"
+        )
 
 
 def _measured_seconds(
