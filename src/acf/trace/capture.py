@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from acf.errors import TraceError, require_kind
 from acf.nn import LayerKind, SparseLayer, kind_of
+from acf.ops.autotune import untuned
 from acf.trace.bits import BitTensor
 from acf.trace.op import ROLES, TracedConv, TracedOp
 from acf.trace.products import ProductRecorder
@@ -41,7 +42,7 @@ def capture(model: nn.Module, label: str = "step", optimizer: str = "adam") -> I
     if "update" not in VECTOR_KINDS.get(optimizer, ()):
         raise TraceError(f"optimizer {optimizer!r} is not adam or sgd; use the one whose state is nearest to yours")
     require_kind(model, nn.Module, "model", "pass the torch.nn.Module whose step to capture")
-    with _captured_by_this_thread(model):
+    with _captured_by_this_thread(model), untuned():
         yield from _captured(model, label, optimizer)
 
 

@@ -11,6 +11,7 @@ if importlib.util.find_spec("triton") is None:
 
 import torch
 
+import acf
 from acf.ops.triton import tuning
 from acf.ops.triton.tuning import LaunchConfig, ProblemKey, Tuner
 
@@ -83,6 +84,16 @@ def test_autotuning_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None
     launched: list[LaunchConfig] = []
     assert choose(Tuner(), launched) == SLOW
     assert launched == []
+
+
+def test_a_step_that_is_traced_once_is_not_tuned() -> None:
+    tuner, launched = Tuner(), []
+    model = torch.nn.Linear(2, 2)
+    with acf.capture(model):
+        model(torch.ones(1, 2)).sum().backward()
+        assert choose(tuner, launched) == SLOW
+    assert launched == []
+    assert choose(tuner, launched) == FAST
 
 
 def test_moving_blocks_does_not_change_the_key() -> None:

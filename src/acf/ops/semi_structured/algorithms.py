@@ -1,13 +1,13 @@
 """Which of cuSPARSELt's algorithms multiplies: the one that the library's own search finds fastest for the shape.
 
 The search multiplies with every algorithm once, on the first product of a shape. Algorithm 0, the library's default,
-serves where nothing can be timed: while a CUDA graph is being captured, and with ``ACF_AUTOTUNE=0``.
+serves where nothing can or shall be timed (`may_tune`).
 """
-
-import os
 
 import torch
 from torch import Tensor
+
+from acf.ops.autotune import may_tune
 
 DEFAULT = 0
 _FOUND: dict[tuple[object, ...], int] = {}
@@ -19,7 +19,7 @@ def cusparselt_algorithm(packed: Tensor, x: Tensor) -> int:
     algorithm = _FOUND.get(key)
     if algorithm is not None:
         return algorithm
-    if os.environ.get("ACF_AUTOTUNE", "1") == "0" or torch.cuda.is_current_stream_capturing():
+    if not may_tune():
         return DEFAULT
     try:
         algorithm = int(torch._cslt_sparse_mm_search(packed, x.T, transpose_result=True))

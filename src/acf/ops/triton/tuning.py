@@ -16,6 +16,7 @@ from torch import Tensor
 
 from acf.errors import AcfError, FileError
 from acf.files import cache_directory, write_whole
+from acf.ops.autotune import may_tune
 
 FORMAT_VERSION = 4
 """Raised when the kernels change so much that remembered choices no longer fit."""
@@ -112,8 +113,8 @@ class Tuner:
         """The remembered configuration of a problem, or the fastest of ``candidates`` under ``launch``.
 
         ``signature`` is what a call can tell of its problem at no cost; ``describe`` gives the key under which the
-        choice is kept, and is called once per signature. While a CUDA graph is being captured, or with
-        ``ACF_AUTOTUNE=0``, nothing can or shall be timed: an unknown problem then takes the first candidate.
+        choice is kept, and is called once per signature. Where nothing can or shall be timed (`may_tune`), an
+        unknown problem takes the first candidate.
         """
         config = self._chosen.get(signature)
         if config is not None:
@@ -121,7 +122,7 @@ class Tuner:
         key = describe()
         config = self._load(key) if torch.cuda.is_available() else None
         if config is None or config not in candidates:
-            if not _may_time():
+            if not may_tune():
                 return candidates[0]
             config = self._fastest(candidates, launch)
             self._store(key, config)
@@ -213,14 +214,6 @@ def _event() -> torch.cuda.Event:
 def _flush_buffer() -> Tensor:
     """Memory larger than the L2 cache; writing it leaves nothing of the operands there."""
     return torch.empty(1 << 27, dtype=torch.int8, device="cuda")
-
-
-def _may_time() -> bool:
-    return (
-        os.environ.get("ACF_AUTOTUNE", "1") != "0"
-        and torch.cuda.is_available()
-        and not torch.cuda.is_current_stream_capturing()
-    )
 
 
 def _cache_file() -> Path:
