@@ -16,7 +16,7 @@ import argparse
 import fcntl
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import product
@@ -230,10 +230,18 @@ def write_joined(folder: Path, results: Path) -> None:
         write_whole(results / name, (json_text(values) + "\n").encode())
 
 
-def renew_package_record(results: Path, path: Path) -> None:
-    """Take the rows that row U2 of `acf reproduce` reads from ``results``; those that it lacks stay."""
+def package_gpu_row() -> dict[str, Any]:
+    """The step on the GPU that row U2 of `acf reproduce` names, which stands beside no fabric of the records."""
+    network, gpu = NETWORKS[0], "gpu-v100"
+    played = play_step(StepSpec(network, EXAMPLES[network], SPARSITIES[0]), gpu, spec(gpu)).to_dict()
+    return played | {"network": network, "beside": PACKAGE_FABRICS[0]}
+
+
+def renew_package_record(results: Path, path: Path, others: Iterable[dict[str, Any]] = ()) -> None:
+    """Take the rows that row U2 of `acf reproduce` reads from ``results`` and ``others``; those they lack stay."""
     stored = json.loads(path.read_text(encoding="utf-8"))
     rows = [row for name in RECORDS for row in data_of(json.loads((results / name).read_text(encoding="utf-8")))]
+    rows += others
     shown = [
         row for row in rows if row["beside"] in PACKAGE_FABRICS and (row["seed"], row["zeros"]) == (0, "synthetic")
     ]
@@ -267,9 +275,10 @@ def main() -> None:
     given = _parsed()
     if given.join:
         write_joined(given.join, RESULTS)
+        renew_package_record(RESULTS, PACKAGE_RECORD, [package_gpu_row()])
+        return
     if given.charge:
         charge_records(RESULTS)
-    if given.join or given.charge:
         renew_package_record(RESULTS, PACKAGE_RECORD)
         return
     if given.split:

@@ -1,15 +1,18 @@
 """Writes docs/results/energy-lean.json: what each part of `acf-512-lean` saves, and what a planned memory saves.
 
     python docs/figures/lean_parts.py
+    python docs/figures/lean_parts.py --memory              # only the memory, with the record's parts
 
 Parts: the products of sampled layers on the lean fabric, and with one part as in `acf-512-wide`. Memory: DRAM traffic
 of the whole ResNet-50 step at 90 % on `tensorcore-512`, by plan and size of its on-chip memory.
 """
 
 import json
+import sys
 from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import acf
 from acf.bench.fabric.workloads import StepSpec, layer_traces, step_traces
@@ -28,6 +31,7 @@ PARTS = {
     "with one bank for each memory of a cluster": {"local_bank_bytes": 1 << 20},
     "with 64 slots for parallel tiles": {"parallel_slots": 64},
 }
+MADE = {"date": datetime.now(UTC).date().isoformat(), "commit": commit_of(Path(acf.__file__).parent)}
 MEGABYTES = {"lru": (24, 32, 48, 64, 128), "planned": (24, 32, 48, 64, 128)}
 
 
@@ -46,24 +50,30 @@ def dram_bytes(plan: str, megabytes: int) -> int:
     return simulate_parts(step_traces(StepSpec("resnet50", 32, 0.9)), machine).dram_bytes
 
 
-def main() -> None:
-    parts = [
+def parts() -> dict[str, Any]:
+    """The record without memory."""
+    found = [
         {"network": network, "sparsity": sparsity, "part": part, "energy_j": products_j(network, sparsity, changes)}
         for network, sparsity in (("resnet50", 0.9), ("resnet50", 0.0), ("transformer-base", 0.0))
         for part, changes in PARTS.items()
     ]
-    memory = [
+    return {"command": "python docs/figures/lean_parts.py"} | MADE | {"parts": found}
+
+
+def memory() -> dict[str, Any]:
+    """DRAM traffic by plan and size, with the commit and the day it was played at."""
+    found = [
         {"plan": plan, "megabytes": size, "dram_bytes": dram_bytes(plan, size)}
         for plan, sizes in MEGABYTES.items()
         for size in sizes
     ]
-    record = {
-        "command": "python docs/figures/lean_parts.py",
-        "date": datetime.now(UTC).date().isoformat(),
-        "commit": commit_of(Path(acf.__file__).parent),
-        "parts": parts,
-        "memory": memory,
-    }
+    return {"memory_at": MADE, "memory": found}
+
+
+def main() -> None:
+    """Play both, or the memory alone, and write."""
+    record = json.loads(RECORD.read_text(encoding="utf-8")) if sys.argv[1:] == ["--memory"] else parts()
+    record |= memory()
     RECORD.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 
 

@@ -127,6 +127,8 @@ def test_the_rows_that_the_package_reads_are_those_of_the_records(tmp_path: Path
     path.write_text(json.dumps({"source": "made up", "rows": stored}))
     SCRIPT["renew_package_record"](tmp_path, path)
     assert [row["energy_j"] for row in json.loads(path.read_text())["rows"]] == [3.0, 1.0]
+    SCRIPT["renew_package_record"](tmp_path, path, [step | {"machine": "gpu", "beside": "acf-512", "energy_j": 4.0}])
+    assert [row["energy_j"] for row in json.loads(path.read_text())["rows"]] == [3.0, 4.0]
 
 
 def fabric_row(machine: str, activity: Activity) -> dict[str, Any]:

@@ -91,20 +91,33 @@ def backward_step(other: str) -> acf.Trace:
     return acf.Trace(ops, {name: BitTensor.from_array(bits) for name, bits in tensors.items()}, vector_ops=vector)
 
 
-@pytest.mark.parametrize(("on_chip_bytes", "moved"), [(10**6, 0), (1, 2)])
-def test_a_gradient_kept_for_an_addition_is_written_and_read_only_where_it_does_not_fit(
-    on_chip_bytes: int, moved: int
+@pytest.mark.parametrize("machine", ["tensorcore-512", "tensordash-512", "acf-512", "acf-512-wide"])
+@pytest.mark.parametrize("plan", ["planned", "lru"])
+@pytest.mark.parametrize(("on_chip_bytes", "crosses"), [(10**6, False), (1, True)])
+def test_a_gradient_kept_for_an_addition_is_written_once_and_read_once_only_where_it_does_not_fit(
+    machine: str, plan: str, on_chip_bytes: int, crosses: bool
 ) -> None:
-    machine = acf.spec("tensorcore-512", memory_plan="planned", on_chip_bytes=on_chip_bytes)
-    kept = acf.simulate(backward_step(kept_by("late")), machine)
-    packed_bytes = 65536 // 2 * 2 + 65536 // 8  # the zeros of the operand behind the same ReLU
-    assert sum(op.dram_bytes for op in kept.vector_ops) == moved * packed_bytes
+    spec = acf.spec(machine, memory_plan=plan, on_chip_bytes=on_chip_bytes)
+    step = backward_step(kept_by("late"))
+    packed_bytes = spec.stored_bytes(step.tensors["y"], "activation")  # its zeros are those behind the same ReLU
+    assert packed_bytes < 65536 * 2
+    expected = packed_bytes if crosses else 0
+    assert {op.kind: op.dram_bytes for op in acf.simulate(step, spec).vector_ops} == {"keep": expected, "add": expected}
 
 
-def test_without_a_plan_the_second_operand_of_an_addition_is_read_once() -> None:
+def test_a_kept_gradient_that_leaves_for_the_tensors_of_a_product_is_written_back_and_read_again() -> None:
+    spec = acf.spec("tensorcore-512", on_chip_bytes=200_000)  # room for it, but not beside those of the product
+    step = backward_step(kept_by("late"))
+    packed_bytes = spec.stored_bytes(step.tensors["y"], "activation")
+    played = acf.simulate(step, spec)
+    assert [op.dram_bytes for op in played.vector_ops] == [0, packed_bytes]
+    assert played.ops[1].written_bytes == packed_bytes
+
+
+def test_a_second_operand_that_a_trace_does_not_name_is_read_once() -> None:
     machine = acf.spec("tensorcore-512", memory_plan="lru", on_chip_bytes=10**6)
-    kept = acf.simulate(backward_step(kept_by("late")), machine)
-    assert {op.kind: op.dram_bytes for op in kept.vector_ops} == {"keep": 0, "add": 65536 * 2}
+    unknown = acf.simulate(backward_step(""), machine)
+    assert {op.kind: op.dram_bytes for op in unknown.vector_ops} == {"keep": 0, "add": 65536 * 2}
 
 
 def test_an_unknown_plan_is_refused() -> None:

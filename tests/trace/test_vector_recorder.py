@@ -65,6 +65,24 @@ def test_it_counts_the_values_and_the_kept_weights() -> None:
     assert [op.elements for op in trace.vector_ops] == [64 * 64 // 4]
 
 
+@pytest.mark.parametrize(
+    ("pool", "windows"),
+    [
+        (nn.MaxPool2d(3, 2, 1), 2.25),
+        (nn.MaxPool2d(2), 1.0),
+        (nn.AvgPool2d((3, 2), stride=(1, 2)), 3.0),
+        (nn.AdaptiveAvgPool2d(1), 1.0),
+    ],
+)
+def test_a_pooling_tells_in_how_many_windows_a_value_is(pool: nn.Module, windows: float, tmp_path: Path) -> None:
+    model = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), pool)
+    with acf.capture(model) as trace:
+        model(torch.randn(2, 3, 8, 8)).sum().backward()
+    trace.save(tmp_path / "step.safetensors")
+    pools = [op for op in acf.Trace.load(tmp_path / "step.safetensors").vector_ops if op.kind == "pool"]
+    assert [(op.phase, op.windows) for op in pools] == [("forward", windows), ("backward", windows)]
+
+
 def test_attention_has_a_softmax_between_its_products() -> None:
     class Head(nn.Module):
         def __init__(self) -> None:
@@ -100,3 +118,5 @@ def test_unknown_work_is_refused_by_name() -> None:
         VectorOp("fc", "relu", "update", 1, 0)
     with pytest.raises(TraceError, match="comes after 3 products, the trace has 0"):
         acf.Trace([], {}, vector_ops=[VectorOp("fc", "relu", "forward", 1, 3)])
+    with pytest.raises(TraceError, match=r"a value in 0\.5 windows of a pooling, which must be at least 1"):
+        VectorOp("fc", "pool", "forward", 1, 0, windows=0.5)

@@ -77,6 +77,7 @@ class OnChipMemory:
     def write(self, name: str, size_bytes: int) -> int:
         """Write a whole tensor that is read later; returns the bytes across the DRAM pins, evictions included."""
         self.seen.add(name)
+        self.sizes[name] = size_bytes
         if size_bytes > self.capacity_bytes:
             return size_bytes
         self.dirty.add(name)

@@ -4,7 +4,7 @@ from acf.trace.bits import BitTensor
 from acf.trace.capture import capture
 from acf.trace.op import PHASES, Matmul, TracedConv, TracedOp
 from acf.trace.trace import Trace
-from acf.trace.vector_op import VECTOR_KINDS, VectorOp, kept_by
+from acf.trace.vector_op import VECTOR_KINDS, VectorOp, kept_by, windows_per_value
 
 __all__ = [
     "PHASES",
@@ -17,4 +17,5 @@ __all__ = [
     "VectorOp",
     "capture",
     "kept_by",
+    "windows_per_value",
 ]

@@ -19,7 +19,7 @@ from acf.trace.bits import BitTensor
 from acf.trace.op import TracedOp
 from acf.trace.recomputation import CallsWithoutGraph, in_backward, same_bits
 from acf.trace.trace import Trace
-from acf.trace.vector_recorder import VectorRecorder
+from acf.trace.vector_recorder import VectorRecorder, pool_windows
 
 _MATMULS = frozenset({torch.matmul, torch.bmm, Tensor.matmul, Tensor.bmm, Tensor.__matmul__})
 
@@ -47,7 +47,7 @@ class ProductRecorder(TorchFunctionMode):
             return self._backward(args[0], **named)
         place = self.place()
         if self.vector.wants(func, args, place):
-            return self.vector.record(func, place, args[0], func(*args, **named))
+            return self.vector.record(func, place, args[0], func(*args, **named), pool_windows(func, args, named))
         if place is None:
             return func(*args, **named)
         if func is F.scaled_dot_product_attention:

@@ -1,6 +1,8 @@
 """Vector work of a training step: what is no matrix product, such as normalisation, activation and optimizer."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf, prod
 
 from acf.errors import TraceError
 
@@ -32,6 +34,7 @@ class VectorOp:
     ``phase`` is "forward", "backward" or "update" (the optimizer, on the kept weights of the product before it).
     ``other``: what an addition reads as its second operand, the operand of an earlier product or, backwards, what a
     "keep" keeps (`kept_by`); of a "keep" the operand that has its zeros. Empty: not known.
+    ``windows``: of a pooling, in how many windows a value of its input is (`windows_per_value`).
     """
 
     name: str
@@ -40,6 +43,7 @@ class VectorOp:
     elements: int
     after: int
     other: str = ""
+    windows: float = 1.0
 
     def __post_init__(self) -> None:
         if self.phase not in VECTOR_KINDS.get(self.kind, ()):
@@ -50,8 +54,22 @@ class VectorOp:
                 f"{self.name}: elements {self.elements} and after {self.after} must not be negative; "
                 "the trace is damaged, capture it again"
             )
+        if not 1 <= self.windows < inf:
+            raise TraceError(
+                f"{self.name}: a value in {self.windows} windows of a pooling, which must be at least 1; "
+                "the trace is damaged, capture it again"
+            )
 
 
 def kept_by(name: str) -> str:
     """The tensor that a "keep" of this name keeps, as the ``other`` of the addition that reads it."""
     return f"{name}.keep.kept"
+
+
+def windows_per_value(kernel: Sequence[int], stride: Sequence[int]) -> float:
+    """In how many windows of a pooling a value is, away from the edges; 1 where windows do not overlap.
+
+    >>> windows_per_value((3, 3), (2, 2))
+    2.25
+    """
+    return prod(max(1.0, size / step) for size, step in zip(kernel, stride, strict=True))

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from acf.trace.recomputation import in_backward
 from acf.trace.trace import Trace
-from acf.trace.vector_op import VectorOp
+from acf.trace.vector_op import VectorOp, windows_per_value
 
 VECTOR_FUNCTIONS: dict[Any, str] = {
     **dict.fromkeys((F.batch_norm, torch.batch_norm), "batch_norm"),
@@ -18,10 +18,13 @@ VECTOR_FUNCTIONS: dict[Any, str] = {
     **dict.fromkeys((F.gelu, F.silu, torch.tanh, Tensor.tanh, torch.sigmoid, Tensor.sigmoid), "gelu"),
     **dict.fromkeys((F.softmax, torch.softmax, Tensor.softmax), "softmax"),
     **dict.fromkeys((torch.add, Tensor.add, Tensor.__add__, Tensor.__iadd__, Tensor.add_), "add"),
-    **dict.fromkeys((torch.max_pool2d, F.avg_pool2d, F.adaptive_avg_pool2d), "pool"),
+    **dict.fromkeys((F.max_pool2d, torch.max_pool2d, F.avg_pool2d, F.adaptive_avg_pool2d), "pool"),
     F.cross_entropy: "cross_entropy",
 }
 """Functions of torch by the kind of vector work they are; other functions of a model are not recorded."""
+
+WINDOWED = (F.max_pool2d, torch.max_pool2d, F.avg_pool2d)
+"""Poolings over windows of a given size and stride; windows of an adaptive one are taken as not overlapping."""
 
 LOSS = "loss"
 """Name of a loss that is computed outside the model."""
@@ -43,23 +46,41 @@ class VectorRecorder:
             return place is not None and len(args) == 2 and _is_residual(*args)
         return place is not None or kind == "cross_entropy"
 
-    def record(self, function: Any, place: str | None, values: Tensor, output: Any) -> Any:
-        """Record a call on ``values`` that gave ``output``; returns the output."""
+    def record(self, function: Any, place: str | None, values: Tensor, output: Any, windows: float = 1.0) -> Any:
+        """Record a call on ``values`` that gave ``output``; returns the output. ``windows``: as in `VectorOp`."""
         kind = VECTOR_FUNCTIONS[function]
         base = place or LOSS
         call = self.calls[f"{base}.{kind}"]
         self.calls[f"{base}.{kind}"] += 1
         name = base if call == 0 else f"{base}#{call}"
         elements = values.numel()
+
+        def append(phase: str) -> None:
+            op = VectorOp(name, kind, phase, elements, len(self.trace.ops), windows=windows)
+            self.trace.vector_ops.append(op)
+
         if not in_backward():  # activation checkpointing computes it again, which is not counted
-            self.append(name, kind, "forward", elements)
+            append("forward")
         if isinstance(output, Tensor) and output.requires_grad:
-            output.register_hook(lambda _: self.append(name, kind, "backward", elements))  # type: ignore[no-untyped-call]
+            output.register_hook(lambda _: append("backward"))  # type: ignore[no-untyped-call]
         return output
 
-    def append(self, name: str, kind: str, phase: str, elements: int) -> None:
-        """Record vector work after the products so far."""
-        self.trace.vector_ops.append(VectorOp(name, kind, phase, elements, len(self.trace.ops)))
+
+def pool_windows(function: Any, args: tuple[Any, ...], named: dict[str, Any]) -> float:
+    """In how many windows of the pooling ``function(*args, **named)`` a value is; 1 for any other call."""
+    if function not in WINDOWED:
+        return 1.0
+    kernel, stride = (
+        named.get(name, args[place] if len(args) > place else None)
+        for place, name in ((1, "kernel_size"), (2, "stride"))
+    )
+    return windows_per_value(_both_axes(kernel), _both_axes(stride or kernel))  # torch's default stride is the kernel
+
+
+def _both_axes(size: Any) -> tuple[int, ...]:
+    """A size as torch takes it, for rows and columns."""
+    sizes = (size,) if isinstance(size, int) else tuple(size)
+    return sizes * (2 // len(sizes))
 
 
 def _is_residual(a: Any, b: Any) -> bool:

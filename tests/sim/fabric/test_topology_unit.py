@@ -1,5 +1,7 @@
 """The model of the topology unit against its gates, cycle by cycle, and what more blocks cost."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -33,6 +35,15 @@ def test_an_update_takes_the_cycles_of_the_gates(rows: int, columns: int, moves:
     seen = run_update(before, moves, tile=8, read_cycles=READ)
     assert not seen.failed
     assert seen.cycles == model_cycles(before, seen.after, moves) + UNIT.mask_cycles(seen.after)
+
+
+def test_two_moments_of_a_moved_block_take_the_cycles_of_the_gates() -> None:
+    pytest.importorskip("amaranth")
+    from tests.rtl.device.topology.unit_bench import run_update
+
+    before, unit = some_blocks(3, 5), replace(UNIT, block_flits=(8, 16, 32))
+    seen = [run_update(before, 2, tile=8, read_cycles=READ, two_moments=each) for each in (False, True)]
+    assert seen[1].cycles - seen[0].cycles == unit.move_cycles(2) - UNIT.move_cycles(2) == 2 * 16 * (4 + WRITE)
 
 
 @pytest.mark.parametrize(("rows", "columns", "group_columns", "tiles"), [(3, 5, 1, 2), (5, 6, 2, 3), (8, 8, 4, 1)])

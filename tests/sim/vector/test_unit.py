@@ -5,7 +5,7 @@ import pytest
 import acf.sim
 from acf.sim.memory import OnChipMemory
 from acf.sim.vector import PASSES, VectorUnit, count_passes
-from acf.trace import VECTOR_KINDS, VectorOp
+from acf.trace import VECTOR_KINDS, VectorOp, windows_per_value
 
 UNIT = VectorUnit(lanes=8, value_bytes=2, operation_pj=5.0, sram_read_pj_per_byte=1.0, sram_write_pj_per_byte=2.0)
 
@@ -23,6 +23,16 @@ def test_lanes_share_the_operations_of_a_pass() -> None:
     assert relu.cycles == 13
     assert relu.energy_j["vector"] == pytest.approx(100 * 5e-12)
     assert relu.energy_j["sram"] == pytest.approx((200 + 2 * (200 + 13)) * 1e-12)  # values in and out, and the mask
+
+
+def test_the_gradient_of_a_pooling_takes_an_operation_for_every_window_that_a_value_is_in() -> None:
+    cycles, vector_j = {}, {}
+    for windows in (1.0, windows_per_value((3, 3), (2, 2))):
+        for phase in ("forward", "backward"):
+            (count,) = count_passes(VectorOp("stem", "pool", phase, 64, 1, windows=windows), UNIT, OnChipMemory(1000))
+            cycles[phase, windows], vector_j[phase, windows] = count.cycles, count.energy_j["vector"]
+    assert cycles == {("forward", 1.0): 24, ("forward", 2.25): 24, ("backward", 1.0): 8, ("backward", 2.25): 18}
+    assert vector_j["backward", 2.25] == pytest.approx(2.25 * vector_j["backward", 1.0])
 
 
 def test_what_fits_on_chip_until_the_backward_pass_never_crosses_the_pins() -> None:

@@ -42,11 +42,15 @@ NO_SKIP = Skip()
 
 @dataclass(frozen=True)
 class LayerValues:
-    """How many values a layer takes, gives and is updated in."""
+    """How many values a layer takes, gives and is updated in.
+
+    ``pool_windows``: in how many windows of the pooling behind the layer an output is.
+    """
 
     inputs: int
     outputs: int
     kept_weights: int
+    pool_windows: float = 1.0
 
 
 def vector_ops(
@@ -56,9 +60,14 @@ def vector_ops(
 
     ``kinds`` follow the forward product; their gradients, in reverse, precede the gradient products.
     """
-    ops = [VectorOp(name, kind, "forward", values.outputs, 1, skip.other(kind, "forward")) for kind in kinds]
+
+    def on_outputs(kind: str, phase: str) -> VectorOp:
+        windows = values.pool_windows if kind == "pool" else 1.0
+        return VectorOp(name, kind, phase, values.outputs, 1, skip.other(kind, phase), windows)
+
+    ops = [on_outputs(kind, "forward") for kind in kinds]
     for kind in reversed(kinds):
-        ops.append(VectorOp(name, kind, "backward", values.outputs, 1, skip.other(kind, "backward")))
+        ops.append(on_outputs(kind, "backward"))
         if kind == "add" and skip.keeps == "output":
             zeros_of = f"{skip.zeros_of}.activation" if skip.zeros_of else ""
             ops.append(VectorOp(name, "keep", "backward", values.outputs, 1, zeros_of))

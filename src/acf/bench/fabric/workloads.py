@@ -18,7 +18,7 @@ from acf.bench.fabric.layer_work import NO_SKIP, OPTIMIZERS, AttentionStep, Laye
 from acf.bench.fabric.zeros import with_measured_zeros
 from acf.errors import ArchitectureError
 from acf.masks.distribution import LayerShape, kept_blocks
-from acf.trace import BitTensor, Trace, TracedOp
+from acf.trace import BitTensor, Trace, TracedOp, windows_per_value
 from acf.zoo.networks.transformer import VOCABULARY
 from acf.zoo.shapes import AttentionShape, ProductShape, network_shapes
 from acf.zoo.synthetic import Zeros, as_convolution
@@ -90,6 +90,7 @@ class StepLayer:
 
     ``vector``: kinds of vector work on its output, in order (`acf.trace.VECTOR_KINDS`). ``attention`` runs after the
     layer's forward product, with its softmax. ``skip``: its part in skip connections, where the step has their tensors.
+    ``pool_windows``: of a pooling among ``vector``, in how many windows a value is.
     """
 
     product: ProductShape
@@ -98,6 +99,7 @@ class StepLayer:
     vector: tuple[str, ...] = ()
     attention: AttentionShape | None = None
     skip: Skip = NO_SKIP
+    pool_windows: float = 1.0
 
     @property
     def name(self) -> str:
@@ -121,6 +123,7 @@ def resnet50() -> list[StepLayer]:
             sparse=layer not in (stem, classifier),
             vector=_STEM_VECTOR if layer is stem else _resnet_vector(layer.name),
             skip=_resnet_skip(layer.name, names),
+            pool_windows=windows_per_value((3, 3), (2, 2)),
         )
         for layer in layers
     ]
@@ -309,7 +312,8 @@ def _layer_trace(layer: StepLayer, weight: NDArray[np.bool_], spec: StepSpec, rn
     if not product.reads_data:
         ops.append(TracedOp(layer.name, "input_grad", gradient, weights, conv=conv, external=(weights,)))
     optimizer = OPTIMIZERS.get(spec.network, "sgd")
-    values = LayerValues(tensors[activation].size, tensors[gradient].size, tensors[weights].nonzeros)
+    sizes = (tensors[activation].size, tensors[gradient].size, tensors[weights].nonzeros)
+    values = LayerValues(*sizes, layer.pool_windows)
     vector = vector_ops(layer.name, layer.vector, values, optimizer, layer.skip)
     trace = Trace(ops, tensors, spec.label, vector)
     return trace if layer.attention is None else _with_attention(trace, layer.attention, spec)

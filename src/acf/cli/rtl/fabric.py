@@ -201,7 +201,7 @@ def step(
     from acf.rtl.device.device import device_sizes
     from acf.rtl.device.step.layer import random_step
     from acf.rtl.device.step.model import model_step
-    from acf.rtl.device.step.moving import check_moving, plan_moving_step
+    from acf.rtl.device.step.moving import MovingLayer, plan_moving_step
     from acf.rtl.device.step.plan import plan_step
     from acf.rtl.device.step.reference import reference_step
     from acf.rtl.device.step.run import device_for_step, run_step, step_text
@@ -211,8 +211,7 @@ def step(
     axi = AxiSpec(data_bits=min(256, depths.flit_bits), masters=memory.masters)
     state = random_step(sizes, shape.tile)
     if control.moves:
-        check_moving(sizes)
-        plan = plan_moving_step(state, depths, axi, control.moves, dataflow=control.dataflow)
+        plan = plan_moving_step(state, depths, axi, control.moves, moving=MovingLayer(sizes, control.dataflow))
         _moving_steps(plan, state, sizes, memory, backend, as_json)
         return
     plan = plan_step(state, depths, axi, control.walks, control.dataflow, sizes)

@@ -29,7 +29,8 @@ Presence = NDArray[np.bool_]
 class TopologyUnit:
     """The unit of a fabric: words of a flit, flits of a block's scores, cycles of a flit that is read or written.
 
-    ``read_cycles``: from a request to its flit; ``write_cycles``: those in which a flit waits for its writer.
+    ``block_flits``: of a block's weight, float32 weight and moments. ``read_cycles``: from a request to its flit;
+    ``write_cycles``: those in which a flit waits for its writer.
     """
 
     flit_words: int
@@ -40,7 +41,10 @@ class TopologyUnit:
 
     @classmethod
     def of(cls, shape: FabricShape, write_cycles: int = 2) -> "TopologyUnit":
-        """The unit of a fabric whose on-chip memory holds scores and index."""
+        """The unit of a fabric whose on-chip memory holds scores and index, behind an optimizer with one moment.
+
+        A product does not tell which optimizer follows it; that of Adam has ``block_flits`` of two moments.
+        """
         values, link = shape.tile**2, shape.link_bytes
         weight, wide = -(-VALUE_BYTES * values // link), -(-SUM_BYTES * values // link)
         return cls(

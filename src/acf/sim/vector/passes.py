@@ -33,7 +33,8 @@ class Pass:
 
     ``reads`` and ``writes`` name tensors of `TENSOR_BITS` besides. With ``waits`` the pass starts only when the pass
     before it is complete, because it needs a sum over the whole tensor. ``emits`` is False where nothing but sums
-    results. ``state_bytes`` per value are read from DRAM and written back: fp32 master weights and moments.
+    results. ``per_window``: takes ``operations`` for every window of a pooling that a value is in (`VectorOp.windows`).
+    ``state_bytes`` per value are read from DRAM and written back: fp32 master weights and moments.
     """
 
     operations: int
@@ -41,7 +42,12 @@ class Pass:
     writes: tuple[str, ...] = ()
     waits: bool = False
     emits: bool = True
+    per_window: bool = False
     state_bytes: int = 0
+
+    def operations_per_value(self, windows: float) -> float:
+        """Operations for a value that is in so many windows of a pooling."""
+        return self.operations * (windows if self.per_window else 1.0)
 
 
 PASSES: dict[tuple[str, str], tuple[Pass, ...]] = {
@@ -68,9 +74,10 @@ PASSES: dict[tuple[str, str], tuple[Pass, ...]] = {
     ("add", "forward"): (Pass(1, reads=("other",)),),
     ("add", "backward"): (Pass(1, reads=("other",)),),
     ("keep", "backward"): (Pass(0, writes=("kept",), emits=False),),
-    # Windows of 3 x 3 at stride 2 compare 2.25 times per input value; the gradient goes where the maximum was.
+    # Windows of 3 x 3 at stride 2 compare 2.25 times per input value; the gradient goes where the maximum was, and what
+    # the windows of a value give is added.
     ("pool", "forward"): (Pass(3, writes=("mask",)),),
-    ("pool", "backward"): (Pass(1, reads=("mask",)),),
+    ("pool", "backward"): (Pass(1, reads=("mask",), per_window=True),),
     ("cross_entropy", "forward"): (Pass(5 + EXPONENTIAL, writes=("saved",)),),
     ("cross_entropy", "backward"): (Pass(2, reads=("saved",)),),
     # Decay, momentum, step, rounding to the operand's type; master weight and momentum in fp32.

@@ -19,9 +19,8 @@ class VectorUnit:
     ``overlaps``: works beside the products (`acf.sim.vector.schedule`); otherwise each fused pass is a kernel of its
     own, launched in ``launch_cycles``.
     ``channel_groups``: sums over a whole tensor are taken for one of so many groups of its channels after another, so
-    that a group waits on chip for its sum; and an addition reads its second operand where that lies, if it is known: a
-    gradient that was kept for it, or the operand of a product.
-    0: neither, sums are over whole tensors, and second operands cross the DRAM pins once, when they are read.
+    that a group waits on chip for its sum; and an addition of the forward pass reads its second operand where that
+    lies, if it is known. 0: neither, sums are over whole tensors, and such operands are read from DRAM.
     """
 
     lanes: int
@@ -46,9 +45,9 @@ class PassCount:
 
 def count_passes(op: VectorOp, unit: VectorUnit, memory: OnChipMemory) -> Iterator[PassCount]:
     """The passes of ``op`` in order; what they keep for later goes through on-chip ``memory``."""
-    for each in PASSES[op.kind, op.phase] if op.kind != "keep" or unit.channel_groups else ():
+    for each in PASSES[op.kind, op.phase]:
         yield PassCount(
-            cycles=ceil(op.elements * each.operations / unit.lanes),
+            cycles=ceil(op.elements * each.operations_per_value(op.windows) / unit.lanes),
             dram_bytes=_dram_bytes(op, each, unit, memory),
             energy_j=_energy_j(op, each, unit),
             waits=each.waits,
@@ -77,6 +76,8 @@ def _dram_bytes(op: VectorOp, each: Pass, unit: VectorUnit, memory: OnChipMemory
         for tensor in TENSOR_BITS:
             if tensor != "kept":  # the addition that reads it comes later
                 memory.discard(f"{op.name}.{op.kind}.{tensor}")
+        if op.kind == "add":
+            memory.discard(op.other)  # nothing reads a kept gradient again
     if each.state_bytes:
         moved += op.elements * (2 * each.state_bytes + unit.value_bytes)
     return moved
@@ -89,7 +90,9 @@ def _written_bytes(op: VectorOp, tensor: str, unit: VectorUnit, memory: OnChipMe
 
 
 def _read(op: VectorOp, tensor: str, unit: VectorUnit, memory: OnChipMemory) -> int:
-    if tensor == "other" and unit.channel_groups and op.other in memory.sizes:
+    """Bytes across the DRAM pins; an addition finds a gradient that was kept for it where that lies."""
+    lies_in_memory = op.phase == "backward" or unit.channel_groups > 0
+    if tensor == "other" and lies_in_memory and op.other in memory.sizes:
         return memory.touch(op.other, memory.sizes[op.other], external=False)
     return memory.touch(f"{op.name}.{op.kind}.{tensor}", _tensor_bytes(op, tensor, unit), external=True)
 
@@ -123,4 +126,5 @@ def _energy_j(op: VectorOp, each: Pass, unit: VectorUnit) -> dict[str, float]:
     written += op.elements * unit.value_bytes if each.emits else 0
     read, written = read + op.elements * each.state_bytes, written + op.elements * each.state_bytes
     sram_pj = read * unit.sram_read_pj_per_byte + written * unit.sram_write_pj_per_byte
-    return {"vector": op.elements * each.operations * unit.operation_pj * 1e-12, "sram": sram_pj * 1e-12}
+    operations = op.elements * each.operations_per_value(op.windows)
+    return {"vector": operations * unit.operation_pj * 1e-12, "sram": sram_pj * 1e-12}

@@ -15,7 +15,7 @@ from acf.rtl.device.host.image import read_output
 from acf.rtl.device.host.placed_product import page_of
 from acf.rtl.device.host.simulation import DeviceSimulation
 from acf.rtl.device.step.layer import StepSizes, StepState, random_step
-from acf.rtl.device.step.moving import check_moving, moved_step, plan_moving_step, present_gradient, run_moving_steps
+from acf.rtl.device.step.moving import MovingLayer, moved_step, plan_moving_step, present_gradient, run_moving_steps
 from acf.rtl.device.step.plan import StepPlan
 from acf.rtl.device.step.reference import reference_step, weight_gradient_of
 from acf.rtl.device.step.run import run_step
@@ -49,7 +49,7 @@ def test_a_split_k_weight_gradient_is_walked_from_the_list_that_the_device_wrote
     vector_device: DeviceSimulation,
 ) -> None:
     state = random_step(LAYER, 8)
-    plan = plan_moving_step(state, FABRIC, VECTOR_AXI, moves=1, dataflow="split-K")
+    plan = plan_moving_step(state, FABRIC, VECTOR_AXI, moves=1, moving=MovingLayer(LAYER, "split-K"))
     (step,) = run_moving_steps(vector_device, plan, state, LAYER, steps=1)
     assert step.differences == []
     expected = reference_step(state, LAYER, plan)
@@ -64,6 +64,32 @@ def test_a_split_k_weight_gradient_is_walked_from_the_list_that_the_device_wrote
     assert (found == np.where(blocks, gradient, 0)).all()
     old_program, old_image = present_gradient(plan, state.kept)  # the same memory, read as the topology before
     assert (read_output(old_image, old_program, vector_device.peek) != found).any()
+
+
+@pytest.mark.parametrize(
+    ("passes", "optimizer", "dataflow", "seed"),
+    [
+        ("transformer", "adam", "output-stationary", 1),
+        ("transformer", "sgd", "output-stationary", 1),
+        ("cnn", "adam", "split-K", 4),
+    ],
+)
+def test_blocks_move_at_the_end_of_steps_with_other_passes_and_optimizers(
+    vector_device: DeviceSimulation, passes: str, optimizer: str, dataflow: str, seed: int
+) -> None:
+    sizes = replace(LAYER, tokens=8, passes=passes, optimizer=optimizer, learning_rate=0.001, seed=seed)
+    state = random_step(sizes, 8)
+    plan = plan_moving_step(state, FABRIC, VECTOR_AXI, moves=1, moving=MovingLayer(sizes, dataflow))
+    steps = run_moving_steps(vector_device, plan, state, sizes)
+    first = next(steps)
+    assert first.differences == []
+    ((slot, grown),) = first.record()["moved"].items()
+    assert not state.kept[grown]
+    for name in ("weight", "master", "moments"):  # the weight and all state of the optimizer begin at zero
+        region = plan.regions[name]
+        assert not any(vector_device.peek(region[slot] * 16, region.flits * 16))
+    assert plan.regions["moments"].flits == 16 * len(state.moments) == (32 if optimizer == "adam" else 16)
+    assert next(steps).differences == []
 
 
 def wait(device: DeviceSimulation, is_over: Callable[[int], bool]) -> None:
@@ -140,10 +166,3 @@ def test_blocks_of_another_topology_are_refused() -> None:
         plan_moving_step(empty, FABRIC, VECTOR_AXI, 1)
     with pytest.raises(RtlError, match="moves 5 must be at least 1 and at most"):
         plan_moving_step(state, FABRIC, VECTOR_AXI, 5)
-
-
-@pytest.mark.parametrize("other", [{"passes": "transformer"}, {"optimizer": "adam"}])
-def test_moves_at_the_end_of_a_step_that_is_not_planned_for_them_are_refused(other: dict[str, str]) -> None:
-    check_moving(LAYER)
-    with pytest.raises(RtlError, match=f"'{next(iter(other.values()))}'.* cannot be moved by the device"):
-        check_moving(replace(LAYER, **other))

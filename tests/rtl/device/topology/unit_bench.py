@@ -85,7 +85,12 @@ LIST_FLIT = 1 << 20
 
 
 def run_update(
-    present: NDArray[np.bool_], moves: int, tile: int, read_cycles: int, group: Group | None = None
+    present: NDArray[np.bool_],
+    moves: int,
+    tile: int,
+    read_cycles: int,
+    group: Group | None = None,
+    two_moments: bool = False,
 ) -> SeenUpdate:
     """Run an update of a layer whose blocks have scores of a fixed seed; with ``group`` its gradient is split-K."""
     rows, columns = present.shape
@@ -101,10 +106,17 @@ def run_update(
     places["gradient_norms"] = len(flits)
     flits += [flit for score in gradients for flit in _score(score, lanes)]
     nothing = dict.fromkeys(("gradients", "updates", "forward_index", "input_index"), 0)
-    nothing |= dict.fromkeys(("weight", "master", "momentum", "after_products"), 0)
+    nothing |= dict.fromkeys(("weight", "master", "moments", "after_products"), 0)
     places |= {"mask": LIST_FLIT, "group_columns": group.columns if group else 0}
     descriptor = TopologyDescriptor(
-        rows=rows, columns=columns, blocks=len(blocks), moves=moves, size=tile, **places, **nothing
+        rows=rows,
+        columns=columns,
+        blocks=len(blocks),
+        moves=moves,
+        size=tile,
+        two_moments=two_moments,
+        **places,
+        **nothing,
     )
     clusters = (4, group.accumulator_tiles) if group else (1, 1)
     unit = TopologyUnit(TopologySizes(rows, columns, len(blocks), moves, *clusters), tile, 32 * lanes)

@@ -6,6 +6,7 @@ A vector of a pass is a window of pixels, or in the backward pass of a maximum t
 from acf.errors import RtlError
 from acf.rtl.design.vector.operation import Operation, Programs
 from acf.sim.vector import PASSES
+from acf.trace import windows_per_value
 
 _PLACES = ("one", "two", *(f"place_{place}" for place in range(3, 10)))
 """The places of a window, row by row from 1 on, as literals."""
@@ -61,22 +62,21 @@ POOL_STEPS: Programs = {
 }
 """Work on a vector of sums; the simulator leaves it out."""
 
-INPUT_VALUES = {"forward": (4, 4, 1), "backward": (4, 4, 1)}
-"""Values of the pooling's input that a vector of a pass stands for, which the simulator counts: stride squared."""
+WINDOWS = ((3, 2), (2, 2), (1, 1))
+"""Side and stride of the windows of every number of a pass; a global average takes pixel by pixel.
 
-
-UNDERCHARGED = {("pool", "backward", 0): 2.25}
-"""Operations per value of passes that the simulator charges less for: it lets the gradient of a window go to one value,
-and a value is in 2.25 windows of 3 x 3 at stride 2, whose gradients are added one by one."""
+A vector of a pass stands for stride squared values of the pooling's input, which the simulator counts."""
 
 
 def check_pool_programs() -> None:
     """Refuse passes that take more operations for a value of the input than the simulator charges."""
     for (kind, phase, number), program in POOL_PROGRAMS.items():
-        charged = UNDERCHARGED.get((kind, phase, number), sum(each.operations for each in PASSES[kind, phase]))
-        taken = len(program) / INPUT_VALUES[phase][number]
+        side, stride = WINDOWS[number]
+        windows = windows_per_value((side, side), (stride, stride))
+        charged = sum(each.operations_per_value(windows) for each in PASSES[kind, phase])
+        taken = len(program) / stride**2
         if taken > charged:
             raise RtlError(
                 f"{kind} {phase} {number} has {taken} operations per value in gates, and the simulator charges "
-                f"{charged}; change one of the two"
+                f"{charged:g}; change one of the two"
             )

@@ -5,7 +5,7 @@ runs from the same descriptors over the index that the device has written.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,7 @@ from acf.rtl.device.step.layer import StepSizes, StepState
 from acf.rtl.device.step.passes import Tile
 from acf.rtl.device.step.plan import ListEntry, StepPlan, WalkedPlanner
 from acf.rtl.device.step.reference import StepResult, reference_step, weight_gradient_of
-from acf.rtl.device.step.run import StepRun, read_step, resume_step, run_step
+from acf.rtl.device.step.run import StepRun, load_update_constants, read_step, resume_step, run_step
 from acf.rtl.device.topology.descriptor import NO_SLOT, SCORE_FLITS, TopologyDescriptor
 from acf.rtl.device.topology.model import block_scores, move_blocks
 from acf.rtl.device.topology.slot_index import ListedTiles, index_by_slots, index_with_list
@@ -40,13 +40,15 @@ PRESENT_GRADIENT = "present_gradient"
 OUTPUT_STATIONARY, SPLIT_K, _ = DATAFLOWS
 
 
-def check_moving(sizes: StepSizes) -> None:
-    """Refuse a step that cannot end with moves: the device zeroes one moment, and only CNN passes are planned for."""
-    if (sizes.passes, sizes.optimizer) != ("cnn", "sgd"):
-        raise RtlError(
-            f"blocks of a step with passes {sizes.passes!r} and optimizer {sizes.optimizer!r} cannot be moved by the "
-            "device; use 'cnn' and 'sgd', or no moves"
-        )
+@dataclass(frozen=True)
+class MovingLayer:
+    """``layer`` names passes and optimizer. ``dataflow`` of the weight gradient: as for `map_dense`.
+
+    The other products are output-stationary.
+    """
+
+    layer: StepSizes = field(default_factory=StepSizes)
+    dataflow: str = "fastest"
 
 
 def plan_moving_step(
@@ -55,13 +57,10 @@ def plan_moving_step(
     axi: AxiSpec,
     moves: int,
     blocks: Sequence[Tile] | None = None,
-    dataflow: str = "fastest",
+    moving: "MovingLayer | None" = None,
 ) -> StepPlan:
-    """Lay out a step that ends with a topology update; ``blocks``: (row, column) of every slot, else by column.
-
-    ``dataflow`` of the weight gradient: as for `map_dense`; the other products are output-stationary.
-    """
-    return _MovingPlanner(state, sizes, axi, moves, blocks, dataflow).plan()
+    """Lay out a step that ends with a topology update; ``blocks``: (row, column) of every slot, else by column."""
+    return _MovingPlanner(state, sizes, axi, moves, blocks, moving or MovingLayer()).plan()
 
 
 def present_gradient(plan: StepPlan, kept: NDArray[np.bool_]) -> tuple[EncodedProgram, MemoryImage]:
@@ -120,17 +119,20 @@ def run_moving_steps(
 ) -> Iterator[MovingRun]:
     """Run steps one after the other, each over the index that the device has written at the end of the one before.
 
-    The host loads memory once. Between two steps it resets the device, whose counts of work done begin anew.
+    The host loads memory once. Between two steps it resets the device, whose counts of work done begin anew, and writes
+    the optimizer's constants of the next one.
     """
     moves = next(each.moves for each in plan.descriptors if isinstance(each, TopologyDescriptor))
     for number in range(steps):
         if number:
+            sizes = replace(sizes, step=sizes.step + 1)
             device.reset()
+            load_update_constants(device, plan, sizes)
         run = resume_step(device, plan, state) if number else run_step(device, plan, state, sizes)
         expected = reference_step(state, sizes, plan)
         following, blocks = moved_step(state, plan, expected, moves)
         dataflow = SPLIT_K if plan.programs["weight_gradient"].program.reduces else OUTPUT_STATIONARY
-        after = plan_moving_step(following, plan.sizes, device.axi, moves, blocks, dataflow)
+        after = plan_moving_step(following, plan.sizes, device.axi, moves, blocks, MovingLayer(sizes, dataflow))
         values = {name: getattr(following, name) for name in ("weight", "master", "moments")}
         differences = read_step(device, after, following).differences(replace(expected, **values))
         yield MovingRun(run, plan, blocks, differences + _differences(device, after))
@@ -160,9 +162,9 @@ class _MovingPlanner(WalkedPlanner):
         axi: AxiSpec,
         moves: int,
         blocks: Sequence[Tile] | None,
-        dataflow: str,
+        moving: MovingLayer,
     ) -> None:
-        super().__init__(state, sizes, axi, dataflow)
+        super().__init__(state, sizes, axi, moving.dataflow, moving.layer)
         self.moves = moves
         self.listed: ListedTiles | None = None
         self.blocks = list(blocks) if blocks is not None else self._by_column()
@@ -249,9 +251,8 @@ class _MovingPlanner(WalkedPlanner):
         if self.listed is not None:
             at = self.listed.listed.index.descriptor
             mask, group_columns = at.owners_at, at.group_columns
-        names = ("weight", "master", "norms", "gradient_norms")
+        names = ("weight", "master", "moments", "norms", "gradient_norms")
         places: dict[str, Any] = {name: self.regions[name].base for name in names}
-        places["momentum"] = self.regions["moments"].base
         return TopologyDescriptor(
             rows=self.inputs,
             columns=self.columns,
@@ -265,6 +266,8 @@ class _MovingPlanner(WalkedPlanner):
             input_index=index["input_gradient"],
             mask=index["weight_gradient"] + mask * WORD_BYTES // self.link,
             group_columns=group_columns,
+            two_moments=self.passes.optimizer.moments == 2,
+            gradient_is_y=self.passes.gradient_stream == "y",
             after_products=len(self.products),
             **places,
         )

@@ -107,7 +107,6 @@ def _load(device: DeviceSimulation, plan: StepPlan, state: StepState, sizes: Ste
     tile, link, work = plan.sizes.shape.tile, plan.sizes.shape.link_bytes, plan.vector_work
     contents = {
         "x": _tiled(state.x, tile).tobytes(),
-        "update_constants": work.optimizer.lane_constants(sizes, tile).tobytes(),
         "descriptors": b"".join(each.content() for each in plan.descriptors),
         **work.contents(state, sizes),
     }
@@ -121,6 +120,14 @@ def _load(device: DeviceSimulation, plan: StepPlan, state: StepState, sizes: Ste
         device.load(plan.regions[name].base * link, content)
     for image in plan.images.values():
         device.load(image.segments[0].base, image.segments[0].content)
+    load_update_constants(device, plan, sizes)
+
+
+def load_update_constants(device: DeviceSimulation, plan: StepPlan, sizes: StepSizes) -> None:
+    """What the host writes before every step: Adam's constants change with its number."""
+    shape = plan.sizes.shape
+    constants = plan.vector_work.optimizer.lane_constants(sizes, shape.tile)
+    device.load(plan.regions["update_constants"].base * shape.link_bytes, constants.tobytes())
 
 
 def read_step(device: DeviceSimulation, plan: StepPlan, state: StepState) -> StepResult:

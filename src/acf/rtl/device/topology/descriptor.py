@@ -16,6 +16,8 @@ SCORE_FLITS = 4
 
 FIELDS: dict[str, tuple[int, int, int, str]] = {
     "program": (0, 0, 8, f"{PROGRAM}"),
+    "two_moments": (0, 8, 1, "the optimizer keeps two moments of every weight, those of a vector one behind the other"),
+    "gradient_is_y": (0, 9, 1, "the optimizer's descriptors have the gradient as y, else as x"),
     "barrier": (0, 13, 1, "begins when all results of earlier descriptors are in memory"),
     "needs_rows": (0, 14, 1, "fails, and changes nothing, where a row of blocks would be empty"),
     "needs_columns": (0, 15, 1, "fails, and changes nothing, where a column of blocks would be empty"),
@@ -35,13 +37,13 @@ FIELDS: dict[str, tuple[int, int, int, str]] = {
     "norms": (5, 0, 32, "flit of the sums of the first slot's weights, 4 flits a slot"),
     "gradient_norms": (6, 0, 32, "flit of the sums of the first block's gradient, 4 flits a block, row by row"),
     "gradients": (7, 0, 32, "flit of the table of gradients: a word for every block, the flit where its gradient lies"),
-    "updates": (8, 0, 32, "flit of the optimizer's descriptor of the first slot, which has the gradient as x"),
+    "updates": (8, 0, 32, "flit of the optimizer's descriptor of the first slot; one for every slot"),
     "forward_index": (9, 0, 32, "flit of the index of the forward product: offsets, slots and entries of the weight"),
     "input_index": (10, 0, 32, "flit of the index of the input gradient, in the same form"),
     "mask": (11, 0, 32, "flit of the mask in the index of the weight gradient, or of its list of output tiles"),
     "weight": (12, 0, 32, "flit of the first slot's weight, bf16; zeroed where a block has moved"),
     "master": (13, 0, 32, "flit of the first slot's weight in float32; zeroed likewise"),
-    "momentum": (14, 0, 32, "flit of the first slot's momentum in float32; zeroed likewise"),
+    "moments": (14, 0, 32, "flit of the first slot's moments in float32; zeroed likewise"),
 }
 """Word, lowest bit, bits and meaning of every field; a flit is ``link_bytes`` of memory."""
 
@@ -65,9 +67,11 @@ class TopologyDescriptor:
     mask: int
     weight: int
     master: int
-    momentum: int
+    moments: int
     after_products: int = 0
     group_columns: int = 0
+    two_moments: bool = False
+    gradient_is_y: bool = False
     barrier: bool = True
     needs_rows: bool = True
     needs_columns: bool = True

@@ -24,7 +24,7 @@ class Rebuild:
         self.found = Signal(name="found_block")
         self.bits = Signal(_MASK_BITS, name="mask_bits")
         self.gradient = Signal(WORD_BITS, name="gradient_flit")
-        self.step = Signal(bits_for(3 * unit.tile), name="zeroed_flits")
+        self.step = Signal(bits_for(4 * unit.tile), name="zeroed_flits")
 
     def states(self, m: Module) -> None:
         """All of them, in order."""
@@ -162,15 +162,16 @@ class Rebuild:
         return Array(parts.dropped)[parts.place[: bits_for(sizes.moves)]]
 
     def _write_updates(self, m: Module) -> None:
-        """Of every slot that has moved: the optimizer's descriptor, with the gradient of its new block as x."""
+        """Of every slot that has moved: the optimizer's descriptor, with the gradient of its new block as x or as y."""
         unit, parts, lanes = self.unit, self.parts, self.unit.flit_bits // WORD_BITS
-        descriptor_flits, x_word = 8 * DESCRIPTOR_BYTES // unit.flit_bits, VECTOR_FIELDS["x"][0]
+        descriptor_flits, words = 8 * DESCRIPTOR_BYTES // unit.flit_bits, DESCRIPTOR_BYTES * 8 // WORD_BITS
         block, at = Signal(WORD_BITS, name="moved_block"), Signal(WORD_BITS, name="moved_descriptor")
+        gradient_word, shift = Signal(range(words), name="gradient_word"), lanes.bit_length() - 1
         m.d.comb += [
             block.eq(parts.block_row * parts.field("columns") + parts.block_column),
-            at.eq(parts.field("updates") + self._moved() * descriptor_flits + x_word // lanes),
+            gradient_word.eq(Mux(parts.field("gradient_is_y"), VECTOR_FIELDS["y"][0], VECTOR_FIELDS["x"][0])),
+            at.eq(parts.field("updates") + self._moved() * descriptor_flits + (gradient_word >> shift)),
         ]
-        shift = lanes.bit_length() - 1
         with m.State("GRADIENT READ"):
             m.d.comb += [unit.wanted.eq(1), unit.address.eq(parts.field("gradients") + (block >> shift))]
             with m.If(unit.granted):
@@ -190,7 +191,7 @@ class Rebuild:
                 m.next = "DESCRIPTOR WORD"
         with m.State("DESCRIPTOR WORD"):
             word = parts.held.word_select(parts.lane, WORD_BITS)
-            with m.If(self._emit(m, Mux(parts.lane == x_word % lanes, self.gradient, word))):
+            with m.If(self._emit(m, Mux(parts.lane == gradient_word[:shift], self.gradient, word))):
                 m.d.sync += parts.lane.eq(parts.lane + 1)
                 with m.If(parts.lane == lanes - 1):
                     m.next = "SENT"
@@ -199,11 +200,12 @@ class Rebuild:
             m.next = "ZERO BEGIN"
 
     def _zero(self, m: Module) -> None:
-        """Weight, float32 weight and momentum of a slot that has moved."""
+        """Weight, float32 weight and moments of a slot that has moved."""
         parts, lanes, tile = self.parts, self.unit.flit_bits // WORD_BITS, self.unit.tile
-        bases = Array(parts.field(name) for name in ("weight", "master", "momentum"))
-        flits = Signal(bits_for(2 * tile), name="flits_of_slot")
-        m.d.comb += flits.eq(Mux(parts.part == 0, tile, 2 * tile))
+        bases = Array(parts.field(name) for name in ("weight", "master", "moments"))
+        flits = Signal(bits_for(4 * tile), name="flits_of_slot")
+        has_two = (parts.part == 2) & parts.field("two_moments")
+        m.d.comb += flits.eq(Mux(parts.part == 0, tile, Mux(has_two, 4 * tile, 2 * tile)))
         with m.State("ZERO BEGIN"), m.If(parts.writer.is_idle):
             m.d.comb += [
                 parts.writer.set_address.eq(1),
