@@ -60,6 +60,13 @@ def test_a_step_is_traced_at_start_middle_and_end(text_task: TransformerTask, st
     assert traced.metrics == plain.metrics, "tracing changed the run"
 
 
+def test_other_seeds_are_traced_after_their_last_step_alone(text_task: TransformerTask, store: EvaluationStore) -> None:
+    (system,) = systems_of(["dense"], (0.5,), 16)
+    plan = RunPlan(steps=4, measurements=1, checkpoint_every=4, captured=2, idle_seconds=0.0)
+    train_system(text_task, system, 1, plan, store, lambda share: None)
+    assert [path.name for path in (store.folder / "traces").iterdir()] == ["dense-end-seed1.safetensors"]
+
+
 def test_an_out_of_memory_batch_says_which_to_pass(
     text_task: TransformerTask, store: EvaluationStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
