@@ -40,7 +40,8 @@ from acf.sim.fabric.energy import mesh_j
 from acf.sim.registry import spec_of_kind
 
 RESULTS = Path(__file__).parents[1] / "results"
-MEASURED_ZEROS = RESULTS / "zeros.json"
+MEASURED_ZEROS, TRAINED_ZEROS = RESULTS / "zeros.json", RESULTS / "zeros-trained.json"
+"""Zeros of networks after 30 or 40 steps, and after whole runs of the evaluation."""
 
 NETWORKS = ("resnet50", "transformer-base")
 FABRICS = ("acf-512-lean", "acf-512-wide", "acf-512")
@@ -161,6 +162,7 @@ def published_rows() -> list[Row]:
             *product(NETWORKS, FABRICS, (0.9,), (1, 2), (None,)),
             *product(measured, FABRICS, SPARSITIES, (0,), (MEASURED_ZEROS,)),
             *product(measured, FABRICS[:1], (0.9,), (1, 2), (MEASURED_ZEROS,)),
+            *product(NETWORKS[:1], FABRICS, (0.9,), (0,), (TRAINED_ZEROS,)),
             *product(NETWORKS, FABRICS[:1], SPARSITIES, (1, 2), (None,)),
         ]
     )
@@ -197,7 +199,7 @@ def _is_without_update(path: Path) -> bool:
 
 def joined(folder: Path, fabrics: tuple[str, ...]) -> Iterator[dict[str, Any]]:
     """The rows of ``fabrics`` in ``folder``: each step, then the machines beside the fabric."""
-    order = list(product(NETWORKS, fabrics, (None, MEASURED_ZEROS), (0, 1, 2), sorted(SPARSITIES)))
+    order = list(product(NETWORKS, fabrics, (None, MEASURED_ZEROS, TRAINED_ZEROS), (0, 1, 2), sorted(SPARSITIES)))
     steps = [rows_of(network, fabric, sparsity, seed, zeros) for network, fabric, zeros, seed, sparsity in order]
     found = [rows for rows in steps if (folder / rows[0].file_name).exists()]
     for row in (row for rows in found for row in rows):
