@@ -59,3 +59,10 @@ def test_runs_without_a_traced_last_step_are_refused(store: EvaluationStore) -> 
     finish(store, "dense", 0, None)
     with pytest.raises(DataError, match="keeps no traced last step; train with --captured above 0"):
         zeros_of_runs(store.folder, "resnet50")
+
+
+@pytest.mark.parametrize("system", ["masked-90/rate=0.8", "2:4", "dts-0.5"])
+def test_systems_that_a_record_could_not_tell_from_dense_ones_are_refused(store: EvaluationStore, system: str) -> None:
+    finish(store, system, 0, 1)
+    with pytest.raises(DataError, match=f"{system} is neither dense nor block-sparse.*remove its traces"):
+        zeros_of_runs(store.folder, "resnet50")

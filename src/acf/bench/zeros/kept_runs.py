@@ -1,6 +1,7 @@
 """Zeros in the traced steps that `acf bench resnet50` or `acf bench transformer` kept, of networks trained longer."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -10,7 +11,7 @@ from acf.bench.evaluation.store import EvaluationStore
 from acf.bench.provenance import provenance
 from acf.bench.training.variant import Variant
 from acf.bench.zeros.measure import MeasuredZeros, gathered
-from acf.errors import DataError
+from acf.errors import DataError, SparsityError
 from acf.nn import BlockSparsity
 from acf.trace import Trace
 
@@ -47,10 +48,20 @@ def _require(store: EvaluationStore, folder: Path, network: str) -> None:
         raise DataError(f"the runs of {folder} are of {trained}, not of {network}; name the network that was trained")
 
 
+def _absent(system: str) -> float:
+    """Share of blocks that ``system`` trains without; others than dense and block-sparse ones are refused."""
+    with suppress(SparsityError):  # masked and 2:4 are no methods of their own
+        sparsity = Variant.parse(system).recipe.sparsity
+        if sparsity is None or isinstance(sparsity, BlockSparsity):
+            return 0.0 if sparsity is None else sparsity.sparsity
+    raise DataError(
+        f"{system} is neither dense nor block-sparse, and a record of zeros has such networks alone; remove its traces"
+    )
+
+
 def _variant(store: EvaluationStore, network: str, data: str, runs: Sequence[SystemRun]) -> MeasuredZeros:
-    sparsity = Variant.parse(runs[0].system).recipe.sparsity
+    absent = _absent(runs[0].system)
     traces = [Trace.load(store.trace(run.system, LAST, run.seed)) for run in runs]
-    absent = sparsity.sparsity if isinstance(sparsity, BlockSparsity) else 0.0
     losses = tuple(run.losses[-1].loss if run.losses else float("nan") for run in runs)
     steps = fmean(run.steps for run in runs)
     return gathered(network, (absent, 0.0), f"{data}, after {steps:.0f} steps of {runs[0].system}", traces, losses)
