@@ -93,9 +93,10 @@ class Variant:
     ``name`` is a method of `acf.bench.accuracy.methods` with settings after slashes: ``dense``, ``dense/width=64``,
     ``static-90/block=64/distribution=erk``, ``rigl-90/block=64/moves=25``. ``width``, ``layers`` (of a GPT), ``batch``,
     ``rate`` (the peak learning rate), ``decay`` (weight decay) and ``start_scale`` (of the last batch norm of residual
-    blocks) override those of the task; ``rate_power`` is that of `acf.scale_rates_`; ``block`` is the side of a block; ``dense_layers`` names parts of layer names,
-    separated by ``+``, that stay dense. With ``distribution=cost`` the densities come from `acf.plan`, for the
-    ``speedup`` of the whole step that is asked for, if one is; ``plan_rounds=9``, ``plan_blocks=32+64`` and the like
+    blocks) override those of the task; ``rate_power`` is that of `acf.scale_rates_`; ``block`` is the side of a block;
+    ``dense_layers`` names parts of layer names, separated by ``+``, that stay dense. With ``distribution=cost`` the
+    densities come from `acf.plan`, for the ``speedup`` of the whole step that is asked for, if one is;
+    ``plan_rounds=9``, ``plan_blocks=32+64`` and the like
     set fields of `PlanOptions`.
 
     >>> Variant.parse("static-90/block=64/rate=0.4").rate
