@@ -14,6 +14,11 @@ def test_sizes_override_those_of_the_task() -> None:
     assert (spec.width, spec.batch, spec.rate) == (32, 64, 0.4)
 
 
+def test_a_gpt_may_have_another_depth_context_and_vocabulary() -> None:
+    spec = TrainingOptions(task="gpt", layers=4, context=128, vocabulary=4096).spec
+    assert (spec.layers, spec.context, spec.vocabulary, spec.width) == (4, 128, 4096, 1024)
+
+
 def test_a_run_is_twelve_epochs_unless_something_is_said() -> None:
     assert TrainingOptions().length.epochs == 12.0
     assert TrainingOptions(steps=5).length.steps == 5
@@ -28,6 +33,8 @@ def test_a_run_is_twelve_epochs_unless_something_is_said() -> None:
         (TrainingOptions(variants="dense,dense/layers=2"), "resnet18 has a fixed depth"),
         (TrainingOptions(variants=" , "), "--variants names none"),
         (TrainingOptions(attention="flash"), "--attention flash is a GPT's"),
+        (TrainingOptions(context=64), "--context 64 is a GPT's, and resnet18 has none; leave it out"),
+        (TrainingOptions(dtype="float16"), "dtype 'float16' is not one of float32, bfloat16; use one of these"),
         (TrainingOptions(tune_rates=(0.0,)), "not above 0"),
         (TrainingOptions(device="tpu"), "device 'tpu' is not one of auto, cpu, cuda"),
     ],
@@ -45,6 +52,7 @@ def test_a_plot_is_an_svg_file() -> None:
 def test_the_command_is_kept_without_paths() -> None:
     options = TrainingOptions(task="gpt", seconds=60.0, tune_rates=(0.2, 0.4), data=Path("secret"), out=Path("x.json"))
     assert options.command == "acf bench training --task gpt --seconds 60.0 --tune-rates 0.2,0.4"
+    assert TrainingOptions(steps=9, compiled=True).command == "acf bench training --steps 9 --compiled"
 
 
 def test_records_are_shown_and_merged_without_training(tmp_path: Path) -> None:

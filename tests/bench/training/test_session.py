@@ -1,9 +1,14 @@
-"""What a training session refuses before anything is trained."""
+"""What a training session refuses before anything is trained, and what it compiles."""
+
+from dataclasses import replace
 
 import pytest
+import torch
 
 from acf.bench.training.image_task import ImageTask
-from acf.bench.training.session import refuse_unfit
+from acf.bench.training.schedule import StepSchedule
+from acf.bench.training.session import TrainingSession, refuse_unfit
+from acf.bench.training.task import Task
 from acf.bench.training.variant import Variant
 from acf.errors import SparsityError
 
@@ -27,3 +32,15 @@ def is_refused(task: ImageTask, variant: str) -> bool:
     except SparsityError:
         return True
     return False
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_the_loss_is_compiled_on_a_cpu_only_where_that_is_asked_for(
+    text_task: Task, compiled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiled_functions: list[object] = []
+    monkeypatch.setattr(torch, "compile", lambda function: compiled_functions.append(function) or function)
+    text_task.spec = replace(text_task.spec, compiled=compiled)
+    session = TrainingSession(text_task, Variant.parse("dense"), 0, StepSchedule(2))
+    session.train_step()
+    assert len(compiled_functions) == compiled

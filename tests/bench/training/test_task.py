@@ -33,6 +33,14 @@ def test_the_first_attention_is_part_of_the_key_of_compiled_code_and_both_end_wi
     assert (torch._C._get_sdp_priority_order(), compiler_config.cache_key_tag) == (order, tag)
 
 
-def test_on_a_cpu_nothing_is_cast() -> None:
-    with computing(TASKS["gpt"], torch.device("cpu")):
-        assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == torch.float32
+@pytest.mark.parametrize(("asked", "dtype"), [("", torch.float32), ("bfloat16", torch.bfloat16)])
+def test_on_a_cpu_products_are_in_float32_unless_bfloat16_is_asked_for(asked: str, dtype: torch.dtype) -> None:
+    with computing(replace(TASKS["gpt"], dtype=asked), torch.device("cpu")):
+        assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == dtype
+
+
+def test_steps_are_compiled_on_every_gpu_and_on_a_cpu_where_that_is_asked_for() -> None:
+    spec, cpu = TASKS["gpt"], torch.device("cpu")
+    assert spec.is_compiled(torch.device("cuda"))
+    assert not spec.is_compiled(cpu)
+    assert replace(spec, compiled=True).is_compiled(cpu)

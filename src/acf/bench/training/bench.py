@@ -23,6 +23,10 @@ from acf.records import values_of
 from acf.run_folder import only_process_writing
 
 DEFAULT_VARIANTS = "dense,static-90/block=64/distribution=cost,rigl-90/block=64/distribution=cost/moves=33"
+SIZES = ("width", "batch", "examples", "dtype")
+OF_A_GPT = ("layers", "context", "vocabulary", "attention")
+"""Options that override fields of the task, the second ones where the network is a GPT."""
+
 NOT_IN_COMMAND = ("data", "logs", "out", "plot", "render")
 """Options that are paths of one machine, and say nothing about the runs."""
 
@@ -42,9 +46,14 @@ class TrainingOptions:
     tune_decays: tuple[float, ...] = option((), "Weight decays to try at the best rate, likewise.")
     tune_share: float = option(1.0, "Length of a trial as a share of a run.", min=0, max=1)
     width: int = option(0, "Width of the network; 0: the task's.", min=0)
+    layers: int = option(0, "Layers of a GPT; 0: the task's.", min=0)
+    context: int = option(0, "Tokens of a GPT's examples; 0: the task's.", min=0)
+    vocabulary: int = option(0, "Entries of the BPE that is trained on a GPT's corpus; 0: the task's.", min=0)
     batch: int = option(0, "Examples of a step; 0: the task's.", min=0)
     examples: int = option(0, "Training images to use; 0: all.", min=0)
     attention: str = option("", "Attention that a GPT tries first on a GPU: cudnn, flash, efficient; default: cudnn.")
+    dtype: str = option("", "Dtype of products: float32 or bfloat16; default: bfloat16 on a GPU, float32 on a CPU.")
+    compiled: bool = option(False, "Compile the steps of all variants on a CPU too; on a GPU they always are.")
     device: str = option("auto", "auto, cpu or cuda.")
     data: Path | None = option(  # noqa: RUF009
         None, "Folder of the image sets, or the corpus of a GPT.", environment="ACF_DATA"
@@ -64,15 +73,13 @@ class TrainingOptions:
         if self.task not in TASKS:
             raise SparsityError(f"task {self.task!r} is not one of {', '.join(TASKS)}; use one of these names")
         spec = TASKS[self.task]
-        if self.attention and not spec.context:
-            raise SparsityError(f"--attention {self.attention} is a GPT's, and {self.task} has none; leave it out")
-        return replace(
-            spec,
-            width=self.width or spec.width,
-            batch=self.batch or spec.batch,
-            examples=self.examples or spec.examples,
-            attention=self.attention or spec.attention,
-        )
+        for name in OF_A_GPT:
+            if getattr(self, name) and not spec.context:
+                raise SparsityError(
+                    f"--{name} {getattr(self, name)} is a GPT's, and {self.task} has none; leave it out"
+                )
+        given = {name: getattr(self, name) for name in (*SIZES, *OF_A_GPT) if getattr(self, name)}
+        return replace(spec, **given, compiled=self.compiled)
 
     @property
     def length(self) -> RunLength:
@@ -91,7 +98,7 @@ class TrainingOptions:
             value = getattr(self, each.name)
             if value != each.default and each.name not in NOT_IN_COMMAND:
                 text = ",".join(f"{part:g}" for part in value) if isinstance(value, tuple) else str(value)
-                words += [flag_of(each), text]
+                words += [flag_of(each)] if value is True else [flag_of(each), text]
         return shlex.join(words)
 
 

@@ -16,6 +16,7 @@ from acf.bench.training.summary import VariantSummary, summarize
 from acf.bench.training.task import Task, TaskSpec
 from acf.errors import DataError, FileError
 from acf.records import data_of, parse_json, read_as, read_value, write_record
+from acf.records.provenance import processor_name
 
 MUST_AGREE = ("device", "torch", "data")
 """Facts of sessions that must be the same for their seconds, joules and quality to be set beside each other."""
@@ -204,7 +205,8 @@ def _add_new(known: list[Any], found: Iterable[Any]) -> None:
 def session_facts(task: Task, command: str = "") -> dict[str, str]:
     """What a reader must know of the machine, the software and the data, when it was, and the command."""
     device = task.device
-    name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.processor() or platform.machine()
+    on_gpu = device.type == "cuda"
+    name = torch.cuda.get_device_name(device) if on_gpu else f"{processor_name()}, {torch.get_num_threads()} threads"
     return {
         "device": name,
         "torch": torch.__version__,

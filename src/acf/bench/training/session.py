@@ -35,7 +35,7 @@ class TrainingSession:
         self.plan_seconds = time.perf_counter() - started if self.plan else 0.0
         self.fused_norms = len(acf.fuse_batch_norms_(self.model))
         self.replica = self.replicated(self.model)
-        self.loss_fn = torch.compile(task.loss) if self.device.type == "cuda" else task.loss
+        self.loss_fn = torch.compile(task.loss) if self.sizes.is_compiled(self.device) else task.loss
         self.optimizer = task.optimizer(self.model, self.sizes)
         if variant.rate_power:
             acf.scale_rates_(self.optimizer, self.model, variant.rate_power)
@@ -95,7 +95,7 @@ class TrainingSession:
         """Let go of hooks and compiled code, so that the next session starts like the first."""
         if self.topology is not None:
             self.topology.detach()
-        if self.device.type == "cuda":
+        if self.sizes.is_compiled(self.device):
             torch.compiler.reset()
 
     def _loss(self, *batch: Tensor) -> Tensor:

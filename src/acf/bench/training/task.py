@@ -21,6 +21,10 @@ ATTENTION = {
 """Attention kernels of torch by the name that `TaskSpec.attention` takes."""
 
 
+DTYPES = ("float32", "bfloat16")
+DEFAULT_DTYPE = {"cuda": "bfloat16", "cpu": "float32"}
+
+
 @dataclass(frozen=True)
 class TaskSpec:
     """The sizes of a task; ``width``, ``batch``, ``rate`` and ``weight_decay`` are those of variants that name none.
@@ -28,6 +32,8 @@ class TaskSpec:
     ``rate`` is the peak learning rate. ``layers``, ``context``, ``vocabulary`` and ``attention`` are a GPT's:
     ``attention`` is the kernel that a GPU tries first, for dense and sparse models alike; empty: torch's own order.
     ``start_scale`` is a residual network's: with it the last batch norm of every block starts; None: it has no choice.
+    ``dtype`` is that of products; empty: bfloat16 on a GPU, float32 on a CPU. ``compiled``: steps on a CPU are compiled
+    too, as they always are on a GPU.
     """
 
     name: str
@@ -42,12 +48,24 @@ class TaskSpec:
     examples: int = 0
     attention: str = ""
     start_scale: float | None = None
+    dtype: str = ""
+    compiled: bool = False
 
     def __post_init__(self) -> None:
         if self.context:
             GptSpec(self.width, self.layers, self.vocabulary, self.context)  # refuses sizes that no GPT has
         if self.attention and self.attention not in ATTENTION:
             raise SparsityError(f"attention {self.attention!r} is not one of {', '.join(ATTENTION)}; use one of these")
+        if self.dtype and self.dtype not in DTYPES:
+            raise SparsityError(f"dtype {self.dtype!r} is not one of {', '.join(DTYPES)}; use one of these")
+
+    def computes_in_bfloat16(self, device: torch.device) -> bool:
+        """Whether products on ``device`` are in bfloat16, over float32 weights."""
+        return (self.dtype or DEFAULT_DTYPE[device.type]) == "bfloat16"
+
+    def is_compiled(self, device: torch.device) -> bool:
+        """Whether steps on ``device`` are compiled."""
+        return self.compiled or device.type == "cuda"
 
 
 TASKS: dict[str, TaskSpec] = {
@@ -104,12 +122,12 @@ class Task(Protocol):
 def computing(spec: TaskSpec, device: torch.device) -> Iterator[None]:
     """How products and attention are computed, in training and measuring alike.
 
-    On a GPU products are in bfloat16 without a cache of casts, as CUDA graphs need it, and attention takes the first
-    kernel that can run, beginning with ``spec.attention``. On a CPU everything is float32 and torch chooses.
+    In bfloat16 there is no cache of casts, as CUDA graphs need it. On a GPU attention takes the first kernel that can
+    run, beginning with ``spec.attention``; on a CPU torch chooses.
     """
-    on_gpu = device.type == "cuda"
-    attention = attention_first(spec.attention) if on_gpu and spec.attention else nullcontext()
-    with torch.autocast(device.type, torch.bfloat16, enabled=on_gpu, cache_enabled=False), attention:
+    attention = attention_first(spec.attention) if device.type == "cuda" and spec.attention else nullcontext()
+    enabled = spec.computes_in_bfloat16(device)
+    with torch.autocast(device.type, torch.bfloat16, enabled=enabled, cache_enabled=False), attention:
         yield
 
 
