@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from acf.errors import SparsityError
 from acf.nn import FusedSequential
+from acf.zoo.networks.attention import causal_attention
 
 HEAD_WIDTH = 128
 INITIAL_DEVIATION = 0.02  # GPT-2, section 2.3
@@ -51,7 +52,7 @@ class GptBlock(nn.Module):
         batch, context, width = x.shape
         split = self.query_key_value(self.attention_norm(x)).view(batch, context, 3, self.heads, HEAD_WIDTH)
         query, key, value = split.permute(2, 0, 3, 1, 4)
-        attended = F.scaled_dot_product_attention(query, key, value, is_causal=True)
+        attended = causal_attention(query, key, value)
         x = x + self.attention_out(attended.transpose(1, 2).reshape(batch, context, width))
         hidden: Tensor = self.mlp(self.mlp_norm(x))
         return x + hidden
