@@ -65,7 +65,6 @@ if TYPE_CHECKING:
     from acf.train.adapters import hugging_face_callback as hugging_face_callback
     from acf.train.adapters import lightning_callback as lightning_callback
     from acf.train.graphed import GraphedStep as GraphedStep
-    from acf.train.rates import scale_rates_ as scale_rates_
     from acf.train.sharded_checkpoint import load_sharded as load_sharded
     from acf.train.sharded_checkpoint import save_sharded as save_sharded
     from acf.train.warm_up import warm_up as warm_up
@@ -121,7 +120,6 @@ _HOME_OF = {
     "save_checkpoint": "acf.train",
     "save_sharded": "acf.train.sharded_checkpoint",
     "save_sparse": "acf.nn",
-    "scale_rates_": "acf.train.rates",
     "simulate": "acf.sim",
     "sparsify_": "acf.nn",
     "spec": "acf.sim",

@@ -1,6 +1,6 @@
 """The systems that are trained: dense, dense weights under RigL masks, block-sparse kernels, 2:4, and full names.
 
-A kind may have settings of its own, such as a learning rate: ``dense/rate=2e-4``.
+A kind may have a learning rate, a weight decay and a start scale of its own, as in ``dense/rate=2e-4``.
 """
 
 from collections.abc import Callable, Sequence
@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from acf.bench.accuracy.methods import KINDS
 from acf.bench.training.variant import Variant
 from acf.errors import SparsityError
-from acf.nn import BlockSparsity
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,7 @@ rigl and static: block-sparse weights on our kernels, with a topology that moves
 """
 
 WITHOUT_SPARSITY = ("dense", "2:4")
-SETTINGS = ("rate", "decay", "rate_power", "start_scale")
+SETTINGS = ("rate", "decay", "start_scale")
 """What a kind may set after slashes; whole methods take all settings of a `Variant`."""
 
 
@@ -100,8 +99,7 @@ def _with_settings(system: System, given: str, settings: str) -> System:
                 f"setting {setting!r} in system {given!r} is not one of {', '.join(SETTINGS)}; write such as "
                 "dense/rate=2e-4, or a whole method such as rigl-90/block=32/fraction=0.1"
             )
-    method = system.name if isinstance(system.variant.recipe.sparsity, BlockSparsity) else "dense"
-    parsed, name = Variant.parse(f"{method}/{settings}"), f"{system.name}/{settings}"
+    parsed, name = Variant.parse(f"dense/{settings}"), f"{system.name}/{settings}"
     variant = replace(system.variant, name=name, **{key: getattr(parsed, key) for key in SETTINGS})
     return replace(system, name=name, variant=variant)
 

@@ -20,7 +20,6 @@ from acf.bench.pong.settings import DqnSettings
 from acf.bench.training.variant import Variant
 from acf.errors import SparsityError
 from acf.train.graphed import GraphedStep
-from acf.train.rates import SCALE_KEY
 from acf.zoo.networks.dqn import NatureDqn
 
 ADAM_EPSILON = 1e-5
@@ -62,8 +61,6 @@ class DqnAgent:
         self.optimizer = torch.optim.Adam(
             self.model.parameters(), lr=rate, eps=ADAM_EPSILON, fused=True, capturable=device.type == "cuda"
         )
-        if variant.rate_power:
-            acf.scale_rates_(self.optimizer, self.model, variant.rate_power)
         policy = variant.recipe.policy
         self.topology = policy and acf.attach(self.model, self.optimizer, policy(settings.steps, seed))
         self.step_fn = GraphedStep(self._loss, self.optimizer, self.topology)
@@ -117,7 +114,7 @@ class DqnAgent:
         """Read what `save` wrote, before `warm_up`; returns the plain values."""
         more = acf.load_checkpoint(path, **self._parts())
         for group in self.optimizer.param_groups:  # the file's rate lies on the CPU
-            group["lr"] = torch.tensor(self.rate * group.get(SCALE_KEY, 1.0), device=self.device)
+            group["lr"] = torch.tensor(self.rate, device=self.device)
         self.generator.set_state(more.pop("generator"))
         self.step, self._earlier_moves = int(more.pop("step")), int(more.pop("moves"))
         return more

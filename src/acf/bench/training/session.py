@@ -16,7 +16,6 @@ from acf.nn.plan import PlanOptions, SparsityPlan, plan
 from acf.nn.replace import FilterFn
 from acf.nn.sparsify_blocks import choose_layers, layout_of
 from acf.train.graphed import GraphedStep
-from acf.train.rates import SCALE_KEY
 
 WARM_UP_STEPS = 1
 """Steps that follow `acf.warm_up` before the clock starts: the first one, eager, makes the optimizer's state."""
@@ -37,8 +36,6 @@ class TrainingSession:
         self.replica = self.replicated(self.model)
         self.loss_fn = torch.compile(task.loss) if self.sizes.is_compiled(self.device) else task.loss
         self.optimizer = task.optimizer(self.model, self.sizes)
-        if variant.rate_power:
-            acf.scale_rates_(self.optimizer, self.model, variant.rate_power)
         policy, total_steps = variant.recipe.policy, schedule.total_steps
         self.topology = None if policy is None else acf.attach(self.replica, self.optimizer, policy(total_steps, seed))
         self.step_fn: Callable[..., Tensor] = self.step_function()
@@ -58,7 +55,7 @@ class TrainingSession:
         """One optimizer step; its loss."""
         rate = self.sizes.rate * self.schedule.factor(self.step)
         for group in self.optimizer.param_groups:
-            group["lr"].fill_(rate * group.get(SCALE_KEY, 1.0))
+            group["lr"].fill_(rate)
         loss = self.step_fn(*self.task.batch(self.step, self.sizes.batch, self.generator))
         self.step += 1
         return loss

@@ -7,9 +7,7 @@ from math import isfinite
 from acf.bench.accuracy.methods import Recipe, recipe_of
 from acf.bench.training.task import TaskSpec
 from acf.errors import SparsityError
-from acf.nn import BlockSparsity
 from acf.nn.plan import MOST_SPEEDUP, PlanOptions
-from acf.train.rates import MOST_POWER
 
 PLAN_PREFIX = "plan_"
 
@@ -30,13 +28,6 @@ def _rate(text: str) -> float:
     if not 0 <= rate <= MOST_RATE:
         raise ValueError(f"{text} is below 0 or above {MOST_RATE:g}")
     return rate
-
-
-def _power(text: str) -> float:
-    power = _number(text)
-    if not 0 <= power <= MOST_POWER:
-        raise ValueError(f"{text} is below 0 or above {MOST_POWER:g}")
-    return power
 
 
 def _speedup(text: str) -> float:
@@ -74,7 +65,6 @@ RUN_SETTINGS: dict[str, Callable[[str], object]] = {
     "batch": _whole,
     "rate": _rate,
     "decay": _rate,
-    "rate_power": _power,
     "start_scale": _number,
     "block": _whole,
     "dense_layers": _parts,
@@ -93,10 +83,9 @@ class Variant:
     ``name`` is a method of `acf.bench.accuracy.methods` with settings after slashes: ``dense``, ``dense/width=64``,
     ``static-90/block=64/distribution=erk``, ``rigl-90/block=64/moves=25``. ``width``, ``layers`` (of a GPT), ``batch``,
     ``rate`` (the peak learning rate), ``decay`` (weight decay) and ``start_scale`` (of the last batch norm of residual
-    blocks) override those of the task; ``rate_power`` is that of `acf.scale_rates_`; ``block`` is the side of a block;
-    ``dense_layers`` names parts of layer names, separated by ``+``, that stay dense. With ``distribution=cost`` the
-    densities come from `acf.plan`, for the ``speedup`` of the whole step that is asked for, if one is;
-    ``plan_rounds=9``, ``plan_blocks=32+64`` and the like
+    blocks) override those of the task; ``block`` is the side of a block; ``dense_layers`` names parts of layer names,
+    separated by ``+``, that stay dense. With ``distribution=cost`` the densities come from `acf.plan`, for the
+    ``speedup`` of the whole step that is asked for, if one is; ``plan_rounds=9``, ``plan_blocks=32+64`` and the like
     set fields of `PlanOptions`.
 
     >>> Variant.parse("static-90/block=64/rate=0.4").rate
@@ -110,19 +99,11 @@ class Variant:
     batch: int | None = None
     rate: float | None = None
     decay: float | None = None
-    rate_power: float = 0.0
     start_scale: float | None = None
     block: int = 64
     dense_layers: tuple[str, ...] = ()
     speedup: float | None = None
     plan: Mapping[str, object] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        if self.rate_power and not isinstance(self.recipe.sparsity, BlockSparsity):
-            raise SparsityError(
-                f"rate_power in variant {self.name!r} scales the rates of block-sparse weights, of which it has none; "
-                "leave it out, or use such as static-90 or rigl-90"
-            )
 
     @classmethod
     def parse(cls, name: str) -> "Variant":
