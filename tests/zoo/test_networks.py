@@ -12,7 +12,7 @@ from acf.errors import SparsityError
 from acf.zoo.capture import CAPTURED
 from acf.zoo.networks import NETWORKS
 from acf.zoo.networks.alexnet import AlexNet
-from acf.zoo.networks.gpt import GptSpec
+from acf.zoo.networks.gpt import Gpt, GptSpec
 from acf.zoo.networks.mixer import MixerS16
 from acf.zoo.networks.transformer import TransformerBase, TransformerSpec
 from acf.zoo.networks.wide_resnet import wide_resnet
@@ -150,6 +150,27 @@ def test_resnet50_for_small_images_differs_in_its_stem_alone() -> None:
     assert maps.shape == (1, 64, 32, 32)
 
 
+def test_a_gpt_with_narrow_attention_and_embedding_has_the_parameters_of_its_widths() -> None:
+    spec = GptSpec(256, layers=2, vocabulary=512, context=16, attention_width=128, embedding_width=64, head_width=32)
+    model = Gpt(spec)
+    attention, mlp, norms = 4 * 256 * 128, 8 * 256 * 256, 5 * 256
+    tables, between = 512 * 64 + 16 * 256, 2 * 64 * 256
+    assert sum(each.numel() for each in model.parameters()) == 2 * (attention + mlp) + norms + tables + between
+    logits = model(torch.zeros(3, 16, dtype=torch.long))
+    assert logits.shape == (3, 16, 512)
+    logits.sum().backward()
+    assert [label for label, parameter in model.named_parameters() if parameter.grad is None] == []
+
+
+def test_a_narrow_embedding_enters_the_layers_as_large_as_a_wide_one() -> None:
+    torch.manual_seed(0)
+    tokens = torch.arange(512)
+    models = [Gpt(GptSpec(256, 2, 512, 16, embedding_width=width)) for width in (None, 64)]
+    wide, narrow = (model.embedding_in(model.token_embedding(tokens)) for model in models)
+    assert narrow.shape == wide.shape
+    torch.testing.assert_close(narrow.std(), wide.std(), rtol=0.1, atol=0)
+
+
 def test_a_width_that_heads_cannot_share_is_refused() -> None:
     with pytest.raises(SparsityError, match="width 20 is no multiple of twice the 8 heads"):
         TransformerSpec(width=20)
@@ -158,5 +179,9 @@ def test_a_width_that_heads_cannot_share_is_refused() -> None:
 def test_widths_and_depths_that_a_network_cannot_have_are_refused() -> None:
     with pytest.raises(SparsityError, match=r"width 65 is no multiple of 128, a head's width; use one"):
         GptSpec(width=65)
+    with pytest.raises(SparsityError, match=r"attention_width 96 is no multiple of 64, a head's width; use one"):
+        GptSpec(attention_width=96, head_width=64)
+    with pytest.raises(SparsityError, match=r"embedding_width 0 is no positive integer"):
+        GptSpec(embedding_width=0)
     with pytest.raises(SparsityError, match=r"depth 27 is not 6 n \+ 4, .*; use 28"):
         wide_resnet(depth=27)

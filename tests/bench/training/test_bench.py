@@ -30,7 +30,7 @@ def test_a_run_is_twelve_epochs_unless_something_is_said() -> None:
         (TrainingOptions(task="imagenet"), "task 'imagenet' is not one of resnet18"),
         (TrainingOptions(epochs=1, seconds=2), "epochs and seconds are both given"),
         (TrainingOptions(variants="dense,densest"), "method 'densest' begins with none of"),
-        (TrainingOptions(variants="dense,dense/layers=2"), "resnet18 has a fixed depth"),
+        (TrainingOptions(variants="dense,dense/layers=2"), "layers in variant .* is a GPT's, and resnet18 has none"),
         (TrainingOptions(variants=" , "), "--variants names none"),
         (TrainingOptions(attention="flash"), "--attention flash is a GPT's"),
         (TrainingOptions(context=64), "--context 64 is a GPT's, and resnet18 has none; leave it out"),

@@ -29,10 +29,12 @@ def test_sizes_of_a_variant_override_those_of_the_task() -> None:
     sizes = Variant.parse("dense/layers=6/batch=8/decay=0.05/rate=0.001").sizes(TASKS["gpt"])
     assert (sizes.layers, sizes.batch, sizes.weight_decay, sizes.rate) == (6, 8, 0.05, 0.001)
     assert (sizes.width, sizes.context) == (1024, 1024)
+    narrow = Variant.parse("dense/attention_width=256/embedding_width=128/head_width=64").sizes(TASKS["gpt"]).gpt
+    assert (narrow.width, narrow.attention_width, narrow.embedding_width, narrow.heads) == (1024, 256, 128, 4)
 
 
 def test_a_network_for_images_has_no_depth_to_choose() -> None:
-    with pytest.raises(SparsityError, match="resnet18 has a fixed depth"):
+    with pytest.raises(SparsityError, match=r"layers in variant .* is a GPT's, and resnet18 has none; leave it out"):
         Variant.parse("dense/layers=6").sizes(TASKS["resnet18"])
 
 

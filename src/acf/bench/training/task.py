@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Protocol
 
 import torch
@@ -29,8 +29,9 @@ DEFAULT_DTYPE = {"cuda": "bfloat16", "cpu": "float32"}
 class TaskSpec:
     """The sizes of a task; ``width``, ``batch``, ``rate`` and ``weight_decay`` are those of variants that name none.
 
-    ``rate`` is the peak learning rate. ``layers``, ``context``, ``vocabulary`` and ``attention`` are a GPT's:
-    ``attention`` is the kernel that a GPU tries first, for dense and sparse models alike; empty: torch's own order.
+    ``rate`` is the peak learning rate. ``layers``, ``context``, ``vocabulary``, ``attention`` and the other widths are
+    a GPT's, these as in `GptSpec`; ``attention`` is the kernel that a GPU tries first, for dense and sparse models
+    alike; empty: torch's own order.
     ``start_scale`` is a residual network's: with it the last batch norm of every block starts; None: it has no choice.
     ``dtype`` is that of products; empty: bfloat16 on a GPU, float32 on a CPU. ``compiled``: steps on a CPU are compiled
     too, as they always are on a GPU.
@@ -45,6 +46,9 @@ class TaskSpec:
     layers: int = 0
     context: int = 0
     vocabulary: int = 0
+    attention_width: int | None = None
+    embedding_width: int | None = None
+    head_width: int = 128
     examples: int = 0
     attention: str = ""
     start_scale: float | None = None
@@ -53,11 +57,16 @@ class TaskSpec:
 
     def __post_init__(self) -> None:
         if self.context:
-            GptSpec(self.width, self.layers, self.vocabulary, self.context)  # refuses sizes that no GPT has
+            _ = self.gpt  # refuses sizes that no GPT has
         if self.attention and self.attention not in ATTENTION:
             raise SparsityError(f"attention {self.attention!r} is not one of {', '.join(ATTENTION)}; use one of these")
         if self.dtype and self.dtype not in DTYPES:
             raise SparsityError(f"dtype {self.dtype!r} is not one of {', '.join(DTYPES)}; use one of these")
+
+    @property
+    def gpt(self) -> GptSpec:
+        """The shape of a GPT of these sizes."""
+        return GptSpec(**{each.name: getattr(self, each.name) for each in fields(GptSpec)})
 
     def computes_in_bfloat16(self, device: torch.device) -> bool:
         """Whether products on ``device`` are in bfloat16, over float32 weights."""

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from acf.bench.training.task import TaskSpec, computing
 from acf.errors import DataError
 from acf.zoo.data.text import TokenBatches, TokenSet, load_tokens
-from acf.zoo.networks.gpt import Gpt, GptSpec
+from acf.zoo.networks.gpt import Gpt
 
 VALIDATION_BATCHES = 24
 """Batches of the task's size on which quality is measured, or fewer where there are fewer tokens."""
@@ -47,8 +47,7 @@ class TextTask:
 
     def model(self, sizes: TaskSpec) -> nn.Module:
         """A fresh GPT."""
-        spec = GptSpec(sizes.width, sizes.layers, self.spec.vocabulary, self.spec.context)
-        return Gpt(spec).to(self.device)
+        return Gpt(sizes.gpt).to(self.device)
 
     def batch(self, step: int, size: int, generator: torch.Generator) -> tuple[Tensor, ...]:
         """Inputs and targets of random windows."""

@@ -62,6 +62,9 @@ def _sides(text: str) -> tuple[int, ...]:
 RUN_SETTINGS: dict[str, Callable[[str], object]] = {
     "width": _whole,
     "layers": _whole,
+    "attention_width": _whole,
+    "embedding_width": _whole,
+    "head_width": _whole,
     "batch": _whole,
     "rate": _rate,
     "decay": _rate,
@@ -72,6 +75,9 @@ RUN_SETTINGS: dict[str, Callable[[str], object]] = {
 }
 """Settings of a run, and how the text of each is read; all other settings are the method's."""
 
+OF_A_GPT = ("layers", "attention_width", "embedding_width", "head_width")
+"""Settings of a run that no other network has."""
+
 PLAN_SETTINGS: dict[str, Callable[[str], object]] = {"int": _count, "float": _number, "str": str, "tuple": _sides}
 """How a field of `PlanOptions` is read, by its type."""
 
@@ -81,12 +87,12 @@ class Variant:
     """One row of the comparison.
 
     ``name`` is a method of `acf.bench.accuracy.methods` with settings after slashes: ``dense``, ``dense/width=64``,
-    ``static-90/block=64/distribution=erk``, ``rigl-90/block=64/moves=25``. ``width``, ``layers`` (of a GPT), ``batch``,
-    ``rate`` (the peak learning rate), ``decay`` (weight decay) and ``start_scale`` (of the last batch norm of residual
-    blocks) override those of the task; ``block`` is the side of a block; ``dense_layers`` names parts of layer names,
-    separated by ``+``, that stay dense. With ``distribution=cost`` the densities come from `acf.plan`, for the
-    ``speedup`` of the whole step that is asked for, if one is; ``plan_rounds=9``, ``plan_blocks=32+64`` and the like
-    set fields of `PlanOptions`.
+    ``static-90/block=64/distribution=erk``, ``rigl-90/block=64/moves=25``. ``width``, ``batch``, ``rate`` (the peak
+    learning rate), ``decay`` (weight decay), ``start_scale`` (of the last batch norm of residual blocks) and a GPT's
+    ``layers``, ``attention_width``, ``embedding_width`` and ``head_width`` override those of the task; ``block`` is
+    the side of a block; ``dense_layers`` names parts of layer names, separated by ``+``, that stay dense. With
+    ``distribution=cost`` the densities come from `acf.plan`, for the ``speedup`` of the whole step that is asked for,
+    if one is; ``plan_rounds=9``, ``plan_blocks=32+64`` and the like set fields of `PlanOptions`.
 
     >>> Variant.parse("static-90/block=64/rate=0.4").rate
     0.4
@@ -96,6 +102,9 @@ class Variant:
     recipe: Recipe
     width: int | None = None
     layers: int | None = None
+    attention_width: int | None = None
+    embedding_width: int | None = None
+    head_width: int | None = None
     batch: int | None = None
     rate: float | None = None
     decay: float | None = None
@@ -131,23 +140,24 @@ class Variant:
 
     def sizes(self, spec: TaskSpec) -> TaskSpec:
         """The sizes of ``spec`` with those that this variant overrides."""
-        if self.layers is not None and not spec.layers:
-            raise SparsityError(
-                f"layers in variant {self.name!r} is a GPT's; {spec.name} has a fixed depth, leave it out"
-            )
+        for name in OF_A_GPT:
+            if getattr(self, name) is not None and not spec.context:
+                raise SparsityError(
+                    f"{name} in variant {self.name!r} is a GPT's, and {spec.name} has none; leave it out"
+                )
         if self.start_scale is not None and spec.start_scale is None:
             raise SparsityError(
                 f"start_scale in variant {self.name!r} is for acf bench resnet50, not {spec.name}; leave it out"
             )
         given = {
             "width": self.width,
-            "layers": self.layers,
             "batch": self.batch,
+            **{name: getattr(self, name) for name in OF_A_GPT},
             "rate": self.rate,
             "weight_decay": self.decay,
             "start_scale": self.start_scale,
         }
-        return replace(spec, **{key: value for key, value in given.items() if value is not None})  # type: ignore[arg-type]
+        return replace(spec, **{key: value for key, value in given.items() if value is not None})
 
 
 def _plan_setting(key: str, text: str, name: str) -> object:

@@ -10,27 +10,38 @@ from acf.errors import SparsityError
 from acf.nn import FusedSequential
 from acf.zoo.networks.attention import causal_attention
 
-HEAD_WIDTH = 128
 INITIAL_DEVIATION = 0.02  # GPT-2, section 2.3
 
 
 @dataclass(frozen=True)
 class GptSpec:
-    """Shape of a GPT; the MLP's hidden layer is ``4 * width`` wide, heads are 128 wide."""
+    """Shape of a GPT; the MLP's hidden layer is ``4 * width`` wide.
+
+    ``attention_width`` is that of queries, keys and values over all heads, ``embedding_width`` that of the table of
+    tokens, which also is the output layer; both are ``width`` unless given. What sparsity leaves alone costs less where
+    they are narrower.
+    """
 
     width: int = 1024
     layers: int = 12
     vocabulary: int = 16_384
     context: int = 1024
+    attention_width: int | None = None
+    embedding_width: int | None = None
+    head_width: int = 128
 
     def __post_init__(self) -> None:
-        if self.width % HEAD_WIDTH or self.width < HEAD_WIDTH:
-            raise SparsityError(f"width {self.width} is no multiple of {HEAD_WIDTH}, a head's width; use one")
+        for each in ("width", "attention_width", "embedding_width", "head_width"):
+            if (size := getattr(self, each)) is not None and size < 1:
+                raise SparsityError(f"{each} {size} is no positive integer; use such as 128")
+        name = "width" if self.attention_width is None else "attention_width"
+        if (inner := getattr(self, name)) % self.head_width:
+            raise SparsityError(f"{name} {inner} is no multiple of {self.head_width}, a head's width; use one")
 
     @property
     def heads(self) -> int:
         """Attention heads."""
-        return self.width // HEAD_WIDTH
+        return (self.attention_width or self.width) // self.head_width
 
 
 class GptBlock(nn.Module):
@@ -38,10 +49,11 @@ class GptBlock(nn.Module):
 
     def __init__(self, spec: GptSpec) -> None:
         super().__init__()
-        width, self.heads = spec.width, spec.heads
+        width, self.heads, self.head_width = spec.width, spec.heads, spec.head_width
+        inner = self.heads * self.head_width
         self.attention_norm = nn.LayerNorm(width, bias=False)
-        self.query_key_value = nn.Linear(width, 3 * width, bias=False)
-        self.attention_out = nn.Linear(width, width, bias=False)
+        self.query_key_value = nn.Linear(width, 3 * inner, bias=False)
+        self.attention_out = nn.Linear(inner, width, bias=False)
         self.mlp_norm = nn.LayerNorm(width, bias=False)
         self.mlp = FusedSequential(
             nn.Linear(width, 4 * width, bias=False), nn.GELU(), nn.Linear(4 * width, width, bias=False)
@@ -49,11 +61,11 @@ class GptBlock(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """One residual block."""
-        batch, context, width = x.shape
-        split = self.query_key_value(self.attention_norm(x)).view(batch, context, 3, self.heads, HEAD_WIDTH)
+        batch, context, _ = x.shape
+        split = self.query_key_value(self.attention_norm(x)).view(batch, context, 3, self.heads, self.head_width)
         query, key, value = split.permute(2, 0, 3, 1, 4)
         attended = causal_attention(query, key, value)
-        x = x + self.attention_out(attended.transpose(1, 2).reshape(batch, context, width))
+        x = x + self.attention_out(attended.transpose(1, 2).flatten(2))
         hidden: Tensor = self.mlp(self.mlp_norm(x))
         return x + hidden
 
@@ -65,11 +77,15 @@ class Gpt(nn.Module):
         super().__init__()
         spec = spec or GptSpec()
         self.spec = spec
-        self.token_embedding = nn.Embedding(spec.vocabulary, spec.width)
+        embedded = spec.embedding_width or spec.width
+        self.token_embedding = nn.Embedding(spec.vocabulary, embedded)
         self.position_embedding = nn.Embedding(spec.context, spec.width)
         self.blocks = nn.Sequential(*(GptBlock(spec) for _ in range(spec.layers)))
         self.norm = nn.LayerNorm(spec.width, bias=False)
         self.apply(_initialise)
+        self.embedding_in, self.embedding_out = (
+            _same_variance(*widths) for widths in ((embedded, spec.width), (spec.width, embedded))
+        )
         # The residual stream adds 2 * layers outputs; GPT-2 scales them so that their sum keeps the variance.
         for name, parameter in self.named_parameters():
             if name.endswith(("attention_out.weight", "mlp.2.weight")):
@@ -78,11 +94,20 @@ class Gpt(nn.Module):
     def forward(self, tokens: Tensor) -> Tensor:
         """Logits of the next token at every position."""
         positions = torch.arange(tokens.shape[1], device=tokens.device)
-        x = self.token_embedding(tokens) + self.position_embedding(positions)
+        x = self.embedding_in(self.token_embedding(tokens)) + self.position_embedding(positions)
         if x.is_cuda and torch.is_autocast_enabled("cuda"):  # a residual stream of half the bytes
             x = x.to(torch.get_autocast_dtype("cuda"))
-        x = self.norm(self.blocks(x))
+        x = self.embedding_out(self.norm(self.blocks(x)))
         return F.linear(x, self.token_embedding.weight)
+
+
+def _same_variance(inputs: int, outputs: int) -> nn.Module:
+    """A linear layer whose outputs have its inputs' variance; nothing between equal widths."""
+    if inputs == outputs:
+        return nn.Identity()
+    layer = nn.Linear(inputs, outputs, bias=False)
+    nn.init.normal_(layer.weight, std=inputs**-0.5)
+    return layer
 
 
 def _initialise(module: nn.Module) -> None:
