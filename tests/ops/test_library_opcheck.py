@@ -114,7 +114,7 @@ def experts_samples(dtype: torch.dtype) -> dict[str, tuple[Any, ...]]:
     """Two experts of 8 x 6 weights, the first with two of seven tokens, the second with four."""
     x, output_grad, weight = (torch.randn(shape, dtype=dtype) for shape in ((7, 6), (7, 8), (3, 4, 3)))
     trainable_x, trainable_weight = x.clone().requires_grad_(), weight.clone().requires_grad_()
-    offsets = torch.tensor([0, 2, 6], dtype=torch.int32)
+    offsets, matrices = torch.tensor([0, 2, 6], dtype=torch.int32), torch.randn(2, 8, 6, dtype=dtype)
     candidates = (torch.tensor([0, 3], dtype=torch.int32), torch.tensor([1, 0], dtype=torch.int32))
     return {
         "block_experts": (trainable_x, trainable_weight, *EXPERTS, offsets),
@@ -122,6 +122,9 @@ def experts_samples(dtype: torch.dtype) -> dict[str, tuple[Any, ...]]:
         "block_experts_input_grad": (output_grad, weight, *EXPERTS, offsets),
         "block_experts_weight_grad": (output_grad, x, *EXPERTS, offsets, torch.float32),
         "block_experts_gradient_norms": (output_grad, x, *candidates, offsets, [4, 3]),
+        "dense_experts": (trainable_x, matrices.clone().requires_grad_(), offsets),
+        "dense_experts_forward": (x, matrices, offsets),
+        "dense_experts_weight_grad": (output_grad, x, offsets, torch.float32),
     }
 
 

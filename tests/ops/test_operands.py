@@ -10,6 +10,7 @@ from torch import Tensor
 from acf.errors import ArgumentError
 from acf.ops import block_conv2d, block_linear
 from acf.ops.conv_transpose import block_conv_transpose2d
+from acf.ops.dense_experts import dense_experts
 from acf.ops.experts import block_experts
 from acf.ops.gated import block_gated_mlp
 from acf.ops.geometry import Conv2dGeometry
@@ -31,6 +32,7 @@ def layer() -> MlpLayer:
 
 PRODUCTS: dict[str, Callable[[Tensor], Tensor]] = {
     "linear": lambda x: block_linear(x, WEIGHT, topology()),
+    "dense_experts": lambda x: dense_experts(x, torch.full((1, 4, 8), 0.5), OFFSETS),
     "experts": lambda x: block_experts(x, WEIGHT, topology(), OFFSETS),
     "mlp": lambda x: block_mlp(x, layer(), layer()),
     "gated_mlp": lambda x: block_gated_mlp(x, layer(), layer(), layer()),

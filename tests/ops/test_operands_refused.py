@@ -21,6 +21,7 @@ from acf.ops import (
     block_gradient_norms,
     block_linear,
     block_mlp,
+    dense_experts,
 )
 from acf.sparse import BlockLayout, BlockTopology
 
@@ -102,6 +103,14 @@ REFUSED: dict[str, tuple[Callable[..., Any], str]] = {
     "more experts than rows": (
         lambda: block_experts(X[:, :8], WEIGHT, STACKED, torch.tensor([0, 1, 2, 4])),
         "2 block rows are not those of 3 experts; give",
+    ),
+    "more matrices than experts": (
+        lambda: dense_experts(X[:, :8], torch.ones(3, 8, 8), OFFSETS),
+        r"weight \[3, 8, 8\] and 3 offsets do not belong together; pass",
+    ),
+    "a matrix for tokens of another width": (
+        lambda: dense_experts(X[:, :8], torch.ones(2, 8, 9), OFFSETS),
+        r"x \[4, 8\], weight \[2, 8, 9\] .* do not belong together; pass",
     ),
     "more blocks than the experts have": (
         lambda: block_experts(X[:, :8], torch.ones(9, 8, 8), STACKED, OFFSETS),

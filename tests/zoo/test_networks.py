@@ -183,5 +183,7 @@ def test_widths_and_depths_that_a_network_cannot_have_are_refused() -> None:
         GptSpec(attention_width=96, head_width=64)
     with pytest.raises(SparsityError, match=r"embedding_width 0 is no positive integer"):
         GptSpec(embedding_width=0)
+    with pytest.raises(SparsityError, match=r"experts 0 is no positive integer"):
+        GptSpec(experts=0)
     with pytest.raises(SparsityError, match=r"depth 27 is not 6 n \+ 4, .*; use 28"):
         wide_resnet(depth=27)

@@ -4,13 +4,12 @@ from typing import Any, ClassVar, cast
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import linear
 
 from acf.nn.autocast import cast_for_autocast
 from acf.nn.block_layer import BlockSparseLayer
 from acf.nn.kind import LayerKind, TracedInput
 from acf.nn.nm_layer import NMLayer
-from acf.ops import block_experts, block_experts_gradient_norms
+from acf.ops import block_experts, block_experts_gradient_norms, dense_experts
 from acf.sparse import BlockLayout, frobenius_norms
 
 
@@ -69,10 +68,8 @@ class ExpertLinear(nn.Module):
         Without offsets every expert has the same number of rows, within one.
         """
         offsets = even_offsets(x, self.experts) if offsets is None else offsets
-        sizes = [*offsets.diff().tolist(), x.shape[0] - int(offsets[-1])]
-        *parts, rest = torch.split(x, sizes)
-        products = [linear(part, weight) for part, weight in zip(parts, self.matrices(), strict=True)]
-        y = torch.cat([*products, products[0].new_zeros(rest.shape[0], self.out_features)])
+        (x,) = cast_for_autocast(x)
+        y = dense_experts(x, self.matrices(), offsets)
         return y if self.bias is None else add_expert_bias(y, self.bias, offsets)
 
     def extra_repr(self) -> str:

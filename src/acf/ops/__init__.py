@@ -8,6 +8,7 @@ from acf.ops import cpu, flops, triton
 from acf.ops.conv import block_conv2d, block_conv2d_gradient_norms
 from acf.ops.conv_transpose import block_conv_transpose2d, transposed_output_size
 from acf.ops.dense import dense_products
+from acf.ops.dense_experts import dense_experts
 from acf.ops.experts import block_experts, block_experts_gradient_norms
 from acf.ops.gated import block_gated_mlp
 from acf.ops.geometry import Conv2dGeometry
@@ -34,6 +35,7 @@ __all__ = [
     "block_linear",
     "block_mlp",
     "conv2d_with_two_weights",
+    "dense_experts",
     "dense_products",
     "linear_with_two_weights",
     "mask_straight_through",

@@ -9,7 +9,7 @@ from typing import Any
 
 from torch.utils.flop_counter import register_flop_formula
 
-from acf.ops import conv, conv_transpose, experts, gated, linear, mlp, statistics, whole_mlp
+from acf.ops import conv, conv_transpose, dense_experts, experts, gated, linear, mlp, statistics, whole_mlp
 from acf.ops.library import Op
 from acf.ops.semi_structured.product import multiply_compressed
 
@@ -28,6 +28,8 @@ def register() -> None:
         register_flop_formula(weight_grad)(_weight_grad)
     for op in (experts.block_experts_forward, experts.block_experts_input_grad, experts.block_experts_weight_grad):
         register_flop_formula(_packet(op))(_experts)
+    for op in (dense_experts.dense_experts_forward, dense_experts.dense_experts_weight_grad):
+        register_flop_formula(_packet(op))(_dense_experts)
     register_flop_formula(_packet(linear.block_linear_weight_and_bias_grad))(_weight_and_bias_grad)
     register_flop_formula(_packet(conv_transpose.block_conv_transpose2d_weight_grad))(_transposed_weight_grad)
     register_flop_formula(_packet(statistics.block_conv2d_statistics))(_conv_statistics)
@@ -99,6 +101,11 @@ def _experts(tokens: Shape, other: Shape, *rest: Any, out_shape: Shape, **_: Any
     """As if every expert had its share of the tokens: how many it has is known on the device alone."""
     packed, experts_and_end = other if len(other) == 3 else out_shape, int(rest[6][0])
     return 2 * tokens[0] * prod(packed) // (experts_and_end - 1)
+
+
+def _dense_experts(tokens: Shape, other: Shape, *_: Any, out_shape: Shape, **__: Any) -> int:
+    """As if every token had an expert."""
+    return 2 * tokens[0] * prod((other if len(other) == 3 else out_shape)[1:])
 
 
 def _positions(shape: Shape) -> int:

@@ -31,6 +31,7 @@ def test_sizes_of_a_variant_override_those_of_the_task() -> None:
     assert (sizes.width, sizes.context) == (1024, 1024)
     narrow = Variant.parse("dense/attention_width=256/embedding_width=128/head_width=64").sizes(TASKS["gpt"]).gpt
     assert (narrow.width, narrow.attention_width, narrow.embedding_width, narrow.heads) == (1024, 256, 128, 4)
+    assert Variant.parse("dense/experts=8").sizes(TASKS["gpt"]).gpt.experts == 8
 
 
 def test_a_network_for_images_has_no_depth_to_choose() -> None:

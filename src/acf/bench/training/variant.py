@@ -65,6 +65,7 @@ RUN_SETTINGS: dict[str, Callable[[str], object]] = {
     "attention_width": _whole,
     "embedding_width": _whole,
     "head_width": _whole,
+    "experts": _whole,
     "batch": _whole,
     "rate": _rate,
     "decay": _rate,
@@ -75,7 +76,7 @@ RUN_SETTINGS: dict[str, Callable[[str], object]] = {
 }
 """Settings of a run, and how the text of each is read; all other settings are the method's."""
 
-OF_A_GPT = ("layers", "attention_width", "embedding_width", "head_width")
+OF_A_GPT = ("layers", "attention_width", "embedding_width", "head_width", "experts")
 """Settings of a run that no other network has."""
 
 PLAN_SETTINGS: dict[str, Callable[[str], object]] = {"int": _count, "float": _number, "str": str, "tuple": _sides}
@@ -89,8 +90,8 @@ class Variant:
     ``name`` is a method of `acf.bench.accuracy.methods` with settings after slashes: ``dense``, ``dense/width=64``,
     ``static-90/block=64/distribution=erk``, ``rigl-90/block=64/moves=25``. ``width``, ``batch``, ``rate`` (the peak
     learning rate), ``decay`` (weight decay), ``start_scale`` (of the last batch norm of residual blocks) and a GPT's
-    ``layers``, ``attention_width``, ``embedding_width`` and ``head_width`` override those of the task; ``block`` is
-    the side of a block; ``dense_layers`` names parts of layer names, separated by ``+``, that stay dense. With
+    ``layers``, ``attention_width``, ``embedding_width``, ``head_width`` and ``experts`` override those of the task;
+    ``block`` is the side of a block; ``dense_layers`` names parts of layer names, separated by ``+``, that stay dense. With
     ``distribution=cost`` the densities come from `acf.plan`, for the ``speedup`` of the whole step that is asked for,
     if one is; ``plan_rounds=9``, ``plan_blocks=32+64`` and the like set fields of `PlanOptions`.
 
@@ -105,6 +106,7 @@ class Variant:
     attention_width: int | None = None
     embedding_width: int | None = None
     head_width: int | None = None
+    experts: int | None = None
     batch: int | None = None
     rate: float | None = None
     decay: float | None = None

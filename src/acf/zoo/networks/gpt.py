@@ -7,8 +7,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from acf.errors import SparsityError
-from acf.nn import FusedSequential
+from acf.nn import ExpertLinear, FusedSequential
 from acf.zoo.networks.attention import causal_attention
+from acf.zoo.networks.mixture import MixtureOfExperts
 
 INITIAL_DEVIATION = 0.02  # GPT-2, section 2.3
 
@@ -19,7 +20,7 @@ class GptSpec:
 
     ``attention_width`` is that of queries, keys and values over all heads, ``embedding_width`` that of the table of
     tokens, which also is the output layer; both are ``width`` unless given. What sparsity leaves alone costs less where
-    they are narrower.
+    they are narrower. With ``experts`` every MLP is a mixture of so many, of which a token takes one.
     """
 
     width: int = 1024
@@ -29,9 +30,10 @@ class GptSpec:
     attention_width: int | None = None
     embedding_width: int | None = None
     head_width: int = 128
+    experts: int | None = None
 
     def __post_init__(self) -> None:
-        for each in ("width", "attention_width", "embedding_width", "head_width"):
+        for each in ("width", "attention_width", "embedding_width", "head_width", "experts"):
             if (size := getattr(self, each)) is not None and size < 1:
                 raise SparsityError(f"{each} {size} is no positive integer; use such as 128")
         name = "width" if self.attention_width is None else "attention_width"
@@ -55,8 +57,10 @@ class GptBlock(nn.Module):
         self.query_key_value = nn.Linear(width, 3 * inner, bias=False)
         self.attention_out = nn.Linear(inner, width, bias=False)
         self.mlp_norm = nn.LayerNorm(width, bias=False)
-        self.mlp = FusedSequential(
-            nn.Linear(width, 4 * width, bias=False), nn.GELU(), nn.Linear(4 * width, width, bias=False)
+        self.mlp: nn.Module = (
+            FusedSequential(nn.Linear(width, 4 * width, bias=False), nn.GELU(), nn.Linear(4 * width, width, bias=False))
+            if spec.experts is None
+            else MixtureOfExperts(width, 4 * width, spec.experts)
         )
 
     def forward(self, x: Tensor) -> Tensor:
@@ -88,7 +92,7 @@ class Gpt(nn.Module):
         )
         # The residual stream adds 2 * layers outputs; GPT-2 scales them so that their sum keeps the variance.
         for name, parameter in self.named_parameters():
-            if name.endswith(("attention_out.weight", "mlp.2.weight")):
+            if name.endswith(("attention_out.weight", "mlp.2.weight", "mlp.down.weight")):
                 nn.init.normal_(parameter, std=INITIAL_DEVIATION / (2 * spec.layers) ** 0.5)
 
     def forward(self, tokens: Tensor) -> Tensor:
@@ -111,5 +115,5 @@ def _same_variance(inputs: int, outputs: int) -> nn.Module:
 
 
 def _initialise(module: nn.Module) -> None:
-    if isinstance(module, nn.Linear | nn.Embedding):
+    if isinstance(module, nn.Linear | nn.Embedding | ExpertLinear):
         nn.init.normal_(module.weight, std=INITIAL_DEVIATION)
