@@ -30,8 +30,8 @@ class TaskSpec:
     """The sizes of a task; ``width``, ``batch``, ``rate`` and ``weight_decay`` are those of variants that name none.
 
     ``rate`` is the peak learning rate. ``layers``, ``context``, ``vocabulary``, ``attention``, the other widths and
-    ``experts`` are a GPT's, these as in `GptSpec`; ``attention`` is the kernel that a GPU tries first, for dense and sparse models
-    alike; empty: torch's own order.
+    ``experts`` are a GPT's, these as in `GptSpec`; ``attention`` is the kernel that a GPU tries first, for dense and
+    sparse models alike; empty: torch's own order.
     ``start_scale`` is a residual network's: with it the last batch norm of every block starts; None: it has no choice.
     ``dtype`` is that of products; empty: bfloat16 on a GPU, float32 on a CPU. ``compiled``: steps on a CPU are compiled
     too, as they always are on a GPU.

@@ -91,9 +91,9 @@ class Variant:
     ``static-90/block=64/distribution=erk``, ``rigl-90/block=64/moves=25``. ``width``, ``batch``, ``rate`` (the peak
     learning rate), ``decay`` (weight decay), ``start_scale`` (of the last batch norm of residual blocks) and a GPT's
     ``layers``, ``attention_width``, ``embedding_width``, ``head_width`` and ``experts`` override those of the task;
-    ``block`` is the side of a block; ``dense_layers`` names parts of layer names, separated by ``+``, that stay dense. With
-    ``distribution=cost`` the densities come from `acf.plan`, for the ``speedup`` of the whole step that is asked for,
-    if one is; ``plan_rounds=9``, ``plan_blocks=32+64`` and the like set fields of `PlanOptions`.
+    ``block`` is the side of a block; ``dense_layers`` names parts of layer names, separated by ``+``, that stay dense.
+    With ``distribution=cost`` the densities come from `acf.plan`, for the ``speedup`` of the whole step that is asked
+    for, if one is; ``plan_rounds=9``, ``plan_blocks=32+64`` and the like set fields of `PlanOptions`.
 
     >>> Variant.parse("static-90/block=64/rate=0.4").rate
     0.4
