@@ -1,13 +1,15 @@
 """The dense product of experts is the product of each expert's tokens with its own matrix, in every derivative."""
 
 from itertools import pairwise
+from types import SimpleNamespace
 
 import pytest
 import torch
 from torch import Tensor
 
-from acf.errors import TopologyError
+from acf.errors import ArgumentError, TopologyError
 from acf.ops import dense_experts
+from acf.ops.dense_experts import host_bounds
 
 # Torch's own forward mode loads its decompositions through torch.jit.
 pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit.:DeprecationWarning")
@@ -61,3 +63,10 @@ def test_a_weight_of_another_dtype_is_cast_and_gets_its_gradient_in_its_own():
 def test_offsets_that_do_not_ascend_over_the_tokens_are_refused(offsets):
     with pytest.raises(TopologyError, match=r"token offsets .* do not ascend from 0 to at most 11 tokens"):
         dense_experts(*operands(torch.float32), torch.tensor(offsets))
+
+
+def test_a_cuda_graph_is_refused_since_it_cannot_wait_for_token_counts(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+    assert host_bounds(torch.zeros(11, 6), torch.tensor(ROUTINGS["uneven"])) == ROUTINGS["uneven"]
+    with pytest.raises(ArgumentError, match="CUDA graph cannot wait; make them block-sparse"):
+        host_bounds(SimpleNamespace(is_cuda=True), torch.tensor(ROUTINGS["uneven"]))

@@ -35,16 +35,16 @@ def test_an_expert_with_too_many_tokens_is_chosen_less_readily_while_training() 
         mixture.router.weight[2] = 1.0
     x = torch.rand(8, 6)  # positive: all tokens take expert 2
     mixture(x)
-    assert torch.equal(mixture.handicap, BALANCE_RATE * torch.tensor([1.0, 1.0, -1.0, 1.0]))
+    assert torch.equal(mixture.balance_bias, BALANCE_RATE * torch.tensor([1.0, 1.0, -1.0, 1.0]))
     mixture.eval()(x)
-    assert mixture.handicap[2] == -BALANCE_RATE
+    assert mixture.balance_bias[2] == -BALANCE_RATE
 
 
 def test_loads_even_out_over_many_steps() -> None:
     mixture, x = small_mixture().train(), torch.randn(400, 6) + 0.5
 
     def greatest_load() -> int:
-        scores = torch.sigmoid(mixture.router(x)) + mixture.handicap
+        scores = torch.sigmoid(mixture.router(x)) + mixture.balance_bias
         return int(scores.argmax(1).bincount(minlength=4).max())
 
     before = greatest_load()

@@ -19,9 +19,19 @@ from acf.ops.library import Op, differentiable
 from acf.ops.operands import check_operands
 
 
+def host_bounds(x: Tensor, offsets: Tensor) -> list[int]:
+    """The offsets on the host, where the loop over experts needs them; refused while a CUDA graph is captured."""
+    if x.is_cuda and torch.cuda.is_current_stream_capturing():
+        raise ArgumentError(
+            "dense experts need their token counts on the host, for which a CUDA graph cannot wait; make them "
+            "block-sparse with acf.sparsify_ (sparsity=0 keeps every block), or run the step without a graph"
+        )
+    return token_bounds(offsets, x.shape[0])
+
+
 def _product(x: Tensor, weight: Tensor, offsets: Tensor) -> Tensor:
     y = x.new_empty(x.shape[0], weight.shape[1])
-    bounds = token_bounds(offsets, x.shape[0])
+    bounds = host_bounds(x, offsets)
     for expert, (first, last) in enumerate(pairwise(bounds)):
         if first < last:
             torch.mm(x[first:last], weight[expert].T, out=y[first:last])
@@ -35,7 +45,7 @@ def _fake_product(x: Tensor, weight: Tensor, offsets: Tensor) -> Tensor:
 
 def _weight_grad(output_grad: Tensor, x: Tensor, offsets: Tensor, dtype: torch.dtype) -> Tensor:
     gradient = x.new_empty(expert_count(offsets), output_grad.shape[1], x.shape[1], dtype=dtype)
-    for expert, (first, last) in enumerate(pairwise(token_bounds(offsets, x.shape[0]))):
+    for expert, (first, last) in enumerate(pairwise(host_bounds(x, offsets))):
         if first < last:
             gradient[expert] = output_grad[first:last].T @ x[first:last]
         else:

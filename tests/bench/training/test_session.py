@@ -34,6 +34,14 @@ def is_refused(task: ImageTask, variant: str) -> bool:
     return False
 
 
+def test_dense_experts_are_refused_on_a_gpu_whose_graphs_cannot_wait_for_token_counts(text_task: Task) -> None:
+    dense = Variant.parse("dense/experts=2/width=128")
+    refuse_unfit(text_task, [dense])
+    text_task.device = torch.device("cuda")
+    with pytest.raises(SparsityError, match=r"dense experts wait for the host.*keep all blocks instead: static-0/"):
+        refuse_unfit(text_task, [dense])
+
+
 @pytest.mark.parametrize("compiled", [False, True])
 def test_the_loss_is_compiled_on_a_cpu_only_where_that_is_asked_for(
     text_task: Task, compiled: bool, monkeypatch: pytest.MonkeyPatch

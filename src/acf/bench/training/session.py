@@ -120,9 +120,14 @@ def sparsify_fresh(model: nn.Module, variant: Variant, task: Task) -> SparsityPl
 
 
 def refuse_unfit(task: Task, variants: Iterable[Variant]) -> None:
-    """Refuse settings of another task, and blocks that do not divide a layer, before anything is trained."""
+    """Refuse settings of another task, blocks that do not divide a layer and steps that no graph can hold, up front."""
     for variant in variants:
         sparsity, sizes = variant.recipe.sparsity, variant.sizes(task.spec)
+        if variant.is_dense and sizes.experts and task.device.type == "cuda":
+            raise SparsityError(
+                f"{variant.name}: dense experts wait for the host, and steps on a GPU are CUDA graphs; keep all blocks "
+                "instead: static-0/block=128/dense_layers=router+query_key_value+attention_out, same other settings"
+            )
         leaves_unfit_dense = bool(variant.plan.get("blocks"))  # as a plan that may choose among several blocks does
         if isinstance(sparsity, acf.BlockSparsity) and not leaves_unfit_dense:
             model = task.model(sizes)
