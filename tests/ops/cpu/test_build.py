@@ -187,7 +187,7 @@ def test_a_compiler_without_bfloat16_instructions_builds_the_rest(
     monkeypatch.setattr(cpu_build, "COMMON_FLAGS", unoptimised)
     library = cpu_build.build(cpu_build.Compiler(str(old), real.version), tmp_path)
     monkeypatch.setattr(cpu_build, "_loaded", [ctypes.CDLL(str(library))])
-    assert cpu_call.instruction_set() in INSTRUCTION_SETS[:-1]
+    assert cpu_call.instruction_set() in ("portable", "avx2", "avx512")
     monkeypatch.setattr(kernels, "_pays", lambda *arguments: True)  # not the dense product
     topology = BlockTopology.from_mask(BlockLayout(16, 16, 8, 8), torch.ones(2, 2, dtype=torch.bool))
     x, weight = torch.randn(5, 16).bfloat16(), torch.randn(4, 8, 8).bfloat16()

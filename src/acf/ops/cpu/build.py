@@ -22,13 +22,17 @@ AVX512_FLAGS = (
     "-DACF_ISA_AVX512",
     *("-mavx512f", "-mavx512dq", "-mavx512bw", "-mavx512vl", "-mavx2", "-mfma", "-mprefer-vector-width=512"),
 )
+AVX512BF16_FLAGS = (*AVX512_FLAGS, "-DACF_ISA_AVX512BF16", "-mavx512bf16")
 X86_FLAGS = {
     "portable": (),
     "avx2": ("-DACF_ISA_AVX2", "-mavx2", "-mfma"),
     "avx512": AVX512_FLAGS,
-    "avx512bf16": (*AVX512_FLAGS, "-DACF_ISA_AVX512BF16", "-mavx512bf16"),
+    "avx512bf16": AVX512BF16_FLAGS,
+    "amx": (*AVX512BF16_FLAGS, "-DACF_ISA_AMX", "-mamx-tile", "-mamx-bf16"),
 }
-OPTIONAL_INSTRUCTION_SETS = ("avx512bf16",)  # younger than compilers in use: g++ 10 and clang++ 9 know it
+OPTIONAL_INSTRUCTION_SETS = ("avx512bf16", "amx")
+"""Younger than compilers in use: g++ 10 and clang++ 9 know the first, g++ 11 and clang++ 12 both."""
+
 ANSWER_SECONDS = 30
 """A compiler that does not say its version in this time is none."""
 

@@ -19,7 +19,7 @@ from acf.ops.cpu.build import load_library
 from acf.ops.geometry import Conv2dGeometry
 from acf.sparse import BlockTopology
 
-INSTRUCTION_SETS = ("portable", "avx2", "avx512", "avx512bf16")  # in the order of dispatch.cpp
+INSTRUCTION_SETS = ("portable", "avx2", "avx512", "avx512bf16", "amx")  # in the order of dispatch.cpp
 STRIP_TOKENS = 64  # tokens a linear layer packs at a time; fewer only where that leaves threads idle
 SHAPES_KEPT = 1024  # layer shapes whose sizes are kept
 SIZE_FIELDS = (

@@ -4,17 +4,35 @@
 #if defined(__x86_64__) || defined(__i386__)
 #include <cpuid.h>
 #define ACF_X86 1
+#ifdef __linux__
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 #endif
 
 namespace {
 
-enum InstructionSet : int { PORTABLE = 0, AVX2 = 1, AVX512 = 2, AVX512BF16 = 3 };
+enum InstructionSet : int { PORTABLE = 0, AVX2 = 1, AVX512 = 2, AVX512BF16 = 3, AMX = 4 };
 
 #ifdef ACF_X86
 uint64_t saved_register_state() {
     uint32_t low, high;
     __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
     return (static_cast<uint64_t>(high) << 32) | low;
+}
+
+// Linux saves tile registers of processes that asked for them; the answer holds for all threads.
+bool may_use_tiles() {
+#if defined(ACF_HAS_amx) && defined(__linux__) && defined(SYS_arch_prctl)
+    constexpr int REQUEST_PERMISSION = 0x1023, TILE_DATA = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+    uint32_t a, b, c, d;
+    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return false;
+    const bool has_tiles = (d >> 22 & 1) && (d >> 24 & 1);  // AMX-BF16 and AMX-TILE
+    const bool saved = (saved_register_state() >> 17 & 3) == 3;
+    return has_tiles && saved && syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
+#else
+    return false;
+#endif
 }
 
 int detect() {
@@ -29,7 +47,7 @@ int detect() {
     const bool avx512 = (b >> 16 & 1) && (b >> 17 & 1) && (b >> 30 & 1) && (b >> 31 & 1);
     if (!avx512 || !avx2 || (saved & 0xe6) != 0xe6) return avx2 ? AVX2 : PORTABLE;
 #ifdef ACF_HAS_avx512bf16  // else the compiler did not know it
-    if (__get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 5 & 1)) return AVX512BF16;
+    if (__get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 5 & 1)) return may_use_tiles() ? AMX : AVX512BF16;
 #endif
     return AVX512;
 }
@@ -47,10 +65,17 @@ __attribute__((visibility("default"))) int acf_best_instruction_set() {
     return best;
 }
 
-// Products of bfloat16 pairs serve bfloat16 only; the rest is AVX-512.
+// Products of bfloat16 pairs and tiles of them serve bfloat16 only; the rest is AVX-512.
+#ifdef ACF_HAS_amx
+#define ACF_DISPATCH_TILES(pass) \
+    if (instruction_set == AMX && problem->bfloat16) return pass##_amx(problem);
+#else
+#define ACF_DISPATCH_TILES(pass)
+#endif
 #ifdef ACF_HAS_avx512bf16
 #define ACF_DISPATCH_PAIRS(pass) \
-    if (instruction_set == AVX512BF16 && problem->bfloat16) return pass##_avx512bf16(problem);
+    ACF_DISPATCH_TILES(pass)     \
+    if (instruction_set >= AVX512BF16 && problem->bfloat16) return pass##_avx512bf16(problem);
 #else
 #define ACF_DISPATCH_PAIRS(pass)
 #endif

@@ -8,6 +8,7 @@
 #include "problem.h"
 #include "scratch.h"
 #include "statistics.h"
+#include "tiles.h"
 
 namespace {
 
@@ -81,9 +82,20 @@ GatherTile gather_tile_at(const GatherPass& pass, int64_t tile) {
     return at;
 }
 
-// How often gather_tile walks a term while one tile is written.
+// The pixels of a grid that a tile writes, in pieces for tile registers.
+template <int B>
+Pieces pieces_of(const GatherPass& pass, int64_t rows, int64_t cols) {
+    const int64_t row_elements = pass.read_rows_per_grid_row * pass.layout.row_elements;
+    return Pieces::cut(rows, cols, row_elements, B / DEPTH, pass.read_rows_per_grid_row == 1 && pass.layout.phases == 1);
+}
+
+// How often gather_tile or gather_pieces walks a term while one tile is written.
 template <int B>
 int64_t steps_of_tile(const GatherPass& pass, const GatherTile& tile) {
+    if constexpr (GATHERS_IN_TILES<B>) {
+        const int64_t rows = tile.last_row - tile.first_row, cols = divide_up(pass.written.width, pass.step_x);
+        return divide_up(pieces_of<B>(pass, rows, cols).count, PIECES_AT_ONCE<B>) * pass.blocks * (B / CHANNELS_AT_ONCE<B>);
+    }
     const int64_t runs = divide_up(pass.written.width, pass.step_x * Tile<B>::gather_rows);
     return (tile.last_row - tile.first_row) * pass.blocks * (Tile<B>::vectors_in_block / Tile<B>::vectors) * runs;
 }
@@ -108,6 +120,63 @@ void gather_and_finish_run(const GatherPass& pass, const Packed* run, const Term
     }
 }
 
+// Sums of neighbouring pixels of a block, [count][B], finished and written.
+template <int B, typename Number>
+void finish_and_write(const GatherPass& pass, const float* sums, Number* out, int64_t x_step, int64_t count) {
+    if (pass.epilogue != EPILOGUE_NONE) {
+        Number* operand = static_cast<Number*>(pass.epilogue_operand) + (out - static_cast<Number*>(pass.written.data));
+        finish_run<B, Number>(pass.epilogue, sums, out, operand, x_step, count, pass.past_caches);
+    } else if (pass.written.channel_stride == 1) {
+        constexpr int L = Tile<B>::lanes, V = Tile<B>::vectors_in_block;
+        for (int64_t pixel = 0; pixel < count; pixel++) {
+            typename Vector<L>::exact values[V];
+#pragma GCC unroll 4
+            for (int v = 0; v < V; v++) values[v] = load<L>(sums + pixel * B + v * L);
+            store_row<L, V>(out + pixel * x_step, values, pass.past_caches);
+        }
+    } else {
+        transpose(sums, B, 1, out, pass.written.channel_stride, x_step, count, B);
+    }
+}
+
+// What a tile writes of one grid and block, in tile registers.
+template <int B, typename Number>
+void write_block_in_tiles(const GatherPass& pass, const GatherTile& tile, const PixelGrid& grid, int64_t block,
+                          const Packed* packed, float* tile_sums, Prefetcher& ahead) {
+    const int64_t row_begin = most(tile.first_row, grid.row_begin), row_end = least(tile.last_row, grid.row_end);
+    const Pieces pieces = pieces_of<B>(pass, row_end - row_begin, grid.col_end - tile.missing - grid.col_begin);
+    const Packed* first_run = packed +
+                              (row_begin - tile.first_row) * pass.read_rows_per_grid_row * pass.layout.row_elements +
+                              grid.col_begin * (B / DEPTH);
+    const Term* terms = pass.terms + grid.term_offsets[block];
+    const int64_t count = grid.term_offsets[block + 1] - grid.term_offsets[block];
+    const float* start = pass.bias ? pass.bias + block * B : nullptr;
+    Number* written = static_cast<Number*>(pass.written.data) + block * B * pass.written.channel_stride;
+    const int64_t x_step = pass.step_x * pass.written.x_stride;
+    constexpr int MOST = PIECES_AT_ONCE<B>;
+    alignas(64) float sums[MOST * TILE_PIXELS * B];
+    for (int64_t piece = 0; piece < pieces.count; piece += MOST) {
+        const int64_t at_once = least(MOST, pieces.count - piece);
+        int64_t offsets[MOST];
+        for (int64_t each = 0; each < at_once; each++) offsets[each] = pieces.offset(piece + each);
+        switch (at_once) {
+            case 1: gather_pieces<B, 1>(first_run, offsets, terms, count, start, sums, ahead); break;
+            case 2: gather_pieces<B, 2>(first_run, offsets, terms, count, start, sums, ahead); break;
+            case 3: gather_pieces<B, smaller(3, MOST)>(first_run, offsets, terms, count, start, sums, ahead); break;
+            case 4: gather_pieces<B, smaller(4, MOST)>(first_run, offsets, terms, count, start, sums, ahead); break;
+        }
+        for (int64_t each = 0; each < at_once; each++)
+            pieces.each_run(piece + each, [&](int64_t row, int64_t col, int64_t pixels, int64_t first) {
+                Number* out = written + pass.written.offset(tile.source.image,
+                                                            (row_begin + row) * pass.step_y + grid.shift_y,
+                                                            (grid.col_begin + col) * pass.step_x + grid.shift_x);
+                finish_and_write<B>(pass, sums + (each * TILE_PIXELS + first) * B, out, x_step, pixels);
+                if (tile_sums)
+                    TileSums<B>::add_run(out, x_step, pixels, row == 0 && col == 0, tile_sums + block * (3 * B));
+            });
+    }
+}
+
 template <int B, typename Number>
 void write_tile(const GatherPass& pass, const GatherTile& tile, const Packed* packed, float* written_run, int64_t part,
                 float* tile_sums, Prefetcher& ahead) {
@@ -119,6 +188,10 @@ void write_tile(const GatherPass& pass, const GatherTile& tile, const Packed* pa
         const int64_t row_end = least(tile.last_row, grid.row_end);
         const int64_t cols = grid.col_end - tile.missing - grid.col_begin;
         for (int64_t block = begin; block < end; block++) {
+            if constexpr (GATHERS_IN_TILES<B>) {
+                write_block_in_tiles<B, Number>(pass, tile, grid, block, packed, tile_sums, ahead);
+                continue;
+            }
             const Term* terms = pass.terms + grid.term_offsets[block];
             const int64_t count = grid.term_offsets[block + 1] - grid.term_offsets[block];
             const float* start = pass.bias ? pass.bias + block * B : nullptr;
@@ -149,26 +222,33 @@ void write_tile(const GatherPass& pass, const GatherTile& tile, const Packed* pa
 template <int B, typename Number>
 int run_gather(GatherPass& pass) {
     const int64_t tiles = pass.batch * divide_up(pass.grid_rows, pass.tile_rows);
-    const int64_t elements = pass.read.channels / B * pass.layout.panel_elements;
+    // The last pieces of a tile read past its packed pixels what nobody writes.
+    const int64_t past_the_end = GATHERS_IN_TILES<B> ? TILE_PIXELS * B / DEPTH : 0;
+    const int64_t elements = pass.read.channels / B * pass.layout.panel_elements + past_the_end;
     const int64_t run_elements = divide_up(pass.written.width, 16) * 16 * B;
     Packed* packed = workspace().packed.take<Packed>(pass.threads * elements);
     float* runs = workspace().sums.take<float>(pass.threads * run_elements);
     if (!packed || !runs) return STATUS_OUT_OF_MEMORY;
     pass.past_caches = writes_past_caches<B, Number>(pass);
-#pragma omp parallel for schedule(dynamic, 1) num_threads(pass.threads)
-    for (int64_t task = 0; task < tiles * pass.parts; task++) {
-        const GatherTile tile = gather_tile_at(pass, task / pass.parts);
-        Packed* mine = packed + omp_get_thread_num() * elements;
-        pack_tile<B, NEIGHBOURING_CHANNELS, Number>(pass.read, pass.layout, tile.source, mine);
-        Prefetcher ahead;
-        if (pass.parts == 1 && task + pass.threads < tiles) {  // about what this thread will get next
-            ahead.add<Number>(pass.read, gather_tile_at(pass, task + pass.threads).source);
-            ahead.spread_over(steps_of_tile<B>(pass, tile));
+#pragma omp parallel num_threads(pass.threads)
+    {
+        [[maybe_unused]] const TileRegisters registers(least(B / DEPTH, 16));
+#pragma omp for schedule(dynamic, 1)
+        for (int64_t task = 0; task < tiles * pass.parts; task++) {
+            const GatherTile tile = gather_tile_at(pass, task / pass.parts);
+            Packed* mine = packed + omp_get_thread_num() * elements;
+            pack_tile<B, NEIGHBOURING_CHANNELS, Number>(pass.read, pass.layout, tile.source, mine);
+            Prefetcher ahead;
+            if (pass.parts == 1 && task + pass.threads < tiles) {  // about what this thread will get next
+                ahead.add<Number>(pass.read, gather_tile_at(pass, task + pass.threads).source);
+                ahead.spread_over(steps_of_tile<B>(pass, tile));
+            }
+            float* tile_sums =
+                pass.tile_sums ? pass.tile_sums + task / pass.parts * (3 * pass.written.channels) : nullptr;
+            write_tile<B, Number>(pass, tile, mine, runs + omp_get_thread_num() * run_elements, task % pass.parts,
+                                  tile_sums, ahead);
+            finish_stores();
         }
-        float* tile_sums = pass.tile_sums ? pass.tile_sums + task / pass.parts * (3 * pass.written.channels) : nullptr;
-        write_tile<B, Number>(pass, tile, mine, runs + omp_get_thread_num() * run_elements, task % pass.parts,
-                              tile_sums, ahead);
-        finish_stores();
     }
     return STATUS_OK;
 }

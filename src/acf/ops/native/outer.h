@@ -11,6 +11,7 @@
 #include "prefetch.h"
 #include "problem.h"
 #include "scratch.h"
+#include "tiles.h"
 
 namespace {
 
@@ -28,6 +29,7 @@ struct OuterPass {
     int64_t batch, missing_cols, tile_rows, tiles_per_image, tiles, stride_y, halo_y, padding_y;
     int64_t input_elements, output_elements;  // of one packed tile
     int64_t chunk_rows;
+    bool across_rows;  // tile registers take 16 pixels at a time over all rows of a tile, not within each
     int64_t segments, parts;
     int64_t blocks;
     bool far_sums;  // fetch a block's sums while the one before is at work
@@ -63,17 +65,45 @@ struct OuterSums {
     bool from_zero;
 };
 
+// How outer_block walks a packed tile: rows of pixels, or of groups of TILE_PIXELS of them.
+struct OuterWalk {
+    int64_t rows, cols;      // cols: pixels of a row, in tile registers groups of them
+    int64_t x_row, g_row;    // elements from one row to the next
+};
+
+template <int B>
+OuterWalk outer_walk(const OuterPass& pass, const OuterTile& tile) {
+    if constexpr (SUMS_IN_TILES<B>) {
+        if (pass.across_rows) {
+            const int64_t pixels = (tile.rows - 1) * pass.input_layout.cols + tile.cols;
+            return {divide_up(pixels, TILE_PIXELS), 1, TILE_PIXELS * B, TILE_PIXELS * B};
+        }
+        return {tile.rows, divide_up(tile.cols, TILE_PIXELS), pass.stride_y * pass.input_layout.row_elements,
+                pass.output_layout.row_elements};
+    }
+    return {tile.rows, tile.cols, pass.stride_y * pass.input_layout.row_elements, pass.output_layout.row_elements};
+}
+
+// Add some rows of a packed tile to the sums of one block.
+template <int B, typename Result>
+void add_rows(const OuterWalk& walk, const Packed* g, const Packed* x, int64_t rows, const float* start,
+              const float* next, Result* result, Prefetcher& ahead) {
+    if constexpr (SUMS_IN_TILES<B>)
+        outer_block_in_tiles<B>(g, walk.g_row, x, walk.x_row, rows, walk.cols, start, next, result, ahead);
+    else
+        outer_block<B>(g, walk.g_row, x, walk.x_row, rows, walk.cols, start, next, result, ahead);
+}
+
 // Add one packed tile to the blocks of one block row. A chunk of the gradient's panel stays in the first-level
 // cache while all blocks of the row use it.
 template <int B, typename Number>
 void sum_row(const OuterPass& pass, const OuterTile& tile, int64_t block_row, const Packed* packed,
              const OuterSums<Number>& to, Prefetcher& ahead) {
     const Packed* g = packed + pass.input_elements + block_row * pass.output_layout.panel_elements;
-    const int64_t x_row = pass.stride_y * pass.input_layout.row_elements;
-    const int64_t g_row = pass.output_layout.row_elements;
+    const OuterWalk walk = outer_walk<B>(pass, tile);
     const int64_t end = pass.row_offsets[block_row + 1];
-    for (int64_t row = 0; row < tile.rows; row += pass.chunk_rows) {
-        const int64_t rows = least(pass.chunk_rows, tile.rows - row);
+    for (int64_t row = 0; row < walk.rows; row += pass.chunk_rows) {
+        const int64_t rows = least(pass.chunk_rows, walk.rows - row);
         const bool from_zero = to.from_zero && row == 0;
         for (int64_t at = pass.row_offsets[block_row]; at < end; at++) {
             const int64_t slot = pass.row_slots[at];
@@ -81,13 +111,12 @@ void sum_row(const OuterPass& pass, const OuterTile& tile, int64_t block_row, co
             const float* start = from_zero ? nullptr : sum;
             const bool fetch = pass.far_sums && at + 1 < pass.blocks;
             const float* next = fetch ? to.sums + pass.row_slots[at + 1] * static_cast<int64_t>(B * B) : nullptr;
-            const Packed* g_at = g + row * g_row;
-            const Packed* x_at = packed + pass.input_offsets[slot] + row * x_row;
-            if (to.result && row + rows == tile.rows)
-                outer_block<B>(g_at, g_row, x_at, x_row, rows, tile.cols, start, next, to.result + slot * B * B,
-                               ahead);
+            const Packed* g_at = g + row * walk.g_row;
+            const Packed* x_at = packed + pass.input_offsets[slot] + row * walk.x_row;
+            if (to.result && row + rows == walk.rows)
+                add_rows<B>(walk, g_at, x_at, rows, start, next, to.result + slot * B * B, ahead);
             else
-                outer_block<B>(g_at, g_row, x_at, x_row, rows, tile.cols, start, next, sum, ahead);
+                add_rows<B>(walk, g_at, x_at, rows, start, next, sum, ahead);
         }
     }
 }
@@ -100,9 +129,13 @@ int64_t part_begin(const OuterPass& pass, int64_t block_rows, int64_t part) {
     return row;
 }
 
-// How often outer_block walks a row of pixels while one tile is added to some blocks.
+// How often outer_block walks a row of pixels, or a group of them, while one tile is added to some blocks.
 template <int B>
-int64_t steps_of_tile(const OuterTile& tile, int64_t blocks) {
+int64_t steps_of_tile(const OuterPass& pass, const OuterTile& tile, int64_t blocks) {
+    if constexpr (SUMS_IN_TILES<B>) {
+        const OuterWalk walk = outer_walk<B>(pass, tile);
+        return walk.rows * walk.cols * blocks * (B / 32) * (B / 32);
+    }
     constexpr int register_tiles = B / Tile<B>::outer_rows * (Tile<B>::vectors_in_block / Tile<B>::vectors);
     return tile.rows * blocks * register_tiles;
 }
@@ -123,12 +156,16 @@ void sum_segment(const OuterPass& pass, int64_t segment, int64_t part, Packed* p
         pack_tile<B, NEIGHBOURING_IMAGES, Number>(
             output, pass.output_layout, tile.output,
             packed + pass.input_elements + row_begin * pass.output_layout.panel_elements);
+        if constexpr (SUMS_IN_TILES<B>)
+            for (int64_t row = row_begin; row < row_end; row++)
+                turn_groups<B>(packed + pass.input_elements + row * pass.output_layout.panel_elements,
+                               divide_up(tile.rows * pass.output_layout.cols, TILE_PIXELS));
         Prefetcher ahead;
         if (index + 1 < end) {
             const OuterTile next = outer_tile(pass, index + 1);
             ahead.add<Number>(pass.input, next.input);
             if (pass.parts == 1) ahead.add<Number>(pass.output, next.output);  // else most of it is for others
-            ahead.spread_over(steps_of_tile<B>(tile, slot_end - slot_begin));
+            ahead.spread_over(steps_of_tile<B>(pass, tile, slot_end - slot_begin));
         }
         const bool finishes = pass.segments == 1 && index + 1 == end;
         const OuterSums<Number> to = {sums, finishes ? result : nullptr, index == begin};
@@ -178,6 +215,7 @@ int run_outer(const OuterPass& pass, const Problem& p) {
     float* others = in_place ? sums : sums + sum_elements;
 #pragma omp parallel num_threads(p.threads)
     {
+        [[maybe_unused]] const TileRegisters registers(TILE_PIXELS);
 #pragma omp for schedule(dynamic, 1)
         for (int64_t task = 0; task < pass.segments * pass.parts; task++) {
             const int64_t segment = task / pass.parts;
@@ -211,18 +249,27 @@ int weight_gradient(const Problem& p) {
     pass.row_slots = p.row_slots;
     const int64_t cols = p.output_width + (p.kernel_width - 1) * p.dilation_x / p.stride_x;
     const int64_t panels = p.input_channels / B;
-    const int64_t row_elements = p.stride_y * p.stride_x * cols * p.input_channels + p.output_width * p.output_channels;
+    int64_t gradient_cols = p.output_width, zeros_behind = 0;  // packed pixels of a row; groups of 16 may end in zeros
+    pass.across_rows = false;
+    if constexpr (SUMS_IN_TILES<B>) {
+        const int64_t whole = divide_up(p.output_width, TILE_PIXELS) * TILE_PIXELS;
+        pass.across_rows = p.stride_x == 1 && p.stride_y == 1 && p.output_height > 1 && cols < whole;
+        gradient_cols = pass.across_rows ? cols : whole;
+        if (whole != p.output_width) zeros_behind = (TILE_PIXELS - 1) * B;
+    }
+    const int64_t row_elements = p.stride_y * p.stride_x * cols * p.input_channels + gradient_cols * p.output_channels;
     const int64_t fitting_rows = OUTER_TILE_BYTES / (row_elements * static_cast<int64_t>(sizeof(Packed)));
     pass.tiles_per_image = divide_up(p.output_height, most(1, least(p.output_height, fitting_rows)));
     pass.tile_rows = divide_up(p.output_height, pass.tiles_per_image);  // tiles of about equal height
     pass.tiles_per_image = divide_up(p.output_height, pass.tile_rows);
     pass.tiles = divide_up(p.batch, DEPTH) * pass.tiles_per_image;
     pass.input_layout =
-        PanelLayout::make((pass.tile_rows - 1) * p.stride_y + 1 + pass.halo_y, cols, p.stride_x, -p.padding_x, B);
-    pass.output_layout = PanelLayout::make(pass.tile_rows, p.output_width, 1, 0, B);
+        PanelLayout::make((pass.tile_rows - 1) * p.stride_y + 1 + pass.halo_y, cols, p.stride_x, -p.padding_x, B,
+                          zeros_behind);
+    pass.output_layout = PanelLayout::make(pass.tile_rows, gradient_cols, 1, 0, B, zeros_behind);
     pass.input_elements = panels * pass.input_layout.panel_elements;
     pass.output_elements = p.output_channels / B * pass.output_layout.panel_elements;
-    pass.chunk_rows = most(1, OUTER_CHUNK_BYTES / (p.output_width * B * 4));
+    pass.chunk_rows = most(1, OUTER_CHUNK_BYTES / ((pass.across_rows ? TILE_PIXELS : gradient_cols) * B * 4));
     choose_tasks(pass, p);
 
     int64_t* offsets = workspace().offsets.take<int64_t>(p.blocks);

@@ -45,15 +45,18 @@ struct PanelLayout {
     int64_t cols, phases, x_origin;
     int64_t row_elements;    // distance of rows
     int64_t panel_elements;  // distance of panels
+    int64_t zeros_behind;    // elements behind the last row of a panel that are zero, too
 
-    static PanelLayout make(int64_t rows, int64_t cols, int64_t phases, int64_t x_origin, int64_t pixel_elements) {
+    static PanelLayout make(int64_t rows, int64_t cols, int64_t phases, int64_t x_origin, int64_t pixel_elements,
+                            int64_t zeros_behind = 0) {
         PanelLayout layout;
         layout.cols = cols;
         layout.phases = phases;
         layout.x_origin = x_origin;
         layout.row_elements = phases * cols * pixel_elements;
         // One cache line more than the data: panels a power of two apart would share cache sets.
-        layout.panel_elements = rows * layout.row_elements + 16;
+        layout.panel_elements = rows * layout.row_elements + zeros_behind + 16;
+        layout.zeros_behind = zeros_behind;
         return layout;
     }
 };
@@ -137,6 +140,10 @@ template <int B, Pairing P, typename From>
 void pack_tile(const ImageView& view, const PanelLayout& layout, const TileSource& tile, Packed* to) {
     constexpr int W = PIXEL_ELEMENTS<B, P>;
     const int64_t panels = view.channels / B;
+    if (layout.zeros_behind)
+        for (int64_t panel = 0; panel < panels; panel++)
+            memset(to + panel * layout.panel_elements + tile.rows * layout.row_elements, 0,
+                   layout.zeros_behind * sizeof(Packed));
     for (int64_t row = 0; row < tile.rows; row++)
         for (int64_t phase = 0; phase < layout.phases; phase++) {
             Packed* pixels = to + row * layout.row_elements + phase * layout.cols * W;
