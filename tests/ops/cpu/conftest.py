@@ -4,8 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from acf.ops.cpu import call, kernels
+from acf.ops.cpu import build, call, kernels
 from acf.ops.cpu.call import INSTRUCTION_SETS
+from tests.ops.cpu.software import compiled_in_software, trapped_in_software
 
 
 @pytest.fixture
@@ -14,10 +15,17 @@ def native_at_any_density(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernels, "_pays", lambda *arguments: True)
 
 
-@pytest.fixture(params=INSTRUCTION_SETS)
-def instruction_set(request: pytest.FixtureRequest) -> Iterator[str]:
-    """Each instruction set in turn, as far as this processor and compiler have it."""
+SOFTWARE = {"amx-trapped": trapped_in_software, "amx-in-software": compiled_in_software}
+"""AMX on processors without it."""
+
+
+@pytest.fixture(params=(*INSTRUCTION_SETS, *SOFTWARE))
+def instruction_set(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Each instruction set in turn, as far as this processor and compiler have it, and AMX in software."""
     name = str(request.param)
+    if name in SOFTWARE:
+        monkeypatch.setattr(build, "_loaded", [SOFTWARE[name]()])
+        name = "amx"
     if INSTRUCTION_SETS.index(name) > INSTRUCTION_SETS.index(call.instruction_set() or "portable"):
         pytest.skip(f"{name} is missing: the best here is {call.instruction_set()}")
     with call.with_instruction_set(name):

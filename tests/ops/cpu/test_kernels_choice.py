@@ -36,36 +36,41 @@ def test_what_the_kernels_do_not_know_takes_the_reference(dtype: torch.dtype, bl
 
 
 @pytest.mark.parametrize(
-    ("block", "dtype", "instructions", "native_density", "dense_density"),
+    ("block", "dtype", "instructions", "dense_instructions", "native_density", "dense_density"),
     [
-        (8, torch.float32, "avx512", 0.5, 1.0),
-        (8, torch.bfloat16, "avx512bf16", 0.5, 1.0),
-        (16, torch.bfloat16, "avx512", 0.3, 1.0),
-        (8, torch.bfloat16, "avx512", 0.2, 0.6),
+        (8, torch.float32, "avx512", "avx512bf16", 0.5, 1.0),
+        (8, torch.bfloat16, "avx512bf16", "avx512bf16", 0.5, 1.0),
+        (16, torch.bfloat16, "avx512", "avx512bf16", 0.3, 1.0),
+        (8, torch.bfloat16, "avx512", "avx512bf16", 0.2, 0.6),
+        (32, torch.bfloat16, "avx512bf16", "amx", 0.05, 0.5),
+        (16, torch.bfloat16, "amx", "amx", 0.05, 0.5),
     ],
 )
 def test_dense_layers_take_the_dense_product_where_that_is_quicker(
     block: int,
     dtype: torch.dtype,
     instructions: str,
+    dense_instructions: str,
     native_density: float,
     dense_density: float,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(kernels, "_multiplies_bfloat16", lambda: True)
+    monkeypatch.setattr(kernels, "_dense_instructions", lambda: dense_instructions)
     monkeypatch.setattr(kernels, "instruction_set", lambda: instructions)
     layout = BlockLayout(8 * block, 8 * block, block, block)
     assert kernels._pays(block, dtype, topology_of(layout, native_density))
     assert not kernels._pays(block, dtype, topology_of(layout, dense_density))
 
 
+@pytest.mark.parametrize(("block", "instructions"), [(16, "avx512bf16"), (32, "amx")])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_layers_of_larger_blocks_run_natively_at_any_density(
-    dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+    dtype: torch.dtype, block: int, instructions: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kernels, "instruction_set", lambda: "avx512bf16")
-    topology = topology_of(BlockLayout(64, 64, 16, 16), 1.0)
-    assert kernels._pays(16, dtype, topology)
+    for function in ("instruction_set", "_dense_instructions"):
+        monkeypatch.setattr(kernels, function, lambda: instructions)
+    topology = topology_of(BlockLayout(128, 128, block, block), 1.0)
+    assert kernels._pays(block, dtype, topology)
 
 
 @given(tokens=st.integers(0, 5000), threads=st.integers(1, 16))

@@ -49,7 +49,7 @@ class CpuOptions:
     dtype: str = option("float32", "CPU: float32 or bfloat16.")
     rounds: int = option(cpu.CpuBenchSpec.rounds, "CPU: interleaved repetitions; the best counts.", min=1)
     instructions: str = option(
-        "", "CPU: of portable, avx2, avx512, avx512bf16; layers and networks with each in turn. Default: the best."
+        "", "CPU: of portable, avx2, avx512, avx512bf16, amx; layers and networks with each in turn. Default: the best."
     )
     networks: str = option(_written(CPU_STEP_BATCHES), "CPU: networks whose steps --kinds network measures.")
 

@@ -28,6 +28,7 @@ LIMITS: dict[str, tuple[str, ...]] = {
     "avx2": ("avx2", "avx2", "x86-64-v3", "AVX2", "AVX2"),
     "avx512": ("avx512", "avx512", "x86-64-v4", "AVX512_CORE", "AVX512"),
     "avx512bf16": ("avx512bf16", "avx512", "x86-64-v4", "AVX512_CORE_BF16", "AVX512"),
+    "amx": ("amx", "avx512", "sapphirerapids", "AVX512_CORE_AMX", "AVX512_E4"),
 }
 """The values of `LIMITED` for each instruction set of the sparse kernels."""
 

@@ -240,19 +240,37 @@ def _row_topology(rows: Tensor, cols: Tensor, row_count: int) -> BlockTopology:
 def _pays(block: int, dtype: torch.dtype, topology: BlockTopology) -> bool:
     """Whether the native kernels beat the dense product at this density, by `docs/results/kernels-cpu.md`.
 
-    They match it at density 1 (blocks of 8: at 0.7), unless the processor multiplies bfloat16 itself and these
-    kernels, built by an old compiler or told not to, do not: then they compute in float32, at half its rate.
+    They match it at density 1 (blocks of 8: at 0.7), unless the processor multiplies bfloat16 faster than they do:
+    built by an old compiler, told not to, or in blocks too small for tile registers.
     """
     density = topology.block_rows.numel() / (grid_rows(topology) * grid_cols(topology))
     limit = 0.7 if block == 8 else 1.0
-    if dtype == torch.bfloat16 and _multiplies_bfloat16() and instruction_set() != "avx512bf16":
-        limit *= 0.5
+    if dtype == torch.bfloat16:
+        limit *= min(1.0, BFLOAT16_RATES[_instructions_for(block)] / BFLOAT16_RATES[_dense_instructions()])
     return density <= limit
 
 
+BFLOAT16_RATES = {"avx512": 1, "avx512bf16": 2, "amx": 16}
+"""Products of bfloat16 in a time, by what multiplies them; as float32 with AVX-512: 1.
+
+With AMX torch's dense products took an eighth of the time that pairs take (two cores of an Intel Xeon, no record kept).
+"""
+
+
+def _instructions_for(block: int) -> str:
+    """What these kernels multiply bfloat16 with; the weight gradient of blocks of 16 and all of 8 make no tiles."""
+    chosen = instruction_set() or "avx512"
+    if chosen == "amx" and block < 32:
+        return "avx512bf16"
+    return chosen if chosen in BFLOAT16_RATES else "avx512"
+
+
 @cache
-def _multiplies_bfloat16() -> bool:
-    return bool(torch.cpu._is_avx512_bf16_supported())
+def _dense_instructions() -> str:
+    """What torch's dense products of bfloat16 use."""
+    if torch.cpu._is_amx_tile_supported():
+        return "amx"
+    return "avx512bf16" if torch.cpu._is_avx512_bf16_supported() else "avx512"
 
 
 def _in_columns(input_size: Sequence[int], geometry: Conv2dGeometry) -> int:

@@ -30,6 +30,7 @@ struct OuterPass {
     int64_t input_elements, output_elements;  // of one packed tile
     int64_t chunk_rows;
     bool across_rows;  // tile registers take 16 pixels at a time over all rows of a tile, not within each
+    bool pads_with_pixels;  // where they multiply a gradient of zero, they may multiply it by a pixel of the input
     int64_t segments, parts;
     int64_t blocks;
     bool far_sums;  // fetch a block's sums while the one before is at work
@@ -67,21 +68,40 @@ struct OuterSums {
 
 // How outer_block walks a packed tile: rows of pixels, or of groups of TILE_PIXELS of them.
 struct OuterWalk {
-    int64_t rows, cols;      // cols: pixels of a row, in tile registers groups of them
-    int64_t x_row, g_row;    // elements from one row to the next
+    bool in_tiles;         // in tile registers: the gradients are turned
+    int64_t rows, cols;    // cols: pixels of a row, in tile registers groups of them
+    int64_t x_row, g_row;  // elements from one row to the next
 };
 
+// Whether the packed pixels of an input tile are finite: then zero times any of them is zero.
 template <int B>
-OuterWalk outer_walk(const OuterPass& pass, const OuterTile& tile) {
-    if constexpr (SUMS_IN_TILES<B>) {
-        if (pass.across_rows) {
-            const int64_t pixels = (tile.rows - 1) * pass.input_layout.cols + tile.cols;
-            return {divide_up(pixels, TILE_PIXELS), 1, TILE_PIXELS * B, TILE_PIXELS * B};
+bool is_finite(const OuterPass& pass, const OuterTile& tile, const Packed* packed) {
+    typedef uint16_t Halves __attribute__((vector_size(64)));
+    constexpr uint16_t EXPONENT = 0x7f80, LOWEST_OF_IT = 0x0080;
+    Halves found = {};
+    for (int64_t panel = 0; panel < pass.input.channels / B; panel++, packed += pass.input_layout.panel_elements)
+        for (int64_t at = 0; at < tile.input.rows * pass.input_layout.row_elements; at += 16) {
+            Halves values;
+            memcpy(&values, packed + at, sizeof values);
+            found |= (values & EXPONENT) + LOWEST_OF_IT;  // an exponent of ones overflows into the sign
         }
-        return {tile.rows, divide_up(tile.cols, TILE_PIXELS), pass.stride_y * pass.input_layout.row_elements,
-                pass.output_layout.row_elements};
-    }
-    return {tile.rows, tile.cols, pass.stride_y * pass.input_layout.row_elements, pass.output_layout.row_elements};
+    bool finite = true;
+    for (int half = 0; half < 32; half++) finite &= found[half] < 0x8000;
+    return finite;
+}
+
+// Tile registers also multiply pixels between and behind those of the gradient, which are zero there. Where the input
+// is infinite or NaN this would spoil the sum: such a tile is multiplied pixel by pixel.
+template <int B>
+OuterWalk outer_walk(const OuterPass& pass, const OuterTile& tile, const Packed* packed) {
+    const int64_t x_row = pass.stride_y * pass.input_layout.row_elements, g_row = pass.output_layout.row_elements;
+    if constexpr (SUMS_IN_TILES<B>)
+        if (!pass.pads_with_pixels || is_finite<B>(pass, tile, packed)) {
+            if (!pass.across_rows) return {true, tile.rows, divide_up(tile.cols, TILE_PIXELS), x_row, g_row};
+            const int64_t pixels = (tile.rows - 1) * pass.input_layout.cols + tile.cols;
+            return {true, divide_up(pixels, TILE_PIXELS), 1, TILE_PIXELS * B, TILE_PIXELS * B};
+        }
+    return {false, tile.rows, tile.cols, x_row, g_row};
 }
 
 // Add some rows of a packed tile to the sums of one block.
@@ -89,18 +109,17 @@ template <int B, typename Result>
 void add_rows(const OuterWalk& walk, const Packed* g, const Packed* x, int64_t rows, const float* start,
               const float* next, Result* result, Prefetcher& ahead) {
     if constexpr (SUMS_IN_TILES<B>)
-        outer_block_in_tiles<B>(g, walk.g_row, x, walk.x_row, rows, walk.cols, start, next, result, ahead);
-    else
-        outer_block<B>(g, walk.g_row, x, walk.x_row, rows, walk.cols, start, next, result, ahead);
+        if (walk.in_tiles)
+            return outer_block_in_tiles<B>(g, walk.g_row, x, walk.x_row, rows, walk.cols, start, next, result, ahead);
+    outer_block<B>(g, walk.g_row, x, walk.x_row, rows, walk.cols, start, next, result, ahead);
 }
 
 // Add one packed tile to the blocks of one block row. A chunk of the gradient's panel stays in the first-level
 // cache while all blocks of the row use it.
 template <int B, typename Number>
-void sum_row(const OuterPass& pass, const OuterTile& tile, int64_t block_row, const Packed* packed,
+void sum_row(const OuterPass& pass, const OuterWalk& walk, int64_t block_row, const Packed* packed,
              const OuterSums<Number>& to, Prefetcher& ahead) {
     const Packed* g = packed + pass.input_elements + block_row * pass.output_layout.panel_elements;
-    const OuterWalk walk = outer_walk<B>(pass, tile);
     const int64_t end = pass.row_offsets[block_row + 1];
     for (int64_t row = 0; row < walk.rows; row += pass.chunk_rows) {
         const int64_t rows = least(pass.chunk_rows, walk.rows - row);
@@ -131,13 +150,10 @@ int64_t part_begin(const OuterPass& pass, int64_t block_rows, int64_t part) {
 
 // How often outer_block walks a row of pixels, or a group of them, while one tile is added to some blocks.
 template <int B>
-int64_t steps_of_tile(const OuterPass& pass, const OuterTile& tile, int64_t blocks) {
-    if constexpr (SUMS_IN_TILES<B>) {
-        const OuterWalk walk = outer_walk<B>(pass, tile);
-        return walk.rows * walk.cols * blocks * (B / 32) * (B / 32);
-    }
+int64_t steps_of_tile(const OuterWalk& walk, int64_t blocks) {
+    if (walk.in_tiles) return walk.rows * walk.cols * blocks * (B / 32) * (B / 32);
     constexpr int register_tiles = B / Tile<B>::outer_rows * (Tile<B>::vectors_in_block / Tile<B>::vectors);
-    return tile.rows * blocks * register_tiles;
+    return walk.rows * blocks * register_tiles;
 }
 
 template <int B, typename Number>
@@ -156,8 +172,9 @@ void sum_segment(const OuterPass& pass, int64_t segment, int64_t part, Packed* p
         pack_tile<B, NEIGHBOURING_IMAGES, Number>(
             output, pass.output_layout, tile.output,
             packed + pass.input_elements + row_begin * pass.output_layout.panel_elements);
+        const OuterWalk walk = outer_walk<B>(pass, tile, packed);
         if constexpr (SUMS_IN_TILES<B>)
-            for (int64_t row = row_begin; row < row_end; row++)
+            for (int64_t row = row_begin; walk.in_tiles && row < row_end; row++)
                 turn_groups<B>(packed + pass.input_elements + row * pass.output_layout.panel_elements,
                                divide_up(tile.rows * pass.output_layout.cols, TILE_PIXELS));
         Prefetcher ahead;
@@ -165,11 +182,11 @@ void sum_segment(const OuterPass& pass, int64_t segment, int64_t part, Packed* p
             const OuterTile next = outer_tile(pass, index + 1);
             ahead.add<Number>(pass.input, next.input);
             if (pass.parts == 1) ahead.add<Number>(pass.output, next.output);  // else most of it is for others
-            ahead.spread_over(steps_of_tile<B>(pass, tile, slot_end - slot_begin));
+            ahead.spread_over(steps_of_tile<B>(walk, slot_end - slot_begin));
         }
         const bool finishes = pass.segments == 1 && index + 1 == end;
         const OuterSums<Number> to = {sums, finishes ? result : nullptr, index == begin};
-        for (int64_t row = row_begin; row < row_end; row++) sum_row<B>(pass, tile, row, packed, to, ahead);
+        for (int64_t row = row_begin; row < row_end; row++) sum_row<B>(pass, walk, row, packed, to, ahead);
     }
 }
 
@@ -250,12 +267,15 @@ int weight_gradient(const Problem& p) {
     const int64_t cols = p.output_width + (p.kernel_width - 1) * p.dilation_x / p.stride_x;
     const int64_t panels = p.input_channels / B;
     int64_t gradient_cols = p.output_width, zeros_behind = 0;  // packed pixels of a row; groups of 16 may end in zeros
-    pass.across_rows = false;
+    pass.across_rows = pass.pads_with_pixels = false;
     if constexpr (SUMS_IN_TILES<B>) {
         const int64_t whole = divide_up(p.output_width, TILE_PIXELS) * TILE_PIXELS;
         pass.across_rows = p.stride_x == 1 && p.stride_y == 1 && p.output_height > 1 && cols < whole;
         gradient_cols = pass.across_rows ? cols : whole;
         if (whole != p.output_width) zeros_behind = (TILE_PIXELS - 1) * B;
+        // Not those of a linear layer: behind its one row of pixels lie zeros.
+        pass.pads_with_pixels = whole != p.output_width && (p.output_height > 1 || p.kernel_height > 1 ||
+                                                            p.kernel_width > 1 || p.stride_x > 1);
     }
     const int64_t row_elements = p.stride_y * p.stride_x * cols * p.input_channels + gradient_cols * p.output_channels;
     const int64_t fitting_rows = OUTER_TILE_BYTES / (row_elements * static_cast<int64_t>(sizeof(Packed)));

@@ -95,6 +95,13 @@ template <int B>
 void turn_groups(Packed* pixels, int64_t groups);
 
 #if defined(ACF_ISA_AMX)
+// A compiler barrier: what has been stored is in memory. To g++ 12.2 a tile load reads none and a configuration has 8
+// bytes, so it may move earlier stores behind the one, and leaves out stores of shapes to the other.
+template <typename Read>
+ACF_INLINE void commit_stores(const Read& memory) {
+    __asm__ volatile("" : : "m"(memory) : "memory");
+}
+
 class TileRegisters {
   public:
     explicit TileRegisters(int pairs) {
@@ -108,6 +115,7 @@ class TileRegisters {
             shapes.row_bytes[tile] = static_cast<uint16_t>(tile == 4 || tile == 5 ? 4 * pairs : 64);
             shapes.rows[tile] = static_cast<uint8_t>(tile >= 6 ? pairs : 16);
         }
+        commit_stores(shapes);
         _tile_loadconfig(&shapes);
     }
     ~TileRegisters() { _tile_release(); }
@@ -125,6 +133,7 @@ template <int B, int COUNT>
 void gather_pieces(const Packed* input, const int64_t* offsets, const Term* terms, int64_t count, const float* start,
                    float* sums, Prefetcher& ahead) {
     constexpr int K = B / DEPTH, PAIRS = smaller(K, 16), PIECE = TILE_PIXELS * B;
+    commit_stores(*input);
     for (int first = 0; first < B; first += CHANNELS_AT_ONCE<B>) {
 #define ACF_START(tile, channel)                                \
     if (start)                                                  \
@@ -219,6 +228,7 @@ template <int B, typename Result>
 void outer_block_in_tiles(const Packed* turned_g, int64_t g_row_stride, const Packed* x, int64_t x_row_stride,
                           int64_t rows, int64_t groups, const float* start, const float* next_start, Result* result,
                           Prefetcher& ahead) {
+    commit_stores(*x);
     for (int n = 0; n < B; n += 32)
         for (int k = 0; k < B; k += 32) {
             const int64_t corner = n * B + k;
