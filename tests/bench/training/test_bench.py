@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from acf.bench.training import bench
 from acf.bench.training.bench import TrainingOptions, run_training_bench
 from acf.bench.training.record import load_comparison
 from acf.errors import AcfError, FileError
@@ -44,6 +45,12 @@ def test_what_makes_no_sense_is_refused_before_any_data_is_read(options: Trainin
         run_training_bench(options, lambda what, share: None)
 
 
+def test_variants_of_a_gpu_are_not_interleaved(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench, "choose_device", lambda name: "cuda")
+    with pytest.raises(AcfError, match=r"--interleaved is for a CPU: memory on a GPU is measured run by run; leave"):
+        run_training_bench(TrainingOptions(interleaved=True), lambda what, share: None)
+
+
 def test_a_plot_is_an_svg_file() -> None:
     with pytest.raises(FileError, match=r"does not end in \.svg"):
         TrainingOptions(plot=Path("runs.png"))
@@ -53,6 +60,7 @@ def test_the_command_is_kept_without_paths() -> None:
     options = TrainingOptions(task="gpt", seconds=60.0, tune_rates=(0.2, 0.4), data=Path("secret"), out=Path("x.json"))
     assert options.command == "acf bench training --task gpt --seconds 60.0 --tune-rates 0.2,0.4"
     assert TrainingOptions(steps=9, compiled=True).command == "acf bench training --steps 9 --compiled"
+    assert TrainingOptions(steps=9, interleaved=True).command == "acf bench training --steps 9 --interleaved"
 
 
 def test_records_are_shown_and_merged_without_training(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 from acf.bench.training import comparison, session, tuning
 from acf.bench.training.comparison import ComparisonOptions, compare_variants
 from acf.bench.training.image_task import ImageTask
+from acf.bench.training.loop import Assignment
 from acf.bench.training.record import TrainingComparison, load_comparison
 from acf.bench.training.run import RunLength, TrainingRun
 from acf.bench.training.task import Task
@@ -49,7 +50,12 @@ def quick(monkeypatch: pytest.MonkeyPatch, make_run: MakeRun) -> None:
         settings = {"rate": sizes.rate, "weight_decay": sizes.weight_decay}
         return make_run(variant.name, seed, 1.0, (quality,), **settings)
 
-    monkeypatch.setattr(comparison, "train_variant", made)
+    def made_in_turns(
+        task: ImageTask, assignments: list[Assignment], seed: int, length: RunLength
+    ) -> list[TrainingRun]:
+        return [made(task, each.variant, seed, length, each.on_step, each.log_folder) for each in assignments]
+
+    monkeypatch.setattr(comparison, "train_in_turns", made_in_turns)
     monkeypatch.setattr(tuning, "train_variant", made)
 
 
@@ -72,6 +78,26 @@ def test_variants_take_turns(image_task: Task) -> None:
         ("dense", 1),
         ("static", 1),
     ]
+
+
+@pytest.mark.usefixtures("quick")
+def test_interleaved_variants_of_a_seed_train_together_but_for_those_that_the_record_has(
+    image_task: Task, tmp_path: Path
+) -> None:
+    path, told = tmp_path / "runs.json", []
+    compare_variants(image_task, SHORT, ComparisonOptions(("dense",), 1, path), silent)
+    options = ComparisonOptions(("dense", "static-50/block=16", "static-75/block=16"), 2, path, interleaved=True)
+    runs = compare_variants(image_task, SHORT, options, lambda what, share: told.append((what, share))).runs
+    assert [(run.variant.partition("/")[0], run.seed) for run in runs] == [
+        ("dense", 0),
+        ("static-50", 0),
+        ("static-75", 0),
+        ("dense", 1),
+        ("static-50", 1),
+        ("static-75", 1),
+    ]
+    assert [share for _, share in told] == pytest.approx([each / 6 for each in range(2, 7)])
+    assert told[0][0] == "static-50/block=16, seed 0"
 
 
 @pytest.mark.usefixtures("quick")

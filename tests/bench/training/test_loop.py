@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from acf.bench.training import loop
-from acf.bench.training.loop import train_variant
+from acf.bench.training.loop import Assignment, train_in_turns, train_variant
 from acf.bench.training.run import RunLength
 from acf.bench.training.task import Task
 from acf.bench.training.variant import Variant
@@ -70,6 +70,26 @@ def test_a_run_of_fixed_time_ends_with_it(text_task: Task, monkeypatch: pytest.M
     before = len(loop._CALIBRATIONS)
     again = train_variant(text_task, Variant.parse("static-50/block=32/batch=1"), 1, length)
     assert (again.steps, len(loop._CALIBRATIONS)) == (run.steps, before)
+
+
+def test_variants_in_turns_train_from_measurement_to_measurement_and_as_they_would_alone(
+    text_task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order: list[tuple[str, int]] = []
+    measure = loop.TrainingSession.measure
+    monkeypatch.setattr(
+        loop.TrainingSession,
+        "measure",
+        lambda session: (order.append((session.variant.name, session.step)), measure(session))[1],
+    )
+    length, names = RunLength(steps=5, measurements=2), ("dense", "rigl-50/block=32/moves=2")
+    together = train_in_turns(text_task, [Assignment(Variant.parse(name)) for name in names], 0, length)
+    assert order == [(name, step) for step in (3, 5) for name in names]
+    assert [run.seconds for run in together] == [4.0, 4.0]
+    alone = [train_variant(text_task, Variant.parse(name), 0, length) for name in names]
+    assert [run.curve for run in together] == [run.curve for run in alone]
+    assert [run.moves for run in together] == [run.moves for run in alone]
+    assert together[1].moves > 0
 
 
 def test_compilation_is_what_the_warm_up_takes_beyond_its_steps(

@@ -54,6 +54,9 @@ class TrainingOptions:
     attention: str = option("", "Attention that a GPT tries first on a GPU: cudnn, flash, efficient; default: cudnn.")
     dtype: str = option("", "Dtype of products: float32 or bfloat16; default: bfloat16 on a GPU, float32 on a CPU.")
     compiled: bool = option(False, "Compile the steps of all variants on a CPU too; on a GPU they always are.")
+    interleaved: bool = option(
+        False, "CPU: the variants of a seed take turns at every measurement, so that what else runs slows all alike."
+    )
     device: str = option("auto", "auto, cpu or cuda.")
     data: Path | None = option(  # noqa: RUF009
         None, "Folder of the image sets, or the corpus of a GPT.", environment="ACF_DATA"
@@ -129,8 +132,14 @@ def _trained(options: TrainingOptions, on_progress: OnProgress) -> TrainingCompa
     for variant in variants:
         variant.sizes(spec)  # refuse a bad name before the data is read
     tuning = TuningOptions(options.tune_rates, options.tune_decays, options.tune_share)
-    comparison = ComparisonOptions(names, options.seeds, options.out, tuning, options.command, options.logs)
     device = torch.device(choose_device(options.device))
+    if options.interleaved and device.type == "cuda":
+        raise SparsityError(
+            "--interleaved is for a CPU: memory on a GPU is measured run by run; leave it out, or pass --device cpu"
+        )
+    comparison = ComparisonOptions(
+        names, options.seeds, options.out, tuning, options.command, options.logs, options.interleaved
+    )
     torch.backends.cudnn.benchmark = True  # the best dense version there is
     task = load_task(spec, options.data, cache_directory() / "tokens", device)
     refuse_unfit(task, variants)

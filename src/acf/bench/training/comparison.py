@@ -1,10 +1,11 @@
 """Training every variant with every seed, the variants taking turns, into one record."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from acf.bench import OnProgress
-from acf.bench.training.loop import train_variant
+from acf.bench.training.loop import Assignment, train_in_turns
 from acf.bench.training.record import (
     TrainingComparison,
     load_comparison,
@@ -24,7 +25,7 @@ class ComparisonOptions:
     """Which variants and seeds to run, and the file that keeps them; runs in it are not made again.
 
     ``tuning`` says which learning rates are tried first; ``command`` is kept in the record. ``logs``: a folder in which
-    every run has one for `acf watch`.
+    every run has one for `acf watch`. ``interleaved``: the variants of a seed train part by part, not run by run.
     """
 
     variants: tuple[str, ...]
@@ -33,6 +34,7 @@ class ComparisonOptions:
     tuning: TuningOptions = field(default_factory=TuningOptions)
     command: str = ""
     logs: Path | None = None
+    interleaved: bool = False
 
 
 def compare_variants(
@@ -47,8 +49,8 @@ def compare_variants(
     for variant in variants:
         runner.refuse_other_settings(variant)
     for seed in range(options.seeds):
-        for variant in variants:
-            runner.train(variant, seed)
+        for together in [variants] if options.interleaved else [[variant] for variant in variants]:
+            runner.train(together, seed)
     return runner.comparison
 
 
@@ -87,15 +89,27 @@ class _Runner:
         self.done = last
         return with_best_settings(variant, self.comparison) if tuning.trials_of(variant) else variant
 
-    def train(self, variant: Variant, seed: int) -> None:
-        """The run of that seed, unless the record has it."""
-        if self.comparison.find(variant.name, seed) is None:
-            what = f"{variant.name}, seed {seed}"
-            folder = self.options.logs and self.options.logs / f"{variant.name.replace('/', '_')}-{seed}"
-            run = train_variant(self.task, variant, seed, self.length, lambda share: self._tell(what, share), folder)
-            self.comparison.runs.append(replace(run, session=self.session))
+    def train(self, variants: Sequence[Variant], seed: int) -> None:
+        """The runs of that seed that the record does not have, in turns."""
+        missing = {each.name: each for each in variants if self.comparison.find(each.name, seed) is None}
+        self.done += len(variants) - len(missing)
+        if missing:
+            shares = dict.fromkeys(missing, 0.0)
+            assignments = [self._assignment(variant, seed, shares) for variant in missing.values()]
+            runs = train_in_turns(self.task, assignments, seed, self.length)
+            self.comparison.runs += [replace(run, session=self.session) for run in runs]
             self._save()
-        self.done += 1
+        self.done += len(missing)
+
+    def _assignment(self, variant: Variant, seed: int, shares: dict[str, float]) -> Assignment:
+        """``variant`` with its log; what is done of all in ``shares`` is told."""
+
+        def tell(share: float) -> None:
+            shares[variant.name] = share
+            self._tell(f"{variant.name}, seed {seed}", sum(shares.values()))
+
+        logs = self.options.logs
+        return Assignment(variant, tell, logs and logs / f"{variant.name.replace('/', '_')}-{seed}")
 
     def refuse_other_settings(self, variant: Variant) -> None:
         """Refuse a record in which ``variant`` was trained with another learning rate or weight decay."""

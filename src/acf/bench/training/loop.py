@@ -1,9 +1,9 @@
-"""Training a variant from a seed, with clock and energy meter running only while it trains."""
+"""Training variants from a seed, alone or in turns, with clock and energy meter running only while they train."""
 
 import gc
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager, closing, nullcontext
+from collections.abc import Callable, Generator, Sequence
+from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import Protocol
 
 import torch
 from torch import Tensor
+from torch._dynamo import config as dynamo_config
 
 import acf
 from acf.bench.training.run import CurvePoint, RunLength, TrainingRun
@@ -23,6 +24,9 @@ from acf.metrics.meters import EnergyMeter
 
 CALIBRATION_STEPS = 30
 """Steps of a throw-away session that give a run of fixed time its first estimate of a step's time."""
+
+COMPILED_PER_SESSION = 4
+"""Versions of the compiled loss that one model may need."""
 
 
 def train_variant(
@@ -37,19 +41,72 @@ def train_variant(
 
     ``log_folder``: for `acf watch`. The log is written at measurements of quality alone, with the clock stopped.
     """
+    return train_in_turns(task, [Assignment(variant, on_step, log_folder)], seed, length)[0]
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """A variant to train; the rest is as for `train_variant`."""
+
+    variant: Variant
+    on_step: Callable[[float], None] = lambda share: None
+    log_folder: Path | None = None
+
+
+def train_in_turns(task: Task, assignments: Sequence[Assignment], seed: int, length: RunLength) -> list[TrainingRun]:
+    """Train several variants from ``seed``, each up to a measurement of quality, then the next, until all are done.
+
+    All are compiled before the first one trains, and stay compiled until the last one has. So whatever else the machine
+    does in the meantime slows all of them.
+    """
     _free_memory()
-    schedule, calibration = _schedule(task, variant, length)
+    schedules = [_schedule(task, each.variant, length) for each in assignments]
+    with ExitStack() as stack, _room_for(len(assignments)):
+        courses = [
+            stack.enter_context(closing(_course(task, assignment, seed, length, *schedule)))
+            for assignment, schedule in zip(assignments, schedules, strict=True)
+        ]
+        for _ in range(1 + length.measurements):  # the first turn ends when a variant is warmed up
+            for course in courses:
+                next(course)
+        runs = [next(course) for course in courses]
+    assert all(run is not None for run in runs)
+    return [run for run in runs if run is not None]
+
+
+def _room_for(sessions: int) -> AbstractContextManager[object]:
+    """Let torch keep the compiled steps of that many models at a time, which differ in nothing but the model."""
+    limit = max(dynamo_config.recompile_limit, COMPILED_PER_SESSION * sessions)
+    patched: AbstractContextManager[object] = dynamo_config.patch(recompile_limit=limit)
+    return patched
+
+
+def _course(
+    task: Task,
+    assignment: Assignment,
+    seed: int,
+    length: RunLength,
+    schedule: Schedule,
+    calibration: "Calibration | None",
+) -> Generator[TrainingRun | None]:
+    """Yields when it is warmed up, after every part of the run, and at last the run; compiled code lives until then."""
+    variant = assignment.variant
     session = TrainingSession(task, variant, seed, schedule)
-    with closing(session), _run_log(log_folder, session) as log:
-        warm_up_seconds = session.warm_up()
-        if session.device.type == "cuda":
-            torch.cuda.reset_peak_memory_stats()
-        with EnergyMeter(session.device.type, synchronize=session.synchronize) as meter:
-            curve = _train(session, meter, length.measurements, on_step, log)
+    curve: list[CurvePoint] = []
+    with closing(session):
+        with _run_log(assignment.log_folder, session) as log:
+            warm_up_seconds = session.warm_up()
+            yield None
+            if session.device.type == "cuda":
+                torch.cuda.reset_peak_memory_stats()
+            with EnergyMeter(session.device.type, synchronize=session.synchronize) as meter:
+                for part in _parts(session, meter, length.measurements, curve, log):
+                    assignment.on_step(part)
+                    yield None
         end = curve[-1]
         step_seconds = end.seconds / max(1, session.step - session.warm_up_steps)
         own_compile_seconds = session.compile_seconds(warm_up_seconds, step_seconds)
-        return TrainingRun(
+        yield TrainingRun(
             variant=variant.name,
             seed=seed,
             steps=session.step,
@@ -119,16 +176,14 @@ class TrainingClock:
         self.joules = self.joules + now - before if known else None  # type: ignore[operator]
 
 
-def _train(
-    session: TrainingSession,
-    meter: EnergyMeter,
-    measurements: int,
-    on_step: Callable[[float], None],
-    log: RunLog | None,
-) -> list[CurvePoint]:
-    """Train to the end; quality on the way, with the clock stopped while it is measured."""
+def _parts(
+    session: TrainingSession, meter: EnergyMeter, measurements: int, curve: list[CurvePoint], log: RunLog | None
+) -> Generator[float]:
+    """Train part by part, and yield the share that is done; ``curve`` gets the quality after each.
+
+    The clock stands while quality is measured and between parts.
+    """
     clock, schedule = TrainingClock(session, meter), session.schedule
-    curve: list[CurvePoint] = []
     schedule.start(session.step)
     for index in range(measurements):
         part, before = Fraction(index + 1, measurements), session.step
@@ -142,8 +197,7 @@ def _train(
             curve.append(CurvePoint(session.step, clock.seconds, session.measure(), clock.joules))
             if log is not None:
                 _write_log(log, session, loss, curve[-1].quality)
-        on_step(float(part))
-    return curve
+        yield float(part)
 
 
 def _write_log(log: RunLog, session: TrainingSession, loss: Tensor, quality: float) -> None:
