@@ -29,12 +29,16 @@ COMPILED_PER_SESSION = 4
 """Versions of the compiled loss that one model may need."""
 
 
+def unheard(share: float) -> None:
+    """Nobody wants to know which share is done."""
+
+
 def train_variant(
     task: Task,
     variant: Variant,
     seed: int,
     length: RunLength,
-    on_step: Callable[[float], None] = lambda share: None,
+    on_step: Callable[[float], None] = unheard,
     log_folder: Path | None = None,
 ) -> TrainingRun:
     """Train ``variant`` from ``seed`` and measure the run; ``on_step`` hears the share that is done.
@@ -49,7 +53,7 @@ class Assignment:
     """A variant to train; the rest is as for `train_variant`."""
 
     variant: Variant
-    on_step: Callable[[float], None] = lambda share: None
+    on_step: Callable[[float], None] = unheard
     log_folder: Path | None = None
 
 
