@@ -45,6 +45,13 @@ def test_without_a_meter_there_is_no_panel_of_joules_and_equal_times_compare_ste
     assert "final validation loss, all variants, 10 s each" in texts
 
 
+def test_a_name_longer_than_the_legend_is_squeezed_into_it(make_run: MakeRun) -> None:
+    runs = [make_run(name, 0, 10.0, (2.0,), joules=None) for name in ("dense", "dense" + "/head_width=64" * 8)]
+    drawn = training_svg(TrainingComparison(TASKS["gpt"], RunLength(epochs=1), False, [{}], runs))
+    names = [text for text in ElementTree.fromstring(drawn).iter(f"{SVG}text") if "dense" in (text.text or "")]
+    assert [text.get("textLength") for text in names] == [None, "800", None]
+
+
 def test_a_record_without_runs_is_refused() -> None:
     with pytest.raises(DataError, match="no run"):
         training_svg(TrainingComparison(TASKS["gpt"], RunLength(), False))

@@ -12,6 +12,8 @@ from acf.errors import DataError
 from acf.report.style import PALETTE, REFERENCE_COLOUR
 
 WIDTH_PX, CURVES_PX, FRONTIER_PX, LEGEND_LINE_PX = 920, 330, 330, 20
+LEGEND_PX, LEGEND_CHARACTERS = WIDTH_PX - 120, 110
+"""Room for a line of the legend, and how many characters surely fit into it; longer names are squeezed."""
 DASHES = ("", "7 4", "2 3")
 Curve = Sequence[CurvePoint]
 EARLY_SHARE = 0.2
@@ -97,7 +99,9 @@ def _legend(comparison: TrainingComparison, names: Sequence[str]) -> list[str]:
         stroke = f'stroke="{colour}" stroke-width="3" stroke-dasharray="{dash}"'
         parts.append(f'<line x1="64" x2="104" y1="{y - 4}" y2="{y - 4}" {stroke}/>')
         seeds = "1 run" if runs == 1 else f"mean of {runs} runs"
-        parts.append(f'<text x="112" y="{y}">{index + 1}  {escape(name)}, {seeds}</text>')
+        text = f"{index + 1}  {name}, {seeds}"
+        squeezed = f' textLength="{LEGEND_PX}" lengthAdjust="spacingAndGlyphs"' if len(text) > LEGEND_CHARACTERS else ""
+        parts.append(f'<text x="112" y="{y}"{squeezed}>{escape(text)}</text>')
     y = top + LEGEND_LINE_PX * len(names)
     lines = "dotted: final quality of 1; below, solid: dense variants, dashed: sparse ones"
     return [*parts, f'<text x="64" y="{y}">{escape(_where(comparison))}; {lines}</text>']
