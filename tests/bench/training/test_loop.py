@@ -1,10 +1,13 @@
 """Runs on a CPU whose clock and meter advance with the steps: the curve, and runs of fixed time."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import pytest
+import torch
+from torch._dynamo import config as dynamo_config
 
 from acf.bench.training import loop
 from acf.bench.training.loop import Assignment, train_in_turns, train_variant
@@ -90,6 +93,15 @@ def test_variants_in_turns_train_from_measurement_to_measurement_and_as_they_wou
     assert [run.curve for run in together] == [run.curve for run in alone]
     assert [run.moves for run in together] == [run.moves for run in alone]
     assert together[1].moves > 0
+
+
+def test_as_many_models_as_train_in_turns_stay_compiled(text_task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
+    text_task.spec = replace(text_task.spec, compiled=True)
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager"))
+    assignments = [Assignment(Variant.parse(f"dense/width={width}/head_width=32")) for width in (32, 64, 96)]
+    with dynamo_config.patch(recompile_limit=1, fail_on_recompile_limit_hit=True):
+        runs = train_in_turns(text_task, assignments, 0, RunLength(steps=4, measurements=2))
+    assert [run.steps for run in runs] == [4, 4, 4]
 
 
 def test_compilation_is_what_the_warm_up_takes_beyond_its_steps(

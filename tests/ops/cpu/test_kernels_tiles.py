@@ -1,4 +1,4 @@
-"""The passes in tile registers (AMX), computed in software: layers of many tiles, pieces, segments and threads.
+"""The passes in tile registers (AMX), here or in software: layers of many tiles, pieces, segments and threads.
 
 Compiled in software, every pass begins with working memory full of NaN: one that uses what it has not written fails.
 """
@@ -24,7 +24,7 @@ from tests.ops.cpu.layers import assert_close, needs_compiler, random_topology
 pytestmark = [
     needs_compiler,
     pytest.mark.usefixtures("native_at_any_density", "instruction_set"),
-    pytest.mark.parametrize("instruction_set", SOFTWARE, indirect=True),
+    pytest.mark.parametrize("instruction_set", ["amx", *SOFTWARE], indirect=True),
 ]
 
 few_examples = settings(max_examples=60, deadline=None, derandomize=True)

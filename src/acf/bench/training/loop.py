@@ -11,7 +11,6 @@ from typing import Protocol
 
 import torch
 from torch import Tensor
-from torch._dynamo import config as dynamo_config
 
 import acf
 from acf.bench.training.run import CurvePoint, RunLength, TrainingRun
@@ -65,7 +64,7 @@ def train_in_turns(task: Task, assignments: Sequence[Assignment], seed: int, len
     """
     _free_memory()
     schedules = [_schedule(task, each.variant, length) for each in assignments]
-    with ExitStack() as stack, _room_for(len(assignments)):
+    with ExitStack() as stack, _room_for_compiled(len(assignments), task):
         courses = [
             stack.enter_context(closing(_course(task, assignment, seed, length, *schedule)))
             for assignment, schedule in zip(assignments, schedules, strict=True)
@@ -73,15 +72,17 @@ def train_in_turns(task: Task, assignments: Sequence[Assignment], seed: int, len
         for _ in range(1 + length.measurements):  # the first turn ends when a variant is warmed up
             for course in courses:
                 next(course)
-        runs = [next(course) for course in courses]
-    assert all(run is not None for run in runs)
-    return [run for run in runs if run is not None]
+        return [run for course in courses if (run := next(course)) is not None]
 
 
-def _room_for(sessions: int) -> AbstractContextManager[object]:
-    """Let torch keep the compiled steps of that many models at a time, which differ in nothing but the model."""
-    limit = max(dynamo_config.recompile_limit, COMPILED_PER_SESSION * sessions)
-    patched: AbstractContextManager[object] = dynamo_config.patch(recompile_limit=limit)
+def _room_for_compiled(sessions: int, task: Task) -> AbstractContextManager[object]:
+    """Let torch keep the compiled steps of that many models, one function to it; else the last ones run eagerly."""
+    if not task.spec.is_compiled(task.device):
+        return nullcontext()
+    from torch._dynamo import config  # takes a second, which eager runs need not wait
+
+    limit = max(config.recompile_limit, COMPILED_PER_SESSION * sessions)
+    patched: AbstractContextManager[object] = config.patch(recompile_limit=limit)
     return patched
 
 
