@@ -136,9 +136,9 @@ class _WholeMlp(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, first: "Operands", second: "Operands", activation: str, *leaves: Any) -> Tensor:
-        ctx.activation, ctx.layers = activation, (first.layer, second.layer)
-        parameters, topologies = (*first.own, *second.own), (list(first.topology), list(second.topology))
-        y, hidden = block_mlp_forward(x, *parameters, activation, *topologies)
+        ctx.activation, ctx.layers, ctx.dtype = activation, (first.layer, second.layer), first.weight.dtype
+        parameters = (first.product_weight, first.bias, second.product_weight, second.bias)
+        y, hidden = block_mlp_forward(x, *parameters, activation, list(first.topology), list(second.topology))
         ctx.save_for_backward(x, hidden, *parameters, *first.topology, *second.topology)
         return y
 
@@ -149,8 +149,8 @@ class _WholeMlp(torch.autograd.Function):
         if torch.is_grad_enabled():  # differentiably
             grads = _differentiable_grads(output_grad, x, parameters, topologies, ctx)
         else:
-            tokens = first.token, second.token
-            grads = block_mlp_backward(output_grad, x, hidden, *parameters, ctx.activation, *topologies, *tokens)
+            more = first.token, second.token, ctx.dtype
+            grads = block_mlp_backward(output_grad, x, hidden, *parameters, ctx.activation, *topologies, *more)
         x_grad, first_weight, first_bias, second_weight, second_bias = grads
         first_bias = None if parameters[1] is None else first_bias
         second_bias = None if parameters[3] is None else second_bias
@@ -165,7 +165,7 @@ def _differentiable_grads(output_grad: Tensor, x: Tensor, parameters: Any, topol
     activated, slope = ACTIVATIONS[ctx.activation](hidden)
     hidden_grad = input_grad(flat_grad, second_weight, activated.shape, second, topologies[1]) * slope
     x_grad = input_grad(hidden_grad, first_weight, flat.shape, first, topologies[0])
-    dtypes: list[torch.dtype | None] = [x.dtype, x.dtype]
+    dtypes: list[torch.dtype | None] = [ctx.dtype, ctx.dtype]
     first_grads = layer_grads(hidden_grad, flat, (first, topologies[0]), dtypes, True)
     second_grads = layer_grads(flat_grad, activated, (second, topologies[1]), dtypes, True)
     return x_grad.reshape(x.shape), *first_grads, *second_grads
@@ -177,11 +177,12 @@ def _runs_whole(x: Tensor, first: "Operands", second: "Operands") -> bool:
     trained = all(parameter is None or parameter.requires_grad for parameter in parameters)
     if x.device.type != "cpu" or not (trained and torch.is_grad_enabled()):
         return False
-    if any(parameter is not None and parameter.dtype is not x.dtype for parameter in parameters):
+    if len({parameter.dtype for parameter in parameters if parameter is not None}) > 1:
         return False
     from acf.ops.cpu.both_layers import runs_whole
 
-    return runs_whole(x, (first.weight, second.weight), (first.bias, second.bias), (first.topology, second.topology))
+    weights = first.product_weight, second.product_weight
+    return runs_whole(x, weights, (first.bias, second.bias), (first.topology, second.topology))
 
 
 def layer_grads(

@@ -60,7 +60,10 @@ def empty_like_tokens(x: Tensor, channels: int) -> Tensor:
 
 
 class BothLayers(NamedTuple):
-    """What both ops take after the activations: `LAYERS`, and of the backward pass also the layers' tokens."""
+    """What both ops take after the activations: `LAYERS`, and of the backward pass more.
+
+    That is the layers' tokens, and the dtype of the parameters' gradients; None: that of ``x``.
+    """
 
     first_weight: Tensor
     first_bias: Tensor | None
@@ -71,13 +74,14 @@ class BothLayers(NamedTuple):
     second_topology: Sequence[Tensor]
     first_token: Tensor | None = None
     second_token: Tensor | None = None
+    dtype: torch.dtype | None = None
 
 
 def forward_in_parts(x: Tensor, *arguments: Any) -> tuple[Tensor, Tensor]:
     """The output ``[batch, tokens, out]``, and the sums before the activation as the kernels order them."""
     layers = BothLayers(*arguments)
     sums = block_linear_forward(_flat(x), layers.first_weight, layers.first_bias, *layers.first_topology)
-    values = ACTIVATIONS[layers.activation](sums)[0]
+    values, _ = _activated(layers.activation, sums)
     y = block_linear_forward(values, layers.second_weight, layers.second_bias, *layers.second_topology)
     kept = torch.cat([part.flatten() for part in _strips(sums, x, layers.first_weight.shape[1])])
     return empty_like_tokens(x, y.shape[1]).copy_(y.view(*x.shape[:2], y.shape[1])), kept
@@ -91,14 +95,20 @@ def backward_in_parts(output_grad: Tensor, x: Tensor, hidden: Tensor, *arguments
     """
     layers = BothLayers(*arguments)
     first, second = layers.first_topology, layers.second_topology
-    flat_grad, flat_x, dtype = _flat(output_grad), _flat(x), x.dtype
+    flat_grad, flat_x, dtype = _flat(output_grad), _flat(x), layers.dtype or x.dtype
     sums = block_linear_forward(flat_x, layers.first_weight, layers.first_bias, *first)
-    values, slopes = ACTIVATIONS[layers.activation](sums)
+    values, slopes = _activated(layers.activation, sums)
     second_grads = block_linear_weight_and_bias_grad(flat_grad, values, *second, dtype, dtype, layers.second_token)
     hidden_grad = block_linear_input_grad(flat_grad, layers.second_weight, *second) * slopes
     first_grads = block_linear_weight_and_bias_grad(hidden_grad, flat_x, *first, dtype, dtype, layers.first_token)
     x_grad = block_linear_input_grad(hidden_grad, layers.first_weight, *first)
     return empty_like_tokens(x, x.shape[2]).copy_(x_grad.view_as(x)), *first_grads, *second_grads
+
+
+def _activated(activation: str, sums: Tensor) -> tuple[Tensor, Tensor]:
+    """Value and slope, computed in float32 at least."""
+    value, slope = ACTIVATIONS[activation](sums if sums.dtype == torch.float64 else sums.float())
+    return value.to(sums.dtype), slope.to(sums.dtype)
 
 
 def _flat(x: Tensor) -> Tensor:
@@ -121,14 +131,15 @@ def _fake_forward(x: Tensor, first_weight: Tensor, *rest: Any) -> tuple[Tensor, 
 
 
 def _fake_backward(output_grad: Tensor, x: Tensor, hidden: Tensor, first_weight: Tensor, *rest: Any) -> Gradients:
-    second_weight, second_topology = rest[1], BlockTopology(*rest[5])
-    return (
-        empty_like_tokens(x, x.shape[2]),
-        torch.empty_like(first_weight, memory_format=torch.contiguous_format),
-        x.new_empty(grid_cols(second_topology) * second_weight.shape[2]),
-        torch.empty_like(second_weight, memory_format=torch.contiguous_format),
-        x.new_empty(output_grad.shape[2]),
+    layers = BothLayers(first_weight, *rest)
+    sizes = (
+        first_weight.shape,
+        grid_cols(BlockTopology(*layers.second_topology)) * layers.second_weight.shape[2],
+        layers.second_weight.shape,
+        output_grad.shape[2],
     )
+    first, first_bias, second, second_bias = (x.new_empty(size, dtype=layers.dtype or x.dtype) for size in sizes)
+    return empty_like_tokens(x, x.shape[2]), first, first_bias, second, second_bias
 
 
 block_mlp_forward = Op(
@@ -136,8 +147,8 @@ block_mlp_forward = Op(
 )
 block_mlp_backward = Op(
     "block_mlp_backward",
-    f"(Tensor output_grad, Tensor x, Tensor hidden, {LAYERS}, Tensor? first_token=None, Tensor? second_token=None)"
-    " -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
+    f"(Tensor output_grad, Tensor x, Tensor hidden, {LAYERS}, Tensor? first_token=None, Tensor? second_token=None, "
+    "ScalarType? dtype=None) -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
     backward_in_parts,
     _fake_backward,
 )

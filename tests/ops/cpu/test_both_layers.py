@@ -26,17 +26,30 @@ def tokens(shape: tuple[int, int], channels: int, turned: bool, generator: torch
     return torch.randn(*shape, channels, generator=generator)
 
 
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+
+
 def sample(
-    block: int, shape: tuple[int, int], turned: bool = False, activation: str = "gelu", bias: bool = True
+    block: int,
+    shape: tuple[int, int],
+    turned: bool = False,
+    activation: str = "gelu",
+    bias: bool = True,
+    dtype: torch.dtype = torch.float32,
 ) -> Sample:
-    """``x``, an output gradient, and the ops' other operands: 3, 5 and 2 blocks wide, some rows and columns empty."""
+    """``x``, an output gradient, and the ops' other operands: 3, 5 and 2 blocks wide, some rows and columns empty.
+
+    Biases are float32, as under autocast.
+    """
     generator = torch.Generator().manual_seed(block + shape[1])
     first = random_topology(BlockLayout(5 * block, 3 * block, block, block), 0.3, generator)
     second = random_topology(BlockLayout(2 * block, 5 * block, block, block), 0.3, generator)
     weights = [torch.randn(each.block_rows.numel(), block, block, generator=generator) for each in (first, second)]
     biases = [torch.randn(size * block, generator=generator) if bias else None for size in (5, 2)]
     x, grad = tokens(shape, 3 * block, turned, generator), tokens(shape, 2 * block, turned, generator)
-    return x, grad, [weights[0], biases[0], weights[1], biases[1], activation, list(first), list(second)]
+    weights = [each.to(dtype) for each in weights]
+    layers = [weights[0], biases[0], weights[1], biases[1], activation, list(first), list(second)]
+    return x.to(dtype), grad.to(dtype), layers
 
 
 def expected(x: Tensor, output_grad: Tensor, layers: list[Any]) -> list[Tensor]:
@@ -58,26 +71,51 @@ def expected(x: Tensor, output_grad: Tensor, layers: list[Any]) -> list[Tensor]:
     ]
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("turned", [False, True])
 @pytest.mark.parametrize("block", [8, 16, 32, 64])
-def test_output_and_gradients_are_those_of_separate_products(instruction_set: str, block: int, turned: bool) -> None:
+def test_output_and_gradients_are_those_of_separate_products(
+    instruction_set: str, block: int, turned: bool, dtype: str
+) -> None:
     for shape in ((1, 1), (1, 0), (3, 37), (2, 300)):
-        x, output_grad, layers = sample(block, shape, turned)
+        x, output_grad, layers = sample(block, shape, turned, dtype=DTYPES[dtype])
         y, hidden = block_mlp_forward(x, *layers)
         grads = block_mlp_backward(output_grad, x, hidden, *layers)
         for result, wanted in zip((y, *grads), expected(x, output_grad, layers), strict=True):
-            assert_close(result, wanted, torch.float32)
+            assert_close(result, wanted, DTYPES[dtype])
         assert shape[1] < 2 or (y.stride(1) == 1) == turned
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("activation", ["gelu", "gelu_tanh", "silu"])
-def test_every_activation_is_differentiated(instruction_set: str, activation: str, bias: bool) -> None:
-    x, output_grad, layers = sample(32, (1, 150), activation=activation, bias=bias)
+def test_every_activation_is_differentiated(instruction_set: str, activation: str, bias: bool, dtype: str) -> None:
+    x, output_grad, layers = sample(32, (1, 150), activation=activation, bias=bias, dtype=DTYPES[dtype])
     y, hidden = block_mlp_forward(x, *layers)
     grads = block_mlp_backward(output_grad, x, hidden, *layers)
     for result, wanted in zip((y, *grads), expected(x, output_grad, layers), strict=True):
-        assert_close(result, wanted, torch.float32)
+        assert_close(result, wanted, DTYPES[dtype])
+
+
+def test_bfloat16_tokens_of_odd_strides_and_offsets_are_read_as_they_lie(instruction_set: str) -> None:
+    generator = torch.Generator().manual_seed(3)
+    _, _, layers = sample(16, (2, 37), dtype=torch.bfloat16)
+    shared = torch.randn(2, 37, 5 * 16 + 1, generator=generator).bfloat16()
+    x, output_grad = shared[..., 1:49], shared[..., 49:]
+    y, hidden = block_mlp_forward(x, *layers)
+    grads = block_mlp_backward(output_grad, x, hidden, *layers)
+    for result, wanted in zip((y, *grads), expected(x, output_grad, layers), strict=True):
+        assert_close(result, wanted, torch.bfloat16)
+
+
+def test_gradients_of_float32_parameters_are_not_rounded_to_bfloat16() -> None:
+    x, output_grad, layers = sample(32, (2, 100), dtype=torch.bfloat16)
+    _, hidden = block_mlp_forward(x, *layers)
+    native = block_mlp_backward(output_grad, x, hidden, *layers, None, None, torch.float32)
+    in_parts = backward_in_parts(output_grad, x, hidden, *layers, None, None, torch.float32)
+    for grads in (native, in_parts):
+        assert [each.dtype for each in grads] == [torch.bfloat16, *(torch.float32,) * 4]
+    assert not torch.equal(native[1], native[1].bfloat16().float())
 
 
 def test_relu_is_differentiated_where_its_slope_is_known() -> None:
@@ -133,6 +171,28 @@ def test_sums_too_large_for_the_caches_are_kept_alike() -> None:
     grads = block_mlp_backward(output_grad, x, hidden, *layers)
     for result, wanted in zip((y, *grads), expected(x, output_grad, layers), strict=True):
         assert_close(result, wanted, torch.float32)
+
+
+def test_a_training_step_under_autocast_takes_both_layers_at_once(bfloat16_pairs: None) -> None:
+    operand, output_grad, layers = sample(32, (2, 96))
+    x, first, second, leaves = leaves_of(operand.bfloat16(), layers)
+    with OpLog() as log:
+        y = block_mlp(x, first, second)
+        grads = torch.autograd.grad(y, leaves, output_grad.bfloat16())
+    assert {"acf::block_mlp_forward", "acf::block_mlp_backward"} <= log.names
+    assert "acf::block_linear_forward" not in log.names
+    assert [each.dtype for each in grads] == [torch.bfloat16, *(torch.float32,) * 4]
+    rounded = [layers[0].bfloat16(), layers[1], layers[2].bfloat16(), *layers[3:]]
+    for result, wanted in zip((y, *grads), expected(x.detach(), output_grad.bfloat16(), rounded), strict=True):
+        assert_close(result, wanted, torch.bfloat16)
+
+
+def test_a_second_derivative_in_bfloat16_has_the_dtypes_of_its_leaves() -> None:
+    operand, output_grad, layers = sample(8, (1, 12))
+    x, first, second, leaves = leaves_of(operand.bfloat16(), layers)
+    (grad,) = torch.autograd.grad(block_mlp(x, first, second), x, output_grad.bfloat16(), create_graph=True)
+    result = torch.autograd.grad(grad.float().square().sum(), leaves[:4])
+    assert [each.dtype for each in result] == [torch.bfloat16, *(torch.float32,) * 3]
 
 
 def leaves_of(x: Tensor, layers: list[Any]) -> tuple[Tensor, MlpLayer, MlpLayer, list[Tensor]]:

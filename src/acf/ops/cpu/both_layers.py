@@ -9,10 +9,17 @@ from torch import Tensor
 
 from acf.ops.activation import ACTIVATIONS
 from acf.ops.cpu import kernels
-from acf.ops.cpu.call import BY_COLUMNS, BY_ROWS, EPILOGUES, Walk, readable_indices, run_pass
+from acf.ops.cpu.call import BY_COLUMNS, BY_ROWS, EPILOGUES, Walk, instruction_set, readable_indices, run_pass
 from acf.ops.observe import is_observed
 from acf.ops.reference import grid_cols, grid_rows
-from acf.ops.whole_mlp import Gradients, backward_in_parts, empty_like_tokens, forward_in_parts, strip_tokens
+from acf.ops.whole_mlp import (
+    BothLayers,
+    Gradients,
+    backward_in_parts,
+    empty_like_tokens,
+    forward_in_parts,
+    strip_tokens,
+)
 from acf.sparse import BlockTopology
 
 MOST_WEIGHT_BYTES = 8 << 20
@@ -20,7 +27,7 @@ MOST_WEIGHT_BYTES = 8 << 20
 
 TOKEN_ARRAY = "P3q"
 LAYER = "Pq9P"
-PROBLEM = struct.Struct(f"9q{TOKEN_ARRAY * 3}P{LAYER * 2}")  # struct MlpProblem of native/problem.h
+PROBLEM = struct.Struct(f"10q{TOKEN_ARRAY * 3}P{LAYER * 2}")  # struct MlpProblem of native/problem.h
 
 
 class Weights(NamedTuple):
@@ -45,6 +52,7 @@ def runs_whole(
     size = sum(weight.numel() * weight.element_size() for weight in weights)
     return (
         _operands_fit(x, *layers)
+        and not (x.dtype == torch.bfloat16 and instruction_set() == "amx")  # whose separate products are in tiles
         and size <= MOST_WEIGHT_BYTES
         and all(kernels.applies(layer.weight.shape[1:], x, layer.weight, layer.topology) for layer in layers)
     )
@@ -63,20 +71,26 @@ def block_mlp_forward(x: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
 
 def block_mlp_backward(output_grad: Tensor, x: Tensor, hidden: Tensor, *rest: Any) -> Gradients:
     """CPU kernel of ``acf::block_mlp_backward``."""
-    if not _is_native(x, rest) or any(is_observed(token) for token in rest[7:]):
+    layers = BothLayers(*rest)
+    if not _is_native(x, rest) or any(is_observed(token) for token in (layers.first_token, layers.second_token)):
         return backward_in_parts(output_grad, x, hidden, *rest)
     first, second = _layers(rest)
     if not _gradient_fits(output_grad, x, hidden, second):
         return backward_in_parts(output_grad, x, hidden, *rest)
-    weight_grads = [torch.empty_like(layer.weight) for layer in (first, second)]
-    bias_grads = [x.new_empty(grid_rows(layer.topology) * layer.weight.shape[1]) for layer in (first, second)]
+    weight_grads = [torch.empty_like(layer.weight, dtype=torch.float32) for layer in (first, second)]
+    widths = (grid_rows(layer.topology) * layer.weight.shape[1] for layer in (first, second))
+    bias_grads = [x.new_empty(width, dtype=torch.float32) for width in widths]
     written = [
         layer._replace(weight_grad=weight_grad, bias_grad=bias_grad)
         for layer, weight_grad, bias_grad in zip((first, second), weight_grads, bias_grads, strict=True)
     ]
     x_grad = empty_like_tokens(x, x.shape[2])
     _run("acf_mlp_backward", (x, output_grad, x_grad), hidden, written, rest[4])
-    return x_grad, weight_grads[0], bias_grads[0], weight_grads[1], bias_grads[1]
+    dtype = layers.dtype or x.dtype
+    first_grads, second_grads = (
+        [each.to(dtype) for each in pair] for pair in zip(weight_grads, bias_grads, strict=True)
+    )
+    return x_grad, first_grads[0], first_grads[1], second_grads[0], second_grads[1]
 
 
 def _is_native(x: Tensor, rest: Sequence[Any]) -> bool:
@@ -89,7 +103,7 @@ def _is_native(x: Tensor, rest: Sequence[Any]) -> bool:
 def _operands_fit(x: Tensor, first: Weights, second: Weights) -> bool:
     """Whether input, both layers and their biases have sizes and dtypes that fit together."""
     return (
-        x.dtype == torch.float32
+        x.dtype in kernels.NATIVE_DTYPES
         and x.shape[-1] == grid_cols(first.topology) * first.weight.shape[2]
         and grid_rows(first.topology) * first.weight.shape[1] == grid_cols(second.topology) * second.weight.shape[2]
         and first.weight.shape[1:] == second.weight.shape[1:]
@@ -99,7 +113,7 @@ def _operands_fit(x: Tensor, first: Weights, second: Weights) -> bool:
 
 def _layer_fits(layer: Weights) -> bool:
     outputs = (grid_rows(layer.topology) * layer.weight.shape[1],)
-    bias_fits = layer.bias is None or (layer.bias.dtype == torch.float32 and layer.bias.shape == outputs)
+    bias_fits = layer.bias is None or (layer.bias.dtype in kernels.NATIVE_DTYPES and layer.bias.shape == outputs)
     return bias_fits and layer.weight.shape[0] == layer.topology.block_rows.shape[0]
 
 
@@ -111,7 +125,7 @@ def _gradient_fits(output_grad: Tensor, x: Tensor, hidden: Tensor, second: Weigh
         output_grad.shape == (batch, tokens, grid_rows(second.topology) * second.weight.shape[1])
         and hidden.shape == (batch * tokens * hidden_channels,)
         and hidden.is_contiguous()
-        and output_grad.dtype == hidden.dtype == torch.float32
+        and output_grad.dtype == hidden.dtype == x.dtype
     )
 
 
@@ -125,7 +139,7 @@ def _layers(rest: Sequence[Any]) -> tuple[Weights, Weights]:
 
 def _contiguous(weight: Tensor, bias: Tensor | None, topology: Sequence[Tensor], walk: Walk) -> Weights:
     indices = BlockTopology(*readable_indices(BlockTopology(*topology), walk, weight.shape[0]))
-    return Weights(weight.contiguous(), None if bias is None else bias.contiguous(), indices)
+    return Weights(weight.contiguous(), None if bias is None else bias.float().contiguous(), indices)
 
 
 def _run(
@@ -139,7 +153,8 @@ def _run(
     x, y, _ = arrays
     batch, tokens, inputs = x.shape
     block = layers[0].weight.shape[1]
-    sizes = (torch.get_num_threads(), block, EPILOGUES[activation], batch, tokens, strip_tokens(batch, tokens))
+    setting = (int(x.dtype == torch.bfloat16), torch.get_num_threads(), block, EPILOGUES[activation])
+    sizes = (*setting, batch, tokens, strip_tokens(batch, tokens))
     channels = (inputs, grid_rows(layers[0].topology) * block, y.shape[2])
     places = (each for array in arrays for each in _place(array))
     parameters = (each for layer in layers for each in _pointers(layer))

@@ -74,16 +74,15 @@ __attribute__((visibility("default"))) int acf_best_instruction_set() {
 #endif
 #ifdef ACF_HAS_avx512bf16
 #define ACF_DISPATCH_PAIRS(pass) \
-    ACF_DISPATCH_TILES(pass)     \
     if (instruction_set >= AVX512BF16 && problem->bfloat16) return pass##_avx512bf16(problem);
 #else
 #define ACF_DISPATCH_PAIRS(pass)
 #endif
 
 #ifdef ACF_X86
-#define ACF_DISPATCH(pass, Argument, pairs)                                                         \
+#define ACF_DISPATCH(pass, Argument, tiles)                                                         \
     __attribute__((visibility("default"))) int pass(const Argument* problem, int instruction_set) { \
-        pairs                                                                                       \
+        tiles ACF_DISPATCH_PAIRS(pass)                                                              \
         if (instruction_set >= AVX512) return pass##_avx512(problem);                               \
         if (instruction_set == AVX2) return pass##_avx2(problem);                                   \
         return pass##_portable(problem);                                                            \
@@ -93,9 +92,9 @@ __attribute__((visibility("default"))) int acf_best_instruction_set() {
     __attribute__((visibility("default"))) int pass(const Argument* problem, int) { return pass##_portable(problem); }
 #endif
 
-ACF_DISPATCH(acf_forward, Problem, ACF_DISPATCH_PAIRS(acf_forward))
-ACF_DISPATCH(acf_input_gradient, Problem, ACF_DISPATCH_PAIRS(acf_input_gradient))
-ACF_DISPATCH(acf_weight_gradient, Problem, ACF_DISPATCH_PAIRS(acf_weight_gradient))
+ACF_DISPATCH(acf_forward, Problem, ACF_DISPATCH_TILES(acf_forward))
+ACF_DISPATCH(acf_input_gradient, Problem, ACF_DISPATCH_TILES(acf_input_gradient))
+ACF_DISPATCH(acf_weight_gradient, Problem, ACF_DISPATCH_TILES(acf_weight_gradient))
 ACF_DISPATCH(acf_mlp_forward, MlpProblem, )
 ACF_DISPATCH(acf_mlp_backward, MlpProblem, )
 }

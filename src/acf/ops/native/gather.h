@@ -288,14 +288,8 @@ template <int B, typename Number>
 void transpose_weight(const Problem& p, Packed* to) {
     const Number* weight = static_cast<const Number*>(p.weight);
 #pragma omp parallel for num_threads(p.threads)
-    for (int64_t at = 0; at < p.blocks; at++) {
-        const Number* block = weight + static_cast<int64_t>(p.row_slots[at]) * B * B;
-        Packed* turned = to + at * (B * B / DEPTH);
-        if constexpr (DEPTH == 2)
-            transpose(reinterpret_cast<const uint32_t*>(block), B / 2, 1, turned, B, 1, B, B / 2);
-        else
-            transpose(block, B, 1, turned, B, 1, B, B);
-    }
+    for (int64_t at = 0; at < p.blocks; at++)
+        pack_transposed<B>(weight + static_cast<int64_t>(p.row_slots[at]) * B * B, to + at * (B * B / DEPTH));
 }
 
 template <int B, typename Number>
@@ -371,15 +365,8 @@ const Packed* packed_weight(const Problem& p, const uint16_t*) {
     Packed* copy = workspace().weights.take<Packed>(p.blocks * (B * B / DEPTH));
     if (!copy) return nullptr;
 #pragma omp parallel for num_threads(p.threads)
-    for (int64_t slot = 0; slot < p.blocks; slot++) {
-        const uint16_t* block = static_cast<const uint16_t*>(p.weight) + slot * B * B;
-        Packed* to = copy + slot * (B * B / DEPTH);
-        if constexpr (DEPTH == 2)
-            for (int row = 0; row < B; row += 2)
-                copy_numbers(PairPointer{block + row * B, B, ~0u}, to + row / 2 * B, B);
-        else
-            copy_numbers(block, to, B * B);
-    }
+    for (int64_t slot = 0; slot < p.blocks; slot++)
+        pack_rows<B>(static_cast<const uint16_t*>(p.weight) + slot * B * B, B, copy + slot * (B * B / DEPTH));
     return copy;
 }
 

@@ -161,4 +161,25 @@ void pack_tile(const ImageView& view, const PanelLayout& layout, const TileSourc
         }
 }
 
+// A block of a weight, [B][B], as a product by its transpose reads it.
+template <int B, typename Number>
+void pack_transposed(const Number* block, Packed* to) {
+    if constexpr (DEPTH == 2)
+        transpose(reinterpret_cast<const uint32_t*>(block), B / 2, 1, to, B, 1, B, B / 2);
+    else
+        transpose(block, B, 1, to, B, 1, B, B);
+}
+
+// [rows][B], as a product that sums over the rows reads them; an odd last row is paired with zeros.
+template <int B, typename Number>
+void pack_rows(const Number* from, int64_t rows, Packed* to) {
+    if constexpr (DEPTH == 1) {
+        copy_numbers(from, to, rows * B);
+    } else {
+        for (int64_t row = 0; row + 1 < rows; row += 2)
+            copy_numbers(PairPointer{from + row * B, B, ~0u}, to + row / 2 * B, B);
+        if (rows % 2) copy_numbers(PairPointer{from + (rows - 1) * B, 0, 0xffffu}, to + rows / 2 * B, B);
+    }
+}
+
 }  // namespace

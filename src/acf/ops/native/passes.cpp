@@ -2,7 +2,7 @@
 #include "gather.h"
 #include "outer.h"
 #include "problem.h"
-#ifndef ACF_ISA_AVX512BF16  // which packs pairs
+#ifndef ACF_ISA_AMX
 #include "mlp_backward.h"
 #endif
 
@@ -59,26 +59,24 @@ int choose(const Argument& p, bool fits, int (*const (&passes)[4])(const Argumen
 
 #define ACF_JOIN(name, isa) name##isa
 #define ACF_NAME(name, isa) ACF_JOIN(name, isa)
-#define ACF_CHOOSE(pass, fits, Number) \
-    choose<Problem>(*problem, fits(*problem), {pass<8, Number>, pass<16, Number>, pass<32, Number>, pass<64, Number>})
+#define ACF_CHOOSE(Argument, pass, fits, Number) \
+    choose<Argument>(*problem, fits(*problem), {pass<8, Number>, pass<16, Number>, pass<32, Number>, pass<64, Number>})
 #ifdef ACF_ISA_AVX512BF16  // called with bfloat16 only
-#define ACF_EXPORT_PASS(exported, pass, fits) \
-    extern "C" int ACF_NAME(exported, ACF_ISA)(const Problem* problem) { return ACF_CHOOSE(pass, fits, uint16_t); }
+#define ACF_EXPORT(exported, Argument, pass, fits) \
+    extern "C" int ACF_NAME(exported, ACF_ISA)(const Argument* problem) { \
+        return ACF_CHOOSE(Argument, pass, fits, uint16_t);                \
+    }
 #else
-#define ACF_EXPORT_PASS(exported, pass, fits)                                                                     \
-    extern "C" int ACF_NAME(exported, ACF_ISA)(const Problem* problem) {                                          \
-        return problem->bfloat16 ? ACF_CHOOSE(pass, fits, uint16_t) : ACF_CHOOSE(pass, fits, float);              \
+#define ACF_EXPORT(exported, Argument, pass, fits)                                                          \
+    extern "C" int ACF_NAME(exported, ACF_ISA)(const Argument* problem) {                                   \
+        if (problem->bfloat16) return ACF_CHOOSE(Argument, pass, fits, uint16_t);                           \
+        return ACF_CHOOSE(Argument, pass, fits, float);                                                     \
     }
 #endif
-ACF_EXPORT_PASS(acf_forward_, forward, rows_fit)
-ACF_EXPORT_PASS(acf_input_gradient_, input_gradient, cols_fit)
-ACF_EXPORT_PASS(acf_weight_gradient_, weight_gradient, rows_fit)
-
-#ifndef ACF_ISA_AVX512BF16  // float32 only
-#define ACF_EXPORT_MLP_PASS(exported, pass)                                                                     \
-    extern "C" int ACF_NAME(exported, ACF_ISA)(const MlpProblem* problem) {                                     \
-        return choose<MlpProblem>(*problem, mlp_fits(*problem), {pass<8>, pass<16>, pass<32>, pass<64>}); \
-    }
-ACF_EXPORT_MLP_PASS(acf_mlp_forward_, mlp_forward)
-ACF_EXPORT_MLP_PASS(acf_mlp_backward_, mlp_backward)
+ACF_EXPORT(acf_forward_, Problem, forward, rows_fit)
+ACF_EXPORT(acf_input_gradient_, Problem, input_gradient, cols_fit)
+ACF_EXPORT(acf_weight_gradient_, Problem, weight_gradient, rows_fit)
+#ifndef ACF_ISA_AMX  // the separate products are in tile registers
+ACF_EXPORT(acf_mlp_forward_, MlpProblem, mlp_forward, mlp_fits)
+ACF_EXPORT(acf_mlp_backward_, MlpProblem, mlp_backward, mlp_fits)
 #endif

@@ -53,13 +53,13 @@ enum Epilogue : int64_t {
 
 // One side of a multilayer perceptron's tokens: [batch, tokens, channels] with any strides, in elements.
 struct TokenArray {
-    float* data;
+    void* data;  // floats or bfloat16
     int64_t batch_stride, token_stride, channel_stride;
 };
 
 // One of its two layers: packed weight [blocks, block, block], where the blocks are, and what the backward pass writes.
 struct MlpLayer {
-    const float* weight;
+    const void* weight;  // floats or bfloat16
     int64_t blocks;
     const int32_t* block_rows;
     const int32_t* block_cols;
@@ -68,17 +68,18 @@ struct MlpLayer {
     const int32_t* col_offsets;
     const int32_t* col_slots;
     const float* bias;      // [channels written by the layer], or null
-    float* weight_gradient;  // as the weight
+    float* weight_gradient;  // in the order of the weight
     float* bias_gradient;    // as the bias
 };
 
-// Two linear layers in float32 with an activation between them.
+// Two linear layers with an activation between them; biases and all parameters' gradients are floats.
 struct MlpProblem {
+    int64_t bfloat16;                    // 1: tokens, weights and `hidden` are bfloat16; 0: float
     int64_t threads, block, activation;  // activation: of Epilogue, from EPILOGUE_GELU on
     int64_t batch, tokens, strip;         // tokens of one batch entry; tokens that are worked on at a time
     int64_t input_channels, hidden_channels, output_channels;
     struct TokenArray input, output, input_gradient;  // the backward pass reads the gradient of the output
-    float* hidden;  // sums before the activation, [strip][hidden block][token][block]; null: not kept
+    void* hidden;  // sums before the activation, [strip][hidden block][token][block]; null: not kept
     struct MlpLayer first, second;
 };
 
@@ -106,6 +107,7 @@ ACF_DECLARE_PASSES(amx)
 ACF_DECLARE_MLP_PASSES(portable)
 ACF_DECLARE_MLP_PASSES(avx2)
 ACF_DECLARE_MLP_PASSES(avx512)
+ACF_DECLARE_MLP_PASSES(avx512bf16)
 #ifdef __cplusplus
 }
 #endif

@@ -24,9 +24,11 @@ constexpr int smaller(int a, int b) { return a < b ? a : b; }
 // another pair, adding both products to a float.
 #if defined(ACF_ISA_AVX512BF16)
 typedef uint32_t Packed;
+typedef uint16_t PackedNumber;
 constexpr int DEPTH = 2;  // numbers per element of a panel
 #else
 typedef float Packed;
+typedef float PackedNumber;
 constexpr int DEPTH = 1;
 #endif
 
