@@ -1,6 +1,7 @@
 // The AVX-512 intrinsics that the kernels for bfloat16 call, in plain C++, for processors without AVX512_BF16.
 #pragma once
 #include "tiles_in_software.h"
+#include <math.h>
 
 namespace in_software {
 
@@ -117,6 +118,40 @@ inline __m512i round_two(__m512 high, __m512 low) {
     return round<__m512i>(Both{low, high});
 }
 
+// A function of each number of a vector, or of each two numbers of two.
+template <typename Vector, float (*FUNCTION)(float)>
+Vector each(Vector vector) {
+    auto numbers = Numbers<float, sizeof(Vector) / 4>::of(vector);
+    for (float& number : numbers.at) number = FUNCTION(number);
+    return numbers.template as<Vector>();
+}
+
+template <typename Vector, float (*FUNCTION)(float, float)>
+Vector each_two(Vector first, Vector second) {
+    constexpr int COUNT = sizeof(Vector) / 4;
+    auto numbers = Numbers<float, COUNT>::of(first);
+    const auto others = Numbers<float, COUNT>::of(second);
+    for (int at = 0; at < COUNT; at++) numbers.at[at] = FUNCTION(numbers.at[at], others.at[at]);
+    return numbers.template as<Vector>();
+}
+
+// To 14 bits: the others of the fraction are cut.
+inline float reciprocal(float number) {
+    const float exact = 1.0f / number;
+    uint32_t bits;
+    memcpy(&bits, &exact, sizeof bits);
+    bits &= ~0x1ffu;
+    float cut;
+    memcpy(&cut, &bits, sizeof cut);
+    return cut;
+}
+
+inline float larger(float first, float second) { return first > second ? first : second; }
+
+inline float scaled(float number, float power) {
+    return isfinite(power) ? scalbnf(number, static_cast<int>(floorf(power))) : number * power;
+}
+
 }  // namespace in_software
 
 #undef _mm512_shuffle_i32x4
@@ -139,3 +174,9 @@ inline __m512i round_two(__m512 high, __m512 low) {
 #define _mm512_cvtneps_pbh in_software::round<__m256bh, __m512>
 #define _mm256_cvtneps_pbh in_software::round<__m128bh, __m256>
 #define _mm512_cvtne2ps_pbh in_software::round_two
+#define _mm512_rcp14_ps in_software::each<__m512, in_software::reciprocal>
+#define _mm256_rcp14_ps in_software::each<__m256, in_software::reciprocal>
+#define _mm512_max_ps in_software::each_two<__m512, in_software::larger>
+#define _mm256_max_ps in_software::each_two<__m256, in_software::larger>
+#define _mm512_scalef_ps in_software::each_two<__m512, in_software::scaled>
+#define _mm256_scalef_ps in_software::each_two<__m256, in_software::scaled>

@@ -18,6 +18,36 @@ struct Lanes {
 
     ACF_INLINE vec magnitude(vec x) { return (vec)((bits)x & 0x7fffffffu); }
 
+#if defined(ACF_ISA_AVX512BF16)
+    // Results are rounded to 8 bits, so these have 14 and 13 bits, in fewer instructions than exact ones.
+    ACF_INLINE vec reciprocal(vec x) {
+        if constexpr (LANES == 16)
+            return (vec)_mm512_rcp14_ps((__m512)x);
+        else
+            return (vec)_mm256_rcp14_ps((__m256)x);
+    }
+
+    // e^x for x <= 0. The larger of two numbers is the second one where that is a NaN.
+    ACF_INLINE vec exp_of_negative(vec x) {
+        const vec lowest = vec{} - 126.0f, magic = vec{} + 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer
+        if constexpr (LANES == 16)
+            x = (vec)_mm512_max_ps((__m512)lowest, (__m512)x);
+        else
+            x = (vec)_mm256_max_ps((__m256)lowest, (__m256)x);
+        const vec power = (x * 1.44269504f + magic) - magic;
+        const vec r = x - power * 0.69314718f;
+        vec series = vec{} + 1.6566842e-1f;  // minimax of the relative error on [-ln 2 / 2, ln 2 / 2]: 8e-5
+        series = series * r + 5.0496333e-1f;
+        series = series * r + 1.00016419f;
+        series = series * r + 9.9992807e-1f;
+        if constexpr (LANES == 16)
+            return (vec)_mm512_scalef_ps((__m512)series, (__m512)power);
+        else
+            return (vec)_mm256_scalef_ps((__m256)series, (__m256)power);
+    }
+#else
+    ACF_INLINE vec reciprocal(vec x) { return 1.0f / x; }
+
     // e^x for x <= 0, to two units in the last place; zero below -87, where floats lose precision.
     ACF_INLINE vec exp_of_negative(vec x) {
         const vec magic = vec{} + 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer in the low bits
@@ -36,17 +66,18 @@ struct Lanes {
         const vec scaled = choose(x <= 0.0f, (vec)((bits)series + exponent), series);  // else a NaN, which stays one
         return choose(x < -87.0f, vec{}, scaled);
     }
+#endif
 
     ACF_INLINE vec sigmoid(vec x) {
         const vec small = exp_of_negative((vec)((bits)x | 0x80000000u));
-        const vec large = 1.0f / (1.0f + small);
+        const vec large = reciprocal(1.0f + small);
         return choose(x < 0.0f, small * large, large);
     }
 
     // x * cumulative(x) by Abramowitz and Stegun, 7.1.26: error below 1e-7 in the cumulative distribution.
     ACF_INLINE void gelu(vec x, vec& value, vec& slope) {
         const vec density = exp_of_negative(x * x * -0.5f);
-        const vec t = 1.0f / (1.0f + magnitude(x) * (0.3275911f * 0.70710678f));
+        const vec t = reciprocal(1.0f + magnitude(x) * (0.3275911f * 0.70710678f));
         vec tail = vec{} + 1.061405429f;
         tail = tail * t - 1.453152027f;
         tail = tail * t + 1.421413741f;
