@@ -12,6 +12,7 @@ from acf.ops.dense_experts import dense_experts
 from acf.ops.experts import block_experts, block_experts_gradient_norms
 from acf.ops.gated import block_gated_mlp
 from acf.ops.geometry import Conv2dGeometry
+from acf.ops.graph_cache import tag_graph_cache
 from acf.ops.linear import block_gradient_norms, block_linear
 from acf.ops.mlp import MlpLayer, block_mlp
 from acf.ops.observe import LayerIdentity, observe_weight_grad, stop_observing
@@ -45,6 +46,7 @@ __all__ = [
     "transposed_output_size",
 ]
 
+tag_graph_cache()
 cpu.register()
 flops.register()
 triton.register()
