@@ -10,6 +10,7 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -19,10 +20,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from acf.bench.provenance import provenance
+import acf
 from acf.ops import MlpLayer, block_mlp
 from acf.ops.cpu import both_layers
 from acf.ops.cpu.call import instruction_set
+from acf.records.provenance import commit_of, processor_name
 from acf.sparse import BlockLayout, BlockTopology
 
 RECORD = Path(__file__).parents[1] / "results" / "both-layers.json"
@@ -124,7 +126,13 @@ def rows() -> list[dict[str, Any]]:
 
 def main() -> None:
     """Measure and write."""
-    made = provenance("cpu") | {"instructions": instruction_set()}
+    made = {
+        "command": f"OMP_NUM_THREADS={torch.get_num_threads()} python docs/figures/both_layers.py",
+        "date": datetime.now(UTC).date().isoformat(),
+        "commit": commit_of(Path(acf.__file__).parent),
+        "machine": f"{processor_name()}, torch {torch.__version__}",
+        "instructions": instruction_set(),
+    }
     RECORD.write_text(json.dumps(made | {"mlps": rows()}, indent=1) + "\n")
 
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from acf.nn import faster_layers as faster_layers
     from acf.nn import fuse_batch_norms_ as fuse_batch_norms_
     from acf.nn import fuse_gated_mlps_ as fuse_gated_mlps_
+    from acf.nn import fuse_mlps_ as fuse_mlps_
     from acf.nn import load_sparse as load_sparse
     from acf.nn import save_sparse as save_sparse
     from acf.nn import sparsify_ as sparsify_
@@ -106,6 +107,7 @@ _HOME_OF = {
     "faster_layers": "acf.nn",
     "fuse_batch_norms_": "acf.nn",
     "fuse_gated_mlps_": "acf.nn",
+    "fuse_mlps_": "acf.nn",
     "gradient_figures": "acf.train",
     "hugging_face_callback": "acf.train.adapters",
     "lightning_callback": "acf.train.adapters",

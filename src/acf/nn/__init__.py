@@ -13,6 +13,7 @@ from acf.nn.expert_linear import BlockSparseExpertLinear, ExpertLinear
 from acf.nn.experts import Experts
 from acf.nn.fuse_batch_norms import fuse_batch_norms_
 from acf.nn.fuse_gated import fuse_gated_mlps_
+from acf.nn.fuse_mlps import fuse_mlps_
 from acf.nn.fused import FusedSequential
 from acf.nn.fused_experts import FUSED_FORMS, FusedForm, UnfusedExperts
 from acf.nn.gated import GatedMLP
@@ -75,6 +76,7 @@ __all__ = [
     "faster_layers",
     "fuse_batch_norms_",
     "fuse_gated_mlps_",
+    "fuse_mlps_",
     "kind_of",
     "load_sparse",
     "save_sparse",

@@ -57,7 +57,7 @@ def _why_not(module: nn.Module) -> str:
         return f"it holds more than these layers: {', '.join(sorted(others)) or 'parameters of its own'}"
     if has_forward_hooks(module):
         return "it has hooks, which its successor would lose"
-    if _known_activation(module.act_fn) is None:
+    if known_activation(module.act_fn) is None:
         return f"no product takes in the activation {module.act_fn}"
     if parts["gate_proj"].weight.is_meta:
         return "it is on the meta device, where its result cannot be checked"
@@ -65,13 +65,13 @@ def _why_not(module: nn.Module) -> str:
 
 
 def _as_gated(module: nn.Module) -> GatedMLP:
-    activation = _known_activation(module.act_fn)
+    activation = known_activation(module.act_fn)
     assert activation is not None  # `_why_not` has looked
     gate, up, down = (getattr(module, name) for name in LAYER_NAMES)
     return GatedMLP.of(gate, up, down, activation).train(module.training)
 
 
-def _known_activation(activation: object) -> nn.Module | None:
+def known_activation(activation: object) -> nn.Module | None:
     """``activation``, or the module of torch that computes the same; None if there is none."""
     if isinstance(activation, nn.Module) and activation_name(activation) is not None:
         return activation

@@ -28,9 +28,10 @@ class FusedSequential(nn.Sequential):
     """An `nn.Sequential` that computes the activation between two block-sparse linear layers in their products.
 
     Names, parameters and checkpoints are those of `nn.Sequential`, and so is the result, to the accuracy of the dtype.
-    Activations are GELU (exact or by tanh), SiLU and ReLU. Where the three layers cannot run as one (dense layers, a
-    hook on one of them, float32 on a GPU) they run one by one. On Hopper large layers in bfloat16 keep the activation's
-    slope for the backward pass as bytes, with an error of at most 1/400.
+    Activations are GELU (exact or by tanh), SiLU and ReLU. `nn.Identity`, and `nn.Dropout` that drops nothing, may lie
+    between the layers. Where the three cannot run as one (dense layers, a hook on one of them, float32 on a GPU) they
+    run one by one. On Hopper large layers in bfloat16 keep the activation's slope for the backward pass as bytes, with
+    an error of at most 1/400.
 
     >>> mlp = FusedSequential(nn.Linear(64, 256), nn.GELU(), nn.Linear(256, 64))
     >>> mlp(torch.randn(8, 64)).shape
@@ -39,8 +40,8 @@ class FusedSequential(nn.Sequential):
 
     def forward(self, x: Tensor) -> Tensor:
         """``x`` through all layers in turn."""
-        layers, position = list(self), 0
         is_traced = isinstance(x, fx.Proxy)  # whether three layers run as one is known when they run
+        layers, position = [layer for layer in self if is_traced or not passes_on(layer)], 0
         while position < len(layers):
             mlp = None if is_traced else _fused_mlp(layers[position : position + 3])
             if mlp is not None and _pays(x, mlp) and not _is_probed(mlp):
@@ -74,6 +75,12 @@ def _fused_mlp(layers: list[nn.Module]) -> FusedMlp | None:
 def activation_name(activation: nn.Module) -> str | None:
     """The name of ``activation`` among `acf.ops.activation.ACTIVATIONS`; None if products cannot take it in."""
     return ACTIVATION_NAMES.get((type(activation), getattr(activation, "approximate", "")))
+
+
+def passes_on(layer: nn.Module) -> bool:
+    """Whether the output of ``layer`` is its input, and nobody listens."""
+    drops_nothing = type(layer) is nn.Dropout and (layer.p == 0.0 or not layer.training)
+    return (type(layer) is nn.Identity or drops_nothing) and not has_forward_hooks(layer)
 
 
 def has_forward_hooks(layer: nn.Module) -> bool:

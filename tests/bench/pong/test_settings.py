@@ -27,6 +27,7 @@ def test_exploration_falls_to_its_end_and_stays() -> None:
         ({"precision": "fp8"}, "precision 'fp8' is not one of tf32, bf16"),
         ({"capacity": 10_000}, "warm_up 20000 is more than the capacity 10000 holds"),
         ({"rate": 0.0}, "rate 0 is not above 0"),
+        ({"start": "zero"}, "start 'zero' is not one of he, torch"),
     ],
 )
 def test_settings_that_cannot_train_are_refused(wrong: dict[str, object], message: str) -> None:

@@ -26,6 +26,13 @@ def test_a_folder_refuses_runs_of_other_settings(tmp_path: Path) -> None:
         PongStore(tmp_path).require_settings({"batch": 64, "rate": 1e-4})
 
 
+def test_a_folder_from_before_a_setting_has_what_was_done_then(tmp_path: Path) -> None:
+    PongStore(tmp_path).require_settings({"batch": 32})
+    with pytest.raises(DataError, match="has start torch, and this comparison he"):
+        PongStore(tmp_path).require_settings({"batch": 32, "start": "he"})
+    PongStore(tmp_path).require_settings({"batch": 32, "start": "torch"})
+
+
 def test_sessions_of_the_same_facts_are_one(tmp_path: Path) -> None:
     store = PongStore(tmp_path)
     numbers = [store.add_session({"machine": name}) for name in ("one", "other", "one")]

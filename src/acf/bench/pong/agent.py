@@ -3,7 +3,6 @@
 import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -15,12 +14,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 import acf
+from acf.bench.pong.network import pong_network
 from acf.bench.pong.replay import Batch
 from acf.bench.pong.settings import DqnSettings
 from acf.bench.training.variant import Variant
 from acf.errors import SparsityError
 from acf.train.graphed import GraphedStep
-from acf.zoo.networks.dqn import NatureDqn
 
 ADAM_EPSILON = 1e-5
 REFUSED = ("width", "layers", "decay", "speedup", "batch")
@@ -55,7 +54,7 @@ class DqnAgent:
         self.settings, self.device, self.actions = settings, device, actions
         self.rate = settings.rate if variant.rate is None else variant.rate
         torch.manual_seed(seed)
-        self.model = _network(variant, actions, device)
+        self.model = pong_network(settings, variant, actions, device)
         self.target = copy.deepcopy(self.model).requires_grad_(False)
         rate = torch.tensor(self.rate, device=device)
         self.optimizer = torch.optim.Adam(
@@ -167,17 +166,3 @@ def copy_network(to: nn.Module, source: nn.Module) -> None:
     pairs = zip(chain(to.parameters(), to.buffers()), chain(source.parameters(), source.buffers()), strict=True)
     for mine, other in pairs:
         mine.copy_(other)
-
-
-def _network(variant: Variant, actions: int, device: torch.device) -> nn.Module:
-    """A fresh network, made sparse with its weights rescaled so that outputs keep their variance."""
-    model = NatureDqn(actions).to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
-    sparsity = variant.recipe.sparsity
-    if isinstance(sparsity, acf.BlockSparsity):
-        kept_dense = variant.dense_layers
-
-        def takes(module: nn.Module, name: str) -> bool:
-            return not any(part in name for part in kept_dense)
-
-        acf.sparsify_(model, replace(sparsity, rescale=True), takes if kept_dense else None)
-    return model  # type: ignore[no-any-return]

@@ -15,6 +15,10 @@ STICKY_ACTIONS = 0.25
 """Probability that the emulator repeats the last action instead of the new one, as in ALE/Pong-v5."""
 
 
+BACKGROUND = 87 / 255
+"""Grey value of Pong's playing field, the pixels of a frame that no bat, ball or wall covers, as a share of white."""
+
+
 @dataclass(frozen=True)
 class Played:
     """What one step of all games gave.

@@ -10,6 +10,10 @@ from acf.errors import DataError
 from acf.options import option
 
 PRECISIONS = ("tf32", "bf16")
+STARTS = ("he", "torch")
+
+BEFORE = {"start": "torch"}
+"""Settings that records lack which are older than the setting, and what they were."""
 
 
 @dataclass(frozen=True)
@@ -34,12 +38,17 @@ class DqnSettings:
     epsilon: float = option(0.01, "Share of random actions after exploration.", min=0, max=1)
     explore: float = option(0.1, "Part of the frames over which exploration falls.", min=0, max=1)
     precision: str = option("tf32", "Products on a GPU: tf32 or bf16; a CPU computes in float32.")
+    start: str = option(
+        "he", "The network's first weights: he (He et al., 2015; the playing field's grey is 0) or torch (torch's own)."
+    )
 
     def __post_init__(self) -> None:
         if self.games % self.update_every:
             raise DataError(f"update_every {self.update_every} does not divide the {self.games} games; use a divisor")
         if self.precision not in PRECISIONS:
             raise DataError(f"precision {self.precision!r} is not one of {', '.join(PRECISIONS)}; use one of these")
+        if self.start not in STARTS:
+            raise DataError(f"start {self.start!r} is not one of {', '.join(STARTS)}; use one of these")
         if self.rate <= 0:
             raise DataError(f"rate {self.rate:g} is not above 0; use such as 2.5e-4")
         if self.steps < 1:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from acf.bench.pong.record import PongRun, PongSummary, ScorePoint, SystemFigures, summarize
+from acf.bench.pong.settings import BEFORE
 from acf.errors import AcfError, DataError, FileError
 from acf.records import parse_json, read_as, write_record
 from acf.records.database import connect, reason_of
@@ -48,6 +49,7 @@ class PongStore:
         """Keep the settings of the first call; refuse, by name, a later call with others."""
         with self._reporting(), self._connection as connection:
             found = {name: parse_json(value) for name, value in connection.execute("SELECT * FROM settings")}
+            found = BEFORE | found if found else found
             for name, value in found.items():
                 if settings.get(name, value) != value:
                     raise DataError(

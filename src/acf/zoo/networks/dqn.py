@@ -9,11 +9,13 @@ SCREEN = (4, 84, 84)
 class NatureDqn(nn.Module):
     """Three convolutions and two linear layers: ``[batch, 4, 84, 84]`` grey values 0 to 255 to ``[batch, actions]``.
 
-    The outputs are action values. Inputs may be uint8; they are scaled to the range 0 to 1.
+    The outputs are action values. Inputs may be uint8; they are scaled to the range 0 to 1, less ``background``, a grey
+    value on that scale: where most pixels have it, most inputs are zero.
     """
 
-    def __init__(self, actions: int = 6) -> None:
+    def __init__(self, actions: int = 6, background: float = 0.0) -> None:
         super().__init__()
+        self.background = background
         self.features = nn.Sequential(
             nn.Conv2d(SCREEN[0], 32, 8, stride=4),
             nn.ReLU(),
@@ -27,5 +29,5 @@ class NatureDqn(nn.Module):
 
     def forward(self, frames: Tensor) -> Tensor:
         """Values of all actions."""
-        values: Tensor = self.values(self.features(frames.float() / 255.0))
+        values: Tensor = self.values(self.features(frames.float() / 255.0 - self.background))
         return values
