@@ -95,7 +95,7 @@ def _successor(module: nn.Module, parts: Parts) -> tuple[FusedSequential | None,
         return None, "it has parameters or buffers of its own"
     if any(has_forward_hooks(each) for each in (module, parts[name])):
         return None, "it has hooks, which its successor would lose"
-    if any(layer.weight.is_meta for layer in parts.values() if _is_linear(layer)):  # type: ignore[union-attr]
+    if any(layer.weight.is_meta for layer in parts.values() if _is_linear(layer)):
         return None, "it is on the meta device, where its result cannot be checked"
     for order in _orders(parts | {name: activation}):
         successor = FusedSequential(OrderedDict(order))

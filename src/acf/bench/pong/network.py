@@ -44,5 +44,5 @@ def _started(start: str, actions: int) -> nn.Module:
             nn.init.kaiming_uniform_(layer.weight, nonlinearity="relu")
             nn.init.zeros_(layer.bias)  # type: ignore[arg-type]  # every layer of this network has one
     with torch.no_grad():
-        model.values[-1].weight.mul_(OUTPUT_SCALE)
+        model.get_parameter("values.2.weight").mul_(OUTPUT_SCALE)
     return model
