@@ -187,12 +187,17 @@ def test_a_training_step_under_autocast_takes_both_layers_at_once(bfloat16_pairs
         assert_close(result, wanted, torch.bfloat16)
 
 
-def test_a_second_derivative_in_bfloat16_has_the_dtypes_of_its_leaves() -> None:
-    operand, output_grad, layers = sample(8, (1, 12))
-    x, first, second, leaves = leaves_of(operand.bfloat16(), layers)
-    (grad,) = torch.autograd.grad(block_mlp(x, first, second), x, output_grad.bfloat16(), create_graph=True)
+def test_a_second_derivative_under_autocast_is_that_of_separate_layers() -> None:
+    operand, output_grad, layers = sample(8, (1, 12), dtype=torch.bfloat16)
+    parameters = [each.float() for each in layers[:4]]
+    x, first, second, leaves = leaves_of(operand, parameters + layers[4:])
+    (grad,) = torch.autograd.grad(block_mlp(x, first, second), x, output_grad, create_graph=True)
     result = torch.autograd.grad(grad.float().square().sum(), leaves[:4])
+    doubles = leaves_of(operand.double(), [each.double() for each in parameters] + layers[4:])
+    (grad,) = torch.autograd.grad(block_mlp(*doubles[:3]), doubles[0], output_grad.double(), create_graph=True)
     assert [each.dtype for each in result] == [torch.bfloat16, *(torch.float32,) * 3]
+    for each, wanted in zip(result, torch.autograd.grad(grad.square().sum(), doubles[3][:4]), strict=True):
+        assert_close(each, wanted, torch.bfloat16)
 
 
 def leaves_of(x: Tensor, layers: list[Any]) -> tuple[Tensor, MlpLayer, MlpLayer, list[Tensor]]:
