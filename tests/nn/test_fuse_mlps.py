@@ -147,6 +147,13 @@ def test_a_listener_keeps_its_layer() -> None:
         fuse_mlps_(nn.ModuleList([mlp]))
 
 
+def test_sparse_layers_of_bfloat16_parameters_are_compared_layer_by_layer() -> None:
+    torch.manual_seed(0)
+    model = nn.ModuleList([TimmMlp()])
+    sparsify_(model, BlockSparsity(0.5, block=16))
+    assert fuse_mlps_(model.to(torch.bfloat16)) == ("0",)
+
+
 def test_a_compiled_model_runs_its_mlps_as_one() -> None:
     torch.manual_seed(0)
     model = nn.ModuleList([TimmMlp()])

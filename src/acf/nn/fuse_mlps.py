@@ -2,6 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Iterator
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -124,10 +125,11 @@ def _computes(module: nn.Module, successor: FusedSequential) -> bool:
     training = module.training
     results = []
     try:
-        for each in (module.train(), successor.train()):
+        module.train()
+        for compute in (module, partial(nn.Sequential.forward, successor.train())):  # layer by layer, to the last bit
             with torch.random.fork_rng([weight.device] if weight.is_cuda else []):
                 torch.manual_seed(0)
-                results.append(each(x))
+                results.append(compute(x))
     except RuntimeError:  # of torch, where shapes do not fit in this order
         return False
     finally:
