@@ -98,3 +98,10 @@ def test_a_module_with_further_layers_is_left_alone() -> None:
 def test_a_model_without_gated_layers_is_refused() -> None:
     with pytest.raises(SparsityError, match="no module has these layers"):
         fuse_gated_mlps_(nn.Sequential(nn.Linear(4, 4)))
+
+
+def test_a_result_of_zeros_tells_nothing() -> None:
+    mlp = Swapped()
+    nn.init.zeros_(mlp.down_proj.weight)
+    with pytest.raises(SparsityError, match="weights of a layer are all zero, so its result does not tell"):
+        fuse_gated_mlps_(nn.Sequential(mlp))

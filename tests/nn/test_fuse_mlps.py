@@ -154,6 +154,13 @@ def test_sparse_layers_of_bfloat16_parameters_are_compared_layer_by_layer() -> N
     assert fuse_mlps_(model.to(torch.bfloat16)) == ("0",)
 
 
+def test_a_result_of_zeros_tells_nothing() -> None:
+    mlp = Residual()
+    nn.init.zeros_(mlp.fc2.weight)
+    with pytest.raises(SparsityError, match="weights of a layer are all zero, so its result does not tell"):
+        fuse_mlps_(nn.ModuleList([mlp]))
+
+
 def test_a_compiled_model_runs_its_mlps_as_one() -> None:
     torch.manual_seed(0)
     model = nn.ModuleList([TimmMlp()])

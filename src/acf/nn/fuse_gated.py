@@ -61,6 +61,8 @@ def _why_not(module: nn.Module) -> str:
         return f"no product takes in the activation {module.act_fn}"
     if parts["gate_proj"].weight.is_meta:
         return "it is on the meta device, where its result cannot be checked"
+    if not all(bool(layer.weight.any()) for layer in parts.values()):
+        return "weights of a layer are all zero, so its result does not tell what it computes; fuse it later"
     return "" if _computes_gate(module) else "its result is another function of these layers"
 
 

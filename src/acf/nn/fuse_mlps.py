@@ -98,6 +98,8 @@ def _successor(module: nn.Module, parts: Parts) -> tuple[FusedSequential | None,
         return None, "it has hooks, which its successor would lose"
     if any(layer.weight.is_meta for layer in parts.values() if _is_linear(layer)):
         return None, "it is on the meta device, where its result cannot be checked"
+    if not all(bool(layer.weight.any()) for layer in parts.values() if _is_linear(layer)):  # type: ignore[operator]
+        return None, "weights of a layer are all zero, so its result does not tell what it computes; fuse it later"
     for order in _orders(parts | {name: activation}):
         successor = FusedSequential(OrderedDict(order))
         if _computes(module, successor):
